@@ -4,24 +4,31 @@ package client
 type progress struct {
 	applied Position // everything up to it is applied; no revision: not known, or nothing
 	err     error    // why the receiver cannot apply what comes next; nil if it can
+	// attempted is the position up to which everything is applied or has failed.
+	attempted Position
 }
 
-// lower returns the progress that two receivers have made together.
+// lower returns the progress that two receivers have made together. If both have an error, that
+// of the receiver with the lower position counts, or else that of p.
 func (p progress) lower(q progress) progress {
+	both := progress{
+		applied: lowerPosition(p.applied, q.applied), err: p.err,
+		attempted: lowerPosition(p.attempted, q.attempted),
+	}
+	if q.err != nil && (p.err == nil || p.applied != both.applied && q.applied == both.applied) {
+		both.err = q.err
+	}
+	return both
+}
+
+// lowerPosition returns the lower one of two positions. It has no revision if their epochs
+// differ, because one of the receivers has not reached the new epoch yet.
+func lowerPosition(p, q Position) Position {
 	switch {
-	case p.applied.Epoch != q.applied.Epoch:
-		// One of them has not reached the new epoch yet.
-		p.applied = Position{}
-		if p.err == nil {
-			p.err = q.err
-		}
-	case q.applied.Revision < p.applied.Revision:
-		if q.err == nil {
-			q.err = p.err
-		}
+	case p.Epoch != q.Epoch:
+		return Position{}
+	case q.Revision < p.Revision:
 		return q
-	case p.err == nil:
-		p.err = q.err
 	}
 	return p
 }
@@ -50,17 +57,19 @@ func fail[E keyed](f failures, s *step[E], c change[E], err error) {
 }
 
 // progress returns how far everything is applied if everything up to a position is, except the
-// failures.
+// failures. The error is that of the oldest failure. Of several, it is that of the first key, so
+// that the error stays the same as long as the failures do.
 func (f failures) progress(at Position) progress {
-	p := progress{applied: at}
-	for _, failed := range f {
+	p := progress{applied: at, attempted: at}
+	first := ""
+	for key, failed := range f {
 		before := failed.before
 		if before.Epoch != at.Epoch {
 			// The failed version is the same in the new epoch, or a deletion.
 			before = Position{Epoch: at.Epoch, Revision: max(failed.revision-1, 0)}
 		}
-		if p.err == nil || before.Revision < p.applied.Revision {
-			p = progress{before, failed.err}
+		if p.err == nil || before.Revision < p.applied.Revision || before.Revision == p.applied.Revision && key < first {
+			p.applied, p.err, first = before, failed.err, key
 		}
 	}
 	return p

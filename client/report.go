@@ -102,10 +102,16 @@ func (r *streamReports) shouldReport(p, reported progress) bool {
 		return false // it belongs to an earlier stream; this one is sending a new state
 	}
 	if p.err != nil || reported.err != nil {
-		return p.applied != reported.applied || messageOfError(p.err) != messageOfError(reported.err)
+		// Without a report of what was attempted, [Wait] would take an error for an earlier one.
+		return p.applied != reported.applied || p.attempted.isAfter(reported.attempted) || messageOfError(p.err) != messageOfError(reported.err)
 	}
 	// Without an error, the position goes back only while another receiver begins.
-	return p.applied.Revision > 0 && (p.applied.Epoch != reported.applied.Epoch || p.applied.Revision > reported.applied.Revision)
+	return p.applied.isAfter(reported.applied)
+}
+
+// isAfter reports whether a position is later than another one, or of another epoch.
+func (p Position) isAfter(q Position) bool {
+	return p.Revision > 0 && (p.Epoch != q.Epoch || p.Revision > q.Revision)
 }
 
 // maxErrorMessage bounds the message of a reported error, in bytes.

@@ -19,8 +19,8 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// reportLog records reports, in short: "watch-1 e/5", "watch-1 e/4: no" with an error, and
-// "watch-1 -: no" without a position.
+// reportLog records reports, in short: "watch-1 e/5", or "watch-1 e/4-7: no" with an error if
+// everything up to revision 7 was attempted, or "watch-1 --7: no" without an applied position.
 type reportLog struct {
 	mu    sync.Mutex
 	lines []string    // guarded by mu
@@ -37,7 +37,7 @@ func (l *reportLog) report(req *fanoutv1.ReportRequest) error {
 		line = req.GetWatch() + " " + formatPosition(client.Position{Epoch: p.GetEpoch(), Revision: p.GetRevision()})
 	}
 	if e := req.GetError(); e != nil {
-		line += ": " + e.GetMessage()
+		line += fmt.Sprintf("-%d: %s", req.GetAttempted().GetRevision(), e.GetMessage())
 	}
 	l.lines, l.times = append(l.lines, line), append(l.times, time.Now())
 	if l.answer == nil {
@@ -166,30 +166,30 @@ func TestInformersReportFailedObjects(t *testing.T) {
 		"of the first state": {
 			live:  []message{live(6, withValue(modified("b", 6), "6")), live(7, withValue(modified("a", 7), "7"))},
 			fail:  map[string]int{"+a=3": 1 << 30},
-			wants: [][]string{{"e/2: a@3"}, nil, {"e/7"}},
+			wants: [][]string{{"e/2-5: a@3"}, {"e/2-6: a@3"}, {"e/7"}},
 		},
 		"until they succeed": {
 			live:  []message{live(6, withValue(modified("a", 6), "6"))},
 			fail:  map[string]int{"*a=3>6": 3},
-			wants: [][]string{{"e/5"}, {"e/5: a@6", "e/6"}},
+			wants: [][]string{{"e/5"}, {"e/5-6: a@6", "e/6"}},
 		},
 		"from the oldest version that failed": {
 			live: []message{
 				live(8, withValue(modified("a", 8), "8")), live(9, withValue(modified("b", 9), "9")), live(10, withValue(modified("a", 10), "10")), live(11, deleted("a", 11)),
 			},
 			fail:  map[string]int{"*a=3>8": 1 << 30, "*b=4>9": 1 << 30, "*a=3>10": 1 << 30},
-			wants: [][]string{{"e/5"}, {"e/7: a@8"}, nil, {"e/7: a@10"}, {"e/8: b@9"}},
+			wants: [][]string{{"e/5"}, {"e/7-8: a@8"}, {"e/7-9: a@8"}, {"e/7-10: a@10"}, {"e/8-11: b@9"}},
 		},
 		"that cannot be decoded": {
 			live:  []message{live(6, withValue(modified("a", 6), "x")), live(7, withValue(added("c", 7), "7")), live(8, withValue(modified("a", 8), "8"))},
-			wants: [][]string{{"e/5"}, {"e/5: invalid a@6"}, nil, {"e/8"}},
+			wants: [][]string{{"e/5"}, {"e/5-6: invalid a@6"}, {"e/5-7: invalid a@6"}, {"e/8"}},
 		},
 		"of a difference": {
 			live: []message{
 				delta(5), part(5, withValue(modified("a", 7), "7"), withValue(modified("b", 8), "8")), synced(9), live(10, withValue(modified("b", 10), "10")),
 			},
 			fail:  map[string]int{"*b=4>8": 1 << 30},
-			wants: [][]string{{"e/5"}, nil, nil, {"e/5: b@8"}, {"e/10"}},
+			wants: [][]string{{"e/5"}, nil, nil, {"e/5-9: b@8"}, {"e/10"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -219,7 +219,55 @@ func TestInformersReportFailedObjects(t *testing.T) {
 	}
 }
 
-// shortReport returns a report with the object of its error only: "e/5: a@6".
+// As long as the same objects fail, an informer reports the same error. Otherwise the server
+// would count new errors.
+func TestTheReportedErrorStaysTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reports := &reportLog{}
+		var events []*fanoutv1.Event
+		for n := range 20 {
+			events = append(events, withValue(added(fmt.Sprintf("k%02d", n), 6), "6"))
+		}
+		failing := client.Handler[int]{Add: func(i client.Item[int]) error {
+			if i.Object.ModRevision == 6 {
+				return errHandler
+			}
+			return nil
+		}}
+		informerAt5(t, reports, []delayed{{time.Minute, live(6, events...)}}, failing)
+		time.Sleep(10 * time.Minute)
+		lines := reports.take()
+		for n, line := range lines {
+			// The first report may come before all objects were attempted.
+			lines[n] = strings.Replace(shortReport(line), "e/5-5: ", "e/5-6: ", 1)
+		}
+		if diff := cmp.Diff([]string{"e/5", "e/5-6: k00@6"}, slices.Compact(lines)); diff != "" {
+			t.Errorf("reports: -want +got:\n%s", diff)
+		}
+	})
+}
+
+// Of informers that share a watch and fail for the same object, the first one decides which error
+// is reported.
+func TestTheReportedErrorOfAWatchStaysTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reports := &reportLog{}
+		s := &scriptedServer{reports: reports.report, streams: []stream{{messages: []message{reset(), part(0, withValue(added("a", 3), "3")), synced(5)}}}}
+		r := connectTo(t, s)
+		for n := range 10 {
+			inf := client.NewInformer(r, number, client.AllowStale(), client.BookmarkInterval(time.Hour))
+			inf.AddHandler(client.Handler[int]{Add: func(client.Item[int]) error { return fmt.Errorf("handler %d fails", n) }})
+			run(t, inf)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(3 * time.Second)
+		reports.take()
+		time.Sleep(10 * time.Minute)
+		reports.wantReports(t)
+	})
+}
+
+// shortReport returns a report with the object of its error only: "e/5-6: a@6".
 func shortReport(line string) string {
 	line = strings.TrimPrefix(line, "watch-1 ")
 	at, message, ok := strings.Cut(line, ": ")
@@ -256,7 +304,7 @@ func TestAReportSpeaksForAllInformersOfTheWatch(t *testing.T) {
 		stop := runUntil(t, t.Context(), other)
 		time.Sleep(50 * time.Second)
 		lines := reports.take()
-		if len(lines) == 0 || shortReport(lines[len(lines)-1]) != "e/2: a@3" {
+		if len(lines) == 0 || shortReport(lines[len(lines)-1]) != "e/2-5: a@3" {
 			t.Errorf("got reports %q, want one of the failed object", lines)
 		}
 		time.Sleep(20 * time.Second)

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -28,9 +27,9 @@ type sharedWatch struct {
 	err      error         // of the watch; set before ended is closed
 
 	mu      sync.Mutex
-	state   objectState          // guarded by mu
-	members map[*member]struct{} // guarded by mu
-	lost    time.Time            // when the watch has lost its server; zero: never; guarded by mu
+	state   objectState // guarded by mu
+	members []*member   // in the order in which they joined; guarded by mu
+	lost    time.Time   // when the watch has lost its server; zero: never; guarded by mu
 }
 
 // member is an informer that takes part in a shared watch.
@@ -64,7 +63,7 @@ func (c *Client) joinWatch(ctx context.Context, w *watcher, saved *objectState, 
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &sharedWatch{
 		client: c, identity: identity, watcher: w, cancel: cancel, ended: make(chan struct{}),
-		state: *saved, members: map[*member]struct{}{m: {}},
+		state: *saved, members: []*member{m},
 	}
 	m.watch = s
 	if identity != "" {
@@ -99,7 +98,7 @@ func (s *sharedWatch) add(m *member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m.watch, m.joined = s, true
-	s.members[m] = struct{}{}
+	s.members = append(s.members, m)
 	if !s.lost.IsZero() {
 		m.interrupted(s.lost, nil)
 	}
@@ -113,7 +112,7 @@ func (m *member) leave() {
 	s := m.watch
 	s.client.mu.Lock()
 	s.mu.Lock()
-	delete(s.members, m)
+	s.members = slices.DeleteFunc(s.members, func(other *member) bool { return other == m })
 	last := len(s.members) == 0
 	s.mu.Unlock()
 	if last {
@@ -154,7 +153,7 @@ func (s *sharedWatch) update(u *Update) bool {
 	if next == nil {
 		return true
 	}
-	for m := range s.members {
+	for _, m := range s.members {
 		m.queue.put(next)
 	}
 	return true
@@ -164,7 +163,7 @@ func (s *sharedWatch) interrupted(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lost = time.Now()
-	for m := range s.members {
+	for _, m := range s.members {
 		m.interrupted(s.lost, err)
 	}
 }
@@ -172,7 +171,7 @@ func (s *sharedWatch) interrupted(err error) {
 // progress returns how far all members have applied the watch.
 func (s *sharedWatch) progress() progress {
 	s.mu.Lock()
-	members := slices.Collect(maps.Keys(s.members))
+	members := slices.Clone(s.members)
 	s.mu.Unlock()
 	var all progress
 	for n, m := range members {

@@ -61,7 +61,9 @@ const DefaultSettle = 35 * time.Second
 // Wait ends in one of four ways:
 //
 //   - The quorum is reached. The error is nil.
-//   - More than Tolerate watches have reported an error: a [*RefusedError], at once.
+//   - More than Tolerate watches have attempted the revision and have reported an error: a
+//     [*RefusedError], at once. An earlier error does not count, because the revision may be what
+//     corrects it.
 //   - ctx has ended: a [*NotReachedError] with the watches that have not applied the revision. It
 //     wraps the cause of ctx.
 //   - A server refuses the request, or its client is closed: the error of the server. Retries would
@@ -209,8 +211,10 @@ func (g *gate) receive(a gateAnswer) {
 	s.Answered, s.Answering, s.Err = true, true, nil
 	s.Watches, s.Applied, s.Failed = a.response.GetWatches(), a.response.GetApplied(), a.response.GetFailed()
 	g.pending[a.server] = nil
-	for _, w := range a.response.GetPending() {
-		g.pending[a.server] = append(g.pending[a.server], pendingWatchOf(s.Address, w))
+	for i, w := range a.response.GetPending() {
+		p := pendingWatchOf(s.Address, w)
+		p.Failed = p.Err != nil && int64(i) < s.Failed // the failed ones come first
+		g.pending[a.server] = append(g.pending[a.server], p)
 	}
 }
 

@@ -90,6 +90,26 @@ func TestWaitEndsWhenAWatchFails(t *testing.T) {
 	})
 }
 
+// The revision may correct an object that has failed. So an error of before does not end the wait.
+func TestWaitForWatchesThatHaveFailedBefore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one, other := newGateServer(t).up().set(2, 0, "a; bad rps", "b"), newGateServer(t).up().set(1, 0, "c; bad rps")
+		w := wait(t, gateServers(t, one, other), client.WaitOptions{})
+		s := w.goesOn(time.Minute)
+		if s.Failed != 0 || s.Pending[0].Err == nil || s.Pending[1].Err == nil || s.Pending[0].Failed || s.Pending[2].Name() != "b" {
+			t.Errorf("got %v, %+v", s, s.Pending)
+		}
+		one.set(2, 2)
+		w.goesOn(time.Minute)
+		other.set(1, 0, "c: no disk")
+		s, err := w.ends(2*time.Minute, 2*time.Minute+quick)
+		if refused, ok := errors.AsType[*client.RefusedError](err); !ok || len(refused.Failures()) != 1 || !s.Pending[0].Failed {
+			t.Errorf("got %v, %v, want the failure of c", s, err)
+		}
+	})
+}
+
 // Watches that may fail do not count for the quorum. All others must apply the revision.
 func TestWaitToleratesFailures(t *testing.T) {
 	t.Parallel()

@@ -68,15 +68,21 @@ func (s *gateServer) WatchApplied(req *fanoutv1.WatchAppliedRequest, out grpc.Se
 	}
 }
 
-// set changes the answer. Each name is that of a pending watch; "name: message" is one that has
-// failed.
+// set changes the answer. Each name is that of a pending watch. "name: message" is one that has
+// failed, and "name; message" one with an earlier error.
 func (s *gateServer) set(watches, applied int64, pending ...string) *gateServer {
 	m := &fanoutv1.WatchAppliedResponse{Watches: watches, Applied: applied}
 	for i, name := range pending {
 		name, message, failed := strings.Cut(name, ": ")
+		earlier := false
+		if !failed {
+			name, message, earlier = strings.Cut(name, "; ")
+		}
 		w := &fanoutv1.WatcherStatus{Id: "id-" + name, Since: timestamppb.New(time.Unix(int64(i), 0)), Subscriber: &fanoutv1.Subscriber{Instance: name}}
-		if failed {
+		if failed || earlier {
 			w.Error, w.ErrorTime = &statuspb.Status{Code: int32(codes.InvalidArgument), Message: message}, timestamppb.New(time.Unix(5, 0))
+		}
+		if failed {
 			m.Failed++
 		}
 		m.Pending = append(m.Pending, w)

@@ -24,10 +24,11 @@ type WaitStatus struct {
 	Applied int64
 	// Required is how many must have applied it.
 	Required int64
-	// Failed is how many have reported an error and have not applied the revision.
+	// Failed is how many have attempted the revision, have not applied it, and have reported an
+	// error.
 	Failed int64
-	// Pending are the watches that have not applied the revision: failed ones first, then the
-	// oldest. Each server names 100 at most.
+	// Pending are the watches that have not applied the revision: failed ones first, then others
+	// with an error, then the oldest. Each server names 100 at most.
 	Pending []PendingWatch
 	// Servers are the servers, in the order of [WaitOptions.Servers].
 	Servers []WaitServer
@@ -68,6 +69,9 @@ type PendingWatch struct {
 	AppliedLag time.Duration
 	// Err is the last error that the watch has reported, or nil.
 	Err *Error
+	// Failed says that the watch has attempted the revision, so Err counts. Otherwise the error is
+	// an earlier one, and the revision may be what corrects it.
+	Failed bool
 	// ErrTime is when it was reported.
 	ErrTime time.Time
 }
@@ -92,13 +96,17 @@ func pendingWatchOf(server string, s *fanoutv1.WatcherStatus) PendingWatch {
 
 // comparePending orders watches as the servers do.
 func comparePending(a, b PendingWatch) int {
+	return cmp.Or(cmp.Compare(a.rank(), b.rank()), a.Since.Compare(b.Since))
+}
+
+func (p *PendingWatch) rank() int {
 	switch {
-	case a.Err != nil && b.Err == nil:
-		return -1
-	case a.Err == nil && b.Err != nil:
+	case p.Failed:
+		return 0
+	case p.Err != nil:
 		return 1
 	}
-	return a.Since.Compare(b.Since)
+	return 2
 }
 
 // Missing returns the servers that do not answer.
@@ -149,7 +157,7 @@ func (e *RefusedError) Error() string {
 // Failures returns the watches that have failed, with their errors. Each server names 100 at
 // most; [WaitStatus.Failed] counts all.
 func (e *RefusedError) Failures() []PendingWatch {
-	i := slices.IndexFunc(e.Status.Pending, func(p PendingWatch) bool { return p.Err == nil })
+	i := slices.IndexFunc(e.Status.Pending, func(p PendingWatch) bool { return !p.Failed })
 	if i < 0 {
 		i = len(e.Status.Pending)
 	}

@@ -160,10 +160,11 @@ func (r *Resource) newWatcher(opts []WatchOption) *watcher {
 func (w *watcher) reportApplied() (applied func(*Update)) {
 	var at atomic.Pointer[Position]
 	at.Store(&Position{})
-	w.reporter.progress = func() progress { return progress{applied: *at.Load()} }
+	w.reporter.progress = func() progress { return progress{applied: *at.Load(), attempted: *at.Load()} }
 	return func(u *Update) {
 		if u.Complete {
-			at.Store(&u.Position)
+			applied := u.Position // a pointer into u would keep its events in memory
+			at.Store(&applied)
 			w.reporter.wake()
 		}
 	}

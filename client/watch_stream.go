@@ -74,6 +74,7 @@ func (s *ownStream) report(ctx context.Context, p progress) error {
 			code = codes.Unknown
 		}
 		req.Error = &status.Status{Code: int32(code), Message: messageOfError(p.err)}
+		req.Attempted = &fanoutv1.Position{Epoch: p.attempted.Epoch, Revision: p.attempted.Revision}
 	}
 	// Only the server that has the watch knows it.
 	_, err := s.client.reads.Report(withServerChoice(ctx, &serverChoice{only: s.choice.server()}), req)

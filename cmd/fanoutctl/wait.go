@@ -21,8 +21,8 @@ has applied a revision, over all servers. The watches must belong to programs th
 what they have applied, as the informers of the Go client do.
 
 The exit code is 0 if the quorum is reached, 9 as soon as more watches than --tolerate have
-reported an error, and 7 if --timeout has elapsed first. The watches that have not applied
-the revision are listed.
+received the revision and reported an error, and 7 if --timeout has elapsed first. The
+watches that have not applied the revision are listed.
 
 Name all servers in --server, because each knows only its own watches. A server that does
 not answer is reported and tried again. Until each server has answered once, the quorum is

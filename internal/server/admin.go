@@ -109,17 +109,22 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 	if err := check.Err(); err != nil {
 		return nil, err
 	}
-	resp := &fanoutv1.ListWatchersResponse{}
-	counts := a.watches.Registry.CountByResource()
-	for _, name := range of {
-		resp.Total += int64(counts[name])
+	resp := &fanoutv1.ListWatchersResponse{Failing: a.watches.Registry.CountFailing(of...)}
+	watches := a.watches.Registry.After(after, of...)
+	if req.GetFailing() {
+		resp.Total, watches = resp.GetFailing(), failing(watches)
+	} else {
+		counts := a.watches.Registry.CountByResource()
+		for _, name := range of {
+			resp.Total += int64(counts[name])
+		}
 	}
 	if byLag {
-		resp.Watchers = a.mostLagging(a.watches.Registry.After(watch.Number{}, of...), size)
+		resp.Watchers = a.mostLagging(watches, size)
 		return resp, nil
 	}
 	bytes, lags := 0, watch.Lags{}
-	for one := range a.watches.Registry.After(after, of...) {
+	for one := range watches {
 		w := one.Status(lags)
 		bytes += proto.Size(w)
 		if n := len(resp.GetWatchers()); n == size || n > 0 && bytes > maxListBytes {
@@ -129,6 +134,17 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 		resp.Watchers = append(resp.Watchers, w)
 	}
 	return resp, nil
+}
+
+// failing returns those of the watches whose last report has an error.
+func failing(all iter.Seq[watch.Watch]) iter.Seq[watch.Watch] {
+	return func(yield func(watch.Watch) bool) {
+		for w := range all {
+			if w.Reported().Failed() && !yield(w) {
+				return
+			}
+		}
+	}
 }
 
 // watched returns the resources of a ListWatchers request: the named one, or all that the

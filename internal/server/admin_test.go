@@ -253,6 +253,45 @@ func TestPagesOfWatchesAreStable(t *testing.T) {
 		[]string{config, documents}, []string{config, blobs}, []string{documents})
 }
 
+// Operators can list only the watches whose last report has an error. They are counted in any case.
+func TestWatchesThatFailAreListed(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	var failing []string
+	for n := range 5 {
+		w, at := in.named(ctx, t, fmt.Sprint(n), nil)
+		if n%2 == 1 {
+			in.report(ctx, t, w, at, failed("x"))
+			failing = append(failing, fmt.Sprint(n))
+		}
+	}
+	in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: documents}).catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
+	list := func(req *fanoutv1.ListWatchersRequest, total int64, failing int64) (names []string) {
+		t.Helper()
+		resp := in.watchers(ctx, t, req)
+		if resp.GetTotal() != total || resp.GetFailing() != failing {
+			t.Errorf("%v: got %d watches and %d that fail, want %d and %d", req, resp.GetTotal(), resp.GetFailing(), total, failing)
+		}
+		for _, w := range resp.GetWatchers() {
+			names = append(names, w.GetSubscriber().GetInstance())
+		}
+		if next := resp.GetNextPageToken(); next != "" {
+			names = append(names, "...")
+		}
+		return names
+	}
+	list(&fanoutv1.ListWatchersRequest{}, 6, 2)
+	list(&fanoutv1.ListWatchersRequest{Resource: documents}, 1, 0)
+	for _, order := range []fanoutv1.ListWatchersRequest_Order{fanoutv1.ListWatchersRequest_ORDER_ID, fanoutv1.ListWatchersRequest_ORDER_LAG} {
+		if got := list(&fanoutv1.ListWatchersRequest{Failing: true, Order: order}, 2, 2); !slices.Equal(got, failing) {
+			t.Errorf("%v: got %q, want %q", order, got, failing)
+		}
+	}
+	if got := list(&fanoutv1.ListWatchersRequest{Failing: true, PageSize: 1}, 2, 2); !slices.Equal(got, []string{"1", "..."}) {
+		t.Errorf("the first page: got %q, want 1 and another page", got)
+	}
+}
+
 func TestListWatchersRefusesBadRequests(t *testing.T) {
 	in := start(t, settings{})
 	testBadRequests(t, in, in.admin().ListWatchers, []badRequest[fanoutv1.ListWatchersRequest]{

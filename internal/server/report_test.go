@@ -152,6 +152,11 @@ func TestBadReportsAreRefused(t *testing.T) {
 			name: "not sent yet", want: invalid("applied"),
 			request: &fanoutv1.ReportRequest{Watch: token, Applied: &fanoutv1.Position{Epoch: epoch, Revision: synced.GetPosition().GetRevision() + 1}},
 		},
+		{
+			name: "attempted what was not sent", want: invalid("attempted"),
+			request: &fanoutv1.ReportRequest{Watch: token, Error: failed("x"), Attempted: &fanoutv1.Position{Epoch: epoch, Revision: synced.GetPosition().GetRevision() + 1}},
+		},
+		{name: "attempted without an epoch", request: &fanoutv1.ReportRequest{Watch: token, Attempted: &fanoutv1.Position{Revision: at}}, want: invalid("attempted.epoch")},
 		{name: "OK", request: &fanoutv1.ReportRequest{Watch: token, Error: &rpcstatus.Status{Message: "x"}}, want: invalid("error.code")},
 		{name: "unknown code", request: &fanoutv1.ReportRequest{Watch: token, Error: &rpcstatus.Status{Code: 17}}, want: invalid("error.code")},
 	}

@@ -112,6 +112,44 @@ func TestAFailedRevisionIsAppliedWithANewerVersion(t *testing.T) {
 	ofBad.await(counts{Watches: 2, Applied: 1, Pending: []string{"oldest"}})
 }
 
+// A watch with an error has failed to apply a revision only if its client has attempted it. An
+// earlier error may be what the revision corrects.
+func TestAnEarlierErrorIsNoFailureOfANewerRevision(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	in.put(ctx, t, config, "a", "1")
+	in.named(ctx, t, "oldest", nil)
+	w, before := in.named(ctx, t, "w", prefix("a"))
+	bad := in.put(ctx, t, config, "a/1", "bad")
+	atBad := w.wantEvents(added("a/1", "bad", bad))
+	in.report(ctx, t, w, before, failed("not a number"))
+	elsewhere := in.put(ctx, t, config, "b", "1")
+	fixed := in.put(ctx, t, config, "a/1", "2")
+	ofBad, ofElsewhere, ofFixed := in.watchApplied(ctx, t, nil, bad), in.watchApplied(ctx, t, nil, elsewhere), in.watchApplied(ctx, t, nil, fixed)
+	ofBad.await(counts{Watches: 2, Failed: 1, Pending: []string{"w", "oldest"}})
+	ofElsewhere.await(counts{Watches: 2, Failed: 1, Pending: []string{"w", "oldest"}}) // does not concern the watch
+	m := ofFixed.await(counts{Watches: 2, Pending: []string{"w", "oldest"}})
+	if m.GetPending()[0].GetError() == nil {
+		t.Error("the earlier error is missing")
+	}
+
+	atFixed := w.wantEvents(modified("a/1", "2", fixed))
+	report := func(attempted *fanoutv1.Position) {
+		t.Helper()
+		req := &fanoutv1.ReportRequest{Watch: w.token(), Applied: before, Error: failed("not a number"), Attempted: attempted}
+		if _, err := in.reads.Report(ctx, req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report(atBad) // crosses with the event of the correction
+	ofFixed = in.watchApplied(ctx, t, nil, fixed)
+	ofFixed.await(counts{Watches: 2, Pending: []string{"w", "oldest"}})
+	report(atFixed)
+	ofFixed.await(counts{Watches: 2, Failed: 1, Pending: []string{"w", "oldest"}})
+	in.report(ctx, t, w, atFixed, nil)
+	ofFixed.await(counts{Watches: 2, Applied: 1, Pending: []string{"oldest"}})
+}
+
 // A revision that the server has not reached is applied by no watch.
 func TestAFutureRevisionIsNotApplied(t *testing.T) {
 	in := start(t, settings{})

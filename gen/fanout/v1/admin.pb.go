@@ -654,7 +654,9 @@ type ListWatchersRequest struct {
 	// ORDER_LAG.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// The order. Default: ORDER_ID.
-	Order         ListWatchersRequest_Order `protobuf:"varint,4,opt,name=order,proto3,enum=fanout.v1.ListWatchersRequest_Order" json:"order,omitempty"`
+	Order ListWatchersRequest_Order `protobuf:"varint,4,opt,name=order,proto3,enum=fanout.v1.ListWatchersRequest_Order" json:"order,omitempty"`
+	// List only watches whose last report has an error.
+	Failing       bool `protobuf:"varint,5,opt,name=failing,proto3" json:"failing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -717,6 +719,13 @@ func (x *ListWatchersRequest) GetOrder() ListWatchersRequest_Order {
 	return ListWatchersRequest_ORDER_UNSPECIFIED
 }
 
+func (x *ListWatchersRequest) GetFailing() bool {
+	if x != nil {
+		return x.Failing
+	}
+	return false
+}
+
 // ListWatchersResponse is one page of watches.
 type ListWatchersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -726,7 +735,9 @@ type ListWatchersResponse struct {
 	// page, and with ORDER_LAG.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// The number of matching watches on all pages.
-	Total         int64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	Total int64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	// The number of these watches whose last report has an error.
+	Failing       int64 `protobuf:"varint,4,opt,name=failing,proto3" json:"failing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -778,6 +789,13 @@ func (x *ListWatchersResponse) GetNextPageToken() string {
 func (x *ListWatchersResponse) GetTotal() int64 {
 	if x != nil {
 		return x.Total
+	}
+	return 0
+}
+
+func (x *ListWatchersResponse) GetFailing() int64 {
+	if x != nil {
+		return x.Failing
 	}
 	return 0
 }
@@ -1085,10 +1103,12 @@ type WatchAppliedResponse struct {
 	Watches int64 `protobuf:"varint,1,opt,name=watches,proto3" json:"watches,omitempty"`
 	// The number of these watches that have applied the revision.
 	Applied int64 `protobuf:"varint,2,opt,name=applied,proto3" json:"applied,omitempty"`
-	// The number of these watches that have reported an error and have not applied the revision.
+	// The number of these watches that have failed: they have not applied the revision, and their
+	// last report has an error. A report that the server received before it had sent the revision
+	// to the watch does not count, because a newer version may be what corrects the error.
 	Failed int64 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
-	// The watches that have not applied the revision, at most 100: those with an error first,
-	// then the oldest.
+	// The watches that have not applied the revision, at most 100: those that have failed first,
+	// then others with an error, then the oldest.
 	Pending       []*WatcherStatus `protobuf:"bytes,4,rep,name=pending,proto3" json:"pending,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1602,21 +1622,23 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\x0foldest_revision\x18\x01 \x01(\x03R\x0eoldestRevision\x12\x18\n" +
 	"\achanges\x18\x02 \x01(\x03R\achanges\x12\x14\n" +
 	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12-\n" +
-	"\x04span\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04span\"\xe6\x01\n" +
+	"\x04span\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04span\"\x80\x02\n" +
 	"\x13ListWatchersRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12:\n" +
-	"\x05order\x18\x04 \x01(\x0e2$.fanout.v1.ListWatchersRequest.OrderR\x05order\";\n" +
+	"\x05order\x18\x04 \x01(\x0e2$.fanout.v1.ListWatchersRequest.OrderR\x05order\x12\x18\n" +
+	"\afailing\x18\x05 \x01(\bR\afailing\";\n" +
 	"\x05Order\x12\x15\n" +
 	"\x11ORDER_UNSPECIFIED\x10\x00\x12\f\n" +
 	"\bORDER_ID\x10\x01\x12\r\n" +
-	"\tORDER_LAG\x10\x02\"\x8a\x01\n" +
+	"\tORDER_LAG\x10\x02\"\xa4\x01\n" +
 	"\x14ListWatchersResponse\x124\n" +
 	"\bwatchers\x18\x01 \x03(\v2\x18.fanout.v1.WatcherStatusR\bwatchers\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\"\x96\a\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\x12\x18\n" +
+	"\afailing\x18\x04 \x01(\x03R\afailing\"\x96\a\n" +
 	"\rWatcherStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04peer\x18\x02 \x01(\tR\x04peer\x12\x1d\n" +

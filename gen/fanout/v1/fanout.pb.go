@@ -1365,7 +1365,12 @@ type ReportRequest struct {
 	// google.rpc.Code and not OK. The server keeps the code and the first 1024 bytes of the
 	// message. It ignores the details. Absent: there is no error, and that of the last report is
 	// cleared.
-	Error         *status.Status `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Error *status.Status `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	// With an error: everything up to this position is applied or has failed. It must be the
+	// position of a response, like applied, and is ignored in the same cases. AdminService.WatchApplied
+	// counts the watch as failed only for revisions that it has attempted. So a client that fails
+	// reports again when it has attempted more. Absent: everything that the server has sent.
+	Attempted     *Position `protobuf:"bytes,4,opt,name=attempted,proto3" json:"attempted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1417,6 +1422,13 @@ func (x *ReportRequest) GetApplied() *Position {
 func (x *ReportRequest) GetError() *status.Status {
 	if x != nil {
 		return x.Error
+	}
+	return nil
+}
+
+func (x *ReportRequest) GetAttempted() *Position {
+	if x != nil {
+		return x.Attempted
 	}
 	return nil
 }
@@ -1578,7 +1590,10 @@ type SubscribeRequest_Report struct {
 	Applied *Position `protobuf:"bytes,2,opt,name=applied,proto3" json:"applied,omitempty"`
 	// Why the client cannot apply what comes after the applied position. Absent: there is no
 	// error.
-	Error         *status.Status `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Error *status.Status `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	// With an error: everything up to this position is applied or has failed. Absent: everything
+	// that the server has sent. See ReportRequest.attempted.
+	Attempted     *Position `protobuf:"bytes,4,opt,name=attempted,proto3" json:"attempted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1630,6 +1645,13 @@ func (x *SubscribeRequest_Report) GetApplied() *Position {
 func (x *SubscribeRequest_Report) GetError() *status.Status {
 	if x != nil {
 		return x.Error
+	}
+	return nil
+}
+
+func (x *SubscribeRequest_Report) GetAttempted() *Position {
+	if x != nil {
+		return x.Attempted
 	}
 	return nil
 }
@@ -1835,7 +1857,7 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\x14CATCH_UP_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fCATCH_UP_REPLAY\x10\x01\x12\x12\n" +
 	"\x0eCATCH_UP_RESET\x10\x02\x12\x12\n" +
-	"\x0eCATCH_UP_DELTA\x10\x03\"\xff\x03\n" +
+	"\x0eCATCH_UP_DELTA\x10\x03\"\xb3\x04\n" +
 	"\x10SubscribeRequest\x127\n" +
 	"\n" +
 	"subscriber\x18\x01 \x01(\v2\x15.fanout.v1.SubscriberH\x00R\n" +
@@ -1847,11 +1869,12 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\bwatch_id\x18\x01 \x01(\x04R\awatchId\x121\n" +
 	"\arequest\x18\x02 \x01(\v2\x17.fanout.v1.WatchRequestR\arequest\x1a!\n" +
 	"\x04Stop\x12\x19\n" +
-	"\bwatch_id\x18\x01 \x01(\x04R\awatchId\x1a|\n" +
+	"\bwatch_id\x18\x01 \x01(\x04R\awatchId\x1a\xaf\x01\n" +
 	"\x06Report\x12\x19\n" +
 	"\bwatch_id\x18\x01 \x01(\x04R\awatchId\x12-\n" +
 	"\aapplied\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\aapplied\x12(\n" +
-	"\x05error\x18\x03 \x01(\v2\x12.google.rpc.StatusR\x05errorB\t\n" +
+	"\x05error\x18\x03 \x01(\v2\x12.google.rpc.StatusR\x05error\x121\n" +
+	"\tattempted\x18\x04 \x01(\v2\x13.fanout.v1.PositionR\tattemptedB\t\n" +
 	"\arequest\"\xab\x02\n" +
 	"\x11SubscribeResponse\x12<\n" +
 	"\aentries\x18\x01 \x03(\v2\".fanout.v1.SubscribeResponse.EntryR\aentries\x12\x12\n" +
@@ -1872,11 +1895,12 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\n" +
 	"TYPE_ADDED\x10\x01\x12\x11\n" +
 	"\rTYPE_MODIFIED\x10\x02\x12\x10\n" +
-	"\fTYPE_DELETED\x10\x03\"~\n" +
+	"\fTYPE_DELETED\x10\x03\"\xb1\x01\n" +
 	"\rReportRequest\x12\x14\n" +
 	"\x05watch\x18\x01 \x01(\tR\x05watch\x12-\n" +
 	"\aapplied\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\aapplied\x12(\n" +
-	"\x05error\x18\x03 \x01(\v2\x12.google.rpc.StatusR\x05error\"\x10\n" +
+	"\x05error\x18\x03 \x01(\v2\x12.google.rpc.StatusR\x05error\x121\n" +
+	"\tattempted\x18\x04 \x01(\v2\x13.fanout.v1.PositionR\tattempted\"\x10\n" +
 	"\x0eReportResponse*M\n" +
 	"\bDelivery\x12\x18\n" +
 	"\x14DELIVERY_UNSPECIFIED\x10\x00\x12\x12\n" +
@@ -1968,27 +1992,29 @@ var file_fanout_v1_fanout_proto_depIdxs = []int32{
 	23, // 30: fanout.v1.Event.previous:type_name -> fanout.v1.Object
 	24, // 31: fanout.v1.ReportRequest.applied:type_name -> fanout.v1.Position
 	27, // 32: fanout.v1.ReportRequest.error:type_name -> google.rpc.Status
-	8,  // 33: fanout.v1.SubscribeRequest.Start.request:type_name -> fanout.v1.WatchRequest
-	24, // 34: fanout.v1.SubscribeRequest.Report.applied:type_name -> fanout.v1.Position
-	27, // 35: fanout.v1.SubscribeRequest.Report.error:type_name -> google.rpc.Status
-	11, // 36: fanout.v1.SubscribeResponse.Entry.response:type_name -> fanout.v1.WatchResponse
-	27, // 37: fanout.v1.SubscribeResponse.Entry.refused:type_name -> google.rpc.Status
-	27, // 38: fanout.v1.SubscribeResponse.Entry.ended:type_name -> google.rpc.Status
-	4,  // 39: fanout.v1.FanoutService.Get:input_type -> fanout.v1.GetRequest
-	6,  // 40: fanout.v1.FanoutService.List:input_type -> fanout.v1.ListRequest
-	8,  // 41: fanout.v1.FanoutService.Watch:input_type -> fanout.v1.WatchRequest
-	15, // 42: fanout.v1.FanoutService.Report:input_type -> fanout.v1.ReportRequest
-	12, // 43: fanout.v1.FanoutService.Subscribe:input_type -> fanout.v1.SubscribeRequest
-	5,  // 44: fanout.v1.FanoutService.Get:output_type -> fanout.v1.GetResponse
-	7,  // 45: fanout.v1.FanoutService.List:output_type -> fanout.v1.ListResponse
-	11, // 46: fanout.v1.FanoutService.Watch:output_type -> fanout.v1.WatchResponse
-	16, // 47: fanout.v1.FanoutService.Report:output_type -> fanout.v1.ReportResponse
-	13, // 48: fanout.v1.FanoutService.Subscribe:output_type -> fanout.v1.SubscribeResponse
-	44, // [44:49] is the sub-list for method output_type
-	39, // [39:44] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	24, // 33: fanout.v1.ReportRequest.attempted:type_name -> fanout.v1.Position
+	8,  // 34: fanout.v1.SubscribeRequest.Start.request:type_name -> fanout.v1.WatchRequest
+	24, // 35: fanout.v1.SubscribeRequest.Report.applied:type_name -> fanout.v1.Position
+	27, // 36: fanout.v1.SubscribeRequest.Report.error:type_name -> google.rpc.Status
+	24, // 37: fanout.v1.SubscribeRequest.Report.attempted:type_name -> fanout.v1.Position
+	11, // 38: fanout.v1.SubscribeResponse.Entry.response:type_name -> fanout.v1.WatchResponse
+	27, // 39: fanout.v1.SubscribeResponse.Entry.refused:type_name -> google.rpc.Status
+	27, // 40: fanout.v1.SubscribeResponse.Entry.ended:type_name -> google.rpc.Status
+	4,  // 41: fanout.v1.FanoutService.Get:input_type -> fanout.v1.GetRequest
+	6,  // 42: fanout.v1.FanoutService.List:input_type -> fanout.v1.ListRequest
+	8,  // 43: fanout.v1.FanoutService.Watch:input_type -> fanout.v1.WatchRequest
+	15, // 44: fanout.v1.FanoutService.Report:input_type -> fanout.v1.ReportRequest
+	12, // 45: fanout.v1.FanoutService.Subscribe:input_type -> fanout.v1.SubscribeRequest
+	5,  // 46: fanout.v1.FanoutService.Get:output_type -> fanout.v1.GetResponse
+	7,  // 47: fanout.v1.FanoutService.List:output_type -> fanout.v1.ListResponse
+	11, // 48: fanout.v1.FanoutService.Watch:output_type -> fanout.v1.WatchResponse
+	16, // 49: fanout.v1.FanoutService.Report:output_type -> fanout.v1.ReportResponse
+	13, // 50: fanout.v1.FanoutService.Subscribe:output_type -> fanout.v1.SubscribeResponse
+	46, // [46:51] is the sub-list for method output_type
+	41, // [41:46] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_fanout_v1_fanout_proto_init() }

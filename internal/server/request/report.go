@@ -11,9 +11,10 @@ import (
 
 // Report says how far a client has applied a watch.
 type Report struct {
-	Watch   string           // token of the watch
-	Applied *object.Position // nil: the position of the last report stays
-	Failure Failure          // why the client cannot apply what comes next; zero: no error
+	Watch     string           // token of the watch
+	Applied   *object.Position // nil: the position of the last report stays
+	Failure   Failure          // why the client cannot apply what comes next; zero: no error
+	Attempted *object.Position // with a failure: everything up to it is applied or has failed; nil: everything that was sent
 }
 
 // Failure is an error that a client reports.
@@ -30,9 +31,10 @@ const maxFailureBytes = 1024
 func ParseReport(req *fanoutv1.ReportRequest) (Report, error) {
 	var check Checker
 	r := Report{
-		Watch:   req.GetWatch(),
-		Applied: check.after("applied", req.GetApplied()),
-		Failure: check.failure("error", req.GetError()),
+		Watch:     req.GetWatch(),
+		Applied:   check.after("applied", req.GetApplied()),
+		Failure:   check.failure("error", req.GetError()),
+		Attempted: check.after("attempted", req.GetAttempted()),
 	}
 	if r.Watch == "" {
 		check.Refuse("watch", "must not be empty")
@@ -45,15 +47,32 @@ func ParseReport(req *fanoutv1.ReportRequest) (Report, error) {
 // positions of an earlier epoch cannot be compared. It returns an error if the position is after
 // the latest one that the server has sent.
 func (r *Report) AppliedUpTo(sent object.Position) (object.Position, error) {
-	if r.Applied == nil || sent.Revision == 0 || r.Applied.Revision == 0 || r.Applied.Epoch != sent.Epoch {
+	if r.Applied == nil {
 		return object.Position{}, nil
 	}
-	if r.Applied.Revision > sent.Revision {
+	return reached("applied", *r.Applied, sent)
+}
+
+// AttemptedUpTo is like AppliedUpTo, for the position that the client has attempted. If the report
+// states none, it is the latest one that the server has sent.
+func (r *Report) AttemptedUpTo(sent object.Position) (object.Position, error) {
+	if r.Attempted == nil {
+		return sent, nil
+	}
+	return reached("attempted", *r.Attempted, sent)
+}
+
+// reached checks a position that a client has reached.
+func reached(field string, p, sent object.Position) (object.Position, error) {
+	if sent.Revision == 0 || p.Revision == 0 || p.Epoch != sent.Epoch {
+		return object.Position{}, nil
+	}
+	if p.Revision > sent.Revision {
 		var check Checker
-		check.Refuse("applied", "has revision %d, but the server has sent the watch nothing after revision %d", r.Applied.Revision, sent.Revision)
+		check.Refuse(field, "has revision %d, but the server has sent the watch nothing after revision %d", p.Revision, sent.Revision)
 		return object.Position{}, check.Err()
 	}
-	return object.Position{Epoch: sent.Epoch, Revision: r.Applied.Revision}, nil // keeps no epoch of the request in memory
+	return object.Position{Epoch: sent.Epoch, Revision: p.Revision}, nil // keeps no epoch of the request in memory
 }
 
 // failure checks an error that a client reports.

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -11,10 +12,10 @@ import (
 type Applied struct {
 	Watches int64 // watches whose scopes overlap that of the request
 	Applied int64 // watches that have applied the revision
-	Failed  int64 // watches that have reported an error and have not applied the revision
+	Failed  int64 // watches that have attempted the revision, have not applied it, and have reported an error
 
-	// Pending are the first watches that have not applied the revision: those with an error
-	// first, then the oldest.
+	// Pending are the first watches that have not applied the revision: those that have failed
+	// first, then others with an error, then the oldest.
 	Pending []Pending
 }
 
@@ -22,6 +23,7 @@ type Applied struct {
 type Pending struct {
 	Watch    Watch
 	reported Reported
+	failed   bool // the error of the report counts for the revision
 }
 
 // maxPending limits Applied.Pending.
@@ -29,7 +31,13 @@ const maxPending = 100
 
 // Equal reports whether an operator would see the same counts, watches and reports.
 func (a *Applied) Equal(b *Applied) bool {
-	return a.Watches == b.Watches && a.Applied == b.Applied && a.Failed == b.Failed && slices.Equal(a.Pending, b.Pending)
+	return a.Watches == b.Watches && a.Applied == b.Applied && a.Failed == b.Failed &&
+		slices.EqualFunc(a.Pending, b.Pending, func(p, q Pending) bool { return p.equal(&q) })
+}
+
+// equal reports whether an operator would see the same watch and report.
+func (p *Pending) equal(q *Pending) bool {
+	return p.Watch == q.Watch && p.failed == q.failed && p.reported.Applied == q.reported.Applied && p.reported.failure.isSame(q.reported.failure)
 }
 
 // CountApplied counts the watches that have applied a revision. It takes a fraction of a
@@ -46,12 +54,14 @@ func (s *Service) CountApplied(q request.Applied) *Applied {
 			return
 		}
 		a.Watches++
-		p := Pending{w, w.Reported()}
-		if p.hasApplied(epoch, q.Revision) {
+		p := Pending{Watch: w, reported: w.Reported()}
+		if hasReached(w, p.reported.Applied, epoch, q.Revision) {
 			a.Applied++
 			return
 		}
-		if p.reported.Failed() {
+		// An earlier error may be what the revision corrects.
+		f := p.reported.failure
+		if p.failed = f != nil && hasReached(w, f.attempted, epoch, q.Revision); p.failed {
 			a.Failed++
 		}
 		if a.Pending = append(a.Pending, p); len(a.Pending) == 2*maxPending {
@@ -65,13 +75,7 @@ func (s *Service) CountApplied(q request.Applied) *Applied {
 // trimPending sorts the pending watches, and keeps only as many as an answer has.
 func (a *Applied) trimPending() {
 	slices.SortFunc(a.Pending, func(x, y Pending) int {
-		switch {
-		case x.reported.Failed() && !y.reported.Failed():
-			return -1
-		case !x.reported.Failed() && y.reported.Failed():
-			return 1
-		}
-		return x.Watch.Number().Compare(y.Watch.Number())
+		return cmp.Or(cmp.Compare(x.rank(), y.rank()), x.Watch.Number().Compare(y.Watch.Number()))
 	})
 	if len(a.Pending) > maxPending {
 		clear(a.Pending[maxPending:])
@@ -79,17 +83,28 @@ func (a *Applied) trimPending() {
 	}
 }
 
-// hasApplied reports whether the watch has applied a revision of an epoch. A watch that has
-// applied a position has applied everything after it that does not concern the watch.
-func (p *Pending) hasApplied(epoch object.Epoch, revision object.Revision) bool {
-	applied := p.reported.Applied
+// rank orders watches: those that have failed first, then others with an error.
+func (p *Pending) rank() int {
 	switch {
-	case applied.Revision == 0, epoch != "" && applied.Epoch != epoch:
+	case p.failed:
+		return 0
+	case p.reported.Failed():
+		return 1
+	}
+	return 2
+}
+
+// hasReached reports whether the client of a watch has reached a revision of an epoch, if it has
+// reached a position. It has then also reached everything after the position that does not
+// concern the watch.
+func hasReached(w Watch, at object.Position, epoch object.Epoch, revision object.Revision) bool {
+	switch {
+	case at.Revision == 0, epoch != "" && at.Epoch != epoch:
 		return false
-	case applied.Revision >= revision:
+	case at.Revision >= revision:
 		return true
 	}
-	return p.Watch.Quiet(applied, revision)
+	return w.Quiet(at, revision)
 }
 
 // AppliedCounts returns how often CountApplied has counted. It is for tests.

@@ -242,6 +242,16 @@ func (r *Registry) CountByResource() map[string]int {
 	return n
 }
 
+// CountFailing returns the number of watches of some resources whose last report has an error.
+func (r *Registry) CountFailing(resources ...string) (n int64) {
+	r.eachWatch(func(w Watch) {
+		if w.Reported().Failed() && slices.Contains(resources, w.Resource()) {
+			n++
+		}
+	})
+	return n
+}
+
 // openStreams returns the streams, in no particular order.
 func (r *Registry) openStreams() []Stream {
 	r.mu.Lock()

@@ -2,7 +2,9 @@ package watch
 
 import (
 	"time"
+	"unique"
 
+	"google.golang.org/genproto/googleapis/rpc/code"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -29,8 +31,18 @@ type Reported struct {
 
 // failure is an error that a client has reported. It never changes.
 type failure struct {
-	request.Failure
-	since time.Time
+	code      code.Code
+	message   unique.Handle[string] // watches with the same error share one copy
+	since     time.Time
+	attempted object.Position // everything up to it is applied or has failed; zero: unknown
+}
+
+// isSame reports whether two failures are the same error. Nil is no failure.
+func (f *failure) isSame(g *failure) bool {
+	if f == nil || g == nil {
+		return f == g
+	}
+	return f.code == g.code && f.message == g.message
 }
 
 // Failed reports whether the latest report has an error.
@@ -49,17 +61,23 @@ func (r *Reports) Record(report request.Report, sent object.Position) (newFailur
 	if err != nil {
 		return false, err
 	}
+	attempted, err := report.AttemptedUpTo(sent)
+	if err != nil {
+		return false, err
+	}
 	if applied != (object.Position{}) {
 		r.Applied = applied
 	}
-	switch {
-	case report.Failure == request.Failure{}:
+	if report.Failure == (request.Failure{}) {
 		r.failure = nil
-	case r.failure == nil || r.failure.Failure != report.Failure:
-		r.failure = &failure{report.Failure, time.Now()}
-		return true, nil
+		return false, nil
 	}
-	return false, nil
+	next := &failure{code: report.Failure.Code, message: unique.Make(report.Failure.Message), since: time.Now(), attempted: attempted}
+	if newFailure = !next.isSame(r.failure); !newFailure {
+		next.since = r.failure.since
+	}
+	r.failure = next
+	return newFailure, nil
 }
 
 // BeginReset records that a RESET begins: the client no longer has what it had applied.
@@ -85,7 +103,7 @@ func AppliedLagOf(backlog dispatch.Backlog, lag backend.Lag) time.Duration {
 // SetReported sets the fields of the status of a watch that show its latest report.
 func SetReported(s *fanoutv1.WatcherStatus, r Reported, appliedLag func(applied object.Position) (time.Duration, bool)) {
 	if f := r.failure; f != nil {
-		s.Error = &rpcstatus.Status{Code: int32(f.Code), Message: f.Message}
+		s.Error = &rpcstatus.Status{Code: int32(f.code), Message: f.message.Value()}
 		s.ErrorTime = timestamppb.New(f.since)
 	}
 	if r.Applied == (object.Position{}) {

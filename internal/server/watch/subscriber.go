@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"cmp"
 	"time"
 	"unique"
 
@@ -55,7 +54,10 @@ func (e *Entry) Report(r request.Report) error {
 	if e.sending {
 		sent = *e.next // gRPC may have accepted the message, so the client may have applied it
 	}
-	s := cmp.Or(e.subscriber, &subscriber{})
+	s := e.subscriber
+	if s == nil {
+		s = &subscriber{}
+	}
 	newFailure, err := s.Record(r, sent)
 	if err != nil {
 		return err
