@@ -143,9 +143,10 @@ func (i *Informer[T]) AddIndex(name string, values func(Item[T]) []string) {
 func (i *Informer[T]) Lister() Lister[T] { return Lister[T]{i} }
 
 // WaitForSync waits until the state is as fresh as the [Consistency] of the informer
-// requires, and the handlers were called for all of it, successfully or not. By default, the state then has every write that was
-// acknowledged before Run was called, so WaitForSync waits while the servers have lost
-// etcd. It returns an error if ctx or Run ends first, or if the client is closed first.
+// requires, and the handlers were called for all of it, successfully or not. By default, the
+// state then has every write that was acknowledged before Run was called, so WaitForSync waits
+// while the servers have lost etcd. It returns an error if ctx or Run ends first, or if the
+// client is closed first.
 func (i *Informer[T]) WaitForSync(ctx context.Context) error { return i.wait(ctx, i.synced) }
 
 // WaitForState waits until there is a state and the handlers were called for it. Unlike

@@ -52,8 +52,9 @@ The exit code is 8 if some of them fail.`,
 
 func watchersCommand(t *tool) *cobra.Command {
 	var (
-		format output.Format
-		all    bool
+		format  output.Format
+		all     bool
+		failing bool
 	)
 	cmd := &cobra.Command{
 		Use:   "watchers [RESOURCE]",
@@ -61,12 +62,16 @@ func watchersCommand(t *tool) *cobra.Command {
 		Long: `Show the watchers of each server, furthest behind first, up to 1000. With --all, show all
 of them in the order in which they started. A watcher is "blocked" if its client does not
 read. APPLIED is how far a subscriber that reports what it has applied is behind, or
-"failed" if it has reported an error; -o wide shows the error and the revisions.
+"failed" if it has reported an error; -o wide shows the error and the revisions. With
+--failing, show only those that have reported an error.
 
 If --server names several servers, all of them are queried. The exit code is 8 if some of
 them fail.`,
 		Example: `  # Show the watchers of a resource
   fanoutctl watchers config
+
+  # Show the subscribers that have reported an error, with their errors
+  fanoutctl watchers --failing -o wide
 
   # End a watch
   fanoutctl watchers end de915cb7313a-1`,
@@ -82,7 +87,7 @@ them fail.`,
 				return err
 			}
 			answers, partial := ask(cmd.Context(), t, servers, func(ctx context.Context, a *admin.Admin) (admin.WatcherList, error) {
-				return a.Watchers(ctx, resource, !all)
+				return a.Watchers(ctx, resource, !all, failing)
 			})
 			if answers == nil {
 				return partial
@@ -101,6 +106,7 @@ them fail.`,
 	}
 	formatFlag(cmd, &format, output.Table)
 	cmd.Flags().BoolVar(&all, "all", false, "show all watchers, in the order in which they started")
+	cmd.Flags().BoolVar(&failing, "failing", false, "show only the watchers that have reported an error")
 	cmd.AddCommand(&cobra.Command{
 		Use:   "end ID",
 		Short: "End a watch; its client resumes on this or another server",

@@ -67,6 +67,7 @@ func (a *Admin) listResources(ctx context.Context, lag bool) ([]*fanoutv1.Resour
 type WatcherList struct {
 	Watchers []Watcher // possibly truncated
 	Total    int64     // the number of all watchers
+	Failing  int64     // the number of those whose last report has an error
 }
 
 // MaxByLag is the maximum number of watchers in a list that is sorted by lag.
@@ -74,9 +75,10 @@ const MaxByLag = 1000
 
 // Watchers returns the watchers of a resource, or of all resources if the name is empty.
 // With byLag it returns up to [MaxByLag] watchers, furthest behind first, and otherwise all
-// watchers in the order in which they started.
-func (a *Admin) Watchers(ctx context.Context, resource string, byLag bool) (WatcherList, error) {
-	req := &fanoutv1.ListWatchersRequest{Resource: resource}
+// watchers in the order in which they started. With failing it returns only those whose last
+// report has an error.
+func (a *Admin) Watchers(ctx context.Context, resource string, byLag, failing bool) (WatcherList, error) {
+	req := &fanoutv1.ListWatchersRequest{Resource: resource, Failing: failing}
 	if byLag {
 		req.Order = fanoutv1.ListWatchersRequest_ORDER_LAG
 	}
@@ -90,7 +92,7 @@ func (a *Admin) Watchers(ctx context.Context, resource string, byLag bool) (Watc
 			list.Watchers = append(list.Watchers, watcherOf(a.Server, s))
 		}
 		if resp.GetNextPageToken() == "" {
-			list.Total = resp.GetTotal()
+			list.Total, list.Failing = resp.GetTotal(), resp.GetFailing()
 			return list, nil
 		}
 		req.PageToken = resp.GetNextPageToken()
@@ -145,6 +147,7 @@ func MergeWatchers(answers []Answer[WatcherList], byLag bool) WatcherList {
 	for _, a := range answers {
 		all.Watchers = append(all.Watchers, a.Value.Watchers...)
 		all.Total += a.Value.Total
+		all.Failing += a.Value.Failing
 	}
 	slices.SortStableFunc(all.Watchers, func(a, b Watcher) int {
 		if byLag {

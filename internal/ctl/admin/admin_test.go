@@ -33,10 +33,10 @@ func TestMergeWatchers(t *testing.T) {
 			t.Errorf("by lag %v: got %s of %d, want %s of 9", byLag, got, merged.Total, want)
 		}
 	}
-	many := WatcherList{Watchers: make([]Watcher, MaxByLag), Total: 5000}
+	many := WatcherList{Watchers: make([]Watcher, MaxByLag), Total: 5000, Failing: 3}
 	answers = []Answer[WatcherList]{{Value: many}, {Value: many}}
-	if all, first := MergeWatchers(answers, false), MergeWatchers(answers, true); len(all.Watchers) != 2*MaxByLag || len(first.Watchers) != MaxByLag || first.Total != 10_000 {
-		t.Errorf("got %d unsorted and %d by lag of %d, want 2000 and 1000 of 10000", len(all.Watchers), len(first.Watchers), first.Total)
+	if all, first := MergeWatchers(answers, false), MergeWatchers(answers, true); len(all.Watchers) != 2*MaxByLag || len(first.Watchers) != MaxByLag || first.Total != 10_000 || first.Failing != 6 {
+		t.Errorf("got %d unsorted and %d by lag of %d, of which %d fail, want 2000 and 1000 of 10000, of which 6 fail", len(all.Watchers), len(first.Watchers), first.Total, first.Failing)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestReportsAreShown(t *testing.T) {
 	at := func(title string) int {
 		return slices.IndexFunc(columns, func(c output.Column) bool { return c.Title == title })
 	}
-	report := &Report{Code: "InvalidArgument", Message: "bad rps"}
+	report := &ReportedError{Code: "InvalidArgument", Message: "bad rps"}
 	for _, c := range []struct {
 		watcher Watcher
 		want    []string
@@ -141,7 +141,7 @@ func TestReportsAreShown(t *testing.T) {
 			[]string{"web-1", "5.0s", "9", "7", "-"},
 		},
 		{Watcher{AppliedLag: new(5.0), Error: report}, []string{"-", "failed", "-", "-", "bad rps (InvalidArgument)"}},
-		{Watcher{Error: &Report{Code: "Unknown", Reason: "NO_DISK", Message: "no disk"}}, []string{"-", "failed", "-", "-", "no disk (NO_DISK)"}},
+		{Watcher{Error: &ReportedError{Code: "Unknown", Reason: "NO_DISK", Message: "no disk"}}, []string{"-", "failed", "-", "-", "no disk (NO_DISK)"}},
 	} {
 		row := cells(c.watcher)
 		if len(row) != len(columns) {

@@ -182,7 +182,7 @@ type Watcher struct {
 	InstanceLabels map[string]string `json:"instanceLabels,omitempty"` // its labels
 	Applied        *output.Position  `json:"applied,omitempty"`        // as reported
 	AppliedLag     *float64          `json:"appliedLagSeconds,omitempty"`
-	Error          *Report           `json:"error,omitempty"` // the last one reported
+	Error          *ReportedError    `json:"error,omitempty"` // the last one reported
 	ErrorTime      *time.Time        `json:"errorTime,omitempty"`
 }
 

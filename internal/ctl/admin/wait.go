@@ -52,7 +52,7 @@ type PendingWatch struct {
 	Since      time.Time         `json:"since"`
 	Applied    *output.Position  `json:"applied,omitempty"`
 	AppliedLag *float64          `json:"appliedLagSeconds,omitempty"`
-	Error      *Report           `json:"error,omitempty"`
+	Error      *ReportedError    `json:"error,omitempty"`
 	ErrorTime  *time.Time        `json:"errorTime,omitempty"`
 }
 

@@ -85,7 +85,7 @@ func (s Screen) title(all admin.WatcherList) string {
 		rate += snapshot.rate
 		known = known && snapshot.rate >= 0
 	}
-	behind, blocked, failed := 0, 0, 0
+	behind, blocked := 0, 0
 	for _, w := range all.Watchers {
 		if w.IsBehind() {
 			behind++
@@ -93,13 +93,10 @@ func (s Screen) title(all admin.WatcherList) string {
 		if w.Blocked {
 			blocked++
 		}
-		if w.Error != nil {
-			failed++
-		}
 	}
 	text := fmt.Sprintf("%s  %s   %d watchers, %d behind, %d blocked", output.Bold.Styled(name), at.Format(time.TimeOnly), all.Total, behind, blocked)
-	if failed > 0 {
-		text += fmt.Sprintf(", %d failed", failed)
+	if all.Failing > 0 {
+		text += fmt.Sprintf(", %d failed", all.Failing)
 	}
 	if known {
 		text += fmt.Sprintf("   %s/s sent", humanize.IBytes(uint64(max(0, rate))))
@@ -136,7 +133,7 @@ func TakeSnapshot(ctx context.Context, server *admin.Admin) (*Snapshot, error) {
 	if s.resources, err = server.Resources(ctx, true); err != nil {
 		return nil, err
 	}
-	if s.watchers, err = server.Watchers(ctx, "", true); err != nil {
+	if s.watchers, err = server.Watchers(ctx, "", true, false); err != nil {
 		return nil, err
 	}
 	s.at = time.Now()

@@ -61,7 +61,8 @@ func TestTitleCountsWatchersThatAreBehind(t *testing.T) {
 // Subscribers that have reported an error are counted. The error is shown if there is room.
 func TestReportedErrorsAreShown(t *testing.T) {
 	s := snapshot(1, 2)
-	s.watchers.Watchers[1].Error = &admin.Report{Code: "InvalidArgument", Message: "bad rps"}
+	s.watchers.Failing = 1
+	s.watchers.Watchers[1].Error = &admin.ReportedError{Code: "InvalidArgument", Message: "bad rps"}
 	for width, wide := range map[int]bool{0: true, 80: false, 159: false, 160: true} {
 		text := Screen{{Server: "a:1", Value: s}}.View(width, 0)
 		if !strings.Contains(text, ", 0 blocked, 1 failed") || !strings.Contains(text, " failed ") || strings.Contains(text, "bad rps") != wide {
