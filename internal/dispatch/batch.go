@@ -72,21 +72,27 @@ func (f *feed) batch(start batchStart, d *Dispatcher, now time.Time) *Batch {
 	if b := f.batches.find(start, now); b != nil {
 		return b
 	}
-	pieces, end, first := start.view.read(start.cursor, start.sent, d.cfg.MessageBytes)
+	b := newLiveBatch(start, d.cfg.MessageBytes, allRevisions, d, now)
+	if b != nil && f.hadSeveral.Load() {
+		f.keepBatch(b)
+	}
+	return b
+}
+
+// newLiveBatch returns a batch of the events after the start, up to and including the revision
+// to. The limit is that of their size. It returns nil if there are no events.
+func newLiveBatch(start batchStart, limit int, to object.Revision, d *Dispatcher, now time.Time) *Batch {
+	pieces, end, first := start.view.read(start.cursor, start.sent, limit, to)
 	if end.taken == 0 {
 		return nil
 	}
-	b := &Batch{start: start, made: now, first: first.revision, end: end, Message: Message{
+	return &Batch{start: start, made: now, first: first.revision, end: end, Message: Message{
 		Events: pieces, Count: end.taken, Arrived: d.created.Add(first.arrived),
 		Header: object.Header{
 			Kind: object.Live, Position: object.Position{Epoch: start.view.base.Epoch, Revision: end.upTo}, Partial: end.partial,
 			Age: d.liveAge(now, d.created.Add(first.arrived), end.hasMore),
 		},
 	}}
-	if f.hadSeveral.Load() {
-		f.keepBatch(b)
-	}
-	return b
 }
 
 // batchCache keeps the four latest batches of a feed. Four are enough, because few other
@@ -102,6 +108,19 @@ type batchCache struct {
 func (c *batchCache) find(start batchStart, now time.Time) *Batch {
 	for i := range c.recent {
 		if b := c.recent[i].Load(); b != nil && b.start == start && now.Sub(b.made) < MinStatedAge {
+			return b
+		}
+	}
+	return nil
+}
+
+// findEvents returns the cached batch with all events of the feed from the revision first to the
+// revision last, or nil. Like find, it ignores old batches.
+func (c *batchCache) findEvents(epoch object.Epoch, first, last object.Revision, now time.Time) *Batch {
+	for i := range c.recent {
+		b := c.recent[i].Load()
+		if b != nil && b.start.sent == 0 && !b.end.partial && b.first == first && b.end.upTo == last &&
+			b.Header.Position.Epoch == epoch && now.Sub(b.made) < MinStatedAge {
 			return b
 		}
 	}

@@ -165,16 +165,19 @@ func (w *Watcher) chooseCatchUp(s *cacher.State) (object.CatchUp, error) {
 	return object.Reset, nil
 }
 
-// catchUpMessage returns the next part of a RESET or a DELTA, or SYNCED after the last part.
-// It returns false if the catch-up cannot continue and has to start over.
-func (w *Watcher) catchUpMessage() (Message, bool) {
+// catchUpPart returns the next part of the catch-up that is under way. It returns readUpToDate
+// if SYNCED comes next, and readLost if the catch-up cannot continue and has to start over.
+func (w *Watcher) catchUpPart() (payload, readResult) {
 	c := w.catchUp
+	if !c.kind.TransfersState() {
+		return w.events()
+	}
 	if !c.allPartsSent {
 		p := c.first
 		if c.first = nil; p == nil {
 			state := w.catchUpState()
 			if state == nil {
-				return Message{}, false
+				return payload{}, readLost
 			}
 			p = new(w.part(c, state))
 		}
@@ -183,11 +186,11 @@ func (w *Watcher) catchUpMessage() (Message, bool) {
 			c.state = nil
 		}
 		if len(p.pieces) > 0 {
-			return w.message(object.CatchUpPart, p.payload()), true
+			return p.payload(), readEvents
 		}
 	}
 	w.cursor = c.to
-	return w.synced(), true
+	return payload{}, readUpToDate
 }
 
 func (w *Watcher) synced() Message {

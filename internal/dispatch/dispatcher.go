@@ -287,8 +287,18 @@ func (d *Dispatcher) publishLater(f *feed) {
 // connection should share a queue. The caller calls [Watcher.Serve] and finally
 // [Watcher.Close].
 func (d *Dispatcher) Watch(i Interest, b Begin, o Options, q *sendqueue.Queue, s Sink) *Watcher {
+	w := &Watcher{sink: s, place: o.Place}
+	w.task = q.NewTask(w.run)
+	w.schedule = newScheduleTimer(&o, w)
+	w.timed = w.schedule.needsEveryMessage()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.register(w, i, b, o)
+	return w
+}
+
+// register adds a watcher to the feed of the interest. The caller holds the mutex.
+func (d *Dispatcher) register(w *Watcher, i Interest, b Begin, o Options) {
 	f := d.feeds[i.key()]
 	if f == nil {
 		f = newFeed(i, d.position, &d.logs)
@@ -299,27 +309,13 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options, q *sendqueue.Queue, s
 	if f.watchers++; f.watchers > 1 {
 		f.hadSeveral.Store(true)
 	}
-	w := &Watcher{
-		dispatcher: d,
-		feed:       f,
-		sink:       s,
-		group:      d.groupOf(f, q),
-		groupIndex: -1,
-		place:      o.Place,
-		latest:     o.Latest,
-		everyEvent: o.EveryEvent,
-		step:       firstStep[b.Kind],
-		epoch:      b.Position.Epoch,
-		cursor:     b.Position.Revision,
-		needed:     b.Needed,
-		exact:      b.Exact,
-	}
-	w.task = q.NewTask(w.run)
-	w.schedule = newScheduleTimer(&o, w)
-	w.timed = w.schedule.needsEveryMessage()
+	w.dispatcher, w.feed, w.group, w.groupIndex = d, f, d.groupOf(f, w.task.Queue()), -1
+	w.latest, w.everyEvent = o.Latest, o.EveryEvent
+	w.step = firstStep[b.Kind]
+	w.epoch, w.cursor = b.Position.Epoch, b.Position.Revision
+	w.needed, w.exact = b.Needed, b.Exact
 	w.stopping.Store(d.hasStopped())
 	d.watchers[w] = struct{}{}
-	return w
 }
 
 // remember registers a feed whose catchUpCache has content, so that sweeps look at the cache.
@@ -336,6 +332,11 @@ func (d *Dispatcher) remember(f *feed) {
 func (d *Dispatcher) leave(w *Watcher) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.unregister(w)
+}
+
+// unregister removes a watcher from its feed. The caller holds the mutex.
+func (d *Dispatcher) unregister(w *Watcher) {
 	delete(d.watchers, w)
 	f := w.feed
 	if f.watchers--; f.watchers == 0 {

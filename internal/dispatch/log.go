@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"math"
 	"sort"
 	"time"
 
@@ -191,22 +192,62 @@ func (v *view) distinct(cursor object.Revision) bool {
 	return true
 }
 
+// size returns the number of bytes of the events after the cursor, up to and including the
+// revision to. It leaves out the given number of events.
+func (v *view) size(cursor object.Revision, skip int, to object.Revision) int {
+	si, ei := v.find(cursor)
+	si, ei = v.skip(si, ei, skip)
+	lastSegment, lastEntry := v.find(to)
+	n := 0
+	for ; si < len(v.segments) && si <= lastSegment; si, ei = si+1, 0 {
+		end := v.visible(si)
+		if si == lastSegment {
+			end = lastEntry
+		}
+		if ei < end {
+			n += int(v.segments[si].entries[end-1].end) - v.segments[si].start(ei)
+		}
+	}
+	return n
+}
+
+// last returns the revision of the last event up to and including the revision to. The view
+// must have such an event.
+func (v *view) last(to object.Revision) object.Revision {
+	si, ei := v.find(to)
+	if ei == 0 {
+		si--
+		ei = v.visible(si)
+	}
+	return v.segments[si].entries[ei-1].revision
+}
+
+// skip returns the segment and the entry that is the given number of events after another one.
+func (v *view) skip(segment, entry, events int) (int, int) {
+	for events > 0 && segment < len(v.segments) {
+		step := min(events, v.visible(segment)-entry)
+		events -= step
+		if entry += step; entry == v.visible(segment) {
+			segment, entry = segment+1, 0
+		}
+	}
+	return segment, entry
+}
+
+// allRevisions is the argument of view.read for all events of the view.
+const allRevisions object.Revision = math.MaxInt64
+
 // read returns the events of the next message. The message begins after the cursor, leaves
-// out the given number of events, and ends at the limit. read returns the bytes of the events,
-// where the message ends, and the entry of the first event.
-func (v *view) read(cursor object.Revision, skip, limit int) (pieces [][]byte, end batchCut, first entry) {
+// out the given number of events, and ends at the limit or before the first event after the
+// revision to. read returns the bytes of the events, where the message ends, and the entry of
+// the first event.
+func (v *view) read(cursor object.Revision, skip, limit int, to object.Revision) (pieces [][]byte, end batchCut, first entry) {
 	end = batchCut{limit: limit, upTo: cursor}
 	si, ei := v.find(cursor)
 	if si == len(v.segments) {
 		return nil, end, entry{}
 	}
-	for skip > 0 && si < len(v.segments) {
-		step := min(skip, v.visible(si)-ei)
-		skip -= step
-		if ei += step; ei == v.visible(si) {
-			si, ei = si+1, 0
-		}
-	}
+	si, ei = v.skip(si, ei, skip)
 
 	// First find out how many events to take, because end.take may drop events that it has
 	// taken before. Then slice their bytes.
@@ -218,7 +259,7 @@ walk:
 	for ; si < len(v.segments); si, ei = si+1, 0 {
 		s := v.segments[si]
 		for ; ei < v.visible(si); ei++ {
-			if !end.take(s.entries[ei].revision, int(s.entries[ei].end)-s.start(ei)) {
+			if s.entries[ei].revision > to || !end.take(s.entries[ei].revision, int(s.entries[ei].end)-s.start(ei)) {
 				break walk
 			}
 		}

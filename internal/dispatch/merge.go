@@ -21,12 +21,12 @@ func (w *Watcher) merged() (payload, readResult) {
 		if w.mergeTo == 0 {
 			w.mergeTo = w.dispatcher.cfg.Source.State().Revision()
 		}
-		p = w.mergedPart()
+		p = w.mergedPart(w.dispatcher.cfg.MessageBytes)
 	} else {
 		if w.mergeTo == 0 {
 			w.mergeTo = w.catchUp.to
 		}
-		p = w.windowPart(partKey{kind: object.Replay, to: w.mergeTo, start: w.nextInWindow()}, w.mergedPart)
+		p = w.windowPart(partKey{kind: object.Replay, to: w.mergeTo, start: w.nextInWindow()}, func() part { return w.mergedPart(w.dispatcher.cfg.MessageBytes) })
 	}
 	switch {
 	case p.lost:
@@ -42,14 +42,15 @@ func (w *Watcher) merged() (payload, readResult) {
 	return p.payload(), readEvents
 }
 
-// mergedPart makes the next message of a merge from the window.
-func (w *Watcher) mergedPart() part {
+// mergedPart makes the next message of a merge from the window. The limit is that of the size of
+// its events.
+func (w *Watcher) mergedPart(limit int) part {
 	s := w.dispatcher.cfg.Source.State()
 	changes, ok := s.Changes(w.cursor)
 	if !ok || s.Position().Epoch != w.epoch {
 		return part{lost: true}
 	}
-	p := part{end: batchCut{limit: w.dispatcher.cfg.MessageBytes, upTo: w.cursor}, isLast: true}
+	p := part{end: batchCut{limit: limit, upTo: w.cursor}, isLast: true}
 	interest := &w.feed.interest
 	skip := w.sent
 	var b []byte

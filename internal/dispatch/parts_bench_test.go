@@ -54,7 +54,7 @@ func BenchmarkCut(b *testing.B) {
 				cursor := object.Revision(1 + long - waiting)
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, end, _ := v.read(cursor, 0, 1<<20); end.taken != waiting {
+					if _, end, _ := v.read(cursor, 0, 1<<20, allRevisions); end.taken != waiting {
 						b.Fatalf("got %d events, want %d", end.taken, waiting)
 					}
 				}

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
 
@@ -13,13 +14,22 @@ type workerRounds struct {
 	queue *sendqueue.Queue // a queue of the worker
 	task  sendqueue.Task
 
-	next []*group // the groups that the present round hands over; guarded by the dispatcher's mutex
+	// The dispatcher's mutex guards the two fields below.
 
-	mu     sync.Mutex
-	groups []*group // guarded by mu: the groups with new events, in the order in which they got them
-	spare  []*group // guarded by mu: empty memory for groups
+	next    []*group // the groups that the present round hands over
+	cursors int      // number of streamCursors of the worker
 
-	left int // number of groups that the worker still has to run; only the worker uses it
+	mu       sync.Mutex
+	groups   []*group        // guarded by mu: the groups with new events, in the order in which they got them
+	spare    []*group        // guarded by mu: empty memory for groups
+	position object.Position // guarded by mu: of the latest round; kept only for streams
+	awaited  bool            // guarded by mu: a stream waits for the next round, even if it has no events
+
+	// Only the worker uses the fields below.
+
+	left    int             // number of groups that the worker still has to run
+	bound   object.Position // the groups of all rounds up to this position have marked their streams
+	waiting []*streamSource // their streams wait for a later bound
 }
 
 // roundsOf returns the rounds for the worker of a queue. The caller holds the dispatcher's
@@ -42,7 +52,7 @@ func (d *Dispatcher) roundsOf(q *sendqueue.Queue) *workerRounds {
 func (d *Dispatcher) handOver() {
 	for i, f := range d.unpublished {
 		for _, g := range f.groups {
-			if g.size.Load() > 0 {
+			if g.size.Load() > 0 || g.cursors > 0 {
 				g.rounds.next = append(g.rounds.next, g)
 			}
 		}
@@ -50,31 +60,62 @@ func (d *Dispatcher) handOver() {
 	}
 	d.unpublished = d.unpublished[:0]
 	for _, r := range d.workers {
-		if len(r.next) > 0 {
-			r.add(r.next...)
+		if len(r.next) > 0 || r.cursors > 0 {
+			r.handOver(d.position, r.next)
 			clear(r.next)
 			r.next = r.next[:0]
 		}
 	}
 }
 
-// add makes the worker run the groups, in the order of the list and each of them once.
-func (r *workerRounds) add(groups ...*group) {
+// handOver gives the groups of a round, which ends at the position, to the worker. A round
+// without groups wakes the worker only if a stream waits for it.
+func (r *workerRounds) handOver(position object.Position, groups []*group) {
 	r.mu.Lock()
+	r.position = position
+	r.addLocked(groups)
+	wake := len(groups) > 0 || r.awaited
+	r.awaited = false
+	r.mu.Unlock()
+	if wake {
+		r.task.Ready()
+	}
+}
+
+// add makes the worker run the group again.
+func (r *workerRounds) add(g *group) {
+	r.mu.Lock()
+	r.addLocked([]*group{g})
+	r.mu.Unlock()
+	r.task.Ready()
+}
+
+// addLocked makes the worker run the groups, in the order of the list and each of them once.
+func (r *workerRounds) addLocked(groups []*group) {
 	for _, g := range groups {
 		if !g.listed {
 			g.listed = true
 			r.groups = append(r.groups, g)
 		}
 	}
-	r.mu.Unlock()
-	r.task.Ready()
 }
 
-// run runs the groups that have new events. The worker then serves its other queues, even if
-// there are new events already.
+// run marks the cursors of streams whose feeds have new events, and then runs the groups that
+// have new events. The worker then serves its other queues, even if there are new events
+// already. These queues include those of the streams. So a stream is served when all its cursors
+// are marked.
 func (r *workerRounds) run(now time.Time) {
-	groups := r.take()
+	groups, position := r.take()
+	for _, g := range groups {
+		g.markStreams()
+	}
+	r.bound = position
+	for _, src := range r.waiting {
+		src.awaitsBound = false
+		src.stream.task.Ready()
+	}
+	clear(r.waiting)
+	r.waiting = r.waiting[:0]
 	for i, g := range groups {
 		r.left = len(groups) - i - 1
 		if i > 0 {
@@ -88,8 +129,9 @@ func (r *workerRounds) run(now time.Time) {
 	r.mu.Unlock()
 }
 
-// take returns the groups with new events, and empties the list.
-func (r *workerRounds) take() []*group {
+// take returns the groups with new events and the position of the latest round, and empties the
+// list of groups.
+func (r *workerRounds) take() ([]*group, object.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	taken := r.groups
@@ -97,7 +139,23 @@ func (r *workerRounds) take() []*group {
 	for _, g := range taken {
 		g.listed = false
 	}
-	return taken
+	return taken, r.position
+}
+
+// awaitBound makes the stream run again when there is a later bound.
+func (r *workerRounds) awaitBound(src *streamSource) {
+	if src.awaitsBound {
+		return
+	}
+	src.awaitsBound = true
+	r.waiting = append(r.waiting, src)
+	r.mu.Lock()
+	late := r.bound != r.position
+	r.awaited = r.awaited || !late
+	r.mu.Unlock()
+	if late {
+		r.task.Ready()
+	}
 }
 
 // idle reports whether nothing waits for the worker besides the group that it runs.

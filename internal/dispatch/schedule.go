@@ -44,10 +44,16 @@ func (s *Schedule) Due(now time.Time) Due {
 	switch {
 	case s.isLastBookmarkDue(now):
 		return LastBookmarkDue
-	case s.bookmarkInterval > 0 && now.Sub(s.sentAny) >= s.bookmarkInterval:
+	case s.isSilent(now):
 		return PeriodicBookmarkDue
 	}
 	return NotDue
+}
+
+// isSilent reports whether no message was sent for Options.BookmarkInterval. It returns false for
+// a nil schedule.
+func (s *Schedule) isSilent(now time.Time) bool {
+	return s != nil && s.bookmarkInterval > 0 && now.Sub(s.sentAny) >= s.bookmarkInterval
 }
 
 func (s *Schedule) isLastBookmarkDue(now time.Time) bool {

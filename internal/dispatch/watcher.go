@@ -208,14 +208,7 @@ func (w *Watcher) nextMessage() (Message, bool, error) {
 			w.step = stepLive
 			return w.message(object.Bookmark, payload{}), true, nil
 		case stepCatchUp:
-			if w.catchUp.kind.TransfersState() {
-				if m, ok := w.catchUpMessage(); ok {
-					return m, true, nil
-				}
-				w.step = stepBehind
-				continue
-			}
-			switch p, result := w.events(); result {
+			switch p, result := w.catchUpPart(); result {
 			case readEvents:
 				return w.message(object.CatchUpPart, p), true, nil
 			case readUpToDate:
@@ -302,7 +295,7 @@ func (w *Watcher) events() (payload, readResult) {
 	case w.mergeTo > 0, w.latest && w.sent == 0 && !(logged && v.distinct(w.cursor)):
 		return w.merged()
 	case logged:
-		pieces, end, first := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes)
+		pieces, end, first := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes, allRevisions)
 		if w.latest && end.partial {
 			// The message ends inside a revision. The next messages send the rest of this
 			// revision as a merge that ends with the revision. Later events are merged

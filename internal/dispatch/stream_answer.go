@@ -1,0 +1,226 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Ending says how a watch ends.
+type Ending struct {
+	Reason       error // of the entry with Ended; nil: OK
+	Last         bool  // a message of kind DRAINING, with the position to resume from, precedes it in the same response
+	ResumeAtOnce bool  // see object.Header.ResumeAtOnce
+	Deny         bool  // after the call, the watch gets nothing but the entry with Ended; with Last false
+}
+
+// answer is a refusal, or the end of a watch, that waits to be sent.
+type answer struct {
+	id      uint64 // of a refused start
+	refused error  // nil: the watch has ended
+
+	watch      *StreamWatch
+	ending     *Ending
+	dispatcher *Dispatcher
+	position   object.Position // with Ending.Last: from which the client can resume
+}
+
+// answerCount counts the answers that were not sent yet.
+type answerCount struct {
+	waiting int
+	fewer   chan struct{} // closed when there are fewer; nil: nobody waits
+}
+
+func (a *answerCount) remove(n int) {
+	a.waiting -= n
+	if n > 0 && a.fewer != nil {
+		close(a.fewer)
+		a.fewer = nil
+	}
+}
+
+// Answers returns the number of refusals and ends that wait to be sent.
+func (s *Stream) Answers() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answers.waiting
+}
+
+// AwaitAnswers waits until fewer than n answers wait. It returns ctx.Err() if ctx ends first, and
+// [context.Canceled] if the stream ends first.
+func (s *Stream) AwaitAnswers(ctx context.Context, n int) error {
+	for {
+		s.mu.Lock()
+		if s.answers.waiting < n || s.ended {
+			s.mu.Unlock()
+			return s.ctx.Err()
+		}
+		if s.answers.fewer == nil {
+			s.answers.fewer = make(chan struct{})
+		}
+		fewer := s.answers.fewer
+		s.mu.Unlock()
+		select {
+		case <-fewer:
+		case <-s.ctx.Done():
+			return s.ctx.Err()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// postAnswer makes the worker call a function that adds an answer.
+func (s *Stream) postAnswer(do func(now time.Time)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.answers.waiting++
+		s.inbox = append(s.inbox, do)
+		s.task.Ready()
+	}
+}
+
+// endCursor ends all watches of a cursor. The worker calls it.
+func (s *Stream) endCursor(c *streamCursor, e *Ending) {
+	for _, w := range slices.Clone(c.watches) {
+		if w.ending.CompareAndSwap(false, true) {
+			s.mu.Lock()
+			s.answers.waiting++
+			s.mu.Unlock()
+			s.end(w, e)
+		}
+	}
+}
+
+// end ends a watch, whose answer is counted already. The worker calls it.
+func (s *Stream) end(w *StreamWatch, e *Ending) {
+	a := answer{watch: w, ending: e}
+	if c := w.cursor.Load(); c != nil {
+		if s.endDirect(c, e, func() { s.end(w, e) }) {
+			return
+		}
+		a.dispatcher = c.dispatcher
+		if e.Last {
+			a.position = c.position()
+		}
+		if e.Deny {
+			s.dropUnsent(c, w)
+		}
+		c.removeWatch(w)
+		w.leave(c)
+		s.watches--
+		if len(c.watches) == 0 {
+			s.closeCursor(c)
+		}
+	}
+	w.ended.Store(true)
+	s.waitingAnswers = append(s.waitingAnswers, a)
+}
+
+// leave keeps the status of a watch that has ended, while other watches go on with the cursor.
+func (w *StreamWatch) leave(c *streamCursor) {
+	s := c.stream
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.cursor.Store(&streamCursor{
+		stream: s, sentPosition: c.sentPosition, messages: c.messages, bytes: c.bytes, isLive: true,
+	})
+}
+
+// closeCursor ends the use of a cursor. Serve closes it.
+func (s *Stream) closeCursor(c *streamCursor) {
+	switch {
+	case c.state == cursorClosed:
+		return
+	case c.direct != nil:
+		s.closeDirect(c)
+		return
+	}
+	inQueue := c.state == cursorCatchesUp
+	c.state = cursorClosed
+	c.source.remove(c)
+	s.unshare(c)
+	s.mu.Lock()
+	// Serve closes a cursor that it owns when it gives the cursor back.
+	if !inQueue || s.catchUps.removeLocked(c) {
+		s.toClose = append(s.toClose, c)
+	}
+	s.mu.Unlock()
+	s.signal()
+}
+
+// dropUnsent removes the messages of a watch from a response that could not be sent yet.
+func (s *Stream) dropUnsent(c *streamCursor, w *StreamWatch) {
+	if !s.unsent || s.handlerSends {
+		return
+	}
+	for i := range s.response.Entries {
+		e := &s.response.Entries[i]
+		if e.Batch != nil && (e.cursor == c || slices.Contains(e.cursors, c)) {
+			ids := slices.DeleteFunc(slices.Clone(e.IDs.all), func(id uint64) bool { return id == w.ID })
+			e.IDs = &IDs{all: ids}
+		}
+	}
+	s.response.Entries = slices.DeleteFunc(s.response.Entries, func(e Entry) bool { return e.IDs.Len() == 0 })
+}
+
+// addAnswers adds the waiting answers to the response, as far as they fit.
+func (s *Stream) addAnswers() {
+	n := 0
+	for n < len(s.waitingAnswers) && (n == 0 || s.room() > 0) {
+		if a := &s.waitingAnswers[n]; a.refused != nil {
+			s.add(Entry{IDs: &IDs{all: []uint64{a.id}}, Refused: a.refused}, 0)
+			n++
+			continue
+		}
+		n += s.addEnds(s.waitingAnswers[n:])
+	}
+	clear(s.waitingAnswers[:n])
+	if s.waitingAnswers = s.waitingAnswers[n:]; len(s.waitingAnswers) == 0 {
+		s.waitingAnswers = nil
+	}
+}
+
+// addEnds adds the first of the ends, and those after it that share its Ending. Watches with the
+// same position share their DRAINING. It returns the number of ends.
+func (s *Stream) addEnds(ends []answer) int {
+	type last struct {
+		dispatcher *Dispatcher
+		position   object.Position
+	}
+	var order []last
+	drained := map[last][]*StreamWatch{}
+	var sources []*Dispatcher
+	ended := map[*Dispatcher][]*StreamWatch{}
+	first := ends[0].ending
+	room := s.room()
+	n := 0
+	for ; n < len(ends) && ends[n].ending == first && (n == 0 || room > 0); n++ {
+		a := &ends[n]
+		room -= 2 * idBytes
+		if first.Last {
+			l := last{a.dispatcher, a.position}
+			if drained[l] == nil {
+				order = append(order, l)
+				room -= entryBytes
+			}
+			drained[l] = append(drained[l], a.watch)
+		}
+		if ended[a.dispatcher] == nil {
+			sources = append(sources, a.dispatcher)
+			room -= entryBytes
+		}
+		ended[a.dispatcher] = append(ended[a.dispatcher], a.watch)
+	}
+	for _, l := range order {
+		h := object.Header{Kind: object.Draining, Position: l.position, ResumeAtOnce: first.ResumeAtOnce}
+		s.add(Entry{IDs: idsOf(drained[l]), Dispatcher: l.dispatcher, Batch: &Batch{Message: Message{Header: h}}}, 0)
+	}
+	for _, d := range sources {
+		s.add(Entry{IDs: idsOf(ended[d]), Dispatcher: d, Watches: ended[d], Ended: first}, 0)
+	}
+	return n
+}

@@ -1,0 +1,303 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// catchUpQueue has the cursors whose catch-ups Serve makes. A cursor with a large catch-up goes to
+// the end of the queue after each part, so small catch-ups do not wait for large ones. Stream.mu
+// guards the fields.
+type catchUpQueue struct {
+	waiting []*streamCursor // in the order of their turns; some may be closed
+	parked  []*streamCursor // these wait for the reservation; some may be closed
+	making  *streamCursor   // Serve makes a part of this one
+
+	transferring int // number of cursors that need the reservation
+	parkedFirst  int // size of the first parts that parked cursors hold
+	parkedOpen   int // number of parked cursors that are not closed
+
+	granted bool // Serve may make parts, or has made parts that the worker has not taken
+	toMake  bool // Serve has to make parts
+
+	holds     bool               // the stream has the reservation, as far as it knows
+	reserving context.CancelFunc // ends the call of Reserve; nil: there is none
+}
+
+// catchUpMessage is a message of a catch-up that Serve has made.
+type catchUpMessage struct {
+	cursor  *streamCursor
+	message Message
+	isPart  bool // of a RESET or a DELTA
+}
+
+// madeParts is what Serve gives to the worker.
+type madeParts struct {
+	messages []catchUpMessage
+	synced   []*streamCursor // SYNCED comes next
+	failed   []failedCatchUp
+}
+
+type failedCatchUp struct {
+	cursor *streamCursor
+	err    error
+}
+
+// catchUp makes Serve bring a cursor up to date. The worker calls it.
+func (s *Stream) catchUp(c *streamCursor) {
+	c.state = cursorCatchesUp
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := &s.catchUps
+	q.setTransfersLocked(c, c.step == stepSnapshot)
+	q.waiting = append(q.waiting, c)
+}
+
+func (q *catchUpQueue) setTransfersLocked(c *streamCursor, transfers bool) {
+	if c.transfersState == transfers {
+		return
+	}
+	if c.transfersState = transfers; transfers {
+		q.transferring++
+	} else {
+		q.transferring--
+	}
+}
+
+// removeLocked removes a cursor that is closed. It returns false if Serve makes a part of the
+// cursor.
+func (q *catchUpQueue) removeLocked(c *streamCursor) bool {
+	c.abandoned = true
+	if q.making == c {
+		return false
+	}
+	q.setTransfersLocked(c, false)
+	if c.isParked {
+		q.unparkLocked(c)
+		if q.parkedOpen == 0 && q.reserving != nil {
+			q.reserving() // no watch needs the reservation any more
+		}
+	}
+	return true
+}
+
+func (q *catchUpQueue) parkLocked(c *streamCursor) {
+	c.isParked = true
+	c.firstBytes = 0
+	if c.catchUp != nil && c.catchUp.first != nil {
+		c.firstBytes = int32(c.catchUp.first.end.bytes)
+	}
+	q.parked = append(q.parked, c)
+	q.parkedOpen++
+	q.parkedFirst += int(c.firstBytes)
+}
+
+func (q *catchUpQueue) unparkLocked(c *streamCursor) {
+	c.isParked = false
+	q.parkedOpen--
+	q.parkedFirst -= int(c.firstBytes)
+}
+
+// canMakeLocked reports whether Serve can make parts. While first parts of maxPartBytes wait for
+// the reservation, Serve makes no others.
+func (q *catchUpQueue) canMakeLocked() bool {
+	return len(q.waiting) > 0 && !q.granted && q.parkedFirst < maxPartBytes
+}
+
+// catchUpsWait reports whether Serve could make parts.
+func (s *Stream) catchUpsWait() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.catchUps.canMakeLocked()
+}
+
+// grantParts lets Serve make parts for one response, unless there are parts already. The worker calls it
+// while the sink has room.
+func (s *Stream) grantParts() {
+	if s.parts != nil {
+		return
+	}
+	s.mu.Lock()
+	granted := s.catchUps.canMakeLocked()
+	holds := s.catchUps.holds
+	s.mu.Unlock()
+	if !granted {
+		return
+	}
+	lost := holds && !s.sink.HoldsReservation()
+	s.mu.Lock()
+	s.catchUps.granted, s.catchUps.toMake = true, true
+	if lost {
+		s.catchUps.holds = false
+	}
+	s.mu.Unlock()
+	s.signal()
+}
+
+// makeParts makes the parts for one response, on the goroutine of Serve.
+func (s *Stream) makeParts() {
+	var made madeParts
+	bytes := 0
+	for bytes < maxPartBytes {
+		c := s.nextCatchUp()
+		if c == nil {
+			break
+		}
+		n, err := s.makePartsOf(c, &made, maxPartBytes-bytes)
+		bytes += n
+		s.putBack(c, &made, err)
+	}
+	s.post(func(now time.Time) { s.takeParts(&made) })
+}
+
+// nextCatchUp returns the cursor whose turn it is, or nil.
+func (s *Stream) nextCatchUp() *streamCursor {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := &s.catchUps
+	for len(q.waiting) > 0 && q.parkedFirst < maxPartBytes {
+		c := q.waiting[0]
+		q.waiting[0] = nil
+		q.waiting = q.waiting[1:]
+		if !c.abandoned {
+			q.making = c
+			return c
+		}
+	}
+	return nil
+}
+
+// These errors end the turn of a cursor. They do not end its watches.
+var (
+	errPartsFull        = errors.New("the response is full")
+	errNeedsReservation = errors.New("the next part needs the reservation")
+)
+
+// makePartsOf makes messages of one cursor until SYNCED comes next, and returns their size. It
+// returns errPartsFull when their size has reached the limit.
+func (s *Stream) makePartsOf(c *streamCursor, made *madeParts, limit int) (bytes int, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &PanicError{p, debug.Stack()}
+		}
+	}()
+	for {
+		if c.needsReservation() && !s.holdsReservation() {
+			return bytes, errNeedsReservation
+		}
+		m, ok, err := c.nextPart()
+		if !ok || err != nil {
+			return bytes, err
+		}
+		isPart := c.catchUp.kind.TransfersState() && m.Header.Kind == object.CatchUpPart
+		made.messages = append(made.messages, catchUpMessage{c, m, isPart})
+		// A cursor does not wait for its next turn while it holds its first part.
+		if bytes += m.size() + 2*entryBytes; bytes >= limit && m.Header.Kind != object.CatchUpBegin {
+			return bytes, errPartsFull
+		}
+	}
+}
+
+// nextPart returns the next message of a catch-up. It returns false if the next message is SYNCED.
+func (w *Watcher) nextPart() (Message, bool, error) {
+	for {
+		if w.step != stepCatchUp {
+			m, err := w.startCatchUp()
+			return m, err == nil, err
+		}
+		switch p, result := w.catchUpPart(); result {
+		case readEvents:
+			return w.message(object.CatchUpPart, p), true, nil
+		case readUpToDate:
+			return Message{}, false, nil
+		case readLost:
+			w.step = stepBehind
+		}
+	}
+}
+
+func (s *Stream) holdsReservation() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.catchUps.holds
+}
+
+// putBack ends the turn of a cursor.
+func (s *Stream) putBack(c *streamCursor, made *madeParts, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := &s.catchUps
+	q.making = nil
+	if c.abandoned {
+		q.setTransfersLocked(c, false)
+		s.toClose = append(s.toClose, c)
+		s.signal()
+		return
+	}
+	q.setTransfersLocked(c, err == errNeedsReservation || err == errPartsFull && c.catchUp.kind.TransfersState())
+	switch err {
+	case nil:
+		made.synced = append(made.synced, c)
+	case errPartsFull:
+		q.waiting = append(q.waiting, c)
+	case errNeedsReservation:
+		q.parkLocked(c)
+		s.reserveLocked()
+	default:
+		made.failed = append(made.failed, failedCatchUp{c, err})
+	}
+}
+
+// takeParts gets parts from Serve. The worker calls it.
+func (s *Stream) takeParts(made *madeParts) {
+	s.mu.Lock()
+	s.catchUps.granted = false
+	s.mu.Unlock()
+	s.parts = made
+	if len(made.messages) == 0 {
+		s.partsAdded()
+	}
+}
+
+// addParts adds the parts that Serve has made, if they fit. The parts of watches that have ended
+// meanwhile are dropped.
+func (s *Stream) addParts(now time.Time) bool {
+	if s.parts == nil {
+		return false
+	}
+	n := 0
+	for _, p := range s.parts.messages {
+		n += p.cursor.list().size(p.message.size())
+	}
+	if n > s.room() && len(s.response.Entries) > 0 {
+		return true // they are in the next response
+	}
+	for _, p := range s.parts.messages {
+		if p.cursor.state != cursorClosed {
+			s.addMessage(p.cursor, &Batch{Message: p.message}, now)
+			s.response.Part = s.response.Part || p.isPart
+		}
+	}
+	s.partsAdded()
+	s.addSettling(now)
+	s.partsNext = false
+	return len(s.response.Entries) > 0
+}
+
+// partsAdded continues with the cursors whose parts are in the response.
+func (s *Stream) partsAdded() {
+	made := s.parts
+	s.parts = nil
+	for _, c := range made.synced {
+		if c.state != cursorClosed {
+			s.settle(c)
+		}
+	}
+	for _, f := range made.failed {
+		s.endCursor(f.cursor, &Ending{Reason: f.err})
+	}
+}

@@ -1,0 +1,275 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// from returns a beginning after a revision of the present epoch.
+func (f *fixture) from(r object.Revision) dispatch.Begin {
+	return dispatch.FromPosition(object.Position{Epoch: f.cacher.State().Position().Epoch, Revision: r})
+}
+
+// Catch-ups of each kind lead to live events.
+func TestStreamCatchesUp(t *testing.T) {
+	inBubble(t, limits{window: 5}, func(t *testing.T, f *fixture) {
+		for range 10 {
+			f.store.Put("k", "v")
+			f.store.Put("l", "v")
+		}
+		synctest.Wait()
+		now := f.cacher.State().Revision()
+		s := f.stream(t, dispatch.StreamConfig{})
+		for i, test := range []struct {
+			begin dispatch.Begin
+			want  string
+		}{
+			{dispatch.FromSnapshot(0), "RESET; part +k=v +l=v; SYNCED"},
+			{f.from(3), "DELTA; part ~k=v ~l=v; SYNCED"},
+			{f.from(now - 1), "REPLAY; part ~l=v; SYNCED"},
+			{f.from(now), "REPLAY; SYNCED"},
+			{dispatch.FromExactly(now - 1), "RESET; part +k=v +l=v; SYNCED; REPLAY; part ~l=v; SYNCED"},
+			{dispatch.FromPosition(object.Position{Epoch: "old", Revision: 3}), "RESET; part +k=v +l=v; SYNCED"},
+		} {
+			id := uint64(i)
+			w := s.begin(f.dispatcher, id, dispatch.Interest{}, test.begin, dispatch.Options{})
+			all := s.take()
+			if got := textOf(id, all); got != test.want {
+				t.Errorf("watch %d: got %q, want %q", i, got, test.want)
+			}
+			first := 0
+			for _, r := range all {
+				for j, e := range r.entries {
+					if e.first {
+						first++
+						if j > 0 {
+							t.Errorf("watch %d: entry %d has First", i, j)
+						}
+					}
+				}
+			}
+			if first != 1 {
+				t.Errorf("watch %d: %d entries have First", i, first)
+			}
+			if st := w.Status(); st.CatchingUp || st.Messages < 2 || st.Backlog.Events != 0 || st.Complete.Revision < now {
+				t.Errorf("watch %d: got status %+v", i, st)
+			}
+		}
+		f.store.Put("k", "w")
+		s.want("0,1,2,3,4,5: ~k=w")
+		lost := s.begin(f.dispatcher, 9, dispatch.Interest{}, f.from(3), dispatch.Options{EveryEvent: true})
+		got := s.take()
+		if len(got) != 1 || len(got[0].entries) != 1 || got[0].entries[0].watches[0] != lost {
+			t.Fatalf("got %v", got)
+		}
+		if _, ok := errors.AsType[*dispatch.LostError](got[0].entries[0].ended.Reason); !ok {
+			t.Errorf("got %v, want a LostError", got[0])
+		}
+		if s.reserved == 0 || s.reserved != s.released {
+			t.Errorf("reserved %d times and released %d times", s.reserved, s.released)
+		}
+	})
+}
+
+// While one watch gets a large snapshot in parts, the events of another one wait for at most one
+// part. A small catch-up does not wait for the large one.
+func TestStreamSendsLiveEventsBetweenParts(t *testing.T) {
+	inBubble(t, limits{messageBytes: 1000}, func(t *testing.T, f *fixture) {
+		writes := map[object.Key][]byte{}
+		for i := range 4000 {
+			writes[object.Key(fmt.Sprintf("large/%04d", i))] = make([]byte, 200)
+		}
+		f.store.Commit(writes)
+		f.store.Put("small/1", "v")
+		synctest.Wait()
+		s := f.stream(t, dispatch.StreamConfig{})
+		f.watchKey(s, 1, "live")
+		s.want("1: BOOKMARK")
+		s.setRoom(0)
+		s.begin(f.dispatcher, 2, dispatch.Interest{Scope: prefix(t, "large")}, dispatch.FromSnapshot(0), dispatch.Options{})
+		s.begin(f.dispatcher, 3, dispatch.Interest{Scope: prefix(t, "small")}, dispatch.FromSnapshot(0), dispatch.Options{})
+		s.setRoom(2)
+		s.take()
+		events, small := 0, 0
+		for step := 0; events < 4000 && step < 100; step++ {
+			if step%2 == 0 {
+				f.store.Put("live", "v")
+			}
+			s.setRoom(2)
+			all := s.take()
+			live := false
+			for i, r := range all {
+				inParts := 0
+				for _, e := range r.entries {
+					switch {
+					case e.ids[0] == 1:
+						live = true
+					case e.ids[0] == 2:
+						events += len(e.message.Events)
+						inParts += len(e.message.Events) * 200
+					case e.ids[0] == 3 && small == 0:
+						small = step*2 + i
+					}
+				}
+				if inParts > 66<<10 {
+					t.Errorf("a response has parts of %d bytes", inParts)
+				}
+			}
+			if step%2 == 0 && !live {
+				t.Fatalf("step %d: the event is not among %d responses", step, len(all))
+			}
+		}
+		if small > 4 {
+			t.Errorf("the small snapshot came with response %d", small)
+		}
+	})
+}
+
+// The parts of a watch that ends are dropped, even if they are made already.
+func TestStreamDropsPartsOfAWatchThatEnds(t *testing.T) {
+	inBubble(t, limits{messageBytes: 100}, func(t *testing.T, f *fixture) {
+		for i := range 3000 {
+			f.store.Put(object.Key(fmt.Sprint("k/", i)), "some value")
+		}
+		synctest.Wait()
+		s := f.stream(t, dispatch.StreamConfig{})
+		s.setRoom(0)
+		for range 5 {
+			w := s.begin(f.dispatcher, 1, dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
+			s.setRoom(1)
+			s.take()
+			s.End(w, dispatch.Ending{})
+		}
+		s.take()
+		f.watchKey(s, 1, "a")
+		s.setRoom(-1)
+		s.want("1: ended <nil>", "1: BOOKMARK")
+		f.watchKey(s, 2, "b")
+		s.want("2: BOOKMARK")
+		if n := f.dispatcher.Stats().Interests; n != 2 {
+			t.Errorf("%d feeds remain, want 2", n)
+		}
+		if s.reserved != s.released {
+			t.Errorf("reserved %d times and released %d times", s.reserved, s.released)
+		}
+	})
+}
+
+// A watch that waits for the reservation ends at once. An error of Reserve ends those that wait.
+func TestStreamWaitsForTheReservation(t *testing.T) {
+	inBubble(t, limits{}, func(t *testing.T, f *fixture) {
+		f.store.Put("k", "v")
+		synctest.Wait()
+		s := f.stream(t, dispatch.StreamConfig{})
+		grant := make(chan error)
+		var gaveUp int
+		s.reserve = func(ctx context.Context, isNew bool) error {
+			if !isNew {
+				t.Error("Reserve was called for a watch that has sent something")
+			}
+			select {
+			case err := <-grant:
+				return err
+			case <-ctx.Done():
+				gaveUp++
+				return ctx.Err()
+			}
+		}
+		snapshot := func(id uint64) *dispatch.StreamWatch {
+			return s.begin(f.dispatcher, id, dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
+		}
+		w := snapshot(1)
+		f.watchKey(s, 2, "live")
+		s.want("2: BOOKMARK")
+		f.store.Put("live", "v")
+		s.want("2: +live=v")
+		s.End(w, dispatch.Ending{})
+		s.want("1: ended <nil>")
+		if gaveUp != 1 {
+			t.Error("Reserve still waits although no watch needs it")
+		}
+		snapshot(1)
+		snapshot(3)
+		s.want()
+		full := errors.New("no slot")
+		grant <- full
+		s.want("1: ended no slot; 3: ended no slot")
+		snapshot(1)
+		s.take()
+		grant <- nil
+		s.want("1: RESET; 1: part +k=v +live=v; 1: SYNCED")
+		if s.reserved != 1 || s.released != 1 {
+			t.Errorf("reserved %d times and released %d times", s.reserved, s.released)
+		}
+	})
+}
+
+// If the log no longer reaches back to a live watch, the watch gets a REPLAY from the window. If
+// the window has lost the events, it gets a DELTA.
+func TestStreamCatchesUpALiveWatchThatIsBehind(t *testing.T) {
+	inBubble(t, limits{logBytes: 3000, window: 1000}, func(t *testing.T, f *fixture) {
+		s := f.stream(t, dispatch.StreamConfig{})
+		f.watchKey(s, 1, "a")
+		f.watchKey(s, 2, "quiet")
+		s.take()
+		s.setRoom(0)
+		for i := range 100 {
+			f.store.Put("a", strings.Repeat("x", 100)+fmt.Sprint(i))
+		}
+		s.take()
+		s.setRoom(-1)
+		f.store.Put("a", "last")
+		events := 0
+		got := s.take()
+		for _, r := range got {
+			for _, e := range r.entries {
+				events += len(e.message.Events)
+			}
+		}
+		if first := got[0].entries[0]; events != 101 || first.String() != "1: REPLAY" {
+			t.Errorf("got %d events, and first %v", events, first)
+		}
+		f.store.Put("a", "v")
+		s.want("1: ~a=v")
+		f.store.Change(func() { f.store.Quiet = true })
+		f.store.Put("a", "1")
+		at := f.store.Put("other", "2")
+		f.store.Change(func() { f.store.Compacted, f.store.Quiet = at, false })
+		f.relist()
+		got = s.take()
+		if one, two := textOf(1, got), textOf(2, got); one != "DELTA; part ~a=1; SYNCED" || two != "DELTA; SYNCED" {
+			t.Errorf("after a relist: got %q and %q", one, two)
+		}
+	})
+}
+
+// A new epoch begins with a RESET.
+func TestStreamResetsInANewEpoch(t *testing.T) {
+	inBubble(t, limits{}, func(t *testing.T, f *fixture) {
+		for range 10 {
+			f.store.Put("other", "1") // so that revisions of the next epoch are smaller
+		}
+		synctest.Wait()
+		s := f.stream(t, dispatch.StreamConfig{})
+		f.watchKey(s, 1, "a")
+		s.want("1: BOOKMARK")
+		f.store.Change(func() { f.store.Down = object.ErrUnavailable })
+		synctest.Wait()
+		f.store.Restart("e2")
+		f.store.Put("a", "new")
+		f.store.Change(func() { f.store.Down = nil })
+		f.relist()
+		if got := textOf(1, s.take()); got != "RESET; part +a=new; SYNCED" {
+			t.Errorf("got %q", got)
+		}
+		f.store.Put("a", "newer")
+		s.want("1: ~a=newer")
+	})
+}

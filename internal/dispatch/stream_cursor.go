@@ -1,0 +1,283 @@
+package dispatch
+
+import (
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// streamCursor serves one watch of a stream, or several that have the same interest and the same
+// options and are live. It is a Watcher without a sink: the worker or Serve reads it for the
+// stream.
+//
+// Serve owns the Watcher while the cursor is in the catchUpQueue. Otherwise the worker owns it.
+type streamCursor struct {
+	Watcher
+
+	stream *Stream
+	source *streamSource // nil: a watch of StartDirect
+	direct *directCursor // nil: a watch of Start
+
+	// Only the worker uses the fields below.
+
+	next, previous *streamCursor // in the list that begins with group.firstCursor
+	index          int32         // in streamSource.cursors
+	state          cursorState
+	marked         bool // the feed may have events for the watches; the cursor is in streamSource.marked
+	held           bool // events wait for the batch delay; the cursor is in streamClock.held
+	spoke          bool // a message was made
+	sentLast       bool // the last bookmark was made
+	timing         *Schedule
+	watches        []*StreamWatch
+	one            [1]*StreamWatch // the memory of watches while there is one
+	ids            *IDs            // of the watches; nil: not made yet
+	resume         object.Position // of the last message that was made
+
+	// Stream.mu guards the fields below.
+
+	transfersState bool  // the cursor is in the catchUpQueue, and needs the reservation
+	isParked       bool  // the cursor is in catchUpQueue.parked
+	abandoned      bool  // the cursor is closed
+	firstBytes     int32 // size of the first part of a parked cursor
+	isLive         bool
+	sentPosition   object.Position // of the last message that was sent
+	messages       int64           // number of messages that were sent
+	bytes          int64           // size of their events
+}
+
+// cursorState says who continues with a cursor.
+type cursorState uint8
+
+const (
+	cursorSettles   cursorState = iota // the worker begins or ends the catch-up; see streamCursor.settle
+	cursorCatchesUp                    // Serve makes the parts of the catch-up
+	cursorLive                         // the worker sends events as they come
+	cursorClosed                       // nobody: there is no watch any more
+)
+
+func newStreamCursor(s *Stream, w *StreamWatch, o *Options) *streamCursor {
+	c := &streamCursor{stream: s}
+	c.one[0] = w
+	c.watches = c.one[:]
+	c.task = s.task.Queue().NewTask(c.run)
+	if o.BookmarkInterval > 0 || o.BatchDelay > 0 {
+		o.LastBookmark = s.clock.lastBookmark
+		c.timing = new(NewSchedule(o))
+	}
+	return c
+}
+
+// watchStream registers the cursor of a stream. The cursor misses no change that comes after the
+// call.
+func (d *Dispatcher) watchStream(c *streamCursor, i Interest, b Begin, o Options) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.register(&c.Watcher, i, b, o)
+	c.resume = c.at()
+	c.group.cursors++
+	r := c.group.rounds
+	r.cursors++
+	r.mu.Lock()
+	r.position = d.position // rounds do not record it while the worker has no streams
+	r.mu.Unlock()
+}
+
+// Close removes the cursor from its dispatcher.
+func (c *streamCursor) Close() {
+	c.abandonCatchUp()
+	d := c.dispatcher
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c.group.cursors--
+	c.group.rounds.cursors--
+	d.unregister(&c.Watcher)
+}
+
+// run ends the watches if the dispatcher has stopped.
+func (c *streamCursor) run(time.Time) {
+	s := c.stream
+	if c.stopping.Load() && c.state != cursorClosed && c.source != nil {
+		s.endCursor(c, &Ending{Reason: ErrStopped, Last: true})
+		s.task.Ready()
+	}
+}
+
+// link adds the cursor to the list of its group, so that rounds mark it.
+func (c *streamCursor) link() {
+	g := c.group
+	if c.next = g.firstCursor; c.next != nil {
+		c.next.previous = c
+	}
+	g.firstCursor = c
+}
+
+// unlink removes the cursor from the list of its group.
+func (c *streamCursor) unlink() {
+	if c.previous != nil {
+		c.previous.next = c.next
+	} else {
+		c.group.firstCursor = c.next
+	}
+	if c.next != nil {
+		c.next.previous = c.previous
+	}
+	c.next, c.previous = nil, nil
+}
+
+// markStreams marks the live cursors of the group.
+func (g *group) markStreams() {
+	for c := g.firstCursor; c != nil; c = c.next {
+		c.mark()
+	}
+}
+
+// mark notes that the feed may have events for the cursor. If the stream has no room, nothing else
+// happens.
+func (c *streamCursor) mark() {
+	if c.marked || c.held || c.state != cursorLive {
+		return
+	}
+	c.marked = true
+	c.source.marked = append(c.source.marked, c)
+	s := c.stream
+	if !s.noRoom && !s.handlerSends && !s.ready {
+		s.ready = true
+		s.task.Ready()
+	}
+}
+
+// list returns the ids of the watches.
+func (c *streamCursor) list() *IDs {
+	if c.ids == nil {
+		c.ids = idsOf(c.watches)
+	}
+	return c.ids
+}
+
+func idsOf(watches []*StreamWatch) *IDs {
+	all := make([]uint64, len(watches))
+	for i, w := range watches {
+		all[i] = w.ID
+	}
+	return &IDs{all: all}
+}
+
+// addWatch adds a watch.
+func (c *streamCursor) addWatch(w *StreamWatch) {
+	w.order = int32(len(c.watches))
+	c.watches = append(c.watches, w)
+	c.ids = nil
+}
+
+// removeWatch removes a watch.
+func (c *streamCursor) removeWatch(w *StreamWatch) {
+	last := len(c.watches) - 1
+	moved := c.watches[last]
+	c.watches[w.order] = moved
+	moved.order = w.order
+	c.watches[last] = nil
+	c.watches = c.watches[:last]
+	c.ids = nil
+}
+
+// isBehind reports whether the log may have events for the watches, or the watches are not live.
+func (c *streamCursor) isBehind() bool {
+	return c.state != cursorLive || c.marked || c.held || c.sent > 0
+}
+
+// position returns the position from which a client of one of the watches can resume.
+func (c *streamCursor) position() object.Position {
+	p := c.resume
+	if c.direct != nil {
+		return p
+	}
+	if c.state == cursorLive && c.sent == 0 {
+		p = c.completeAfter(c.at())
+	}
+	if p.Epoch == "" && c.dispatcher != nil { // the watch ends before its snapshot has begun
+		p.Epoch = c.dispatcher.cfg.Source.State().Position().Epoch
+	}
+	return p
+}
+
+// completeAfter returns the position up to which the watches have every event, if they have every
+// event up to the argument. Any goroutine may call it.
+func (c *streamCursor) completeAfter(at object.Position) object.Position {
+	// The order matters: the view has every event up to the position that was loaded before.
+	p := c.dispatcher.dispatchedUpTo.Load()
+	v := c.feed.view.Load()
+	if p == nil || p.Epoch != at.Epoch || !v.covers(at) {
+		return at
+	}
+	upTo := p.Revision
+	if first, ok := v.next(at.Revision); ok {
+		upTo = min(upTo, first-1)
+	}
+	return object.Position{Epoch: at.Epoch, Revision: max(at.Revision, upTo)}
+}
+
+// fallBehind prepares a catch-up for a live cursor whose events are not in the log any more. The
+// catch-up is a REPLAY if the window has the events.
+func (c *streamCursor) fallBehind() {
+	c.step = stepBehind
+	if s := c.dispatcher.cfg.Source.State(); s.Position().Epoch == c.epoch && c.cursor >= s.Replayable() {
+		c.step = stepResume
+	}
+}
+
+// recovered ends the watches of a cursor after a panic. It is deferred.
+func (c *streamCursor) recovered() {
+	if p := recover(); p != nil {
+		c.stream.endCursor(c, &Ending{Reason: &PanicError{p, debug.Stack()}})
+	}
+}
+
+// streamSource is a dispatcher with watches of a stream. Only the worker uses it.
+type streamSource struct {
+	stream     *Stream
+	dispatcher *Dispatcher
+	rounds     *workerRounds
+
+	cursors []*streamCursor
+	marked  []*streamCursor // the cursors that may have events
+	cut     object.Revision // nothing after this revision is sent before all watches have its events; 0: none
+
+	awaitsBound bool             // the source is in workerRounds.waiting
+	tick        *object.Position // a bookmark is due when the bound has reached this position; nil: not due
+}
+
+// sourceOf returns the source of a cursor.
+func (s *Stream) sourceOf(c *streamCursor) *streamSource {
+	for _, src := range s.sources {
+		if src.dispatcher == c.dispatcher {
+			return src
+		}
+	}
+	src := &streamSource{stream: s, dispatcher: c.dispatcher, rounds: c.group.rounds}
+	s.sources = append(s.sources, src)
+	return src
+}
+
+// add adds a cursor, and links it into its group.
+func (src *streamSource) add(c *streamCursor) {
+	c.source = src
+	c.index = int32(len(src.cursors))
+	src.cursors = append(src.cursors, c)
+	c.link()
+}
+
+// remove removes a cursor. The lists of marked cursors may still have it.
+func (src *streamSource) remove(c *streamCursor) {
+	c.unlink()
+	last := len(src.cursors) - 1
+	moved := src.cursors[last]
+	src.cursors[c.index] = moved
+	moved.index = c.index
+	src.cursors[last] = nil
+	src.cursors = src.cursors[:last]
+}
+
+// all returns a copy of the list of cursors.
+func (src *streamSource) all() []*streamCursor { return slices.Clone(src.cursors) }

@@ -1,0 +1,310 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
+	"github.com/fanoutd/fanoutd/test/check"
+)
+
+// testStream is a stream whose sink records the responses. It implements [dispatch.StreamSink].
+type testStream struct {
+	*dispatch.Stream
+	t       testing.TB
+	watches map[uint64]*dispatch.StreamWatch // the latest watch of each id
+	done    chan struct{}                    // closed when Serve has returned
+	err     error                            // of Serve; set before done is closed
+
+	mu        sync.Mutex
+	responses []response                          // guarded by mu: those that take has not returned
+	room      int                                 // guarded by mu: number of responses that the sink has room for; negative: any
+	asked     int                                 // guarded by mu: calls of HasRoom
+	try       func(r *dispatch.Response) error    // guarded by mu: the result of TrySend; nil: no error
+	send      func(r *dispatch.Response) error    // guarded by mu: the result of Send; nil: no error
+	reserve   func(context.Context, bool) error   // guarded by mu: nil: no error
+	holds     bool                                // guarded by mu
+	released  int                                 // guarded by mu: calls of Release
+	reserved  int                                 // guarded by mu: calls of Reserve that succeeded
+	calls     int                                 // guarded by mu: calls that are running, except those of Reserve
+	encodings int                                 // guarded by mu: encoded lists of ids
+	seen      func(*dispatch.Response, time.Time) // guarded by mu: called with each response; nil: nothing
+}
+
+// response is a recorded response.
+type response struct {
+	entries []entry
+	more    bool
+	part    bool
+	at      time.Time
+}
+
+// entry is a recorded entry.
+type entry struct {
+	ids     []uint64
+	message check.Message // of a message; zero: refused or ended
+	first   bool
+	refused error
+	ended   *dispatch.Ending
+	watches []*dispatch.StreamWatch
+	source  *dispatch.Dispatcher
+}
+
+func (r response) String() string {
+	var all []string
+	for _, e := range r.entries {
+		all = append(all, e.String())
+	}
+	text := strings.Join(all, "; ")
+	if r.more {
+		text += " (more)"
+	}
+	return text
+}
+
+func (e entry) String() string {
+	text := strings.Trim(strings.ReplaceAll(fmt.Sprint(e.ids), " ", ","), "[]") + ": "
+	switch {
+	case e.refused != nil:
+		return text + "refused " + e.refused.Error()
+	case e.ended != nil:
+		return text + fmt.Sprintf("ended %v", e.ended.Reason)
+	}
+	switch e.message.Kind {
+	case object.CatchUpBegin:
+		text += strings.ToUpper(e.message.CatchUp.String())
+	case object.CatchUpPart:
+		text += "part"
+	case object.Synced:
+		text += "SYNCED"
+	case object.Bookmark:
+		text += "BOOKMARK"
+	case object.Draining:
+		text += "DRAINING"
+	}
+	if e.message.Partial {
+		text += "partial "
+	}
+	return strings.TrimSpace(strings.TrimSuffix(text, " ") + " " + show(e.message.Events))
+}
+
+// stream starts a stream that ends with the test.
+func (f *fixture) stream(t testing.TB, c dispatch.StreamConfig) *testStream {
+	t.Helper()
+	s := newTestStream(t, c, f.workers.NewQueue())
+	t.Cleanup(s.end)
+	return s
+}
+
+func newTestStream(t testing.TB, c dispatch.StreamConfig, q *sendqueue.Queue) *testStream {
+	s := &testStream{t: t, watches: map[uint64]*dispatch.StreamWatch{}, done: make(chan struct{}), room: -1}
+	c.Queue, c.Sink = q, s
+	s.Stream = dispatch.NewStream(c)
+	go func() {
+		defer close(s.done)
+		s.err = s.Serve()
+	}()
+	return s
+}
+
+// end ends the stream, as the loss of its connection does.
+func (s *testStream) end() {
+	s.Abort(context.Canceled)
+	<-s.done
+}
+
+// begin starts a watch.
+func (s *testStream) begin(d *dispatch.Dispatcher, id uint64, i dispatch.Interest, b dispatch.Begin, o dispatch.Options) *dispatch.StreamWatch {
+	w := &dispatch.StreamWatch{ID: id}
+	s.watches[id] = w
+	s.Start(d, w, i, b, o)
+	return w
+}
+
+// watchKey starts a watch of a key that begins now.
+func (f *fixture) watchKey(s *testStream, id uint64, key object.Key) *dispatch.StreamWatch {
+	return s.begin(f.dispatcher, id, dispatch.Interest{Scope: object.ExactKey(key)}, dispatch.FromNow(f.cacher.State().Position()), dispatch.Options{})
+}
+
+func (s *testStream) locked(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+}
+
+// setRoom says how many responses the sink has room for.
+func (s *testStream) setRoom(n int) {
+	s.locked(func() { s.room = n })
+	s.Ready()
+}
+
+// take waits until nothing happens any more, and returns the new responses.
+func (s *testStream) take() []response {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.responses
+	s.responses = nil
+	return all
+}
+
+// want checks the new responses.
+func (s *testStream) want(want ...string) {
+	s.t.Helper()
+	got := s.take()
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i == len(want):
+			s.t.Fatalf("got response %d %q, want none", i, got[i])
+		case i == len(got):
+			s.t.Fatalf("got no response %d, want %q", i, want[i])
+		case got[i].String() != want[i]:
+			s.t.Fatalf("got response %d %q, want %q", i, got[i], want[i])
+		}
+	}
+}
+
+// enter checks that the calls of the sink do not overlap.
+func (s *testStream) enter() (leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls++; s.calls > 1 {
+		s.t.Error("calls of the sink overlap")
+	}
+	return func() { s.locked(func() { s.calls-- }) }
+}
+
+// HasRoom implements [dispatch.StreamSink].
+func (s *testStream) HasRoom() bool {
+	defer s.enter()()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	return s.room != 0
+}
+
+// TrySend implements [dispatch.StreamSink].
+func (s *testStream) TrySend(r *dispatch.Response, now time.Time) error {
+	defer s.enter()()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.room == 0 {
+		s.t.Error("TrySend was called although there is no room")
+	}
+	if s.try != nil {
+		if err := s.try(r); err != nil {
+			return err
+		}
+	}
+	s.recordLocked(r, now)
+	return nil
+}
+
+// Send implements [dispatch.StreamSink].
+func (s *testStream) Send(r *dispatch.Response) error {
+	defer s.enter()()
+	s.mu.Lock()
+	send := s.send
+	s.mu.Unlock()
+	if send != nil {
+		if err := send(r); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recordLocked(r, time.Now())
+	return nil
+}
+
+// Reserve implements [dispatch.StreamSink].
+func (s *testStream) Reserve(ctx context.Context, isNew bool) error {
+	s.mu.Lock()
+	reserve := s.reserve
+	s.mu.Unlock()
+	if reserve != nil {
+		if err := reserve(ctx, isNew); err != nil {
+			return err
+		}
+	}
+	s.locked(func() {
+		s.reserved++
+		s.holds = true
+	})
+	return nil
+}
+
+// HoldsReservation implements [dispatch.StreamSink].
+func (s *testStream) HoldsReservation() bool {
+	defer s.enter()()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.holds
+}
+
+// Release implements [dispatch.StreamSink].
+func (s *testStream) Release() {
+	defer s.enter()()
+	s.locked(func() {
+		s.released++
+		s.holds = false
+	})
+}
+
+func (s *testStream) recordLocked(r *dispatch.Response, now time.Time) {
+	if s.room > 0 {
+		s.room--
+	}
+	if s.seen != nil {
+		s.seen(r, now)
+		return
+	}
+	one := response{more: r.More, part: r.Part, at: time.Now()}
+	for _, e := range r.Entries {
+		e.IDs.Encoded(func(all []uint64) []byte {
+			s.encodings++
+			return fmt.Append(nil, all)
+		})
+		recorded := entry{ids: e.IDs.All(), first: e.First, refused: e.Refused, ended: e.Ended, watches: e.Watches, source: e.Dispatcher}
+		if e.Batch != nil {
+			recorded.message = decode(s.t, e.Batch.Message)
+		}
+		one.entries = append(one.entries, recorded)
+	}
+	s.responses = append(s.responses, one)
+}
+
+// inBubble runs a test with a dispatcher that has taken its first state.
+func inBubble(t *testing.T, l limits, do func(t *testing.T, f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, l)
+		synctest.Wait()
+		do(t, f)
+	})
+}
+
+// relist lets so much time pass that the cacher notices a fault of the store.
+func (f *fixture) relist() { time.Sleep(time.Minute) }
+
+// textOf returns what one watch has received.
+func textOf(id uint64, all []response) string {
+	var parts []string
+	for _, r := range all {
+		for _, e := range r.entries {
+			if slices.Contains(e.ids, id) {
+				_, text, _ := strings.Cut(e.String(), ": ")
+				parts = append(parts, text)
+			}
+		}
+	}
+	return strings.Join(parts, "; ")
+}

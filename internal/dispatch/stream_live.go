@@ -1,0 +1,250 @@
+package dispatch
+
+import (
+	"math"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// addLive adds live events to the response. The events of one revision of a dispatcher leave
+// together, if they fit into a response. Otherwise they leave in consecutive responses.
+func (s *Stream) addLive(now time.Time) {
+	for _, src := range s.sources {
+		if src.cut > 0 { // the events of an earlier response continue before all others
+			src.addLive(now)
+			if s.response.More {
+				return
+			}
+		}
+	}
+	for _, src := range s.sources {
+		src.addLive(now)
+		if s.response.More {
+			return
+		}
+	}
+}
+
+// addLive chooses a cut, and adds the events of all marked cursors up to the cut. The cut is the
+// bound if everything up to the bound fits. Otherwise it is the highest revision up to which
+// everything fits. If the next revision does not fit into an empty response, it is the cut, and
+// addLive adds as many of its events as fit.
+func (src *streamSource) addLive(now time.Time) {
+	s := src.stream
+	bound, unfinished := src.rounds.bound, src.cut
+	src.keep(func(c *streamCursor) bool { return src.canRead(c, bound, now) })
+	if src.cut = 0; len(src.marked) == 0 {
+		return
+	}
+	upTo := bound.Revision
+	if unfinished > 0 {
+		upTo = min(upTo, unfinished)
+	}
+	cut, whole := upTo, true
+	if !src.fits(upTo) {
+		if cut = src.search(upTo); cut == 0 {
+			if len(s.response.Entries) > 0 && unfinished == 0 {
+				return // the revision gets a response of its own
+			}
+			cut, whole = src.nextRevision(), false
+		}
+	}
+	if cut < unfinished {
+		src.cut = unfinished
+	}
+	for _, c := range src.marked {
+		if !src.read(c, cut, whole, now) {
+			src.cut = max(cut, unfinished)
+			break
+		}
+	}
+	s.response.More = src.cut > 0
+	src.keep(func(c *streamCursor) bool {
+		return c.state == cursorLive && (cut < bound.Revision || c.isBefore(bound))
+	})
+}
+
+// keep removes the marks of the cursors for which the function returns false.
+func (src *streamSource) keep(has func(*streamCursor) bool) {
+	kept := src.marked[:0]
+	for _, c := range src.marked {
+		if has(c) {
+			kept = append(kept, c)
+		} else {
+			c.marked = false
+		}
+	}
+	clear(src.marked[len(kept):])
+	src.marked = kept
+}
+
+// isBefore reports whether the cursor has not reached the position.
+func (c *streamCursor) isBefore(p object.Position) bool {
+	return c.epoch != p.Epoch || c.cursor < p.Revision || c.sent > 0
+}
+
+// canRead reports whether the log may have events of a marked cursor up to the bound. If the log
+// does not reach back to the cursor, a catch-up begins.
+func (src *streamSource) canRead(c *streamCursor, bound object.Position, now time.Time) (ok bool) {
+	defer c.recovered()
+	if c.state != cursorLive {
+		return false
+	}
+	s := src.stream
+	if c.timing != nil {
+		if until, held := c.timing.HeldUntil(now); held {
+			s.clock.hold(c, until)
+			return false
+		}
+	}
+	// A cursor becomes live when the bound has reached it. So a different epoch is an old one.
+	if c.epoch != bound.Epoch || !c.inLog(c.feed.view.Load()) || c.needsMerge() && !c.canMerge(bound.Revision) {
+		c.fallBehind()
+		s.catchUp(c)
+		return false
+	}
+	return true
+}
+
+// fits reports whether the events of all marked cursors up to the revision fit into the response.
+func (src *streamSource) fits(upTo object.Revision) bool {
+	room := src.stream.room()
+	for _, c := range src.marked {
+		if n := c.waitingBytes(upTo); n > 0 {
+			if room -= c.list().size(n); room < 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// waitingBytes returns the size of the events up to the revision.
+func (c *streamCursor) waitingBytes(upTo object.Revision) int {
+	if upTo <= c.cursor {
+		return 0
+	}
+	return c.feed.view.Load().size(c.cursor, c.sent, upTo)
+}
+
+// search returns the highest revision up to which everything fits. It returns 0 if nothing fits.
+func (src *streamSource) search(upTo object.Revision) object.Revision {
+	low := src.nextRevision() - 1 // there is no event up to here
+	none := low
+	for high := upTo; low+1 < high; {
+		if middle := low + (high-low)/2; src.fits(middle) {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	if low == none {
+		return 0
+	}
+	return low
+}
+
+// nextRevision returns the revision of the first event of all marked cursors.
+func (src *streamSource) nextRevision() object.Revision {
+	next := object.Revision(math.MaxInt64)
+	for _, c := range src.marked {
+		if first, ok := c.feed.view.Load().next(c.cursor); ok {
+			next = min(next, first)
+		}
+	}
+	return next
+}
+
+// read adds the events of a marked cursor up to the cut to the response. If everything does not
+// fit, the argument whole is false. Then read returns false when it cannot add all events.
+func (src *streamSource) read(c *streamCursor, cut object.Revision, whole bool, now time.Time) (all bool) {
+	defer c.recovered()
+	s := src.stream
+	all = true
+	if c.state != cursorLive || c.cursor >= cut {
+		return all
+	}
+	v := c.feed.view.Load()
+	if !c.inLog(v) {
+		c.fallBehind()
+		s.catchUp(c)
+		return all
+	}
+	n := c.waitingBytes(cut)
+	if n == 0 {
+		c.cursor, c.sent = cut, 0
+		return all
+	}
+	limit := math.MaxInt
+	if room := s.room(); !whole && c.list().size(n) > room {
+		if all = false; len(s.response.Entries) > 0 {
+			return all
+		}
+		limit = max(0, room-c.list().size(0))
+	}
+	if c.latest && c.sent == 0 && !v.distinct(c.cursor) {
+		b, ok := c.mergedBatch(cut, now)
+		switch {
+		case !ok:
+			c.fallBehind()
+			s.catchUp(c)
+		case b.Count > 0:
+			s.addMessage(c, b, now)
+		}
+		return true
+	}
+	b := c.batchTo(v, cut, limit, now)
+	c.cursor, c.sent = b.end.advance(c.cursor, c.sent)
+	if all = !b.end.hasMore; all {
+		c.cursor, c.sent = cut, 0
+	}
+	s.addMessage(c, b, now)
+	return all
+}
+
+// batchTo returns the batch of the events up to the cut. If possible, it is one that other watches
+// of the interest have sent.
+func (c *streamCursor) batchTo(v *view, cut object.Revision, limit int, now time.Time) *Batch {
+	d, f := c.dispatcher, c.feed
+	start := batchStart{v, c.cursor, c.sent}
+	shareable := c.sent == 0 && limit == math.MaxInt
+	if shareable {
+		first, _ := v.next(c.cursor)
+		if b := f.batches.findEvents(v.base.Epoch, first, v.last(cut), now); b != nil {
+			return b
+		}
+	}
+	b := newLiveBatch(start, limit, cut, d, now)
+	if shareable && f.hadSeveral.Load() {
+		f.keepBatch(b)
+	}
+	return b
+}
+
+// needsMerge reports whether waiting events have to be merged.
+func (c *streamCursor) needsMerge() bool {
+	return c.latest && c.sent == 0 && !c.feed.view.Load().distinct(c.cursor)
+}
+
+// maxMergedRevisions limits the work of a merge on the worker. If more revisions wait, the cursor
+// gets a REPLAY, which Serve merges.
+const maxMergedRevisions = 1000
+
+// canMerge reports whether the worker may merge the events up to the bound.
+func (c *streamCursor) canMerge(bound object.Revision) bool {
+	return bound-c.cursor <= maxMergedRevisions
+}
+
+// mergedBatch returns the merged events up to the cut, and moves the cursor to the cut. It returns
+// false if the window does not have the events any more.
+func (c *streamCursor) mergedBatch(cut object.Revision, now time.Time) (*Batch, bool) {
+	c.mergeTo = cut
+	p := c.mergedPart(math.MaxInt)
+	c.mergeTo = 0
+	if p.lost {
+		return nil, false
+	}
+	c.cursor = cut
+	return &Batch{made: now, end: p.end, Message: c.message(object.Live, p.payload())}, true
+}

@@ -1,0 +1,81 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+)
+
+// reserveLocked asks the sink for the reservation that parked cursors wait for, on a goroutine of
+// its own. The caller holds the mutex.
+func (s *Stream) reserveLocked() {
+	q := &s.catchUps
+	if q.reserving != nil || q.parkedOpen == 0 || s.ended {
+		return
+	}
+	isNew := true
+	for _, c := range q.parked {
+		isNew = isNew && (c.abandoned || c.messages == 0)
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	q.reserving = cancel
+	s.waits.Go(func() {
+		err := Guard(func() error { return s.sink.Reserve(ctx, isNew) })
+		s.reserved(ctx, err)
+	})
+}
+
+// reserved continues with the parked cursors when Reserve has returned.
+func (s *Stream) reserved(ctx context.Context, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := &s.catchUps
+	gaveUp := err != nil && ctx.Err() != nil
+	q.reserving() // frees the context
+	q.reserving = nil
+	if gaveUp {
+		s.reserveLocked() // other cursors may need it now
+		return
+	}
+	var failed []*streamCursor
+	for _, c := range q.parked {
+		switch {
+		case c.abandoned:
+			continue
+		case err == nil && c.direct != nil:
+			s.inbox = append(s.inbox, func(time.Time) { s.directs.waiting = append(s.directs.waiting, c) })
+		case err == nil:
+			q.waiting = append(q.waiting, c)
+		default:
+			q.setTransfersLocked(c, false)
+			failed = append(failed, c)
+		}
+		q.unparkLocked(c)
+	}
+	q.parked = nil
+	q.holds = err == nil
+	if !s.ended {
+		s.inbox = append(s.inbox, func(time.Time) {
+			for _, c := range failed {
+				s.endCursor(c, &Ending{Reason: err})
+			}
+		})
+		s.task.Ready()
+	}
+}
+
+// releaseReservation gives the reservation back if no cursor needs it. The worker calls it.
+func (s *Stream) releaseReservation() {
+	if s.parts != nil || s.directs.made != nil {
+		return
+	}
+	s.mu.Lock()
+	q := &s.catchUps
+	release := q.holds && q.transferring == 0 && !q.granted
+	if release {
+		q.holds = false
+	}
+	s.mu.Unlock()
+	if release {
+		s.sink.Release()
+	}
+}

@@ -1,0 +1,146 @@
+package dispatch
+
+import (
+	"runtime/debug"
+	"slices"
+	"time"
+)
+
+// run serves the stream on the worker, and sends at most one response. Afterwards, one of these is
+// true: the task is ready again; the stream waits for its sink, for Serve, for its timer, for a
+// round, or for somebody who calls a method.
+func (s *Stream) run(now time.Time) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.stop(&PanicError{p, debug.Stack()})
+			s.task.Ready() // releases the stream if Serve waits for that
+		}
+	}()
+	s.ready = false
+	for _, do := range s.takeInbox() {
+		do(now)
+	}
+	if s.isEnded() {
+		s.release()
+		return
+	}
+	if s.handlerSends {
+		return
+	}
+	s.clock.fire(s, now)
+	if s.hasWork() {
+		s.sendOne(now)
+	}
+	if s.unsent {
+		return
+	}
+	s.shareCandidates()
+	s.releaseReservation()
+	if s.finishing && s.watches == 0 && len(s.waitingAnswers) == 0 && !s.more {
+		s.stop(nil)
+		return
+	}
+	s.clock.setTimer(s, now)
+}
+
+// takeInbox returns the functions that the worker has to call.
+func (s *Stream) takeInbox() []func(time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := s.inbox
+	s.inbox = nil
+	return taken
+}
+
+// hasWork reports whether there may be something to send, or a part to make.
+func (s *Stream) hasWork() bool {
+	if s.unsent || s.more || len(s.waitingAnswers) > 0 || len(s.settling) > 0 || s.parts != nil || s.catchUpsWait() || s.hasDirect() {
+		return true
+	}
+	for _, src := range s.sources {
+		if len(src.marked) > 0 || src.tick != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// sendOne sends a response, if the sink has room and there is something to send. It also lets
+// Serve make parts.
+func (s *Stream) sendOne(now time.Time) {
+	s.noRoom = !s.sink.HasRoom()
+	s.isWaiting.Store(s.noRoom)
+	if s.noRoom {
+		return
+	}
+	if !s.unsent {
+		s.grantParts()
+		s.grantDirect()
+		if !s.makeResponse(now) {
+			s.grantParts() // for cursors that have fallen behind meanwhile
+			return
+		}
+	}
+	switch err := s.sink.TrySend(&s.response, now); err {
+	case nil:
+		s.responseSent()
+	case ErrFull:
+		s.unsent, s.noRoom = true, true
+		s.isWaiting.Store(true)
+	case ErrNeedsHandler:
+		s.unsent, s.handlerSends = true, true
+		s.isWaiting.Store(true)
+		s.mu.Lock()
+		s.toSend = &s.response
+		s.mu.Unlock()
+		s.signal()
+	default:
+		s.unsent = true
+		s.stop(err)
+	}
+}
+
+// responseSent notes that the response was sent.
+func (s *Stream) responseSent() {
+	s.unsent = false
+	s.more = s.response.More
+	s.isWaiting.Store(false)
+	s.mu.Lock()
+	answered := 0
+	for i := range s.response.Entries {
+		e := &s.response.Entries[i]
+		switch {
+		case e.Batch == nil:
+			answered += e.IDs.Len()
+		case e.cursor != nil:
+			e.cursor.noteSent(e.Batch)
+		}
+		for _, c := range e.cursors {
+			c.noteSent(e.Batch)
+		}
+	}
+	s.answers.remove(answered)
+	s.mu.Unlock()
+	if s.hasWork() {
+		s.task.Ready() // the worker runs the other ready tasks first
+	}
+}
+
+// release ends the use of the stream by the worker. Serve then closes all cursors.
+func (s *Stream) release() {
+	select {
+	case <-s.released:
+		return
+	default:
+	}
+	s.clock.stop()
+	for _, src := range s.sources {
+		for _, c := range src.all() {
+			s.closeCursor(c)
+		}
+	}
+	for _, c := range slices.Clone(s.directs.all) {
+		s.closeCursor(c)
+	}
+	close(s.released)
+}

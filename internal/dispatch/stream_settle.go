@@ -1,0 +1,153 @@
+package dispatch
+
+import (
+	"math"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// begin starts a watch on the worker.
+func (s *Stream) begin(c *streamCursor, now time.Time) {
+	src := s.sourceOf(c)
+	src.add(c)
+	s.mu.Lock()
+	for _, w := range c.watches {
+		w.cursor.Store(c)
+	}
+	s.mu.Unlock()
+	s.watches += len(c.watches)
+	switch {
+	case s.endAll != nil:
+		s.endCursor(c, s.endAll)
+	case c.stopping.Load():
+		c.run(now)
+	case c.step == stepSnapshot:
+		s.catchUp(c)
+	default:
+		if c.step == stepResume {
+			c.needed = max(c.needed, c.dispatcher.cfg.Source.State().Revision())
+		}
+		s.settle(c)
+	}
+	s.clock.addInterval(c, now)
+}
+
+// settle makes the worker begin or end the catch-up of a cursor: with the BOOKMARK of a watch that
+// begins now, with a short REPLAY from the log, or with SYNCED.
+func (s *Stream) settle(c *streamCursor) {
+	c.state = cursorSettles
+	s.settling = append(s.settling, c)
+}
+
+// maxPartBytes limits the parts of one response, and the REPLAYs that the worker sends. A part
+// that is larger has a response of its own. Live events wait for at most one response with parts.
+const maxPartBytes = 64 << 10
+
+// addSettling adds what begins and ends catch-ups to the response.
+func (s *Stream) addSettling(now time.Time) {
+	before := s.used
+	kept := s.settling[:0]
+	for i, c := range s.settling {
+		if s.used-before >= maxPartBytes || s.room() <= 0 {
+			kept = append(kept, s.settling[i:]...)
+			break
+		}
+		if s.addSettlingOf(c, now) {
+			kept = append(kept, c)
+		}
+	}
+	clear(s.settling[len(kept):])
+	s.settling = kept
+}
+
+// addSettlingOf reports whether the cursor still settles. If so, it waits for a later bound, or for
+// more room.
+func (s *Stream) addSettlingOf(c *streamCursor, now time.Time) (still bool) {
+	defer c.recovered()
+	if c.state != cursorSettles {
+		return false
+	}
+	switch c.step {
+	case stepNow:
+		if !c.isReached(c.cursor) {
+			return true
+		}
+		c.step = stepLive
+		s.addMessage(c, &Batch{Message: c.message(object.Bookmark, payload{})}, now)
+		s.goLive(c)
+	case stepCatchUp:
+		if !c.isReached(c.cursor) {
+			return true
+		}
+		s.addMessage(c, &Batch{Message: c.synced()}, now)
+		s.goLive(c)
+	default:
+		return s.addReplay(c, now)
+	}
+	return false
+}
+
+// isReached reports whether the bound has reached a revision. It is true if the epoch of the cursor
+// is over. If it is false, the stream runs again when there is a later bound.
+func (c *streamCursor) isReached(revision object.Revision) bool {
+	bound := c.source.rounds.bound
+	if bound.Epoch == c.epoch && bound.Revision >= revision {
+		return true
+	}
+	if state := c.dispatcher.cfg.Source.State(); bound.Epoch != c.epoch && state.Position().Epoch != c.epoch {
+		return true
+	}
+	c.source.rounds.awaitBound(c.source)
+	return false
+}
+
+// addReplay adds a whole REPLAY from the log, if it is short. Otherwise Serve makes the catch-up.
+// addReplay returns true if the cursor waits for a later bound or for more room.
+func (s *Stream) addReplay(c *streamCursor, now time.Time) bool {
+	asOf := c.dispatcher.cfg.Source.Confirmed()
+	state := c.dispatcher.cfg.Source.State()
+	if c.step != stepResume || c.cursor == 0 || c.exact > 0 || c.epoch != state.Position().Epoch || c.cursor < state.Replayable() {
+		s.catchUp(c)
+		return false
+	}
+	if !c.isReached(max(c.needed, c.cursor)) {
+		return true
+	}
+	bound := c.source.rounds.bound.Revision
+	v := c.feed.view.Load()
+	if c.source.rounds.bound.Epoch != c.epoch || !c.inLog(v) || c.latest && !v.distinct(c.cursor) {
+		s.catchUp(c)
+		return false
+	}
+	n := v.size(c.cursor, 0, bound)
+	if n > maxPartBytes {
+		s.catchUp(c)
+		return false
+	}
+	if n+4*entryBytes+3*c.list().size(0) > s.room() && len(s.response.Entries) > 0 {
+		return true
+	}
+	c.sent = 0
+	c.step, c.catchUp = stepCatchUp, &catchUp{kind: object.Replay, to: bound, asOf: asOf}
+	begin := c.message(object.CatchUpBegin, payload{})
+	begin.Header.CatchUp = object.Replay
+	s.addMessage(c, &Batch{Message: begin}, now)
+	pieces, end, first := v.read(c.cursor, 0, math.MaxInt, bound)
+	if end.taken > 0 {
+		c.cursor = end.upTo
+		p := payload{pieces: pieces, count: end.taken, arrived: c.dispatcher.created.Add(first.arrived)}
+		s.addMessage(c, &Batch{Message: c.message(object.CatchUpPart, p), end: end}, now)
+	}
+	c.cursor = bound
+	s.addMessage(c, &Batch{Message: c.synced()}, now)
+	s.goLive(c)
+	return false
+}
+
+// goLive makes a cursor live. The feed may have events for it already.
+func (s *Stream) goLive(c *streamCursor) {
+	c.state = cursorLive
+	c.mark()
+	s.share(c)
+}

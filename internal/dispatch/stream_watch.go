@@ -1,0 +1,110 @@
+package dispatch
+
+import (
+	"sync/atomic"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// StreamWatch is one watch of a stream. The caller sets ID, and embeds the StreamWatch in its own
+// record of the watch, so a watch has one allocation. It must not be copied or reused after Start.
+type StreamWatch struct {
+	ID    uint64 // chosen by the client
+	Index uint32 // for the caller: where its record of the watch is
+
+	order  int32                        // index in streamCursor.watches; only the worker uses it
+	ending atomic.Bool                  // the watch has ended or will end
+	ended  atomic.Bool                  // the worker has ended the watch
+	cursor atomic.Pointer[streamCursor] // stored by the worker, while it holds Stream.mu; nil: not started
+
+	// The number and the size of the messages before the watch shared its cursor, without those
+	// that the cursor had sent before. Stream.mu guards both.
+
+	messages, bytes int64
+}
+
+// StreamWatchStatus describes a watch.
+type StreamWatchStatus struct {
+	Sent       object.Position // of the last message that was sent; zero: none yet
+	Complete   object.Position // everything up to here was sent, though no message may have said so; not before Sent
+	CatchingUp bool
+	Messages   int64   // messages that were sent
+	Bytes      int64   // of their events
+	Backlog    Backlog // the events after Sent; see Watcher.Backlog
+	Waiting    bool    // the stream has something to send and no room
+}
+
+// Status describes the watch. After the watch has ended, its status remains. Any goroutine may
+// call Status, at any time.
+func (w *StreamWatch) Status() StreamWatchStatus {
+	c := w.lockCursor()
+	if c == nil {
+		return StreamWatchStatus{}
+	}
+	s := StreamWatchStatus{
+		Sent: c.sentPosition, Complete: c.sentPosition, CatchingUp: !c.isLive,
+		Messages: w.messages + c.messages, Bytes: w.bytes + c.bytes,
+	}
+	c.stream.mu.Unlock()
+	if w.ended.Load() {
+		s.CatchingUp = false
+		return s
+	}
+	s.Waiting = c.stream.isWaiting.Load()
+	if c.feed == nil {
+		return s
+	}
+	if s.CatchingUp {
+		s.Backlog = Backlog{Events: -1, Since: s.Sent.Revision}
+		return s
+	}
+	s.Complete = c.completeAfter(s.Sent)
+	s.Backlog = c.Backlog(s.Sent)
+	return s
+}
+
+// lockCursor returns the cursor of the watch, with the mutex of its stream locked, or nil.
+func (w *StreamWatch) lockCursor() *streamCursor {
+	for {
+		c := w.cursor.Load()
+		if c == nil {
+			return nil
+		}
+		c.stream.mu.Lock()
+		if w.cursor.Load() == c {
+			return c
+		}
+		c.stream.mu.Unlock() // the watch shares another cursor now
+	}
+}
+
+// Shared identifies the cursor that the watch shares with others: equal values have equal Sent,
+// Complete and Backlog. It is nil before the watch has started and after it has ended.
+func (w *StreamWatch) Shared() any {
+	c := w.cursor.Load()
+	if c == nil || w.ended.Load() {
+		return nil
+	}
+	return c
+}
+
+// Shows is like [Watcher.Shows].
+func (w *StreamWatch) Shows(revision object.Revision) bool {
+	c := w.cursor.Load()
+	return c != nil && c.feed != nil && c.Watcher.Shows(revision)
+}
+
+// Unapplied is like [Watcher.Unapplied]. The number of events is unknown if the watch has no
+// feed.
+func (w *StreamWatch) Unapplied(applied object.Position) Backlog {
+	if c := w.cursor.Load(); c != nil && c.feed != nil {
+		return c.Watcher.Unapplied(applied)
+	}
+	return Backlog{Events: -1, Since: applied.Revision}
+}
+
+// Quiet is like [Watcher.Quiet]. It returns false if the watch has no feed.
+func (w *StreamWatch) Quiet(from object.Position, to object.Revision) bool {
+	c := w.cursor.Load()
+	return c != nil && c.feed != nil && c.Watcher.Quiet(from, to)
+}
