@@ -40,6 +40,8 @@ const (
 	ErrUnknownResource Reason = "UNKNOWN_RESOURCE"
 	// ErrWatchNotFound (Report): this server has no such watch, or the watch has ended.
 	ErrWatchNotFound Reason = "WATCH_NOT_FOUND"
+	// ErrWatchIDInUse (Subscribe): another watch of the stream has the id.
+	ErrWatchIDInUse Reason = "WATCH_ID_IN_USE"
 	// ErrNotFound (Get): there is no object with this key at the revision in the
 	// metadata entry "revision".
 	ErrNotFound Reason = "KEY_NOT_FOUND"

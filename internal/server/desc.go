@@ -11,7 +11,7 @@ import (
 // serviceDesc returns the generated description of FanoutService with other handlers, because
 // Get and List return encoded responses. The generated handlers need the generated response
 // types, which gRPC would marshal for each request.
-func serviceDesc(f *fanout, watch grpc.StreamHandler) *grpc.ServiceDesc {
+func serviceDesc(f *fanout, watch, subscribe grpc.StreamHandler) *grpc.ServiceDesc {
 	desc := fanoutv1.FanoutService_ServiceDesc
 	desc.HandlerType = nil
 	desc.Methods = []grpc.MethodDesc{
@@ -19,7 +19,10 @@ func serviceDesc(f *fanout, watch grpc.StreamHandler) *grpc.ServiceDesc {
 		{MethodName: "List", Handler: unary(fanoutv1.FanoutService_List_FullMethodName, f.List)},
 		{MethodName: "Report", Handler: unary(fanoutv1.FanoutService_Report_FullMethodName, f.Report)},
 	}
-	desc.Streams = []grpc.StreamDesc{{StreamName: "Watch", ServerStreams: true, Handler: watch}}
+	desc.Streams = []grpc.StreamDesc{
+		{StreamName: "Watch", ServerStreams: true, Handler: watch},
+		{StreamName: "Subscribe", ServerStreams: true, ClientStreams: true, Handler: subscribe},
+	}
 	return &desc
 }
 

@@ -28,8 +28,9 @@ import (
 // rawStream, a test decides whether to read (readFrames) and how much the server may send
 // (grant).
 type rawStream struct {
-	conn   net.Conn
-	framer *http2.Framer // one goroutine at a time reads; writers hold mu
+	conn       net.Conn
+	subscribes bool          // the method is Subscribe
+	framer     *http2.Framer // one goroutine at a time reads; writers hold mu
 
 	mu       sync.Mutex
 	data     []byte                    // guarded by mu; the beginning of an incomplete message
@@ -72,6 +73,12 @@ func writeHeaders(to *hpack.Encoder, method string) error {
 // may send at most window bytes of messages.
 func openRaw(ctx context.Context, t *testing.T, address string, req *fanoutv1.WatchRequest, window uint32) *rawStream {
 	t.Helper()
+	return openRawMethod(ctx, t, address, fanoutv1.FanoutService_Watch_FullMethodName, window, req)
+}
+
+// openRawMethod is like openRaw, for the method with the full name.
+func openRawMethod(ctx context.Context, t *testing.T, address, method string, window uint32, requests ...proto.Message) *rawStream {
+	t.Helper()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -82,8 +89,9 @@ func openRaw(ctx context.Context, t *testing.T, address string, req *fanoutv1.Wa
 		t.Fatal(err)
 	}
 	s := &rawStream{conn: conn, framer: http2.NewFramer(conn, conn), changed: make(chan struct{})}
+	s.subscribes = method == fanoutv1.FanoutService_Subscribe_FullMethodName
 	s.framer.ReadMetaHeaders = hpack.NewDecoder(4<<10, nil)
-	if err := s.send(req, window); err != nil {
+	if err := s.send(method, window, requests); err != nil {
 		t.Fatal(err)
 	}
 	for !s.header && s.err == nil {
@@ -92,7 +100,7 @@ func openRaw(ctx context.Context, t *testing.T, address string, req *fanoutv1.Wa
 	return s
 }
 
-func (s *rawStream) send(req *fanoutv1.WatchRequest, window uint32) error {
+func (s *rawStream) send(method string, window uint32, requests []proto.Message) error {
 	if _, err := io.WriteString(s.conn, http2.ClientPreface); err != nil {
 		return err
 	}
@@ -104,19 +112,25 @@ func (s *rawStream) send(req *fanoutv1.WatchRequest, window uint32) error {
 	}
 	var block bytes.Buffer
 	headers := hpack.NewEncoder(&block)
-	if err := writeHeaders(headers, fanoutv1.FanoutService_Watch_FullMethodName); err != nil {
+	if err := writeHeaders(headers, method); err != nil {
 		return err
 	}
 	if err := s.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true}); err != nil {
 		return err
 	}
-	body, err := proto.Marshal(req)
-	if err != nil {
-		return err
+	for i, req := range requests {
+		body, err := proto.Marshal(req)
+		if err != nil {
+			return err
+		}
+		const notCompressed = 0
+		message := binary.BigEndian.AppendUint32([]byte{notCompressed}, uint32(len(body)))
+		last := !s.subscribes && i == len(requests)-1
+		if err := s.framer.WriteData(1, last, append(message, body...)); err != nil {
+			return err
+		}
 	}
-	const notCompressed = 0
-	message := binary.BigEndian.AppendUint32([]byte{notCompressed}, uint32(len(body)))
-	return s.framer.WriteData(1, true, append(message, body...))
+	return nil
 }
 
 // readFrames starts to read from the socket until the stream or the connection ends.
@@ -189,12 +203,28 @@ func (s *rawStream) parse() error {
 		if len(s.data) < end {
 			return nil
 		}
-		m := &fanoutv1.WatchResponse{}
-		if err := proto.Unmarshal(s.data[head:end], m); err != nil {
+		if err := s.parseMessage(s.data[head:end]); err != nil {
 			return err
 		}
-		s.all = append(s.all, m)
 		s.data = slices.Clone(s.data[end:])
+	}
+	return nil
+}
+
+func (s *rawStream) parseMessage(b []byte) error {
+	if !s.subscribes {
+		m := &fanoutv1.WatchResponse{}
+		s.all = append(s.all, m)
+		return proto.Unmarshal(b, m)
+	}
+	resp := &fanoutv1.SubscribeResponse{}
+	if err := proto.Unmarshal(b, resp); err != nil {
+		return err
+	}
+	for _, e := range resp.GetEntries() {
+		if e.GetResponse() != nil {
+			s.all = append(s.all, e.GetResponse())
+		}
 	}
 	return nil
 }

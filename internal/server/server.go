@@ -28,6 +28,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
+	"github.com/fanoutd/fanoutd/internal/server/subscribe"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 	"github.com/fanoutd/fanoutd/internal/server/watch"
 )
@@ -99,6 +100,7 @@ type Server struct {
 	health    *health.Server
 	resources backend.Resources
 	watches   *watch.Service
+	subscribe *subscribe.Service
 	streams   otherStreams
 	rights    *rpc.Rights
 	slow      *rpc.SlowLog
@@ -137,6 +139,9 @@ func New(cfg Config) *Server {
 		s.resources[r.Name] = r
 	}
 	s.watches = watch.New(watch.Config{Resources: s.resources, Interceptors: s.interceptors, TimeLimit: cfg.WatchTimeLimit, Grace: cfg.WatchGrace})
+	s.subscribe = subscribe.New(subscribe.Config{
+		Resources: s.resources, Interceptors: s.interceptors, Watches: s.watches, TimeLimit: cfg.WatchTimeLimit,
+	})
 	budgets := func(address string) frames.Budget { return s.limits.StreamBudget(address) }
 	options := append(cfg.Observers.Options(), transport.ServerOptions(cfg.TLS, s.limits.RequestBytes, budgets)...)
 	options = append(options,
@@ -159,7 +164,7 @@ func New(cfg Config) *Server {
 	}
 	for _, one := range []*grpc.Server{s.grpc, s.within} {
 		to := s.interceptors.Registrar(one, cfg.Observers, s.streams.intercept)
-		to.RegisterService(serviceDesc(f, s.watches.Handler()), nil)
+		to.RegisterService(serviceDesc(f, s.watches.Handler(), s.subscribe.Handler()), nil)
 		if cfg.Writes {
 			fanoutv1.RegisterStoreServiceServer(to, &writes{
 				resources: s.resources, rights: s.rights, limits: request.WriteLimits{ValueBytes: cfg.MaxValueBytes, Operations: cfg.MaxOperations, TTL: cfg.MaxTTL},
@@ -252,6 +257,7 @@ func (s *Server) Stop(ctx context.Context) {
 	}
 	stopping.Wait()
 	s.local.Wait()
+	s.subscribe.Stop()
 	s.watches.Stop()
 }
 

@@ -22,7 +22,22 @@ func TestWatchRefusesBadRequests(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	now := in.put(ctx, t, config, "a", "1")
-	epoch := in.epoch(ctx, t)
+	testBadRequests(t, in, firstMessage(in), badWatches(now, in.epoch(ctx, t)))
+}
+
+// firstMessage returns a function that starts a watch and returns its first message.
+func firstMessage(in *instance) func(context.Context, *fanoutv1.WatchRequest, ...grpc.CallOption) (*fanoutv1.WatchResponse, error) {
+	return func(ctx context.Context, req *fanoutv1.WatchRequest, opts ...grpc.CallOption) (*fanoutv1.WatchResponse, error) {
+		stream, err := in.reads.Watch(ctx, req, opts...)
+		if err != nil {
+			return nil, err
+		}
+		return stream.Recv()
+	}
+}
+
+// badWatches returns requests for watches that are refused by a server whose etcd is at a position.
+func badWatches(now int64, epoch string) []badRequest[fanoutv1.WatchRequest] {
 	var requests []badRequest[fanoutv1.WatchRequest]
 	add := func(name string, want refusal, req *fanoutv1.WatchRequest) {
 		requests = append(requests, badRequest[fanoutv1.WatchRequest]{name: name, request: req, want: want})
@@ -79,13 +94,7 @@ func TestWatchRefusesBadRequests(t *testing.T) {
 				request: &fanoutv1.WatchRequest{Resource: config, Begin: fromNow(), Consistency: minRevision(revision)},
 			})
 	}
-	testBadRequests(t, in, func(ctx context.Context, req *fanoutv1.WatchRequest, opts ...grpc.CallOption) (*fanoutv1.WatchResponse, error) {
-		stream, err := in.reads.Watch(ctx, req, opts...)
-		if err != nil {
-			return nil, err
-		}
-		return stream.Recv()
-	}, requests)
+	return requests
 }
 
 func TestWatchSendsASnapshotAndThenLiveEvents(t *testing.T) {

@@ -26,6 +26,12 @@ var serverImports = map[string][]string{
 		"internal/server/backend", "internal/server/frames", "internal/server/grpcmsg", "internal/server/quota",
 		"internal/server/request", "internal/server/rpc", "internal/server/transport", "internal/wire", "gen",
 	},
+	"internal/server/subscribe": {
+		"internal/access", "internal/dispatch", "internal/object", "internal/sendqueue", "internal/server/apierr",
+		"internal/server/backend", "internal/server/frames", "internal/server/grpcmsg", "internal/server/quota",
+		"internal/server/request", "internal/server/rpc", "internal/server/transport", "internal/server/watch",
+		"internal/wire", "gen",
+	},
 	"internal/server": {
 		"internal/access", "internal/audit", "internal/cacher", "internal/direct", "internal/dispatch", "internal/sendqueue",
 		"internal/lag", "internal/object", "internal/selector", "internal/server", "internal/version", "internal/wire", "gen",

@@ -45,7 +45,8 @@ const (
 // If the server has a policy, a request needs the right with the name of its method,
 // for the whole scope. Without the right it is denied, whether or not the object
 // exists: PERMISSION_DENIED, or UNAUTHENTICATED if the caller sent no credentials. Report
-// is different: only the caller that opened the watch may report for it.
+// is different: only the caller that opened the watch may report for it. Subscribe needs no right
+// of its own: each of its watches needs the right to watch.
 type FanoutServiceClient interface {
 	// Get returns one object. If the key does not exist, it fails with NOT_FOUND (reason
 	// KEY_NOT_FOUND). The metadata entry "revision" says at which revision that was so.
@@ -247,7 +248,8 @@ type FanoutService_SubscribeClient = grpc.BidiStreamingClient[SubscribeRequest, 
 // If the server has a policy, a request needs the right with the name of its method,
 // for the whole scope. Without the right it is denied, whether or not the object
 // exists: PERMISSION_DENIED, or UNAUTHENTICATED if the caller sent no credentials. Report
-// is different: only the caller that opened the watch may report for it.
+// is different: only the caller that opened the watch may report for it. Subscribe needs no right
+// of its own: each of its watches needs the right to watch.
 type FanoutServiceServer interface {
 	// Get returns one object. If the key does not exist, it fails with NOT_FOUND (reason
 	// KEY_NOT_FOUND). The metadata entry "revision" says at which revision that was so.

@@ -146,6 +146,9 @@ var (
 	// ErrUnknownWatch refuses a report for a watch that does not exist.
 	ErrUnknownWatch = errors.New("this server has no such watch, or the watch has ended")
 
+	// ErrWatchIDInUse refuses to start a watch with the id of another watch of the stream.
+	ErrWatchIDInUse = errors.New("another watch of this stream has this id")
+
 	// ErrPanic replaces a panic. The log has the details.
 	ErrPanic = errors.New("the handler panicked")
 )

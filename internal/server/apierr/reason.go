@@ -15,6 +15,7 @@ const (
 	ReasonUnknownResource    Reason = "UNKNOWN_RESOURCE"
 	ReasonKeyNotFound        Reason = "KEY_NOT_FOUND"
 	ReasonWatchNotFound      Reason = "WATCH_NOT_FOUND"
+	ReasonWatchIDInUse       Reason = "WATCH_ID_IN_USE"
 	ReasonRevisionInFuture   Reason = "REVISION_IN_FUTURE"
 	ReasonRevisionNotReached Reason = "REVISION_NOT_REACHED"
 	ReasonRevisionExpired    Reason = "REVISION_EXPIRED"
@@ -48,6 +49,7 @@ var meanings = map[Reason]meaning{
 	ReasonUnknownResource:    {code: codes.NotFound},
 	ReasonKeyNotFound:        {code: codes.NotFound},
 	ReasonWatchNotFound:      {code: codes.NotFound},
+	ReasonWatchIDInUse:       {code: codes.AlreadyExists},
 	ReasonRevisionInFuture:   {code: codes.OutOfRange},
 	ReasonRevisionNotReached: {code: codes.Unavailable, retry: true},
 	ReasonRevisionExpired:    {code: codes.OutOfRange},

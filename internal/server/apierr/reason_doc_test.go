@@ -40,6 +40,7 @@ var examples = []error{
 	UnknownResourceError("x"),
 	&NotFoundError{Key: "a", Revision: 1},
 	ErrUnknownWatch,
+	ErrWatchIDInUse,
 	&ForeignWatchError{access.Identity{Name: "alice", Method: access.Token}, "config"},
 	&ForeignWatchError{Resource: "config"},
 	&cacher.FutureError{Asked: 2, Current: 1},

@@ -80,6 +80,8 @@ func answerFor(err error) answer {
 		}}
 	case errors.Is(err, ErrUnknownWatch):
 		return answer{reason: ReasonWatchNotFound}
+	case errors.Is(err, ErrWatchIDInUse):
+		return answer{reason: ReasonWatchIDInUse}
 	case errors.As(err, &pageExpired):
 		metadata := map[string]string{
 			"asked_revision": revision(pageExpired.Asked.Revision), "oldest_revision": revision(pageExpired.Oldest),

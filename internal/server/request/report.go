@@ -11,7 +11,7 @@ import (
 
 // Report says how far a client has applied a watch.
 type Report struct {
-	Watch     string           // token of the watch
+	Watch     string           // token of the watch; empty on a Subscribe stream
 	Applied   *object.Position // nil: the position of the last report stays
 	Failure   Failure          // why the client cannot apply what comes next; zero: no error
 	Attempted *object.Position // with a failure: everything up to it is applied or has failed; nil: everything that was sent
@@ -30,16 +30,31 @@ const maxFailureBytes = 1024
 // ParseReport parses a report.
 func ParseReport(req *fanoutv1.ReportRequest) (Report, error) {
 	var check Checker
-	r := Report{
-		Watch:     req.GetWatch(),
-		Applied:   check.after("applied", req.GetApplied()),
-		Failure:   check.failure("error", req.GetError()),
-		Attempted: check.after("attempted", req.GetAttempted()),
-	}
-	if r.Watch == "" {
+	r := check.report(req)
+	if r.Watch = req.GetWatch(); r.Watch == "" {
 		check.Refuse("watch", "must not be empty")
 	}
 	return r, check.Err()
+}
+
+// ParseStreamReport parses a report for a watch of a Subscribe stream.
+func ParseStreamReport(req *fanoutv1.SubscribeRequest_Report) (Report, error) {
+	var check Checker
+	r := check.report(req)
+	return r, check.Err()
+}
+
+// reportRequest is what both kinds of reports have in common.
+type reportRequest interface {
+	GetApplied() *fanoutv1.Position
+	GetError() *rpcstatus.Status
+	GetAttempted() *fanoutv1.Position
+}
+
+func (c *Checker) report(req reportRequest) Report {
+	return Report{
+		Applied: c.after("applied", req.GetApplied()), Failure: c.failure("error", req.GetError()), Attempted: c.after("attempted", req.GetAttempted()),
+	}
 }
 
 // AppliedUpTo returns the position that a report states, or the zero position if the report

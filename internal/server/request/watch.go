@@ -77,6 +77,13 @@ func (c *Checker) after(field string, p *fanoutv1.Position) *object.Position {
 	return &after
 }
 
+// CheckSubscriber returns an error if a program that watches may not name itself so.
+func CheckSubscriber(s *fanoutv1.Subscriber) error {
+	var check Checker
+	check.subscriber("subscriber", s)
+	return check.Err()
+}
+
 // Limits of a subscriber.
 const (
 	maxInstanceBytes = 253

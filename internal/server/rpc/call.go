@@ -84,6 +84,7 @@ func (s *requestStream) RecvMsg(m any) (err error) {
 		}
 	}
 	if err := s.ServerStream.RecvMsg(m); err != nil {
+		s.memory.Release()
 		return violationOr(s.Context(), err)
 	}
 	arrived(s.Context())

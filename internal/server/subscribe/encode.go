@@ -1,0 +1,124 @@
+package subscribe
+
+import (
+	"errors"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
+	"github.com/fanoutd/fanoutd/internal/server/rpc"
+	"github.com/fanoutd/fanoutd/internal/server/watch"
+	"github.com/fanoutd/fanoutd/internal/wire"
+)
+
+// encoder encodes the responses of a stream. The message of a batch and a list of ids are encoded
+// once, and all streams share the message. Small messages are copied, because a further piece of
+// memory costs gRPC more than the copy.
+type encoder struct {
+	statusOf func(error) error // returns the status for an error, or nil
+
+	parts []part // of the latest response
+	sizes []int  // of the entries of the latest response
+}
+
+// part is the content of an entry.
+type part struct {
+	ids     []byte
+	kind    wire.EntryContent
+	message *grpcmsg.SharedMessage // nil: see status
+	status  []byte
+}
+
+// copiedBytes is the size up to which a message is copied.
+const copiedBytes = 1 << 10
+
+// maxEntryHead is the size of the fields of an entry without its ids and its content.
+const maxEntryHead = 16
+
+func (c *encoder) encode(r *dispatch.Response) grpcmsg.Response {
+	c.parts, c.sizes = c.parts[:0], c.sizes[:0]
+	copied, pieces := 0, 2 // the last piece, and a write fence
+	for i := range r.Entries {
+		p := c.part(&r.Entries[i])
+		c.parts = append(c.parts, p)
+		copied += maxEntryHead + len(p.ids) + len(p.status)
+		switch {
+		case p.message == nil:
+		case p.message.Size() <= copiedBytes:
+			copied += p.message.Size()
+		default:
+			pieces += 1 + len(p.message.Buffers())
+		}
+	}
+	response := make(grpcmsg.Response, 0, pieces)
+	b := make([]byte, 0, copied+maxEntryHead)
+	for i := range c.parts {
+		p := &c.parts[i]
+		size := len(p.status)
+		if p.message != nil {
+			size = p.message.Size()
+		}
+		c.sizes = append(c.sizes, wire.SizeEntryHead(p.ids, p.kind, size)+size)
+		b = append(wire.AppendEntryHead(b, p.ids, p.kind, size), p.status...)
+		switch {
+		case p.message == nil:
+		case size <= copiedBytes:
+			for _, piece := range p.message.Buffers() {
+				b = append(b, piece.ReadOnlyData()...)
+			}
+		default:
+			response = append(append(response, mem.SliceBuffer(b)), p.message.Buffers()...)
+			b = b[len(b):]
+		}
+	}
+	if r.More {
+		b = wire.AppendMore(b)
+	}
+	clear(c.parts) // messages must not stay in memory
+	return append(response, mem.SliceBuffer(b))
+}
+
+func (c *encoder) part(e *dispatch.Entry) part {
+	p := part{ids: e.IDs.Encoded(func(ids []uint64) []byte { return wire.AppendWatchIDs(nil, ids...) })}
+	switch {
+	case e.Batch != nil:
+		p.kind, p.message = wire.EntryResponse, watch.Encoded(e.Batch)
+	case e.Ended != nil:
+		p.kind, p.status = wire.EntryEnded, encodeStatus(c.statusOf(e.Ended.Reason))
+	case errors.Is(e.Refused, errStopped):
+		p.kind = wire.EntryEnded
+	default:
+		p.kind, p.status = wire.EntryRefused, encodeStatus(e.Refused)
+	}
+	return p
+}
+
+// encodeStatus encodes a status. That of nil is OK, which is empty.
+func encodeStatus(err error) []byte {
+	if err == nil {
+		return nil
+	}
+	b, _ := proto.Marshal(status.Convert(err).Proto()) // cannot fail: the strings are valid
+	return b
+}
+
+// statusOf returns the status with which watches end. It logs and records the end, if it belongs
+// there.
+func (s *stream) statusOf(reason error) error {
+	if reason == nil {
+		return nil
+	}
+	i := s.service.cfg.Interceptors
+	if p, ok := errors.AsType[*dispatch.PanicError](reason); ok {
+		reason = i.Recovered(s.ctx, p.Value, p.Stack)
+	}
+	result := i.Finish(s.ctx, reason)
+	if denied, ok := errors.AsType[*apierr.DeniedError](reason); ok {
+		i.Record(s.ctx, &rpc.Call{Identity: s.identity, Resource: denied.Question.Resource}, fullMethod, result)
+	}
+	return result
+}

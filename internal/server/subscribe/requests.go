@@ -1,0 +1,206 @@
+package subscribe
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/request"
+	"github.com/fanoutd/fanoutd/internal/server/rpc"
+	"github.com/fanoutd/fanoutd/internal/server/watch"
+)
+
+// maxAnswers is the number of answers that may wait to be sent before the server reads another
+// request. They take about 16 KiB.
+const maxAnswers = 64
+
+// read handles the requests of the stream until the client closes its side, or the stream ends.
+func (s *stream) read() {
+	if err := dispatch.Guard(s.readAll); err != nil {
+		s.out.Abort(err)
+		return
+	}
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	s.noRequests = true
+	s.finishIfIdle()
+}
+
+// finishIfIdle is called with calls held. It lets the stream end with its last watch if the client
+// starts no more.
+func (s *stream) finishIfIdle() {
+	if s.noRequests && s.waiting == 0 && s.reason == nil && !s.closed {
+		s.out.Finish()
+	}
+}
+
+func (s *stream) readAll() error {
+	requests := s.requests
+	for first := true; ; first = false {
+		if err := s.out.AwaitAnswers(s.ending, maxAnswers); err != nil {
+			return err
+		}
+		req := &fanoutv1.SubscribeRequest{}
+		if err := requests.RecvMsg(req); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		requests = rpc.Receiving{ServerStream: s.grpc}
+		if err := s.handle(req, first); err != nil {
+			return err
+		}
+	}
+}
+
+// handle handles a request. An error ends the stream.
+func (s *stream) handle(req *fanoutv1.SubscribeRequest, first bool) error {
+	switch r := req.GetRequest().(type) {
+	case *fanoutv1.SubscribeRequest_Subscriber:
+		return s.setSubscriber(r.Subscriber, first)
+	case *fanoutv1.SubscribeRequest_Start_:
+		return s.start(r.Start)
+	case *fanoutv1.SubscribeRequest_Stop_:
+		s.stop(r.Stop.GetWatchId())
+	case *fanoutv1.SubscribeRequest_Report_:
+		s.report(r.Report)
+	default:
+		return apierr.InvalidError{{Field: "request", Description: "must be set to a kind of request that the server knows"}}
+	}
+	return nil
+}
+
+func (s *stream) setSubscriber(named *fanoutv1.Subscriber, first bool) error {
+	if !first {
+		return apierr.InvalidError{{Field: "subscriber", Description: "must be the first request of the stream"}}
+	}
+	if err := request.CheckSubscriber(named); err != nil {
+		return err
+	}
+	if name := watch.NameOf(named); name != (watch.SubscriberName{}) {
+		s.name.Store(&name)
+	}
+	return nil
+}
+
+// start starts a watch, or answers that it is refused. An error ends the stream.
+func (s *stream) start(req *fanoutv1.SubscribeRequest_Start) error {
+	if err := s.awaitBudget(); err != nil {
+		return err
+	}
+	p, err := s.admit(req)
+	if err != nil {
+		s.calls.Lock()
+		defer s.calls.Unlock()
+		s.refuse(req.GetWatchId(), req.GetRequest().GetResource(), err)
+		return nil
+	}
+	return s.awaitStore(p)
+}
+
+// awaitBudget counts a start like a new stream of the connection, and waits as long as the limits
+// require.
+func (s *stream) awaitBudget() error {
+	if s.conn == nil {
+		return nil
+	}
+	wait := s.conn.OpenWatch()
+	if wait <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-s.ending.Done():
+		return s.ending.Err()
+	}
+}
+
+// admit checks whether a watch may start, and adds it to the table. It takes the quotas of the
+// watch last, so a start that is refused has taken nothing.
+func (s *stream) admit(req *fanoutv1.SubscribeRequest_Start) (pending, error) {
+	if s.table.find(req.GetWatchId()) != nil {
+		return pending{}, apierr.ErrWatchIDInUse
+	}
+	limits := s.service.cfg.Interceptors.Limits
+	if err := limits.AllowRequest(s.client); err != nil {
+		return pending{}, err
+	}
+	resource, parsed, err := s.service.cfg.Watches.Parse(s.ctx, req.GetRequest())
+	if err != nil {
+		return pending{}, err
+	}
+	e := &entry{
+		stream: s, resource: resource, scope: parsed.Interest.Scope, summary: watch.Summarize(req.GetRequest()), since: time.Since(s.since),
+	}
+	e.StreamWatch.ID = req.GetWatchId()
+	if err := limits.TakeWatch(s.client); err != nil {
+		return pending{}, err
+	}
+	if resource.Scans(&parsed.Interest) {
+		if e.releaseSelector, err = limits.Selector(s.ctx, resource.Name, &parsed.Interest); err != nil {
+			limits.ReturnWatches(s.client, 1)
+			return pending{}, err
+		}
+	}
+	s.sink.slot.expect(parsed.Options.BookmarkInterval)
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	s.table.add(e)
+	s.waiting++
+	if s.reason != nil || s.closed {
+		s.drop(e) // the end of the stream answers the start
+	}
+	return pending{e, parsed}, nil
+}
+
+// refuse answers a start that is refused. It is called with calls held, so that the answer comes
+// before those to later requests with the same id.
+func (s *stream) refuse(id uint64, resource string, err error) {
+	i := s.service.cfg.Interceptors
+	result := i.Finish(s.ctx, err)
+	i.Record(s.ctx, &rpc.Call{Identity: s.identity, Resource: apierr.Clip(resource, apierr.MaxEchoBytes)}, fullMethod, result)
+	if !s.endsAll.Load() && !s.closed {
+		s.out.Refuse(id, result)
+	}
+}
+
+// drop removes a watch before it is started. It is called with calls held.
+func (s *stream) drop(e *entry) {
+	e.state = stateDropped
+	s.waiting--
+	s.table.free(e)
+	s.releaseQuotas([]*entry{e})
+}
+
+// errStopped answers the start of a watch that was stopped while it waited for etcd. The sink sends
+// it as the end of the watch, with status OK.
+var errStopped = errors.New("the watch was stopped before it began")
+
+// stop stops a watch. It does nothing if no watch has the id.
+func (s *stream) stop(id uint64) {
+	e := s.table.find(id)
+	if e == nil {
+		return
+	}
+	s.calls.Lock()
+	switch {
+	case s.reason != nil || s.closed:
+	case e.state == stateWaiting:
+		s.drop(e)
+		s.out.Refuse(id, errStopped)
+		s.finishIfIdle()
+	case e.state == stateStarted:
+		s.table.free(e)
+		s.out.End(&e.StreamWatch, dispatch.Ending{Deny: true})
+	}
+	s.calls.Unlock()
+	if s.conn != nil {
+		s.conn.AbandonWatch(s.identity.Name, time.Since(e.began()))
+	}
+}

@@ -1,0 +1,90 @@
+package subscribe
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
+	"google.golang.org/grpc"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/rpc"
+	"github.com/fanoutd/fanoutd/internal/server/watch"
+)
+
+// Config configures the streams of a server. TimeLimit is optional.
+type Config struct {
+	Resources    backend.Resources
+	Interceptors *rpc.Interceptors // with rights, limits and logs
+	Watches      *watch.Service    // registers and counts the watches
+
+	// TimeLimit is the longest time that a stream lasts. 0: no limit.
+	TimeLimit time.Duration
+}
+
+// Service serves the Subscribe method.
+type Service struct {
+	cfg        Config
+	resourceOf map[*dispatch.Dispatcher]*backend.Resource
+	newOutbox  func(dispatch.StreamConfig) outbox // dispatch.NewStream, unless a test replaces it
+	readers    sync.WaitGroup
+}
+
+// outbox is what this package uses of [dispatch.Stream].
+type outbox interface {
+	Serve() error
+	Abort(cause error)
+	Finish()
+	Ready()
+	Start(*dispatch.Dispatcher, *dispatch.StreamWatch, dispatch.Interest, dispatch.Begin, dispatch.Options)
+	StartDirect(*dispatch.StreamWatch, dispatch.DirectWatcher)
+	Refuse(id uint64, reason error)
+	End(*dispatch.StreamWatch, dispatch.Ending)
+	EndAt(*dispatch.StreamWatch, time.Time, dispatch.Ending)
+	EndAll(dispatch.Ending)
+	AwaitAnswers(ctx context.Context, n int) error
+}
+
+// New returns a service. The caller must stop it.
+func New(cfg Config) *Service {
+	s := &Service{
+		cfg: cfg, resourceOf: map[*dispatch.Dispatcher]*backend.Resource{},
+		newOutbox: func(c dispatch.StreamConfig) outbox { return dispatch.NewStream(c) },
+	}
+	for _, r := range cfg.Resources {
+		if r.Dispatcher != nil {
+			s.resourceOf[r.Dispatcher] = r
+		}
+	}
+	return s
+}
+
+// Stop waits for the goroutines of the streams. Call it after all handlers have returned.
+func (s *Service) Stop() { s.readers.Wait() }
+
+const fullMethod = fanoutv1.FanoutService_Subscribe_FullMethodName
+
+// method describes the method to the interceptors. They see one request, the first: later ones
+// are small, so no memory is reserved for them.
+var method = &grpc.StreamServerInfo{FullMethod: fullMethod, IsServerStream: true}
+
+// Handler returns the handler of the Subscribe method. Like that of Watch, it uses only the
+// interceptors of [rpc.Interceptors.Admission], and only around stream.begin.
+func (s *Service) Handler() grpc.StreamHandler {
+	admit := rpc.Chain(s.cfg.Interceptors.Admission(), func(st any, requests grpc.ServerStream) error {
+		return st.(*stream).begin(requests)
+	}, method)
+	return func(_ any, rpcStream grpc.ServerStream) error {
+		st := newStream(s, rpcStream)
+		admitted := middleware.WrapServerStream(rpcStream)
+		admitted.WrappedContext = st.ctx
+		err := dispatch.OnFreshStack(func() error { return admit(st, rpc.Receiving{ServerStream: admitted}) })
+		if err == nil {
+			err = st.serve()
+		}
+		return st.finish(err)
+	}
+}

@@ -1,0 +1,241 @@
+package subscribe
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/watch"
+)
+
+// sink sends the responses of a stream. It is the [dispatch.StreamSink] of the stream. The handler
+// is the waiting sender of the [watch.SendWindow].
+type sink struct {
+	watch.SendWindow
+	stream  *stream
+	slot    slot
+	encoder encoder
+	sending atomic.Bool // the handler is sending a response
+}
+
+func (k *sink) init(s *stream) {
+	k.stream = s
+	k.slot.limits, k.slot.request = s.service.cfg.Interceptors.Limits, s.ctx
+	k.encoder.statusOf = s.statusOf
+	k.SendWindow.Init(s.out.Ready)
+}
+
+// HasRoom implements [dispatch.StreamSink]. If the handler has to send, the worker finds out with
+// TrySend.
+func (k *sink) HasRoom() bool {
+	if !k.NeedsWaitingSender() && !k.SendWindow.HasRoom() {
+		return false
+	}
+	k.slot.endPart()
+	return true
+}
+
+// TrySend implements [dispatch.StreamSink].
+func (k *sink) TrySend(r *dispatch.Response, now time.Time) error {
+	switch {
+	case k.NeedsWaitingSender():
+		return dispatch.ErrNeedsHandler
+	case !k.SendWindow.HasRoom():
+		return dispatch.ErrFull
+	}
+	message := k.encoder.encode(r)
+	if fence := k.BeginTrySend(message.Size(), now); fence != nil {
+		message = append(message, fence)
+	}
+	k.begin(r)
+	if err := k.stream.grpc.SendMsg(message); err != nil {
+		return err
+	}
+	k.done(r)
+	return nil
+}
+
+// Send implements [dispatch.StreamSink].
+func (k *sink) Send(r *dispatch.Response) error {
+	message := k.encoder.encode(r)
+	size := message.Size()
+	fence := k.BeginSend(time.Now())
+	if fence != nil {
+		message = append(message, fence)
+	}
+	k.begin(r)
+	k.sending.Store(true)
+	err := k.stream.grpc.SendMsg(message)
+	k.sending.Store(false)
+	if err != nil {
+		return err
+	}
+	if err := k.EndSend(size, fence); err != nil {
+		return err
+	}
+	k.done(r)
+	return nil
+}
+
+// Reserve implements [dispatch.StreamSink].
+func (k *sink) Reserve(ctx context.Context, isNew bool) error { return k.slot.reserve(ctx, isNew) }
+
+// HoldsReservation implements [dispatch.StreamSink].
+func (k *sink) HoldsReservation() bool { return k.slot.isHeld() }
+
+// Release implements [dispatch.StreamSink].
+func (k *sink) Release() { k.slot.release(k.OnWritten) }
+
+// isBlocked reports whether a response waits for the client.
+func (k *sink) isBlocked() bool { return k.IsBlocked(k.sending.Load(), time.Now()) }
+
+// sentEntry is what the server has to know about an entry that gRPC may have sent.
+type sentEntry struct {
+	ids      *dispatch.IDs
+	position object.Position
+	first    bool              // the first message of these watches
+	message  bool              // the entry has a message
+	resource *backend.Resource // of an entry with a message
+}
+
+// begin records what the client may get to know as soon as gRPC has the response: positions that it
+// may report, and ids that it may use again.
+func (k *sink) begin(r *dispatch.Response) {
+	if r.Part {
+		k.slot.beginPart()
+	}
+	t := &k.stream.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if cap(t.inFlight) > maxKeptEntries && len(r.Entries) <= maxKeptEntries {
+		t.inFlight = nil
+	}
+	t.inFlight = t.inFlight[:0]
+	for i := range r.Entries {
+		e := &r.Entries[i]
+		sent := sentEntry{ids: e.IDs, first: e.First}
+		if e.Batch != nil {
+			sent.message, sent.position, sent.resource = true, e.Batch.Header.Position, k.resourceOf(e)
+			if e.Batch.Header.Kind == object.CatchUpBegin && e.Batch.Header.CatchUp == object.Reset {
+				t.beginReset(e.IDs)
+			}
+		}
+		t.inFlight = append(t.inFlight, sent)
+		for _, w := range e.Watches {
+			if used := t.byID[w.ID]; used != nil && &used.StreamWatch == w {
+				delete(t.byID, w.ID)
+			}
+		}
+	}
+}
+
+// maxKeptEntries is the number of entries for which table.inFlight keeps memory.
+const maxKeptEntries = 64
+
+// beginReset records that a RESET of some watches begins. It is called with mu held.
+func (t *table) beginReset(ids *dispatch.IDs) {
+	for _, id := range ids.All() {
+		if e := t.byID[id]; e != nil && e.observed != nil {
+			e.observed.BeginReset()
+		}
+	}
+}
+
+// inFlightOf returns the position in the latest message of a watch in the latest response, and
+// whether it is the first message of the watch. It returns false if the response has none. It is
+// called with mu held.
+func (t *table) inFlightOf(id uint64) (at object.Position, first, ok bool) {
+	for _, e := range slices.Backward(t.inFlight) {
+		if slices.Contains(e.ids.All(), id) {
+			return e.position, e.first, e.message
+		}
+	}
+	return object.Position{}, false, false
+}
+
+// done counts and traces a response that gRPC has accepted, and removes the watches that have ended.
+func (k *sink) done(r *dispatch.Response) {
+	s, now := k.stream, time.Now()
+	watches, worker := s.service.cfg.Watches, s.queue.Worker()
+	for i := range r.Entries {
+		e := &r.Entries[i]
+		if e.Batch == nil {
+			s.retire(e.Watches)
+			continue
+		}
+		// Only the sender changes the slice.
+		resource, size := s.table.inFlight[i].resource, k.encoder.sizes[i]
+		if resource == nil {
+			continue // the watch of a resource without a cache has been stopped
+		}
+		watches.CountSent(resource.Name, worker, &e.Batch.Message, e.IDs.Len(), size, e.First, now)
+		if t := resource.Tracer; t != nil && e.Dispatcher != nil && e.Batch.Header.Kind == object.Live && t.Wants() {
+			k.trace(t, e, size, now)
+		}
+		if e.First {
+			k.logSlow(e, now)
+		}
+	}
+}
+
+// resourceOf returns the resource of an entry with a message. It is called with table.mu held.
+func (k *sink) resourceOf(e *dispatch.Entry) *backend.Resource {
+	if e.Dispatcher != nil {
+		return k.stream.service.resourceOf[e.Dispatcher]
+	}
+	if w := k.stream.table.byID[e.IDs.All()[0]]; w != nil {
+		return w.resource
+	}
+	return nil
+}
+
+// maxTraced is the number of watches of an entry that a trace shows.
+const maxTraced = 16
+
+// trace reports a live message to the tracer.
+func (k *sink) trace(t backend.WriteTracer, e *dispatch.Entry, size int, now time.Time) {
+	for _, id := range e.IDs.All()[:min(e.IDs.Len(), maxTraced)] {
+		w := k.stream.table.find(id)
+		if w == nil {
+			continue // stopped
+		}
+		st := w.StreamWatch.Status()
+		t.Delivered(backend.Delivery{
+			Watch: k.stream.ctx, Watcher: w.ID(), Peer: k.stream.peer,
+			After: st.Sent.Revision, Upto: e.Batch.Header.Position.Revision, Shows: w.Shows,
+			Events: e.Batch.Count, Bytes: size, Arrived: e.Batch.Arrived, Sent: now,
+		})
+	}
+}
+
+// logSlow logs watches whose first message has taken long. Watches that begin together need one
+// line.
+func (k *sink) logSlow(e *dispatch.Entry, now time.Time) {
+	slow := k.stream.service.cfg.Interceptors.Slow
+	if !slow.IsSlow(now.Sub(k.stream.since)) {
+		return // so is no watch of the stream
+	}
+	if w := k.stream.table.find(e.IDs.All()[0]); w != nil {
+		slow.Note(k.stream.ctx, "first message", now.Sub(w.began()), w.summary.Request())
+	}
+}
+
+// retire removes watches whose end was sent.
+func (s *stream) retire(ended []*dispatch.StreamWatch) {
+	if len(ended) == 0 || s.endsAll.Load() {
+		return // at the end of the stream, finish removes all watches
+	}
+	gone := make([]*entry, 0, len(ended))
+	s.table.mu.Lock()
+	for _, w := range ended {
+		if e := s.table.removeAt(w.Index); e != nil {
+			gone = append(gone, e)
+		}
+	}
+	s.table.mu.Unlock()
+	s.releaseQuotas(gone)
+}
