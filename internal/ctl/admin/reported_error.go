@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"strings"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -10,18 +9,17 @@ import (
 // ReportedError is an error that a subscriber has reported.
 type ReportedError struct {
 	Code    string `json:"code"`
-	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message"`
 }
 
-func reportOf(e *client.Error) *ReportedError {
+func reportedErrorOf(e *client.Error) *ReportedError {
 	if e == nil {
 		return nil
 	}
-	return &ReportedError{e.Code.String(), string(e.Reason), e.Message}
+	return &ReportedError{e.Code.String(), e.Message}
 }
 
-// String returns the message, and the reason or code.
+// String returns the message and the code.
 func (r *ReportedError) String() string {
-	return strings.TrimSpace(r.Message + " (" + cmp.Or(r.Reason, r.Code) + ")")
+	return strings.TrimSpace(r.Message + " (" + r.Code + ")")
 }

@@ -194,7 +194,7 @@ func watcherOf(server string, s *fanoutv1.WatcherStatus) Watcher {
 		State: "live", Blocked: s.GetBlocked(), Since: s.GetSince().AsTime(), Position: position(s.GetPosition()),
 		LagEvents: s.LagEvents, LagIsMin: s.GetLagIsMinimum(), Messages: s.GetMessages(), Bytes: s.GetBytes(),
 		Instance: s.GetSubscriber().GetInstance(), InstanceLabels: s.GetSubscriber().GetLabels(),
-		Applied: position(s.GetApplied()), Error: reportOf(client.ErrorOfStatus(s.GetError())),
+		Applied: position(s.GetApplied()), Error: reportedErrorOf(client.ErrorOfStatus(s.GetError())),
 	}
 	if s.GetState() == fanoutv1.WatcherStatus_STATE_CATCHING_UP {
 		w.State = "catching-up"

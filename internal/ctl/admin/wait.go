@@ -91,7 +91,7 @@ func PendingWatches(s *client.WaitStatus) []PendingWatch {
 	for _, p := range s.Pending {
 		shown := PendingWatch{
 			Server: p.Server, ID: p.ID, Instance: p.Instance, Labels: p.Labels, Identity: p.Identity, Peer: p.Peer,
-			UserAgent: p.UserAgent, Since: p.Since, Error: reportOf(p.Err),
+			UserAgent: p.UserAgent, Since: p.Since, Error: reportedErrorOf(p.Err),
 		}
 		if p.Applied.Revision > 0 {
 			shown.Applied = &output.Position{Epoch: p.Applied.Epoch, Revision: p.Applied.Revision}

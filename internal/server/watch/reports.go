@@ -80,8 +80,16 @@ func (r *Reports) Record(report request.Report, sent object.Position) (newFailur
 	return newFailure, nil
 }
 
-// BeginReset records that a RESET begins: the client no longer has what it had applied.
-func (r *Reports) BeginReset() { r.Applied, r.waiting = object.Position{}, nil }
+// BeginReset records that a RESET begins: the client no longer has what it had applied, and what
+// it has attempted may be of another epoch. Its error stays.
+func (r *Reports) BeginReset() {
+	r.Applied, r.waiting = object.Position{}, nil
+	if r.failure != nil {
+		f := *r.failure
+		f.attempted = object.Position{}
+		r.failure = &f
+	}
+}
 
 // ObserveUnapplied completes the lag of the events after the applied position, as
 // [Waiting.Observe] does. It does nothing if another report has come meanwhile.

@@ -82,6 +82,9 @@ func TestResetForgetsWhatWasApplied(t *testing.T) {
 	want("with a DELTA", at)
 	e.note(&object.Header{Kind: object.CatchUpBegin, CatchUp: object.Reset, Position: object.Position{Epoch: "e"}}, 1)
 	want("with a RESET", object.Position{})
+	if got := e.Reported().failure.attempted; got != (object.Position{}) {
+		t.Errorf("got %v as attempted within a RESET, want nothing", got)
+	}
 	report(at)
 	want("a report that crosses", object.Position{})
 	e.note(&object.Header{Kind: object.Synced, Position: at}, 1)
