@@ -1,0 +1,211 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// directWatcher has the messages that a test gives it. It implements [dispatch.DirectWatcher].
+type directWatcher struct {
+	messages chan dispatch.Message
+	failure  error // of Next when there is a message without a kind
+
+	pending []dispatch.Message // at most one
+
+	mu       sync.Mutex
+	position object.Position // guarded by mu: of the latest message that Next has returned
+	made     int             // guarded by mu: calls of Next
+	closed   int             // guarded by mu
+}
+
+func (w *directWatcher) Await(ctx context.Context) error {
+	if len(w.pending) > 0 {
+		return nil
+	}
+	select {
+	case m := <-w.messages:
+		w.pending = append(w.pending, m)
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (w *directWatcher) Next(context.Context) (dispatch.Message, error) {
+	m := w.pending[0]
+	w.pending = nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.made++
+	if m.Header.Kind == 0 {
+		return m, w.failure
+	}
+	w.position = m.Header.Position
+	return m, nil
+}
+
+func (w *directWatcher) ReadsSnapshot() bool {
+	return len(w.pending) > 0 && (w.pending[0].Header.Kind == object.CatchUpPart || w.pending[0].Header.CatchUp == object.Reset)
+}
+
+func (w *directWatcher) Position() object.Position {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return object.Position{Epoch: "e", Revision: w.position.Revision + 100} // nothing has happened up to here
+}
+
+func (w *directWatcher) Close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed++
+}
+
+func (w *directWatcher) counts() (made, closed int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.made, w.closed
+}
+
+func (w *directWatcher) put(kind object.MessageKind, revision object.Revision) {
+	w.messages <- dispatch.Message{Header: object.Header{Kind: kind, Position: object.Position{Epoch: "e", Revision: revision}}}
+}
+
+func (s *testStream) beginDirect(id uint64) (*dispatch.StreamWatch, *directWatcher) {
+	w, m := &dispatch.StreamWatch{ID: id}, &directWatcher{messages: make(chan dispatch.Message, 10)}
+	s.StartDirect(w, m)
+	return w, m
+}
+
+// While the sink has no room, no message is made, however many watches have one. Afterwards each
+// watch gets its messages in order.
+func TestStreamMakesDirectMessagesOnlyWhenThereIsRoom(t *testing.T) {
+	inBubble(t, limits{}, func(t *testing.T, f *fixture) {
+		s := f.stream(t, dispatch.StreamConfig{})
+		s.setRoom(0)
+		var all []*directWatcher
+		for id := range uint64(5) {
+			_, m := s.beginDirect(id)
+			all = append(all, m)
+			m.put(object.Bookmark, 1)
+			m.put(object.Live, 2)
+		}
+		if got := s.take(); len(got) != 0 {
+			t.Errorf("got responses %v without room", got)
+		}
+		for id, m := range all {
+			if made, _ := m.counts(); made != 0 {
+				t.Errorf("watch %d: %d messages were made without room", id, made)
+			}
+		}
+		s.setRoom(-1)
+		got := map[uint64][]object.Revision{}
+		for _, r := range s.take() {
+			for _, e := range r.entries {
+				got[e.ids[0]] = append(got[e.ids[0]], e.message.Position.Revision)
+				if e.first != (len(got[e.ids[0]]) == 1) {
+					t.Errorf("got first = %v in message %d", e.first, len(got[e.ids[0]]))
+				}
+			}
+		}
+		for id := range all {
+			if r := got[uint64(id)]; len(r) != 2 || r[0] != 1 || r[1] != 2 {
+				t.Errorf("watch %d: got positions %v, want 1 and 2", id, r)
+			}
+		}
+		s.end()
+		for id, m := range all {
+			if _, closed := m.counts(); closed != 1 {
+				t.Errorf("watch %d was closed %d times, want once", id, closed)
+			}
+		}
+	})
+}
+
+// A watch that ends with a last message gets the position of its watcher, which may be after that
+// of its latest message. A watch that is stopped gets no more messages.
+func TestStreamEndsDirectWatches(t *testing.T) {
+	inBubble(t, limits{}, func(t *testing.T, f *fixture) {
+		s := f.stream(t, dispatch.StreamConfig{})
+		one, m := s.beginDirect(1)
+		m.put(object.Bookmark, 1)
+		s.want("1: BOOKMARK")
+		s.End(one, dispatch.Ending{Last: true})
+		got := s.take()
+		if len(got) != 1 || got[0].String() != "1: DRAINING; 1: ended <nil>" || got[0].entries[0].message.Position.Revision != 101 {
+			t.Errorf("got %v, want the end with revision 101", got)
+		}
+
+		two, m2 := s.beginDirect(2)
+		s.take()
+		s.setRoom(0)
+		m2.put(object.Bookmark, 1)
+		s.take()
+		s.End(two, dispatch.Ending{Deny: true})
+		s.setRoom(-1)
+		s.want("2: ended <nil>")
+
+		_, m3 := s.beginDirect(3)
+		m3.failure = errors.New("lost")
+		m3.put(0, 0)
+		s.want("3: ended lost")
+
+		_, m4 := s.beginDirect(4)
+		m4.put(object.Bookmark, 1)
+		s.want("4: BOOKMARK")
+		s.EndAll(dispatch.Ending{Last: true})
+		s.want("4: DRAINING; 4: ended <nil>")
+		<-s.done
+		if s.err != nil {
+			t.Errorf("got %v, want no error", s.err)
+		}
+		for id, m := range []*directWatcher{m, m2, m3, m4} {
+			if _, closed := m.counts(); closed != 1 {
+				t.Errorf("watch %d was closed %d times, want once", id+1, closed)
+			}
+		}
+	})
+}
+
+// The parts of a snapshot wait for the reservation. It is released when no watch needs it any more.
+func TestStreamReservesForDirectWatches(t *testing.T) {
+	inBubble(t, limits{}, func(t *testing.T, f *fixture) {
+		s := f.stream(t, dispatch.StreamConfig{})
+		granted := make(chan struct{})
+		s.locked(func() {
+			s.reserve = func(ctx context.Context, _ bool) error {
+				select {
+				case <-granted:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+		})
+		_, m := s.beginDirect(1)
+		other, m2 := s.beginDirect(2)
+		m.put(object.CatchUpPart, 0)
+		m2.put(object.CatchUpPart, 0)
+		if got := s.take(); len(got) != 0 {
+			t.Errorf("got %v before the reservation", got)
+		}
+		s.End(other, dispatch.Ending{})
+		s.want("2: ended <nil>")
+		close(granted)
+		got := s.take()
+		if len(got) != 1 || got[0].String() != "1: part" || !got[0].part {
+			t.Errorf("got %v, want a part", got)
+		}
+		m.put(object.Synced, 1)
+		s.want("1: SYNCED")
+		s.locked(func() {
+			if s.reserved != 1 || s.released != 1 || s.holds {
+				t.Errorf("got %d reservations and %d releases, want one of each", s.reserved, s.released)
+			}
+		})
+	})
+}
