@@ -1,15 +1,43 @@
 package browser
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/fanoutd/fanoutd/client"
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
+
+// inform runs an informer of the resource config, until the test ends.
+func (s *site) inform(t *testing.T, instance, userAgent string, handle func(*client.Object) error, selected ...client.InformerOption) {
+	t.Helper()
+	c, err := client.New(s.cfg.Listen, client.WithSubscriber(instance, nil), client.WithUserAgent(userAgent))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inf := client.NewInformer(c.Resource("config"), client.ObjectDecoder(), selected...)
+	inf.AddHandler(client.Handler[*client.Object]{
+		Add:    func(i client.Item[*client.Object]) error { return handle(i.Object) },
+		Update: func(_, i client.Item[*client.Object]) error { return handle(i.Object) },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- inf.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		c.Close()
+	})
+}
+
+func accept(*client.Object) error { return nil }
 
 // TestScreenshots makes pictures for the documentation. It tests nothing, so only `make
 // screenshots` runs it. It takes more than a minute, so that the page has some history.
@@ -20,9 +48,14 @@ func TestScreenshots(t *testing.T) {
 	}
 	s := start(t)
 	s.fill(t)
-	s.watch(t, "cart/2.4.1", &fanoutv1.WatchRequest{Resource: "config", Scope: below("shop/cart"), LabelSelector: "env=prod"})
+	s.inform(t, "cart-7f9c", "cart/2.4.1", accept, client.Prefix("shop/cart"), client.Labels("env=prod"))
 	s.watch(t, "search/1.9.0", &fanoutv1.WatchRequest{Resource: "config", Scope: below("shop/search"), Delivery: fanoutv1.Delivery_DELIVERY_LATEST})
-	s.watch(t, "stock/0.7.3", &fanoutv1.WatchRequest{Resource: "config", Scope: below("shop")})
+	s.inform(t, "stock-59d4", "stock/0.7.3", func(o *client.Object) error {
+		if strings.Contains(string(o.Value), `"burst": 80`) {
+			return errors.New("burst must not exceed 50")
+		}
+		return nil
+	}, client.Prefix("shop"))
 	s.watch(t, "payment/3.0.2", &fanoutv1.WatchRequest{Resource: "flags", FieldSelector: "owner=payment"})
 	s.watchStuck(t, "billing/1.0.0", "shop/payment/rates", 3)
 	wide, narrow := look{width: 1120, height: 1290}, look{width: 360, height: 780, scale: 1.5}
@@ -46,6 +79,7 @@ func TestScreenshots(t *testing.T) {
 	s.put(t, "config", "shop/payment/limits-prod", `{"rps": 400, "burst": 80}`, "env", "prod")
 	p.awaitText("#tail-events", "shop/payment/limits-prod")
 	p.click("#tail-pause")
+	p.awaitText("#watchers-failed", "1")
 	for _, shot := range []struct {
 		name string
 		as   look
