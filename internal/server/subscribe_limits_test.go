@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -82,6 +83,15 @@ func TestAStreamThatIsNotReadHoldsLittle(t *testing.T) {
 	}
 	s := openRawMethod(ctx, t, in.address, fanoutv1.FanoutService_Subscribe_FullMethodName, 16<<10, requests...)
 	poll.Until(t, "all watches have begun", func() bool { return in.server.WatchStats()[config].Live == watches })
+	// No worker waits for the stream: watches of other connections, on each worker, get everything.
+	var others []*watch
+	for range 2 * runtime.GOMAXPROCS(0) {
+		other := *in
+		other.reads = fanoutv1.NewFanoutServiceClient(dial(t, in.address))
+		w := other.watch(ctx, t, &fanoutv1.WatchRequest{Resource: documents, Begin: fromNow()})
+		w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
+		others = append(others, w)
+	}
 	sent := func() int64 { return in.server.WatchStats()[config].Bytes }
 	before := sent()
 	var last int64
@@ -90,6 +100,10 @@ func TestAStreamThatIsNotReadHoldsLittle(t *testing.T) {
 	}
 	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config, Consistency: minRevision(last), PageSize: 1}, nothing)
 	poll.Until(t, "the stream is blocked", func() bool { return in.server.WatchStats()[config].Blocked == watches })
+	at := in.put(ctx, t, documents, "a", "{}")
+	for _, w := range others {
+		w.wantEvents(added("a", "{}", at))
+	}
 	const most = 64<<10 + 1<<20
 	if n := sent() - before; n > most {
 		t.Errorf("gRPC has got %d bytes, want at most %d", n, most)
