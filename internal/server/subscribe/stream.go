@@ -72,9 +72,24 @@ func newStream(s *Service, rpcStream grpc.ServerStream) *stream {
 	return st
 }
 
-// begin registers the stream. The argument reads requests, and its context has the values that
-// the interceptors have added.
+// begin registers the stream and sends the response header. The argument reads requests, and its
+// context has the values that the interceptors have added.
 func (s *stream) begin(requests grpc.ServerStream) error {
+	if err := s.register(requests); err != nil {
+		return err
+	}
+	// gRPC would compress on the worker, for which other streams wait.
+	err := grpc.SetSendCompressor(s.ctx, encoding.Identity)
+	if err == nil {
+		err = s.grpc.SendHeader(metadata.MD{})
+	}
+	if err != nil {
+		return status.FromContextError(context.Canceled).Err() // the client has gone
+	}
+	return nil
+}
+
+func (s *stream) register(requests grpc.ServerStream) error {
 	s.requests, s.ctx = requests, requests.Context()
 	s.ending, s.end = context.WithCancel(s.ctx)
 	s.conn, s.client = transport.FramesOf(s.ctx), quota.ClientOf(s.ctx)
@@ -106,14 +121,6 @@ func (s *stream) begin(requests grpc.ServerStream) error {
 		s.limitTimer = time.AfterFunc(time.Until(s.since.Add(limit)), func() { s.EndAll(errTimeLimit) })
 	}
 	s.calls.Unlock()
-	// gRPC would compress on the worker, for which other streams wait.
-	err = grpc.SetSendCompressor(s.ctx, encoding.Identity)
-	if err == nil {
-		err = s.grpc.SendHeader(metadata.MD{})
-	}
-	if err != nil {
-		return status.FromContextError(context.Canceled).Err() // the client has gone
-	}
 	return nil
 }
 
