@@ -52,6 +52,15 @@
 // another batch, the worker serves it alone (Watcher.run) until it can join the group again.
 // If a member needs a catch-up, the worker hands the watcher back to the handler.
 //
+// # Streams
+//
+// A [Stream] serves many watches, of one or more dispatchers, through one [StreamSink]. Its live
+// watches with the same interest and the same options share a cursor. A round marks the cursors
+// whose feeds have changed. When the sink has room, the worker chooses a cut, reads all marked
+// cursors up to the cut, and sends one [Response]. So the events of a revision leave together, and
+// a client that does not read costs nothing for each watch. The goroutine of [Stream.Serve] makes
+// the parts of catch-ups. docs/subscribe.md explains the design.
+//
 // # Goroutines and locks
 //
 // Only Dispatcher.Run appends to feeds. The dispatcher's mutex guards the set of feeds. Run
