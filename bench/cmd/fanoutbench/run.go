@@ -51,7 +51,7 @@ func runCommand() *cobra.Command {
 	flags.StringVar(&p.Client, "client", load.ClientRaw, "client that watches")
 	flags.IntVar(&p.Watchers, "watchers", 1000, "number of watches")
 	flags.IntVar(&p.PerConnection, "per-connection", 1, "watches per connection")
-	flags.IntVar(&p.PerStream, "per-stream", 1, "watches per stream (etcd only)")
+	flags.IntVar(&p.PerStream, "per-stream", 1, "watches per stream (etcd; fanoutd, with Subscribe)")
 	flags.StringVar(&p.Interest, "interest", load.InterestAll, fmt.Sprintf("objects that each watcher watches: %v", load.Interests))
 	flags.IntVar(&p.Groups, "groups", 10, "distinct labels with --interest label, or filters with --interest except")
 	flags.IntVar(&p.Bystanders, "bystanders", 0, "additional watches of objects that never change")

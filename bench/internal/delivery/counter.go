@@ -50,21 +50,23 @@ func NewCounter(keys int, interests []Interest, seen int) *Counter {
 	return c
 }
 
-// Receive counts the events of a message that a watcher received at the given time. Only one
+// Receive counts the events of a message that watchers received at the given time. Only one
 // goroutine at a time may call it for a watcher. The goroutine chooses group, which selects
 // the lock.
-func (c *Counter) Receive(group, watcher int, message []byte, at int64) {
-	w, s := &c.watchers[watcher], &c.shards[group%shards]
+func (c *Counter) Receive(group int, message []byte, at int64, watchers ...int) {
+	s := &c.shards[group%shards]
 	complete := int64(0)
 	s.mu.Lock()
 	for stamp := range stamp.All(message) {
-		if !w.receive(stamp.Event, c.keys) {
-			continue
-		}
-		s.each.Record(at - stamp.Written)
-		if c.arrived.add(stamp.Event) == c.audience[stamp.Event%uint64(c.keys)] {
-			s.last.Record(at - stamp.Written)
-			complete++
+		for _, watcher := range watchers {
+			if !c.watchers[watcher].receive(stamp.Event, c.keys) {
+				continue
+			}
+			s.each.Record(at - stamp.Written)
+			if c.arrived.add(stamp.Event) == c.audience[stamp.Event%uint64(c.keys)] {
+				s.last.Record(at - stamp.Written)
+				complete++
+			}
 		}
 	}
 	s.mu.Unlock()

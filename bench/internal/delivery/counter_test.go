@@ -25,7 +25,7 @@ func TestCounterSortsEventsByOutcome(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			counter := NewCounter(keys, []Interest{All(keys)}, 0)
 			for _, event := range c.events {
-				counter.Receive(0, 0, stamp.Stamp{Event: event}.Value(0), 0)
+				counter.Receive(0, stamp.Stamp{Event: event}.Value(0), 0, 0)
 			}
 			if got := counter.Report([]uint32{2, 2}).Counts; got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
@@ -37,7 +37,7 @@ func TestCounterSortsEventsByOutcome(t *testing.T) {
 func TestEventsOutsideTheInterestAreForeign(t *testing.T) {
 	counter := NewCounter(4, []Interest{{First: 1, Step: 2, Count: 2}}, 0) // keys 1 and 3
 	for _, event := range []uint64{1, 2, 3, 0, 7} {
-		counter.Receive(0, 0, stamp.Stamp{Event: event}.Value(0), 0)
+		counter.Receive(0, stamp.Stamp{Event: event}.Value(0), 0, 0)
 	}
 	if got, want := counter.Report([]uint32{9, 1, 9, 2}).Counts, (Counts{Received: 3, Foreign: 2}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -47,12 +47,12 @@ func TestEventsOutsideTheInterestAreForeign(t *testing.T) {
 func TestEventIsCompletedByItsLastWatcher(t *testing.T) {
 	counter := NewCounter(1, []Interest{All(1), All(1)}, 0)
 	message := stamp.Stamp{Event: 0, Written: 5000}.Value(0)
-	counter.Receive(0, 0, message, 6000)
-	counter.Receive(0, 0, message, 7000) // a duplicate
+	counter.Receive(0, message, 6000, 0)
+	counter.Receive(0, message, 7000, 0) // a duplicate
 	if got := counter.Completed(); got != 0 {
 		t.Errorf("before the second watcher receives the event: got %d completed events, want 0", got)
 	}
-	counter.Receive(1, 1, message, 25000)
+	counter.Receive(1, message, 25000, 1)
 	if got := counter.Completed(); got != 1 {
 		t.Errorf("after both watchers received the event: got %d completed events, want 1", got)
 	}
@@ -76,7 +76,7 @@ func TestEventIsCompletedByItsLastWatcher(t *testing.T) {
 func TestSeenChangesAreNotExpected(t *testing.T) {
 	counter := NewCounter(1, []Interest{All(1)}, 3)
 	for _, event := range []uint64{2, 3} {
-		counter.Receive(0, 0, stamp.Stamp{Event: event}.Value(0), 0)
+		counter.Receive(0, stamp.Stamp{Event: event}.Value(0), 0, 0)
 	}
 	if got, want := counter.Report([]uint32{5}).Counts, (Counts{Received: 1, Lost: 1, Duplicate: 1}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)

@@ -27,6 +27,7 @@ type grpcConnection struct {
 	ctx      context.Context // of its streams
 	cancel   context.CancelFunc
 	streams  []grpc.ClientStream
+	readers  []*streamReader // by stream
 }
 
 // newGRPC returns a connector with these options.
@@ -58,7 +59,7 @@ func (c *grpcConnection) open(ctx context.Context) error {
 	defer stop()
 	for i := c.from; i < c.to; i++ {
 		watch := (i - c.from) % c.config.PerStream
-		request, err := c.service.request(c.config, i)
+		request, err := c.service.request(c.config, i, watch)
 		if err != nil {
 			return err
 		}
@@ -67,6 +68,7 @@ func (c *grpcConnection) open(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("open a stream: %w", err)
 			}
+			c.readers = append(c.readers, c.stream(c.service, len(c.streams), i, c.to))
 			c.streams = append(c.streams, stream)
 		}
 		stream := c.streams[len(c.streams)-1]
@@ -89,38 +91,31 @@ func (c *grpcConnection) open(ctx context.Context) error {
 
 // register waits until all watches of a stream are registered.
 func (c *grpcConnection) register(stream int) error {
-	first := c.from + stream*c.config.PerStream
+	reader := c.readers[stream]
 	waiting := map[int]bool{}
-	for i := first; i < min(first+c.config.PerStream, c.to); i++ {
+	for i := reader.first; i < reader.end; i++ {
 		waiting[i] = true
 	}
 	for len(waiting) > 0 {
-		watcher, err := c.next(stream)
+		watchers, err := c.next(stream)
 		if err != nil {
 			return err
 		}
-		delete(waiting, watcher)
+		for _, watcher := range watchers {
+			delete(waiting, watcher)
+		}
 	}
 	return nil
 }
 
-// next receives the next message of a stream and returns its watcher.
-func (c *grpcConnection) next(stream int) (watcher int, err error) {
+// next receives the next message of a stream and returns its watchers, valid until the next
+// call.
+func (c *grpcConnection) next(stream int) (watchers []int, err error) {
 	var message []byte
 	if err := c.streams[stream].RecvMsg(&message); err != nil {
-		return 0, fmt.Errorf("stream %d: %w", stream, err)
+		return nil, fmt.Errorf("stream %d: %w", stream, err)
 	}
-	at := stamp.Now()
-	watch, err := c.service.watch(message)
-	if err != nil {
-		return 0, err
-	}
-	watcher = c.from + stream*c.config.PerStream + watch
-	if watcher >= c.to {
-		return 0, fmt.Errorf("unknown watch %d of stream %d", watch, stream)
-	}
-	c.counter.Receive(stream, watcher, message, at)
-	return watcher, nil
+	return c.readers[stream].receive(message, stamp.Now())
 }
 
 // receive receives until all streams have ended, and returns the first error. When one

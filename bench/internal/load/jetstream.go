@@ -74,7 +74,7 @@ func (c *kvConnection) receive() error {
 		all.Go(func() {
 			for entry := range watcher.Updates() {
 				if entry != nil {
-					c.counter.Receive(c.number, c.from+i, entry.Value(), stamp.Now())
+					c.counter.Receive(c.number, entry.Value(), stamp.Now(), c.from+i)
 				}
 			}
 		})

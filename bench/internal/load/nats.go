@@ -124,7 +124,7 @@ func (c *natsConnection) message(words [][]byte) error {
 	if _, err := io.ReadFull(c.in, payload); err != nil {
 		return fmt.Errorf("read from NATS: %w", err)
 	}
-	c.counter.Receive(c.number, watcher, payload, c.conn.At)
+	c.counter.Receive(c.number, payload, c.conn.At, watcher)
 	return nil
 }
 

@@ -2,7 +2,6 @@ package load
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/fanoutd/fanoutd/bench/internal/raw"
@@ -16,6 +15,7 @@ type rawConnection struct {
 	from, to int // its watchers
 	conn     *raw.Conn
 	waiting  map[int]bool // watchers whose registration is not confirmed yet
+	streams  []*streamReader
 }
 
 func newRaw(w *watchers, number int, s service) (connection, error) {
@@ -57,7 +57,8 @@ func (c *rawConnection) open(ctx context.Context) error {
 // request sends the request for a watch. If the state needs a separate request, it has a
 // stream of its own before the stream of the watch.
 func (c *rawConnection) request(watcher int) error {
-	request, err := c.service.request(c.config, watcher)
+	i := watcher - c.from
+	request, err := c.service.request(c.config, watcher, i%c.config.PerStream)
 	if err != nil {
 		return err
 	}
@@ -70,10 +71,10 @@ func (c *rawConnection) request(watcher int) error {
 			return err
 		}
 	}
-	i := watcher - c.from
 	if i%c.config.PerStream > 0 {
 		return c.conn.Send(i/c.config.PerStream, request)
 	}
+	c.streams = append(c.streams, c.stream(c.service, c.number, watcher, c.to))
 	return c.conn.Open(c.service.path, request, c.service.half)
 }
 
@@ -87,22 +88,16 @@ func (c *rawConnection) receive() error {
 func (c *rawConnection) handle(stream int, message []byte, at int64) error {
 	if c.readsState() {
 		if read := stream%2 == 0; read {
-			c.counter.Receive(c.number, c.from+stream/2, message, at)
+			c.counter.Receive(c.number, message, at, c.from+stream/2)
 			return nil
 		}
 		stream /= 2
 	}
-	watch, err := c.service.watch(message)
-	if err != nil {
-		return err
+	watchers, err := c.streams[stream].receive(message, at)
+	for _, watcher := range watchers {
+		delete(c.waiting, watcher)
 	}
-	watcher := c.from + stream*c.config.PerStream + watch
-	if watcher >= c.to {
-		return fmt.Errorf("unknown watch %d of stream %d", watch, stream)
-	}
-	delete(c.waiting, watcher)
-	c.counter.Receive(c.number, watcher, message, at)
-	return nil
+	return err
 }
 
 func (c *rawConnection) Close() error {

@@ -14,14 +14,16 @@ import (
 type service struct {
 	path string
 	half bool // the client sends one request and closes its half of the stream
-	// request returns the request for the watch of a watcher.
-	request func(c Config, watcher int) ([]byte, error)
+	// request returns the request for the watch of a watcher, which has this number within its
+	// stream.
+	request func(c Config, watcher, watch int) ([]byte, error)
 	// read is the method that returns the state, for servers whose watches cannot begin with
 	// the state. readRequest returns the request.
 	read        string
 	readRequest func(c Config, watcher int) ([]byte, error)
-	// watch returns the number of a message's watch within its stream.
-	watch func(message []byte) (int, error)
+	// split calls a function for each part of a message, with the numbers of the watches to
+	// which the part belongs. It does not keep the slices.
+	split func(message []byte, do func(watches []uint64, part []byte) error) error
 }
 
 var services = map[string]service{
@@ -29,21 +31,43 @@ var services = map[string]service{
 		path:    fanoutv1.FanoutService_Watch_FullMethodName,
 		half:    true,
 		request: fanoutdRequest,
-		watch:   singleWatch,
+		split:   oneWatch,
 	},
 	"etcd": {
 		path:    "/etcdserverpb.Watch/Watch",
 		request: etcdRequest,
 		read:    "/etcdserverpb.KV/Range", readRequest: etcdRange,
-		watch: etcdWatch,
+		split: etcdSplit,
 	},
 }
 
-// singleWatch is the number of the watch on streams that have only one.
-func singleWatch([]byte) (int, error) { return 0, nil }
+// subscribe is fanoutd's method for several watches of a stream.
+var subscribe = service{
+	path:    fanoutv1.FanoutService_Subscribe_FullMethodName,
+	request: subscribeRequest,
+	split:   subscribeSplit,
+}
 
-// fanoutdRequest asks for all changes from now on. The first response confirms the watch.
-func fanoutdRequest(c Config, watcher int) ([]byte, error) {
+// service returns the watch protocol, if it is one of gRPC.
+func (c Config) service() (service, bool) {
+	if c.Protocol == "fanoutd" && c.PerStream > 1 {
+		return subscribe, true
+	}
+	s, ok := services[c.Protocol]
+	return s, ok
+}
+
+// oneWatch is for streams with one watch.
+func oneWatch(message []byte, do func(watches []uint64, part []byte) error) error {
+	return do([]uint64{0}, message)
+}
+
+func fanoutdRequest(c Config, watcher, _ int) ([]byte, error) {
+	return proto.Marshal(watchRequest(c, watcher))
+}
+
+// watchRequest asks for all changes from now on. The first response confirms the watch.
+func watchRequest(c Config, watcher int) *fanoutv1.WatchRequest {
 	request := &fanoutv1.WatchRequest{
 		Resource: Resource,
 		Begin:    &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}},
@@ -58,12 +82,12 @@ func fanoutdRequest(c Config, watcher int) ([]byte, error) {
 		request.Scope = &fanoutv1.Scope{Scope: &fanoutv1.Scope_Key{Key: Key(key)}}
 	}
 	request.LabelSelector = c.selector(watcher)
-	return proto.Marshal(request)
+	return request
 }
 
 // etcdRequest asks etcd for the same. The first response confirms the watch. The watches of a
 // stream are numbered from 0, in order.
-func etcdRequest(c Config, watcher int) ([]byte, error) {
+func etcdRequest(c Config, watcher, _ int) ([]byte, error) {
 	from, to, err := etcdKeys(c, watcher)
 	if err != nil {
 		return nil, err
@@ -96,37 +120,36 @@ func etcdKeys(c Config, watcher int) (from, to []byte, err error) {
 	return []byte(Prefix), []byte(prefixEnd), nil
 }
 
-// The fields of etcd's response that etcdWatch reads.
+// The fields of etcd's response that etcdSplit reads.
 const (
 	fieldWatchID  = 2
 	fieldCanceled = 4
 	fieldEvents   = 11
 )
 
-// etcdWatch reads only the beginning of the message, because the fields come in the order
-// of their numbers.
-func etcdWatch(message []byte) (int, error) {
-	watch := 0
-	for len(message) > 0 {
-		number, kind, n := protowire.ConsumeTag(message)
+// etcdSplit reads only the beginning of the message, because the fields come in the order
+// of their numbers. A message belongs to one watch.
+func etcdSplit(message []byte, do func(watches []uint64, part []byte) error) error {
+	watch := uint64(0)
+	for rest := message; len(rest) > 0; {
+		number, kind, n := protowire.ConsumeTag(rest)
 		if n < 0 {
-			return 0, fmt.Errorf("read etcd's response: %w", protowire.ParseError(n))
+			return fmt.Errorf("read etcd's response: %w", protowire.ParseError(n))
 		}
 		if number >= fieldEvents {
 			break
 		}
-		message = message[n:]
+		rest = rest[n:]
 		switch number {
 		case fieldWatchID:
-			id, _ := protowire.ConsumeVarint(message)
-			watch = int(id)
+			watch, _ = protowire.ConsumeVarint(rest)
 		case fieldCanceled:
-			return 0, fmt.Errorf("etcd canceled watch %d", watch)
+			return fmt.Errorf("etcd canceled watch %d", watch)
 		}
-		if n = protowire.ConsumeFieldValue(number, kind, message); n < 0 {
-			return 0, fmt.Errorf("read etcd's response: %w", protowire.ParseError(n))
+		if n = protowire.ConsumeFieldValue(number, kind, rest); n < 0 {
+			return fmt.Errorf("read etcd's response: %w", protowire.ParseError(n))
 		}
-		message = message[n:]
+		rest = rest[n:]
 	}
-	return watch, nil
+	return do([]uint64{watch}, message)
 }

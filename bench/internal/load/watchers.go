@@ -161,7 +161,7 @@ func (c Config) connector() (connector, error) {
 // connectors returns the clients that support the configuration.
 func (c Config) connectors() map[string]connector {
 	known := map[string]connector{}
-	service, grpc := services[c.Protocol]
+	service, grpc := c.service()
 	pages, lists := listers[c.Protocol]
 	switch {
 	case c.List && lists:
