@@ -101,6 +101,7 @@ func TestStreamSendsLiveEventsBetweenParts(t *testing.T) {
 		for step := 0; events < 4000 && step < 100; step++ {
 			if step%2 == 0 {
 				f.store.Put("live", "v")
+				synctest.Wait()
 			}
 			s.setRoom(2)
 			all := s.take()

@@ -12,15 +12,17 @@ import (
 func TestStreamSendsBookmarksToSilentWatches(t *testing.T) {
 	inBubble(t, limits{}, func(t *testing.T, f *fixture) {
 		s := f.stream(t, dispatch.StreamConfig{})
-		for id, key := range []object.Key{"a", "b", "c"} {
-			i := dispatch.Interest{Scope: object.ExactKey(key)}
-			s.begin(f.dispatcher, uint64(id), i, dispatch.FromNow(f.cacher.State().Position()), dispatch.Options{BookmarkInterval: 10 * time.Second})
-		}
+		s.together(func() {
+			for id, key := range []object.Key{"a", "b", "c"} {
+				i := dispatch.Interest{Scope: object.ExactKey(key)}
+				s.begin(f.dispatcher, uint64(id), i, dispatch.FromNow(f.cacher.State().Position()), dispatch.Options{BookmarkInterval: 10 * time.Second})
+			}
+		})
 		s.want("0: BOOKMARK; 1: BOOKMARK; 2: BOOKMARK")
-		time.Sleep(4 * time.Second)
+		pass(4 * time.Second)
 		f.store.Put("a", "v")
 		s.want("0: +a=v")
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		s.want("1,2: BOOKMARK")
 	})
 }
@@ -36,11 +38,11 @@ func TestStreamEndsAWatchAtItsTime(t *testing.T) {
 		s.take()
 		s.End(stopped, dispatch.Ending{})
 		s.want("3: ended <nil>")
-		time.Sleep(9 * time.Second)
+		pass(9 * time.Second)
 		s.want()
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		s.want("2: DRAINING; 2: ended <nil>")
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		s.want("1: DRAINING; 1: ended <nil>")
 	})
 }

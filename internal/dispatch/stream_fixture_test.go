@@ -146,6 +146,14 @@ func (s *testStream) setRoom(n int) {
 	s.Ready()
 }
 
+// together makes the stream send the results of several calls in one response.
+func (s *testStream) together(do func()) {
+	s.setRoom(0)
+	do()
+	synctest.Wait()
+	s.setRoom(-1)
+}
+
 // take waits until nothing happens any more, and returns the new responses.
 func (s *testStream) take() []response {
 	synctest.Wait()
@@ -308,3 +316,6 @@ func textOf(id uint64, all []response) string {
 	}
 	return strings.Join(parts, "; ")
 }
+
+// pass lets time pass in a bubble of synctest.
+func pass(d time.Duration) { time.Sleep(d) }

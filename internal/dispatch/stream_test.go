@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -160,6 +161,7 @@ func TestStreamAnswers(t *testing.T) {
 		if n := s.Answers(); n != 4 {
 			t.Errorf("got %d answers, want 4", n)
 		}
+		synctest.Wait()
 		s.setRoom(-1)
 		got := s.take()
 		if len(got) != 1 || got[0].String() != "7: refused bad; 2: DRAINING; 2: ended lost; 1: ended <nil>; 9: ended lost" {
@@ -247,9 +249,11 @@ func TestStreamEnds(t *testing.T) {
 		finished.want()
 
 		drained := f.stream(t, dispatch.StreamConfig{})
-		for id := range uint64(3) {
-			f.watchKey(drained, id, object.Key(fmt.Sprint(id)))
-		}
+		drained.together(func() {
+			for id := range uint64(3) {
+				f.watchKey(drained, id, object.Key(fmt.Sprint(id)))
+			}
+		})
 		drained.want("0: BOOKMARK; 1: BOOKMARK; 2: BOOKMARK")
 		bye := errors.New("bye")
 		drained.EndAll(dispatch.Ending{Reason: bye, Last: true})
