@@ -18,7 +18,7 @@ type table struct {
 	latest     uint32            // guarded by mu: the highest index
 	byResource map[string]int    // guarded by mu: number of complete watches
 
-	inFlight []sentEntry // guarded by mu; see sink.note
+	inFlight []sentEntry // guarded by mu; see sink.begin
 }
 
 func (t *table) init() { t.byID, t.byResource = map[uint64]*entry{}, map[string]int{} }
