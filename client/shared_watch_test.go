@@ -87,7 +87,7 @@ func TestEqualInformersShareAWatch(t *testing.T) {
 			t.Errorf("%d watches after all informers have ended, want 0", n)
 		}
 
-		// The next one begins anew.
+		// The next informer begins a watch of its own.
 		third := client.NewInformer(r, number, opts...)
 		run(t, third)
 		if err := third.WaitForSync(t.Context()); err != nil {

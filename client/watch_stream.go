@@ -44,7 +44,7 @@ type ownStream struct {
 	choice *serverChoice
 }
 
-// watchHeader is the metadata in which the server names the watch, for reports.
+// watchHeader is the key of the response header with the token of the watch, which reports need.
 const watchHeader = "fanout-watch"
 
 // id returns the name of the watch for reports, or "".

@@ -10,9 +10,7 @@ import (
 // when something is due. A nil scheduleTimer does nothing.
 type scheduleTimer struct {
 	Schedule
-	ready  func()      // makes the watcher's task ready
-	timer  *time.Timer // nil: never set
-	fireAt time.Time   // the time for which the timer was last set; zero: never set
+	timer taskTimer // of the watcher's task
 }
 
 // newScheduleTimer returns the schedule of a watcher, or nil if nothing is ever due.
@@ -20,7 +18,7 @@ func newScheduleTimer(o *Options, w *Watcher) *scheduleTimer {
 	if o.BookmarkInterval == 0 && o.BatchDelay == 0 && o.LastBookmark.IsZero() {
 		return nil
 	}
-	return &scheduleTimer{Schedule: NewSchedule(o), ready: w.task.Ready}
+	return &scheduleTimer{Schedule: NewSchedule(o), timer: taskTimer{ready: w.task.Ready}}
 }
 
 // needsEveryMessage reports whether the schedule has to know when each message was sent. If
@@ -53,7 +51,7 @@ func (s *scheduleTimer) holds(now time.Time) bool {
 	}
 	until, held := s.HeldUntil(now)
 	if held {
-		s.setTimer(until, now)
+		s.timer.set(until, now)
 	}
 	return held
 }
@@ -64,27 +62,12 @@ func (s *scheduleTimer) awaitBookmark(now time.Time) {
 		return
 	}
 	if at := s.NextBookmark(); !at.IsZero() {
-		s.setTimer(at, now)
-	}
-}
-
-// setTimer makes the watcher's task ready at the given time, or earlier. It keeps a timer that
-// fires earlier, because resetting the timer for each message costs more than one needless
-// run of the task.
-func (s *scheduleTimer) setTimer(at, now time.Time) {
-	if s.fireAt.After(now) && !s.fireAt.After(at) {
-		return
-	}
-	s.fireAt = at
-	if s.timer == nil {
-		s.timer = time.AfterFunc(at.Sub(now), s.ready)
-	} else {
-		s.timer.Reset(at.Sub(now))
+		s.timer.set(at, now)
 	}
 }
 
 func (s *scheduleTimer) stop() {
-	if s != nil && s.timer != nil {
-		s.timer.Stop()
+	if s != nil {
+		s.timer.stop()
 	}
 }

@@ -97,7 +97,7 @@ func NewStream(c StreamConfig) *Stream {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.task = c.Queue.NewTask(s.run)
-	s.clock = streamClock{lastBookmark: c.LastBookmark, ready: s.task.Ready}
+	s.clock = streamClock{lastBookmark: c.LastBookmark, timer: taskTimer{ready: s.task.Ready}}
 	return s
 }
 

@@ -13,9 +13,7 @@ type streamClock struct {
 	lastBookmark     time.Time // see StreamConfig.LastBookmark
 	lastBookmarkDone bool      // the last bookmarks are due
 
-	ready  func() // makes the task of the stream ready
-	timer  *time.Timer
-	fireAt time.Time // the time for which the timer was last set
+	timer taskTimer // of the task of the stream
 
 	ends endHeap
 	held []heldCursor
@@ -110,15 +108,8 @@ func (k *streamClock) fire(s *Stream, now time.Time) {
 
 // setTimer makes the task of the stream ready when something is due.
 func (k *streamClock) setTimer(s *Stream, now time.Time) {
-	at := k.next(s)
-	if at.IsZero() || k.fireAt.After(now) && !k.fireAt.After(at) {
-		return
-	}
-	k.fireAt = at
-	if k.timer == nil {
-		k.timer = time.AfterFunc(at.Sub(now), k.ready)
-	} else {
-		k.timer.Reset(at.Sub(now))
+	if at := k.next(s); !at.IsZero() {
+		k.timer.set(at, now)
 	}
 }
 
@@ -143,12 +134,6 @@ func (k *streamClock) next(s *Stream) time.Time {
 		}
 	}
 	return at
-}
-
-func (k *streamClock) stop() {
-	if k.timer != nil {
-		k.timer.Stop()
-	}
 }
 
 // tick makes bookmarks due when the bound has reached the position of the latest round.

@@ -133,7 +133,7 @@ func (s *Stream) release() {
 		return
 	default:
 	}
-	s.clock.stop()
+	s.clock.timer.stop()
 	for _, src := range s.sources {
 		for _, c := range src.all() {
 			s.closeCursor(c)

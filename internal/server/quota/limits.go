@@ -233,6 +233,16 @@ func (l *Limiter) SnapshotSlot(ctx context.Context, patience time.Duration, isNe
 	return held, err
 }
 
+// ReleaseWritten releases a snapshot slot when gRPC has written the catch-up, but not later than
+// after one more lease. When it is written, onWritten calls the function that it is given.
+func (l *Limiter) ReleaseWritten(held *Reservation, onWritten func(func())) {
+	lease := time.AfterFunc(l.Lease, held.Release)
+	onWritten(func() {
+		lease.Stop()
+		held.Release()
+	})
+}
+
 // SnapshotPatience returns how long a watch with the bookmark interval waits for a snapshot slot
 // at most: a client that gets no message for too long takes the server for dead. 0: the watch
 // gets no periodic bookmarks.

@@ -91,14 +91,9 @@ func (s *slot) release(onWritten func(func())) {
 	held := s.held
 	s.holds, s.held = false, nil
 	s.mu.Unlock()
-	if held == nil {
-		return
+	if held != nil {
+		s.limits.ReleaseWritten(held, onWritten)
 	}
-	lease := time.AfterFunc(s.limits.Lease, held.Release)
-	onWritten(func() {
-		lease.Stop()
-		held.Release()
-	})
 }
 
 // close gives the slot back at the end of the stream.

@@ -65,11 +65,7 @@ func (s *snapshotSlot) endSend(h *object.Header, fence *grpcmsg.WriteFence) {
 		held.Release()
 		return
 	}
-	lease := time.AfterFunc(s.limits.Lease, held.Release)
-	fence.OnRelease(func() {
-		lease.Stop()
-		held.Release()
-	})
+	s.limits.ReleaseWritten(held, fence.OnRelease)
 }
 
 // release returns the slot, if the watch has one.
