@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -57,6 +58,7 @@ func (c Config) bodies(next http.Handler) http.Handler {
 			refuseWith(w, status.Convert(err))
 			return
 		}
+		done = sync.OnceFunc(done)
 		defer done()
 		body, err := read(w, r)
 		switch {
@@ -67,11 +69,16 @@ func (c Config) bodies(next http.Handler) http.Handler {
 			refuseField(w, http.StatusBadRequest, "body", "cannot read the body: %v", err)
 			return
 		}
-		if fault := faultOf(body, wanted); fault != "" {
-			refuseField(w, http.StatusBadRequest, "body", "%s", fault)
+		stream := wanted && r.URL.Path == subscribePath
+		if err := check(body, wanted, stream); err != nil {
+			refuseField(w, http.StatusBadRequest, "body", "%v", err)
 			return
 		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
+		if stream {
+			r.Body = &requestBody{bytes.NewReader(body), done}
+		} else {
+			r.Body = io.NopCloser(bytes.NewReader(body))
+		}
 		next.ServeHTTP(w, r)
 	})
 }
@@ -91,21 +98,23 @@ func (c Config) receive(r *http.Request) (done func(), err error) {
 	return c.Receive(asOfGRPC(r), r.Method+" "+r.URL.Path, certificateOf(r), r.Header.Values("Authorization"), copiesOfBody*size)
 }
 
-// faultOf describes what is wrong with a body, or returns "". The gateway would read only
-// the first JSON value, and take white space for an empty message.
-func faultOf(body []byte, wanted bool) string {
+// check returns what is wrong with a body. The gateway would read only the first JSON value, and
+// take white space for an empty message.
+func check(body []byte, wanted, stream bool) error {
 	switch {
 	case !wanted && len(body) > 0:
-		return "a body is not allowed here: use query parameters"
+		return errors.New("a body is not allowed here: use query parameters")
 	case !wanted:
-		return ""
+		return nil
 	case len(body) == 0:
-		return "the body must not be empty"
+		return errors.New("the body must not be empty")
+	case stream:
+		return checkRequests(body)
 	}
 	if err := json.Unmarshal(body, new(json.RawMessage)); err != nil {
-		return fmt.Sprintf("the body is not JSON: %v", err)
+		return fmt.Errorf("the body is not JSON: %w", err)
 	}
-	return ""
+	return nil
 }
 
 // checkNotInPath returns an error if a body sets a field that the path already sets: one

@@ -21,6 +21,7 @@ const index = `fanoutd, HTTP and JSON
   POST    /v1/resources/RESOURCE/reencrypt      encrypt stored values with the current key
   GET     /v1/resources/RESOURCE/watch          the current objects and every change, as lines of JSON
   GET     /v1/resources/RESOURCE/applied        how many watches have applied a revision, as lines of JSON
+  POST    /v1/subscribe                         several watches in one answer, as lines of JSON
   POST    /v1/reports                           report how far a watch is applied
   GET     /v1/watchers                          active watches
   DELETE  /v1/watchers/ID                       end a watch

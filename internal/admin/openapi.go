@@ -55,12 +55,14 @@ func describe(generated []byte) ([]byte, error) {
 					p["name"] = plainName(p["name"].(string))
 				}
 			}
-			operation["parameters"] = append(operation["parameters"].([]any), flagParameters(operation["operationId"].(string))...)
+			if method == "get" || method == "delete" { // others have a body
+				operation["parameters"] = append(operation["parameters"].([]any), flagParameters(operation["operationId"].(string))...)
+			}
 			paths[plain][method] = operation
 		}
 	}
-	for _, path := range []string{watchPath, appliedPath} {
-		if stream := paths[strings.ReplaceAll(path, "=*}", "}")]["get"]; stream != nil {
+	for path, method := range map[string]string{watchPath: "get", appliedPath: "get", subscribePath: "post"} {
+		if stream := paths[strings.ReplaceAll(path, "=*}", "}")][method]; stream != nil {
 			stream["produces"] = []string{(*lines)(nil).StreamContentType(nil)}
 		}
 	}

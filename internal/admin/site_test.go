@@ -190,7 +190,7 @@ func reasonOf(st *spb.Status) string {
 	return ""
 }
 
-// tail is a watch over HTTP.
+// tail is a watch over HTTP, or a stream of watches.
 type tail struct {
 	t       *testing.T
 	body    io.ReadCloser
@@ -202,12 +202,18 @@ type tail struct {
 // watch begins a watch.
 func (s *site) watch(t *testing.T, parameters string, more ...string) *tail {
 	t.Helper()
+	return s.follow(t, "GET", "/v1/resources/config/watch?"+parameters, "", more...)
+}
+
+// follow sends a request that is answered by a stream.
+func (s *site) follow(t *testing.T, method, path, body string, more ...string) *tail {
+	t.Helper()
 	ctx, leave := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(leave)
-	resp := s.send(t, ctx, "GET", "/v1/resources/config/watch?"+parameters, "", more...)
+	resp := s.send(t, ctx, method, path, body, more...)
 	t.Cleanup(func() { resp.Body.Close() })
 	if got := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || got != "application/x-ndjson" {
-		t.Fatalf("the watch begins with %d, %s", resp.StatusCode, got)
+		t.Fatalf("the stream begins with %d, %s", resp.StatusCode, got)
 	}
 	return &tail{t, resp.Body, json.NewDecoder(resp.Body), leave, resp.Header}
 }

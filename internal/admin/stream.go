@@ -17,7 +17,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 )
 
-// heartbeat is the default bookmark interval of a watch over HTTP. It is short enough that
+// heartbeat is the default bookmark interval of watches over HTTP. It is short enough that
 // no proxy closes the connection as idle.
 const heartbeat = 30 * time.Second
 
@@ -34,8 +34,13 @@ type heartbeatStream struct{ grpc.ClientStream }
 
 // SendMsg implements grpc.ClientStream.
 func (s heartbeatStream) SendMsg(m any) error {
-	if req, ok := m.(*fanoutv1.WatchRequest); ok && req.GetBookmarkInterval() == nil {
-		req.BookmarkInterval = durationpb.New(heartbeat)
+	watch, ok := m.(*fanoutv1.WatchRequest)
+	if start, isSubscribe := m.(*fanoutv1.SubscribeRequest); isSubscribe {
+		watch = start.GetStart().GetRequest()
+		ok = watch != nil
+	}
+	if ok && watch.GetBookmarkInterval() == nil {
+		watch.BookmarkInterval = durationpb.New(heartbeat)
 	}
 	return s.ClientStream.SendMsg(m)
 }

@@ -222,6 +222,49 @@ func local_request_FanoutService_Report_0(ctx context.Context, marshaler runtime
 	return msg, metadata, err
 }
 
+func request_FanoutService_Subscribe_0(ctx context.Context, marshaler runtime.Marshaler, client extFanoutv1.FanoutServiceClient, req *http.Request, pathParams map[string]string) (extFanoutv1.FanoutService_SubscribeClient, runtime.ServerMetadata, error) {
+	var metadata runtime.ServerMetadata
+	stream, err := client.Subscribe(ctx)
+	if err != nil {
+		grpclog.Errorf("Failed to start streaming: %v", err)
+		return nil, metadata, err
+	}
+	dec := marshaler.NewDecoder(req.Body)
+	handleSend := func() error {
+		var protoReq extFanoutv1.SubscribeRequest
+		err := dec.Decode(&protoReq)
+		if errors.Is(err, io.EOF) {
+			return err
+		}
+		if err != nil {
+			grpclog.Errorf("Failed to decode request: %v", err)
+			return status.Errorf(codes.InvalidArgument, "Failed to decode request: %v", err)
+		}
+		if err := stream.Send(&protoReq); err != nil {
+			grpclog.Errorf("Failed to send request: %v", err)
+			return err
+		}
+		return nil
+	}
+	go func() {
+		for {
+			if err := handleSend(); err != nil {
+				break
+			}
+		}
+		if err := stream.CloseSend(); err != nil {
+			grpclog.Errorf("Failed to terminate client stream: %v", err)
+		}
+	}()
+	header, err := stream.Header()
+	if err != nil {
+		grpclog.Errorf("Failed to get header from client: %v", err)
+		return nil, metadata, err
+	}
+	metadata.HeaderMD = header
+	return stream, metadata, nil
+}
+
 // RegisterFanoutServiceHandlerServer registers the http handlers for service FanoutService to "mux".
 // UnaryRPC     :call FanoutServiceServer directly.
 // StreamingRPC :currently unsupported pending https://github.com/grpc/grpc-go/issues/906.
@@ -294,6 +337,13 @@ func RegisterFanoutServiceHandlerServer(ctx context.Context, mux *runtime.ServeM
 			return
 		}
 		forward_FanoutService_Report_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
+
+	mux.Handle(http.MethodPost, pattern_FanoutService_Subscribe_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		err := status.Error(codes.Unimplemented, "streaming calls are not yet supported in the in-process transport")
+		_, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+		return
 	})
 
 	return nil
@@ -403,19 +453,38 @@ func RegisterFanoutServiceHandlerClient(ctx context.Context, mux *runtime.ServeM
 		}
 		forward_FanoutService_Report_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPost, pattern_FanoutService_Subscribe_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/fanout.v1.FanoutService/Subscribe", runtime.WithHTTPPathPattern("/v1/subscribe"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_FanoutService_Subscribe_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_FanoutService_Subscribe_0(annotatedContext, mux, outboundMarshaler, w, req, func() (proto.Message, error) { return resp.Recv() }, mux.GetForwardResponseOptions()...)
+	})
 	return nil
 }
 
 var (
-	pattern_FanoutService_Get_0    = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3, 3, 0, 4, 1, 5, 4}, []string{"v1", "resources", "resource", "objects", "key"}, "", runtime.WithStrictDeepWildcard()))
-	pattern_FanoutService_List_0   = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "resources", "resource", "objects"}, "", runtime.WithStrictDeepWildcard()))
-	pattern_FanoutService_Watch_0  = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "resources", "resource", "watch"}, "", runtime.WithStrictDeepWildcard()))
-	pattern_FanoutService_Report_0 = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1}, []string{"v1", "reports"}, "", runtime.WithStrictDeepWildcard()))
+	pattern_FanoutService_Get_0       = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3, 3, 0, 4, 1, 5, 4}, []string{"v1", "resources", "resource", "objects", "key"}, "", runtime.WithStrictDeepWildcard()))
+	pattern_FanoutService_List_0      = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "resources", "resource", "objects"}, "", runtime.WithStrictDeepWildcard()))
+	pattern_FanoutService_Watch_0     = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "resources", "resource", "watch"}, "", runtime.WithStrictDeepWildcard()))
+	pattern_FanoutService_Report_0    = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1}, []string{"v1", "reports"}, "", runtime.WithStrictDeepWildcard()))
+	pattern_FanoutService_Subscribe_0 = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1}, []string{"v1", "subscribe"}, "", runtime.WithStrictDeepWildcard()))
 )
 
 var (
-	forward_FanoutService_Get_0    = runtime.ForwardResponseMessage
-	forward_FanoutService_List_0   = runtime.ForwardResponseMessage
-	forward_FanoutService_Watch_0  = runtime.ForwardResponseStream
-	forward_FanoutService_Report_0 = runtime.ForwardResponseMessage
+	forward_FanoutService_Get_0       = runtime.ForwardResponseMessage
+	forward_FanoutService_List_0      = runtime.ForwardResponseMessage
+	forward_FanoutService_Watch_0     = runtime.ForwardResponseStream
+	forward_FanoutService_Report_0    = runtime.ForwardResponseMessage
+	forward_FanoutService_Subscribe_0 = runtime.ForwardResponseStream
 )
