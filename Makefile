@@ -243,8 +243,15 @@ bench-growth: bench-program ## Measure how costs grow, and update docs/benchmark
 	$(call suite,growth,--duration 1500ms)
 
 .PHONY: bench-goals
-bench-goals: bench-program ## Measure every performance goal, and update docs/benchmarks.md
-	$(call suite,goals,--duration 3s)
+bench-goals: bench-program ## Measure every performance goal, update docs/benchmarks.md, and fail if a goal is missed
+	@status=0; \
+	{ $(call suite,goals,--duration 3s --require-goals); } || status=$$?; \
+	{ $(call suite,subscribe,--duration 3s --require-goals); } || status=$$?; \
+	exit $$status
+
+.PHONY: bench-subscribe
+bench-subscribe: bench-program ## Measure streams with many watches, and update docs/benchmarks.md
+	$(call suite,subscribe,--duration 3s)
 
 .PHONY: bench-full
 bench-full: bench-program ## Measure everything, which takes hours, and update docs/benchmarks.md

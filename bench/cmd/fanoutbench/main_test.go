@@ -44,7 +44,7 @@ func runTests(m *testing.M) int {
 func smallRun(name, client string) scenario.Parameters {
 	return scenario.Parameters{
 		Scenario: "saturation", Peer: name, Client: client,
-		Watchers: 10, PerConnection: 4, PerStream: 1, Interest: load.InterestAll, Groups: 2,
+		Watchers: 10, PerConnection: 4, Interest: load.InterestAll, Groups: 2,
 		Keys: 8, ValueSize: 256, Batch: 2, Outstanding: 2, Duration: 200 * time.Millisecond,
 	}
 }
@@ -53,7 +53,7 @@ func smallRun(name, client string) scenario.Parameters {
 func TestPeersDeliverAllEvents(t *testing.T) {
 	grpc := []string{load.ClientRaw, load.ClientGRPC, load.ClientGRPCDefault}
 	clients := map[string][]string{
-		"fanoutd": grpc, "etcd": grpc, "grpc-proxy": {load.ClientRaw}, "floor": {load.ClientRaw},
+		"fanoutd": append(grpc, load.ClientFanoutd), "etcd": grpc, "grpc-proxy": {load.ClientRaw}, "floor": {load.ClientRaw},
 		"nats": {load.ClientRaw}, "nats-kv": {load.ClientNATS},
 	}
 	var cases []scenario.Parameters
@@ -65,14 +65,27 @@ func TestPeersDeliverAllEvents(t *testing.T) {
 			cases = append(cases, smallRun(name, client))
 		}
 	}
-	for name, client := range map[string]string{"etcd": load.ClientRaw, "fanoutd": load.ClientGRPC} {
-		several := smallRun(name, client)
-		several.PerStream = 3
-		cases = append(cases, several)
+	for _, several := range []struct {
+		peer, client string
+		perStream    int
+	}{
+		{"etcd", load.ClientRaw, 3},
+		{"nats", load.ClientRaw, 3},
+		{"fanoutd", load.ClientGRPC, 3},
+		{"fanoutd", load.ClientRaw, 3},
+		{"fanoutd", load.ClientRaw, 1},
+	} {
+		p := smallRun(several.peer, several.client)
+		p.PerStream = several.perStream
+		cases = append(cases, p)
 	}
 	keys := smallRun("fanoutd", load.ClientRaw)
 	keys.PerStream, keys.Interest = 3, load.InterestKey
-	cases = append(cases, keys)
+	bookmarks := keys
+	bookmarks.Bookmarks = 100 * time.Millisecond
+	numbered := keys
+	numbered.Writes = 100
+	cases = append(cases, keys, bookmarks, numbered)
 	for _, name := range []string{"fanoutd", "nats", "nats-kv"} {
 		for _, interest := range []string{load.InterestKey, load.InterestLabel} {
 			p := smallRun(name, clients[name][0])
@@ -98,7 +111,13 @@ func TestPeersDeliverAllEvents(t *testing.T) {
 			}
 			// The server must have written at least what was delivered.
 			front := r.Servers[len(r.Servers)-1]
-			least := float64(p.ValueSize / p.PerStream) // watches of a stream may share a value
+			if p.Peer == "nats" {
+				p.PerStream = 0
+			}
+			least := float64(p.ValueSize / max(p.PerStream, 1)) // watches of a stream may share a value
+			if p.Client == load.ClientFanoutd {
+				least /= float64(p.Watchers) // the client decides how many share a stream
+			}
 			if front.Bytes < least || front.Writes == 0 {
 				t.Errorf("got %v bytes in %v writes of %s per delivery, want at least %v bytes", front.Bytes, front.Writes, front.Name, least)
 			}
@@ -116,6 +135,8 @@ func TestWatchersConnectAtOnce(t *testing.T) {
 		{"fanoutd", load.ClientGRPC, scenario.Startup},
 		{"fanoutd", load.ClientRaw, scenario.Resume},
 		{"fanoutd", load.ClientGRPC, scenario.Resume},
+		{"fanoutd", load.ClientFanoutd, scenario.Startup},
+		{"fanoutd", load.ClientFanoutd, scenario.Resume},
 		{"floor", load.ClientRaw, scenario.Startup},
 		{"etcd", load.ClientRaw, scenario.Startup},
 		{"etcd", load.ClientRaw, scenario.Resume},
@@ -161,11 +182,21 @@ func TestListsReturnAllObjects(t *testing.T) {
 
 // One event reaches all idle watchers, and no goroutines remain after they disconnect.
 func TestIdleWatchersReceiveAnEventAndLeaveNothing(t *testing.T) {
-	for _, name := range []string{"fanoutd", "etcd", "nats"} {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range []struct {
+		peer, client string
+		perStream    int
+	}{
+		{"fanoutd", load.ClientRaw, 0},
+		{"fanoutd", load.ClientRaw, 50},
+		{"fanoutd", load.ClientFanoutd, 0},
+		{"etcd", load.ClientRaw, 0},
+		{"etcd", load.ClientRaw, 50},
+		{"nats", load.ClientRaw, 0},
+	} {
+		t.Run(fmt.Sprintf("%s %s %d", c.peer, c.client, c.perStream), func(t *testing.T) {
 			t.Parallel()
-			p := smallRun(name, load.ClientRaw)
-			p.Scenario, p.Watchers = scenario.Idle, 200
+			p := smallRun(c.peer, c.client)
+			p.Scenario, p.Watchers, p.PerStream = scenario.Idle, 200, c.perStream
 			r, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
 			if err != nil {
 				t.Fatal(err)
@@ -174,8 +205,11 @@ func TestIdleWatchersReceiveAnEventAndLeaveNothing(t *testing.T) {
 				t.Errorf("got %d deliveries, %+v and %d expected deliveries, want %d", r.Deliveries, r.Counts, r.Expected, want)
 			}
 			front := r.Servers[len(r.Servers)-1]
-			if reported := front.Goroutines > 0; reported != (name != "nats") || front.GoroutinesLeft > 20 || front.RSSLeft == 0 {
+			if reported := front.Goroutines > 0; reported != (c.peer != "nats") || front.GoroutinesLeft > 20 || front.RSSLeft == 0 {
 				t.Errorf("got %+v, want goroutines unless the server is NATS, and at most 20 of them at the end", front)
+			}
+			if front.WatchesLeft > 0 || front.Peak < front.RSSIdle {
+				t.Errorf("got %+v, want no watches at the end, and a peak", front)
 			}
 		})
 	}
@@ -279,6 +313,68 @@ func TestDistinctInterestsReceiveTheSameEvents(t *testing.T) {
 	}
 }
 
+// Opening watches is measured, and every watch works afterwards.
+func TestOpeningIsMeasured(t *testing.T) {
+	for _, c := range []struct {
+		peer, client string
+		perStream    int
+	}{
+		{"fanoutd", load.ClientRaw, 0},
+		{"fanoutd", load.ClientRaw, 5},
+		{"fanoutd", load.ClientFanoutd, 0},
+		{"etcd", load.ClientRaw, 5},
+		{"nats", load.ClientRaw, 5},
+	} {
+		t.Run(fmt.Sprintf("%s %s %d", c.peer, c.client, c.perStream), func(t *testing.T) {
+			t.Parallel()
+			p := smallRun(c.peer, c.client)
+			p.Scenario, p.PerStream, p.Batch = scenario.Open, c.perStream, 1
+			r, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if wrong := report.Groups([]*scenario.Record{r})[0].Wrong(); wrong != "" || r.Counts.Received != int64(p.Watchers) {
+				t.Errorf("got %d deliveries, want one to each of %d; wrong %q, reason %q, stalled %q", r.Counts.Received, p.Watchers, wrong, r.Reason, r.Stalled)
+			}
+			if r.Deliveries != int64(p.Watchers) || r.Elapsed <= 0 || r.Servers[0].Total <= 0 {
+				t.Errorf("got incomplete measurements: %+v", r)
+			}
+		})
+	}
+}
+
+// The server has the reports of all subscribers while they receive events.
+func TestSubscribersReport(t *testing.T) {
+	p := smallRun("fanoutd", load.ClientRaw)
+	p.Scenario, p.Rate, p.PerStream, p.Reports = scenario.Steady, 200, 2, 50*time.Millisecond
+	r, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wrong := report.Groups([]*scenario.Record{r})[0].Wrong(); wrong != "" || r.Counts.Received != r.Expected {
+		t.Errorf("got %d deliveries, want %d; wrong %q, reason %q, stalled %q", r.Counts.Received, r.Expected, wrong, r.Reason, r.Stalled)
+	}
+	if front := r.Servers[len(r.Servers)-1]; front.Reported != float64(p.Watchers) {
+		t.Errorf("got reports of %v watches, want %d", front.Reported, p.Watchers)
+	}
+}
+
+// Runs that differ in their watchers can make the same number of writes.
+func TestWritesAreCounted(t *testing.T) {
+	p := smallRun("fanoutd", load.ClientRaw)
+	p.Writes, p.Watchers, p.Interest = 100, 0, load.InterestKey
+	r, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := int64(p.Writes * p.Batch); r.Changes != want || r.Ack.Count != int64(p.Writes) || r.Deliveries != 0 {
+		t.Errorf("got %d changes, %d acknowledgements and %d deliveries, want %d, %d and 0", r.Changes, r.Ack.Count, r.Deliveries, want, p.Writes)
+	}
+	if front := r.Servers[len(r.Servers)-1]; front.Total <= 0 {
+		t.Errorf("got CPU time %d µs of the server, want some", front.Total)
+	}
+}
+
 func TestWriterIsMeasuredWithoutWatchers(t *testing.T) {
 	p := smallRun("fanoutd", load.ClientRaw)
 	p.Scenario, p.Rate, p.Watchers = scenario.Steady, 100, 0
@@ -294,7 +390,14 @@ func TestWriterIsMeasuredWithoutWatchers(t *testing.T) {
 // Invalid parameters are refused before any process starts.
 func TestInvalidParametersAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*scenario.Parameters){
-		"no watchers":           func(p *scenario.Parameters) { p.Watchers = 0 },
+		"no watchers":           func(p *scenario.Parameters) { p.Scenario, p.Watchers = scenario.Open, 0 },
+		"negative stream":       func(p *scenario.Parameters) { p.PerStream = -1 },
+		"streams of the floor":  func(p *scenario.Parameters) { p.Peer, p.PerStream = "floor", 2 },
+		"client of the floor":   func(p *scenario.Parameters) { p.Peer, p.Client = "floor", load.ClientFanoutd },
+		"streams of the client": func(p *scenario.Parameters) { p.Client, p.PerStream = load.ClientFanoutd, 2 },
+		"bookmarks of etcd":     func(p *scenario.Parameters) { p.Peer, p.Bookmarks = "etcd", time.Second },
+		"reports of a Watch":    func(p *scenario.Parameters) { p.Reports = time.Second },
+		"writes of idle":        func(p *scenario.Parameters) { p.Scenario, p.Writes = scenario.Idle, 1 },
 		"no batch":              func(p *scenario.Parameters) { p.Batch = 0 },
 		"unknown peer":          func(p *scenario.Parameters) { p.Peer = "kafka" },
 		"unknown interest":      func(p *scenario.Parameters) { p.Interest = "none" },

@@ -29,6 +29,7 @@ func runCommand() *cobra.Command {
   startup     all watchers connect at once and get the state of all keys
   resume      all watchers reconnect at once and get a change of each key
   lists       all watchers list all keys at once
+  open        all watches are opened at once, on connections that exist
   idle        write nothing except one event at the end`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,10 +49,10 @@ func runCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&p.Scenario, "scenario", scenario.Saturation, fmt.Sprintf("scenario: %v", scenario.Scenarios))
 	flags.StringVar(&p.Peer, "peer", "fanoutd", fmt.Sprintf("system to measure: %v", peer.Names()))
-	flags.StringVar(&p.Client, "client", load.ClientRaw, "client that watches")
+	flags.StringVar(&p.Client, "client", load.ClientRaw, fmt.Sprintf("client that watches: %v", load.Clients))
 	flags.IntVar(&p.Watchers, "watchers", 1000, "number of watches")
 	flags.IntVar(&p.PerConnection, "per-connection", 1, "watches per connection")
-	flags.IntVar(&p.PerStream, "per-stream", 1, "watches per stream (etcd; fanoutd, with Subscribe)")
+	flags.IntVar(&p.PerStream, "per-stream", 0, "watches per stream (fanoutd: of Subscribe; nats: per connection); 0: each watch has a stream of its own (fanoutd: of Watch)")
 	flags.StringVar(&p.Interest, "interest", load.InterestAll, fmt.Sprintf("objects that each watcher watches: %v", load.Interests))
 	flags.IntVar(&p.Groups, "groups", 10, "distinct labels with --interest label, or filters with --interest except")
 	flags.IntVar(&p.Bystanders, "bystanders", 0, "additional watches of objects that never change")
@@ -64,6 +65,9 @@ func runCommand() *cobra.Command {
 	flags.IntVar(&p.Outstanding, "outstanding", 1, "concurrent writes")
 	flags.Float64Var(&p.Rate, "rate", 0, "writes per second with --scenario steady")
 	flags.DurationVar(&p.Duration, "duration", 5*time.Second, "duration of the measurement")
+	flags.IntVar(&p.Writes, "writes", 0, "writes of the measurement, instead of a duration")
+	flags.DurationVar(&p.Bookmarks, "bookmarks", 0, "bookmark interval of the watches (fanoutd); 0: none, or the default of the client")
+	flags.DurationVar(&p.Reports, "reports", 0, "each watch reports its position at most this often (fanoutd with --per-stream); 0: never")
 	flags.IntVar(&p.PageSize, "page-size", 0, "objects per page with --scenario lists; 0: the server decides")
 	flags.IntVar(&p.Stalled, "stalled", 0, "additional watches whose client does not read")
 	flags.StringVar(&p.Stall, "stall", load.StallFrozen, fmt.Sprintf("how a stalled client stalls: %v", load.Stalls))

@@ -24,9 +24,11 @@ type suiteOptions struct {
 	peers, cases []string // to run; empty: all
 	repeats      int
 	duration     time.Duration
-	output       string // file to append records to
-	document     string // to write tables and plots into; "": none
-	command      string // the command line that the document shows
+	output       string   // file to append records to
+	document     string   // to write tables and plots into; "": none
+	command      string   // the command line that the document shows
+	scenarios    []string // to run; empty: all
+	requireGoals bool
 }
 
 func suiteCommand() *cobra.Command {
@@ -73,6 +75,9 @@ machine does not hit all repeats of one case.`, strings.Join(names, ", ")),
 			if failed > 0 {
 				return fmt.Errorf("%d of %d runs failed", failed, len(runs))
 			}
+			if missed := report.Missed(report.Groups(records)); c.requireGoals && len(missed) > 0 {
+				return fmt.Errorf("%d goals are missed:\n  %s", len(missed), strings.Join(missed, "\n  "))
+			}
 			return nil
 		},
 	}
@@ -85,6 +90,8 @@ func (c *suiteOptions) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&c.peers, "peers", nil, "systems to measure; default: all")
 	flags.StringArrayVar(&c.cases, "case", nil, `case to run, as the table names it, such as "1000 x 1"; default: all`)
+	flags.StringSliceVar(&c.scenarios, "scenarios", nil, "scenarios to run; default: all")
+	flags.BoolVar(&c.requireGoals, "require-goals", false, "fail if a goal is missed")
 	flags.IntVar(&c.repeats, "repeats", 3, "runs per case")
 	flags.DurationVar(&c.duration, "duration", 3*time.Second, "duration of each run")
 	flags.StringVar(&c.output, "output", "fanoutbench.jsonl", "file to append a line of JSON to for each run")
@@ -102,7 +109,7 @@ func (c *suiteOptions) runs(name string) ([]scenario.Parameters, error) {
 	var runs []scenario.Parameters
 	for repeat := range c.repeats {
 		for _, p := range suite.runs(c.duration) {
-			if len(c.peers) > 0 && !slices.Contains(c.peers, p.Peer) || len(c.cases) > 0 && !slices.Contains(c.cases, report.Case(p)) {
+			if !c.selects(p) {
 				continue
 			}
 			p.Repeat = repeat
@@ -114,6 +121,15 @@ func (c *suiteOptions) runs(name string) ([]scenario.Parameters, error) {
 	}
 	return runs, nil
 }
+
+// selects reports whether a run has the chosen peers, scenarios and cases.
+func (c *suiteOptions) selects(p scenario.Parameters) bool {
+	p.Complete()
+	return chosen(c.peers, p.Peer) && chosen(c.scenarios, p.Scenario) && chosen(c.cases, report.Case(p))
+}
+
+// chosen reports whether a name is in a list that is empty if all are chosen.
+func chosen(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
 
 // measure makes the runs. It continues after a run that fails.
 func (c *suiteOptions) measure(cmd *cobra.Command, programs peer.Programs, suite string, runs []scenario.Parameters) (records []*scenario.Record, failed int, err error) {

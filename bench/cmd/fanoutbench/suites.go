@@ -16,11 +16,12 @@ type suite struct {
 }
 
 var suites = map[string]suite{
-	"core":   {core, report.Part{Tables: true}},
-	"short":  {short, report.Part{Tables: true, Goals: true}},
-	"goals":  {goals, report.Part{Tables: true, Goals: true}},
-	"growth": {growth, report.Part{Curves: true}},
-	"full":   {full, report.Part{Tables: true, Curves: true}},
+	"core":      {core, report.Part{Tables: true}},
+	"short":     {short, report.Part{Tables: true, Goals: true}},
+	"goals":     {goals, report.Part{Tables: true, Goals: true}},
+	"growth":    {growth, report.Part{Curves: true}},
+	"subscribe": {subscribe, report.Part{Tables: true, Goals: true}},
+	"full":      {full, report.Part{Tables: true, Curves: true}},
 }
 
 // plan collects runs.
@@ -40,7 +41,7 @@ func (s *plan) add(z size, peers []string, change func(p *scenario.Parameters)) 
 	for _, peer := range peers {
 		p := scenario.Parameters{
 			Scenario: scenario.Saturation, Peer: peer, Client: load.ClientRaw,
-			Watchers: z.watchers, PerConnection: z.perConnection, PerStream: 1, Interest: load.InterestAll,
+			Watchers: z.watchers, PerConnection: z.perConnection, Interest: load.InterestAll,
 			Keys: 64, ValueSize: 256, Batch: 1, Outstanding: 1, Duration: s.duration,
 		}
 		if peer == "nats-kv" {
@@ -203,10 +204,11 @@ func full(duration time.Duration) []scenario.Parameters {
 	}
 	s.include(goals(duration))
 	s.include(growth(duration))
+	s.include(subscribe(duration))
 	return s.runs
 }
 
-// include adds runs of another suite, without duplicates.
+// include adds runs, without duplicates.
 func (s *plan) include(runs []scenario.Parameters) {
 	for _, p := range runs {
 		if !slices.Contains(s.runs, p) {

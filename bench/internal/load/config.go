@@ -18,11 +18,14 @@ type Config struct {
 	Keys        int    `json:"keys"`     // number of keys that are written
 	Watchers    int    `json:"watchers"` // 0: the process does nothing
 	Connections int    `json:"connections"`
-	PerStream   int    `json:"per_stream"` // watches per stream; more than 1 only if the protocol allows it
+	PerStream   int    `json:"per_stream"` // watches per stream of a service for many watches; 0: each watch has a stream of its own
 	Interest    string `json:"interest"`   // one of Interests
 	Groups      int    `json:"groups"`     // with label: number of label values; with except: number of interests
 
 	Bystand string `json:"bystand,omitempty"` // one of Bystands, for watchers of objects that never change; "": ordinary watchers
+
+	Bookmarks time.Duration `json:"bookmarks_ns,omitempty"` // bookmark interval; 0: none
+	Reports   time.Duration `json:"reports_ns,omitempty"`   // each watch reports its position at most this often; 0: never
 
 	Hold     bool      `json:"hold,omitempty"`     // connect, then wait for the command to watch
 	Snapshot bool      `json:"snapshot,omitempty"` // begin with the state; otherwise with the next change
@@ -139,6 +142,9 @@ func (c Config) SubjectOf(key int) string {
 	return Subject + "." + Key(key)
 }
 
+// streamSize returns the largest number of watches of a stream.
+func (c Config) streamSize() int { return max(c.PerStream, 1) }
+
 // share returns the watchers of a connection, as a half-open range.
 func (c Config) share(connection int) (from, to int) {
 	return connection * c.Watchers / c.Connections, (connection + 1) * c.Watchers / c.Connections
@@ -149,8 +155,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.Watchers < 0 || c.Connections < min(c.Watchers, 1) || c.Connections > c.Watchers:
 		return fmt.Errorf("%d watchers on %d connections: each connection needs at least one watcher", c.Watchers, c.Connections)
-	case c.Keys < 1 || c.PerStream < 1:
-		return fmt.Errorf("%d keys, %d watches per stream: want at least 1 of each", c.Keys, c.PerStream)
+	case c.Keys < 1 || c.PerStream < 0:
+		return fmt.Errorf("%d keys, %d watches per stream: want at least 1 key, and no negative number", c.Keys, c.PerStream)
 	case c.Interest == InterestLabel && (c.Groups < 1 || c.Groups > c.Keys):
 		return fmt.Errorf("%d groups of %d keys: want at least 1, and no more groups than keys", c.Groups, c.Keys)
 	case c.Interest == InterestExcept && c.Groups < 1:
@@ -159,8 +165,12 @@ func (c Config) Validate() error {
 		return fmt.Errorf("unknown interest %q (want one of %s)", c.Interest, strings.Join(Interests, ", "))
 	case c.List && !c.Hold:
 		return errors.New("a configuration with list needs hold, because lists start with the command")
-	case (c.Snapshot || c.After != nil) && c.PerStream > 1:
-		return fmt.Errorf("per_stream %d: must be 1 for watches that begin with a state or a position", c.PerStream)
+	case c.Snapshot && c.PerStream > 1 && c.Protocol != "fanoutd":
+		return fmt.Errorf("%d watches per stream of %s that begin with a state: that needs a request for each watch", c.PerStream, c.Protocol)
+	case c.Bookmarks < 0 || c.Bookmarks > 0 && c.Protocol != "fanoutd":
+		return fmt.Errorf("bookmarks every %v from %s: only fanoutd sends them", c.Bookmarks, c.Protocol)
+	case c.Reports < 0 || c.Reports > 0 && (c.Protocol != "fanoutd" || c.PerStream == 0 || c.Client != ClientRaw):
+		return fmt.Errorf("reports every %v: the %s client reports on streams of fanoutd that carry many watches, and no other", c.Reports, ClientRaw)
 	case c.Stall != "" && !slices.Contains(Stalls, c.Stall):
 		return fmt.Errorf("unknown stall %q (want one of %s)", c.Stall, strings.Join(Stalls, ", "))
 	case c.Bystand != "" && !slices.Contains(Bystands, c.Bystand):

@@ -58,7 +58,7 @@ func (c *grpcConnection) open(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, c.cancel)
 	defer stop()
 	for i := c.from; i < c.to; i++ {
-		watch := (i - c.from) % c.config.PerStream
+		watch := (i - c.from) % c.config.streamSize()
 		request, err := c.service.request(c.config, i, watch)
 		if err != nil {
 			return err

@@ -18,6 +18,7 @@ type Report struct {
 	Reason   string `json:"reason,omitempty"`   // why the first of them ended
 	Returned int64  `json:"returned,omitempty"` // reconnections of stalled watchers
 	CPU      int64  `json:"cpu_us"`             // CPU time of the process
+	Peak     int64  `json:"rss_peak"`           // largest memory of the process, in bytes
 }
 
 // Command is a command to the process. Exactly one field is set.

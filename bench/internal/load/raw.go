@@ -58,7 +58,7 @@ func (c *rawConnection) open(ctx context.Context) error {
 // stream of its own before the stream of the watch.
 func (c *rawConnection) request(watcher int) error {
 	i := watcher - c.from
-	request, err := c.service.request(c.config, watcher, i%c.config.PerStream)
+	request, err := c.service.request(c.config, watcher, i%c.config.streamSize())
 	if err != nil {
 		return err
 	}
@@ -71,8 +71,8 @@ func (c *rawConnection) request(watcher int) error {
 			return err
 		}
 	}
-	if i%c.config.PerStream > 0 {
-		return c.conn.Send(i/c.config.PerStream, request)
+	if i%c.config.streamSize() > 0 {
+		return c.conn.Send(i/c.config.streamSize(), request)
 	}
 	c.streams = append(c.streams, c.stream(c.service, c.number, watcher, c.to))
 	return c.conn.Open(c.service.path, request, c.service.half)
@@ -97,7 +97,24 @@ func (c *rawConnection) handle(stream int, message []byte, at int64) error {
 	for _, watcher := range watchers {
 		delete(c.waiting, watcher)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return c.report(stream)
+}
+
+// report sends the reports of a stream that are due.
+func (c *rawConnection) report(stream int) error {
+	reports := c.streams[stream].reports
+	if reports == nil || len(reports.due) == 0 {
+		return nil
+	}
+	for _, request := range reports.take() {
+		if err := c.conn.Send(stream, request); err != nil {
+			return err
+		}
+	}
+	return c.conn.Flush()
 }
 
 func (c *rawConnection) Close() error {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -55,7 +54,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		if command.Report != nil {
 			w.close()
 			report := w.report(command.Report)
-			report.CPU = cpu().Microseconds()
+			report.CPU, report.Peak = usage()
 			return messages.write(Message{Report: report})
 		}
 		if err != nil {
@@ -93,11 +92,11 @@ func (w *messageWriter) write(m Message) error {
 	return nil
 }
 
-// cpu returns the CPU time of this process.
-func cpu() time.Duration {
+// usage returns the CPU time of this process in microseconds, and its largest memory in bytes.
+func usage() (cpu, peak int64) {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0
+		return 0, 0
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return (u.Utime.Nano() + u.Stime.Nano()) / 1000, u.Maxrss << 10
 }

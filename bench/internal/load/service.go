@@ -6,6 +6,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
@@ -41,7 +42,7 @@ var services = map[string]service{
 	},
 }
 
-// subscribe is fanoutd's method for several watches of a stream.
+// subscribe is fanoutd's method for streams with any number of watches.
 var subscribe = service{
 	path:    fanoutv1.FanoutService_Subscribe_FullMethodName,
 	request: subscribeRequest,
@@ -50,7 +51,7 @@ var subscribe = service{
 
 // service returns the watch protocol, if it is one of gRPC.
 func (c Config) service() (service, bool) {
-	if c.Protocol == "fanoutd" && c.PerStream > 1 {
+	if c.Protocol == "fanoutd" && c.PerStream > 0 {
 		return subscribe, true
 	}
 	s, ok := services[c.Protocol]
@@ -82,6 +83,9 @@ func watchRequest(c Config, watcher int) *fanoutv1.WatchRequest {
 		request.Scope = &fanoutv1.Scope{Scope: &fanoutv1.Scope_Key{Key: Key(key)}}
 	}
 	request.LabelSelector = c.selector(watcher)
+	if c.Bookmarks > 0 {
+		request.BookmarkInterval = durationpb.New(c.Bookmarks)
+	}
 	return request
 }
 

@@ -19,7 +19,7 @@ const (
 	// maxDials is the number of connections that are opened at once.
 	maxDials = 32
 	// setupTimeout bounds the time to open the connections and their watches.
-	setupTimeout = 2 * time.Minute
+	setupTimeout = 5 * time.Minute
 )
 
 // connection is a connection with watchers.
@@ -143,7 +143,11 @@ const (
 	ClientGRPC        = "grpc"         // grpc-go with static windows
 	ClientGRPCDefault = "grpc-default" // grpc-go with its defaults
 	ClientNATS        = "nats.go"
+	ClientFanoutd     = "fanoutd" // package client of fanoutd, with its default options
 )
+
+// Clients lists the values of Config.Client.
+var Clients = []string{ClientRaw, ClientGRPC, ClientGRPCDefault, ClientNATS, ClientFanoutd}
 
 func (c Config) connector() (connector, error) {
 	known := c.connectors()
@@ -172,6 +176,9 @@ func (c Config) connectors() map[string]connector {
 		if c.Stall == "" {
 			known[ClientGRPC] = newGRPC(service, staticWindows()...)
 			known[ClientGRPCDefault] = newGRPC(service)
+		}
+		if c.Stall == "" && c.Protocol == "fanoutd" && c.PerStream == 0 { // the client decides
+			known[ClientFanoutd] = newClient
 		}
 	case c.Protocol == "nats" && c.Stall != StallWindow && !c.Snapshot: // NATS has neither flow-control windows nor a state
 		known[ClientRaw] = newNATS

@@ -30,6 +30,7 @@ max-watchers: 0
 max-watchers-per-client: 0
 max-selectors: 0
 max-selectors-per-client: 0
+max-report-rate: 1000000
 resources:
   - name: %s
     prefix: %s

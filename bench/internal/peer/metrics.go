@@ -35,8 +35,46 @@ func (p *Peer) Live(ctx context.Context) ([]int64, error) {
 	return all, err
 }
 
-// metric returns a metric of a server, or 0 if the server does not have it.
+// Watches returns the number of watches that each server counts, or 0 if it does not.
+func (p *Peer) Watches(ctx context.Context) ([]float64, error) {
+	all := make([]float64, len(p.Servers))
+	for i, s := range p.Servers {
+		for _, name := range []string{"fanoutd_watchers", "etcd_debugging_mvcc_watcher_total"} {
+			n, err := p.metric(ctx, s.Name, name)
+			if err != nil {
+				return nil, err
+			}
+			all[i] += n
+		}
+	}
+	return all, nil
+}
+
+// Reported returns the number of watches of each server that have reported what they have applied.
+func (p *Peer) Reported(ctx context.Context) ([]float64, error) {
+	all := make([]float64, len(p.Servers))
+	for i, s := range p.Servers {
+		const name = "fanoutd_watchers_by_applied_lag"
+		watches, err := p.metric(ctx, s.Name, name)
+		if err != nil {
+			return nil, err
+		}
+		silent, err := p.metricOf(ctx, s.Name, name, `lag="unreported"`)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = watches - silent
+	}
+	return all, nil
+}
+
+// metric returns the sum of a metric of a server over its labels, or 0 if the server does not have it.
 func (p *Peer) metric(ctx context.Context, server, name string) (float64, error) {
+	return p.metricOf(ctx, server, name, "")
+}
+
+// metricOf returns the sum of a metric over the labels that contain a text.
+func (p *Peer) metricOf(ctx context.Context, server, name, label string) (sum float64, err error) {
 	url, ok := p.Metrics[server]
 	if !ok {
 		return 0, nil
@@ -46,12 +84,19 @@ func (p *Peer) metric(ctx context.Context, server, name string) (float64, error)
 		return 0, fmt.Errorf("read the metrics of %s: %w", server, err)
 	}
 	defer page.Close()
-	for lines := bufio.NewScanner(page); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
-			return strconv.ParseFloat(value, 64)
+	lines := bufio.NewScanner(page)
+	for lines.Scan() {
+		labels, ok := strings.CutPrefix(lines.Text(), name)
+		if !ok || labels == "" || labels[0] != ' ' && labels[0] != '{' || !strings.Contains(labels, label) {
+			continue
 		}
+		value, err := strconv.ParseFloat(labels[strings.LastIndexByte(labels, ' ')+1:], 64)
+		if err != nil {
+			return 0, fmt.Errorf("read metric %s of %s: %w", name, server, err)
+		}
+		sum += value
 	}
-	return 0, nil
+	return sum, lines.Err()
 }
 
 // ProfileCPU writes a CPU profile of the server that watchers connect to.

@@ -8,11 +8,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Usage is the resource usage of a process, as the kernel counts it.
 type Usage struct {
-	CPU    time.Duration // in user and kernel mode, since its start; in steps of 10 ms
+	CPU    time.Duration // in user and kernel mode, since its start
 	Writes int64         // write system calls since its start
 	Bytes  int64         // written by them
 	RSS    int64         // resident memory in bytes
@@ -25,7 +27,7 @@ func (p *Process) Usage() (Usage, error) {
 	dir := filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid))
 	var u Usage
 	var err error
-	if u.CPU, err = cpu(dir); err != nil {
+	if u.CPU, err = cpu(p.cmd.Process.Pid); err != nil {
 		return u, fmt.Errorf("read the CPU time of %s: %w", p.Name, err)
 	}
 	memory, err := fields(filepath.Join(dir, "status"))
@@ -51,32 +53,20 @@ func (p *Process) ResetPeak() error {
 	return nil
 }
 
-// tick is the unit of the times in /proc/PID/stat: USER_HZ, which is 100 wherever Go
-// runs on Linux.
-const tick = 10 * time.Millisecond
-
-func cpu(dir string) (time.Duration, error) {
-	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-	if err != nil {
+// cpu returns the CPU time of a process and all its threads. The clock of the process is
+// exact; /proc/PID/stat has steps of 10 ms.
+func cpu(pid int) (time.Duration, error) {
+	var t unix.Timespec
+	if err := unix.ClockGettime(cpuClock(pid), &t); err != nil {
 		return 0, err
 	}
-	// The name of the program is in brackets and may contain anything. The field after
-	// it is number 3.
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	values := strings.Fields(rest)
-	const user, system = 14 - 3, 15 - 3
-	if len(values) <= system {
-		return 0, fmt.Errorf("/proc has %q", stat)
-	}
-	var sum int64
-	for _, i := range []int{user, system} {
-		n, err := strconv.ParseInt(values[i], 10, 64)
-		if err != nil {
-			return 0, err
-		}
-		sum += n
-	}
-	return time.Duration(sum) * tick, nil
+	return time.Duration(t.Nano()), nil
+}
+
+// cpuClock returns the CPU clock of a process, as clock_getcpuclockid(3) does.
+func cpuClock(pid int) int32 {
+	const scheduler = 2 // time that the scheduler has counted, in user and kernel mode
+	return ^int32(pid)<<3 | scheduler
 }
 
 // fields reads lines such as "name: 12" or "name: 12 kB".

@@ -17,6 +17,7 @@ type Goal struct {
 	AtLeast bool
 
 	of, by point // by has no figure if Against is ""
+	base   point // subtracted from both; no figure: nothing is
 	kind   kind
 }
 
@@ -35,6 +36,8 @@ type kind struct {
 var (
 	ratioOf      = kind{func(of, by float64) float64 { return of / by }, number}
 	differenceOf = kind{func(of, by float64) float64 { return of - by }, func(x float64) string { return number(x) + " µs" }}
+	milliseconds = kind{func(of, by float64) float64 { return (of - by) / 1000 }, func(x float64) string { return number(x) + " ms" }}
+	bytesOf      = kind{func(of, by float64) float64 { return of - by }, func(x float64) string { return number(x) + " B" }}
 	megabytes    = kind{func(of, by float64) float64 { return (of - by) / 1e6 }, func(x float64) string { return number(x) + " MB" }}
 )
 
@@ -92,6 +95,7 @@ var Goals = slices.Concat(
 			of: point{scenario.Lists, list1 + " in pages of 1000", "fanoutd (grpc)", CPU}, by: point{scenario.Lists, list1, "fanoutd (grpc)", CPU},
 		},
 	},
+	subscribeGoals,
 )
 
 const (
@@ -169,28 +173,40 @@ func (g *Goal) Measured(groups []*Group) (r Range, wrong string, ok bool) {
 	if of == nil {
 		return Range{}, "", false
 	}
-	others := map[int]float64{}
-	if g.by.figure != nil {
-		by := g.by.in(groups)
-		if by == nil {
-			return Range{}, "", false
-		}
-		for _, record := range by.Records {
-			others[record.Parameters.Repeat] = g.by.figure(record)
-		}
+	others, base := g.by.byRepeat(groups), g.base.byRepeat(groups)
+	if g.by.figure != nil && others == nil || g.base.figure != nil && base == nil {
+		return Range{}, "", false
 	}
 	var values []float64
 	for _, record := range of.Records {
-		other, ok := others[record.Parameters.Repeat]
-		if g.by.figure != nil && (!ok || other == 0) {
+		repeat := record.Parameters.Repeat
+		other, ok := others[repeat]
+		less, ok2 := base[repeat]
+		if g.by.figure != nil && (!ok || other-less == 0) || g.base.figure != nil && !ok2 {
 			continue
 		}
-		values = append(values, g.kind.relate(g.of.figure(record), other))
+		values = append(values, g.kind.relate(g.of.figure(record)-less, other-less))
 	}
 	if len(values) == 0 {
 		return Range{}, "", false
 	}
 	return rangeOf(values), of.Wrong(), true
+}
+
+// byRepeat returns the figure in each repeat, or nil if there are no records.
+func (p point) byRepeat(groups []*Group) map[int]float64 {
+	if p.figure == nil {
+		return nil
+	}
+	group := p.in(groups)
+	if group == nil {
+		return nil
+	}
+	all := map[int]float64{}
+	for _, record := range group.Records {
+		all[record.Parameters.Repeat] = p.figure(record)
+	}
+	return all
 }
 
 // in returns the runs of a point, or nil.
@@ -203,6 +219,29 @@ func (p point) in(groups []*Group) *Group {
 	return nil
 }
 
+func (g *Goal) reached(r Range) bool {
+	if g.AtLeast {
+		return r.Median >= g.Want
+	}
+	return r.Median <= g.Want
+}
+
+// Missed describes the goals that have records and are not reached.
+func Missed(groups []*Group) []string {
+	var missed []string
+	for _, row := range goalTable(groups) {
+		what, against, want, measured, verdict := row[0], row[1], row[2], row[3], row[4]
+		if verdict == "yes" {
+			continue
+		}
+		if against != "" {
+			what += ", against " + against
+		}
+		missed = append(missed, fmt.Sprintf("%s: %s, want %s (%s)", what, measured, want, verdict))
+	}
+	return missed
+}
+
 // goalTable returns a row for each goal that has records.
 func goalTable(groups []*Group) [][]string {
 	var rows [][]string
@@ -211,11 +250,11 @@ func goalTable(groups []*Group) [][]string {
 		if !ok {
 			continue
 		}
-		reached, want := r.Median <= g.Want, "at most "
+		want := "at most "
 		if g.AtLeast {
-			reached, want = r.Median >= g.Want, "at least "
+			want = "at least "
 		}
-		verdict := map[bool]string{true: "yes", false: "no"}[reached]
+		verdict := map[bool]string{true: "yes", false: "no"}[g.reached(r)]
 		if wrong != "" {
 			verdict = "no: " + wrong
 		}

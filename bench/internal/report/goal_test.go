@@ -34,6 +34,18 @@ func TestGoalTable(t *testing.T) {
 	}
 	idle := fakeRecord("fanoutd", 100_000, 0, 1)
 	idle.Parameters.Scenario, idle.Servers[1].RSSIdle = scenario.Idle, 1_200_000_000
+	var above []*scenario.Record // repeats that disturbances hit as a whole: CPU of the writes, with a stream each, with shared streams
+	for repeat, cpu := range [][3]int64{{100, 500, 300}, {200, 1000, 280}, {100, 300, 260}} {
+		for i, p := range []scenario.Parameters{{}, {Watchers: 1000}, {Watchers: 1000, PerStream: 100}} {
+			r := fakeRecord("fanoutd", p.Watchers, repeat, 1)
+			r.Parameters.PerStream, r.Parameters.Outstanding, r.Parameters.Writes = p.PerStream, 16, 30_000
+			if r.Parameters.Interest = "key"; p.Watchers == 0 {
+				r.Parameters.Interest = "all"
+			}
+			r.Changes, r.Servers[1].Total = 30_000, 30_000*cpu[i]
+			above = append(above, r)
+		}
+	}
 	for name, c := range map[string]struct {
 		records []*scenario.Record
 		want    [][]string
@@ -57,6 +69,10 @@ func TestGoalTable(t *testing.T) {
 		"absolute value": {[]*scenario.Record{idle}, [][]string{
 			{"memory of the server with idle watchers, 100000 x 100", "", "at most 1000 MB", "1200 MB", "no"},
 		}},
+		"above a base": {above, [][]string{
+			{"CPU of the server in front above that of the writes, 1000 x 100, 16 at once, one key each, 100 a stream", "a stream each", "at most 0.500", "0.500 (0.100 to 0.800)", "yes"},
+		}},
+		"no base":       {above[1:3], nil},
 		"no peer":       {pairedRuns("floor", [2]float64{2, 1})[:1], nil},
 		"other repeats": {[]*scenario.Record{fakeRecord("fanoutd", 1000, 0, 1), fakeRecord("floor", 1000, 1, 1)}, nil},
 		"zero CPU":      {pairedRuns("floor", [2]float64{2, 0}), nil},
@@ -65,6 +81,15 @@ func TestGoalTable(t *testing.T) {
 			got := goalTable(Groups(c.records))
 			if !slices.EqualFunc(got, c.want, slices.Equal) {
 				t.Errorf("got %q, want %q", got, c.want)
+			}
+			missed := 0
+			for _, row := range c.want {
+				if row[4] != "yes" {
+					missed++
+				}
+			}
+			if got := Missed(Groups(c.records)); len(got) != missed {
+				t.Errorf("got missed goals %q, want %d", got, missed)
 			}
 		})
 	}

@@ -101,8 +101,19 @@ var (
 	Growth     Figure = func(r *scenario.Record) float64 { return float64(front(r).Peak - front(r).RSSBefore) } // bytes, during the measurement
 	Resident   Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSIdle) }                   // bytes
 	Left       Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSLeft) }                   // bytes
-	Remaining  Figure = func(r *scenario.Record) float64 { return front(r).GoroutinesLeft }
-	IdleCPU    Figure = func(r *scenario.Record) float64 { // milliseconds per second of all servers
+	Peak       Figure = func(r *scenario.Record) float64 { return float64(front(r).Peak) }                      // bytes
+	// PerWatch is the memory of the server in front per idle watcher, in bytes.
+	PerWatch Figure = func(r *scenario.Record) float64 { return front(r).PerWatcher }
+	// Kept is what the server in front keeps when all have left, in bytes.
+	Kept        Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSLeft - front(r).RSSEmpty) }
+	WatchesLeft Figure = func(r *scenario.Record) float64 { return front(r).WatchesLeft }
+	ClientPeak  Figure = func(r *scenario.Record) float64 { return float64(r.ClientPeak) } // bytes
+	// CPUPerWrite is the CPU time of the server in front per write, in microseconds.
+	CPUPerWrite Figure = func(r *scenario.Record) float64 {
+		return float64(front(r).Total) / float64(max(r.Changes, 1)) * float64(r.Parameters.Batch)
+	}
+	Remaining Figure = func(r *scenario.Record) float64 { return front(r).GoroutinesLeft }
+	IdleCPU   Figure = func(r *scenario.Record) float64 { // milliseconds per second of all servers
 		return TotalCPU(r) * 1000 / r.Parameters.Duration.Seconds()
 	}
 	Goroutines Figure = func(r *scenario.Record) float64 { return front(r).Goroutines }
@@ -115,9 +126,14 @@ var (
 	}
 )
 
-// Wrong describes lost, duplicate or unordered events in any of the runs, or is "".
+// otherGoroutines is the number of goroutines that a server may have more than before its watchers
+// came, for other reasons.
+const otherGoroutines = 20
+
+// Wrong describes lost, duplicate or unordered events in any of the runs, and what remained of
+// watches that have left, or is "".
 func (g *Group) Wrong() string {
-	var lost, duplicate, disordered, foreign, ended, stalled int64
+	var lost, duplicate, disordered, foreign, ended, stalled, watches, goroutines int64
 	for _, r := range g.Records {
 		lost += r.Counts.Lost
 		duplicate += r.Counts.Duplicate
@@ -126,6 +142,10 @@ func (g *Group) Wrong() string {
 		ended += int64(r.Ended)
 		if r.Stalled != "" {
 			stalled++
+		}
+		watches += int64(front(r).WatchesLeft)
+		if left := int64(front(r).GoroutinesLeft); left > otherGoroutines {
+			goroutines += left
 		}
 	}
 	var parts []string
@@ -139,6 +159,8 @@ func (g *Group) Wrong() string {
 		{"foreign", foreign},
 		{"ended", ended},
 		{"stalled", stalled},
+		{"watches left", watches},
+		{"goroutines left", goroutines},
 	} {
 		if n.count > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n.count, n.what))

@@ -17,7 +17,7 @@ import (
 func fakeRecord(peer string, watchers, repeat int, cpu float64) *scenario.Record {
 	return &scenario.Record{
 		Parameters: scenario.Parameters{
-			Scenario: "saturation", Peer: peer, Client: "raw", Watchers: watchers, PerConnection: 100, PerStream: 1,
+			Scenario: "saturation", Peer: peer, Client: "raw", Watchers: watchers, PerConnection: 100,
 			Interest: "all", ValueSize: 256, Batch: 1, Outstanding: 1, Repeat: repeat,
 		},
 		Each:    delivery.Summary{Count: 1, P99: 7000},
@@ -67,8 +67,9 @@ func TestWrongCountsAllFaults(t *testing.T) {
 	a, b := fakeRecord("etcd", 10, 0, 1), fakeRecord("etcd", 10, 1, 1)
 	a.Counts = delivery.Counts{Lost: 2, Duplicate: 1}
 	b.Counts, b.Ended, b.Stalled = delivery.Counts{Lost: 1, OutOfOrder: 4}, 7, "why"
+	a.Servers[1].WatchesLeft, a.Servers[1].GoroutinesLeft, b.Servers[1].GoroutinesLeft = 2, 20, 21
 	g := Groups([]*scenario.Record{a, b})[0]
-	if got, want := g.Wrong(), "3 lost, 1 duplicate, 4 out of order, 7 ended, 1 stalled"; got != want {
+	if got, want := g.Wrong(), "3 lost, 1 duplicate, 4 out of order, 7 ended, 1 stalled, 2 watches left, 21 goroutines left"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

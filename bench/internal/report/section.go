@@ -69,8 +69,22 @@ var idle = append(common[:len(common):len(common)],
 	column{"goroutines each", true, median(Goroutines, 1)},
 	column{"CPU ms/s", true, median(IdleCPU, 1)},
 	column{"event to all", true, median(EachMax, 1e-3)},
+	column{"peak MB", true, median(Peak, 1e-6)},
 	column{"MB left", true, median(Left, 1e-6)},
 	column{"goroutines left", true, median(Remaining, 1)},
+	column{"watches left", true, median(WatchesLeft, 1)},
+	column{"client MB", true, median(ClientPeak, 1e-6)},
+	wrong,
+)
+
+// opening are the columns of the open scenario.
+var opening = append(common[:len(common):len(common)],
+	column{"seconds", true, func(g, _ *Group) string { return spread(g.Range(Seconds)) }},
+	column{"CPU s", true, func(g, _ *Group) string { return spread(g.Range(TotalCPU)) }},
+	column{"front s", true, median(FrontTotal, 1)},
+	column{"MB grown", true, median(Growth, 1e-6)},
+	column{"per second", true, median(PerSecond, 1)},
+	column{"kB each", true, median(Memory, 1e-3)},
 	wrong,
 )
 
@@ -92,7 +106,8 @@ var wrong = column{"wrong", false, func(g, _ *Group) string { return g.Wrong() }
 
 const (
 	aboutEvents = "CPU of all servers and of the one in front is in µs per delivery, times in ms, writes and bytes are per delivery, memory and goroutines per idle watcher."
-	aboutIdle   = "Memory of the server in front with all watchers, of all servers for each of them, and of the one in front when they have left; CPU of all servers while nothing is written; the time in ms until one event has come to all."
+	aboutIdle   = "Memory of the server in front with all watchers, of all servers for each of them, of the one in front at most, and of that when they have left, and of the process that watches at most; CPU of all servers while nothing is written; the time in ms until one event has come to all."
+	aboutOpen   = "Seconds until the server has confirmed all watches, which begin with the next change; CPU in seconds of all servers and of the one in front, whose memory grows at most by so much; memory of all servers for each watch. The connections are there before that."
 	aboutLists  = "CPU of all servers and of the one in front is per list, times are those of a list; the memory of the server in front grows at most by so much."
 	aboutStorms = "Seconds until all watchers have what they begin with; CPU in seconds of all servers and of the one in front, whose memory grows at most by so much; the connections are there before that."
 )
@@ -107,6 +122,7 @@ func sections(groups []*Group) []section {
 		{scenario.Steady, section{"At a rate", aboutEvents, events, nil}},
 		{scenario.Startup, section{"All watchers come at once", aboutStorms, storms, nil}},
 		{scenario.Resume, section{"All watchers come back at once", aboutStorms, storms, nil}},
+		{scenario.Open, section{"All watches are opened at once", aboutOpen, opening, nil}},
 		{scenario.Idle, section{"Watchers to whom nothing is told", aboutIdle, idle, nil}},
 		{scenario.Lists, section{"Lists", aboutLists, lists, nil}},
 	}

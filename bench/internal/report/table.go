@@ -85,6 +85,9 @@ func action(p scenario.Parameters) string {
 	} else if p.Outstanding > 1 {
 		text += fmt.Sprintf(", %d at once", p.Outstanding)
 	}
+	if p.Writes > 0 {
+		text += fmt.Sprintf(", %d writes", p.Writes)
+	}
 	if p.ValueSize != 256 {
 		text += fmt.Sprintf(", %d B", p.ValueSize)
 	}
@@ -93,6 +96,12 @@ func action(p scenario.Parameters) string {
 		if p.StallFor > 0 {
 			text += fmt.Sprintf(" for %v", p.StallFor)
 		}
+	}
+	if p.Bookmarks > 0 {
+		text += fmt.Sprintf(", bookmarks every %v", p.Bookmarks)
+	}
+	if p.Reports > 0 {
+		text += fmt.Sprintf(", reports every %v", p.Reports)
 	}
 	switch p.Interest {
 	case "all":
@@ -110,7 +119,7 @@ func System(p scenario.Parameters) string {
 	if p.Client != "raw" {
 		parts = append(parts, p.Client)
 	}
-	if p.PerStream > 1 {
+	if p.PerStream > 0 {
 		parts = append(parts, fmt.Sprintf("%d a stream", p.PerStream))
 	}
 	if len(parts) == 0 {

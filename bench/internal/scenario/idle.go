@@ -65,6 +65,10 @@ func idle(ctx context.Context, programs peer.Programs, system *peer.Peer, p Para
 	if err != nil {
 		return nil, err
 	}
+	watches, err := system.Watches(ctx)
+	if err != nil {
+		return nil, err
+	}
 	live, err := system.Live(ctx)
 	if err != nil {
 		return nil, err
@@ -72,7 +76,8 @@ func idle(ctx context.Context, programs peer.Programs, system *peer.Peer, p Para
 	for i, s := range system.Servers {
 		server := r.server(s.Name, empty[i], after[i], before[i], after[i])
 		server.RSSLeft, server.GoroutinesLeft = left[i].RSS, left[i].Goroutines-empty[i].Goroutines
-		server.LiveLeft = live[i]
+		server.LiveLeft, server.WatchesLeft = live[i], watches[i]
+		server.Peak = left[i].Peak // the setup and the event are the most work
 		r.Servers = append(r.Servers, server)
 	}
 	return r, nil

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,43 +20,54 @@ const (
 	Resume     = "resume"     // all watchers reconnect at once and get a change of each key
 	Idle       = "idle"       // no writes except one event at the end
 	Lists      = "lists"      // all watchers list all objects at once
+	Open       = "open"       // all watches are opened at once, on connections that exist
 )
 
 // Scenarios are the values of Parameters.Scenario.
-var Scenarios = []string{Saturation, Steady, Startup, Resume, Lists, Idle}
+var Scenarios = []string{Saturation, Steady, Startup, Resume, Lists, Idle, Open}
 
 // Parameters describe a run.
 type Parameters struct {
-	Scenario      string        `json:"scenario"` // one of Scenarios
-	Peer          string        `json:"peer"`
-	Client        string        `json:"client"`
-	Watchers      int           `json:"watchers"`       // 0 only with Steady
-	PerConnection int           `json:"per_connection"` // watchers per connection
-	PerStream     int           `json:"per_stream"`     // watches per stream
-	Interest      string        `json:"interest"`
-	Groups        int           `json:"groups,omitempty"`       // number of distinct labels or interests
-	Bystanders    int           `json:"bystanders,omitempty"`   // additional watchers of objects that never change
-	Bystand       string        `json:"bystand,omitempty"`      // what the bystanders watch, see load.Bystands
-	Keys          int           `json:"keys"`                   // number of keys to write
-	Objects       int           `json:"objects,omitempty"`      // additional objects that never change
-	Window        int           `json:"window,omitempty"`       // size of fanoutd's window in changes, filled first; 0: the default, not filled
-	ValueSize     int           `json:"value_size"`             // bytes
-	Batch         int           `json:"batch"`                  // events per write
-	Outstanding   int           `json:"outstanding"`            // concurrent writes
-	Rate          float64       `json:"rate,omitempty"`         // writes per second; 0: as fast as they are delivered
-	Duration      time.Duration `json:"duration_ns"`            // of the measurement
-	PageSize      int           `json:"page_size,omitempty"`    // objects per page; 0: the server decides
-	Stalled       int           `json:"stalled,omitempty"`      // additional watchers that do not read
-	Stall         string        `json:"stall,omitempty"`        // how they stall, see load.Stalls
-	StallFor      time.Duration `json:"stall_for_ns,omitempty"` // time after which they reconnect; 0: never
-	Repeat        int           `json:"repeat"`                 // number of the run among equal ones
+	Scenario      string `json:"scenario"` // one of Scenarios
+	Peer          string `json:"peer"`
+	Client        string `json:"client"`
+	Watchers      int    `json:"watchers"`       // 0 only if events are written all the time
+	PerConnection int    `json:"per_connection"` // watchers per connection
+	// PerStream is the number of watches per stream of a service for many watches; 0: each watch
+	// has a stream of its own, from fanoutd with the method Watch. With NATS, a connection is the
+	// stream.
+	PerStream   int           `json:"per_stream"`
+	Interest    string        `json:"interest"`
+	Groups      int           `json:"groups,omitempty"`       // number of distinct labels or interests
+	Bystanders  int           `json:"bystanders,omitempty"`   // additional watchers of objects that never change
+	Bystand     string        `json:"bystand,omitempty"`      // what the bystanders watch, see load.Bystands
+	Keys        int           `json:"keys"`                   // number of keys to write
+	Objects     int           `json:"objects,omitempty"`      // additional objects that never change
+	Window      int           `json:"window,omitempty"`       // size of fanoutd's window in changes, filled first; 0: the default, not filled
+	ValueSize   int           `json:"value_size"`             // bytes
+	Batch       int           `json:"batch"`                  // events per write
+	Outstanding int           `json:"outstanding"`            // concurrent writes
+	Rate        float64       `json:"rate,omitempty"`         // writes per second; 0: as fast as they are delivered
+	Duration    time.Duration `json:"duration_ns"`            // of the measurement
+	Writes      int           `json:"writes,omitempty"`       // writes of the measurement, instead of its duration; 0: the duration decides
+	Bookmarks   time.Duration `json:"bookmarks_ns,omitempty"` // bookmark interval of the watches; 0: no bookmarks, or what the client has as default
+	Reports     time.Duration `json:"reports_ns,omitempty"`   // each watcher reports its position at most this often; 0: never
+	PageSize    int           `json:"page_size,omitempty"`    // objects per page; 0: the server decides
+	Stalled     int           `json:"stalled,omitempty"`      // additional watchers that do not read
+	Stall       string        `json:"stall,omitempty"`        // how they stall, see load.Stalls
+	StallFor    time.Duration `json:"stall_for_ns,omitempty"` // time after which they reconnect; 0: never
+	Repeat      int           `json:"repeat"`                 // number of the run among equal ones
 }
 
 // Complete sets the parameters that follow from others.
 func (p *Parameters) Complete() {
 	p.Keys = max(p.Keys, p.Batch*p.Outstanding)
 	p.ValueSize = max(p.ValueSize, stamp.Size)
+	p.shareStreams()
 	p.PerConnection = min(p.PerConnection, max(p.Watchers, 1))
+	if p.Watchers == 0 && p.Interest == load.InterestKey {
+		p.Interest = load.InterestAll // the writes are the same
+	}
 	if p.Scenario == Lists {
 		p.PerConnection, p.Client = 1, load.ClientGRPC // it reads the objects
 	}
@@ -67,23 +79,44 @@ func (p *Parameters) Complete() {
 	}
 }
 
+// shareStreams sets what follows from the number of watches per stream. A stream is part of a
+// connection, and in NATS it is the connection.
+func (p *Parameters) shareStreams() {
+	protocol, _ := peer.Protocol(p.Peer) // Validate reports the error
+	p.PerConnection = max(p.PerConnection, p.PerStream)
+	switch {
+	case protocol == "etcd" && p.PerStream == 1: // the same method
+		p.PerStream = 0
+	case (p.Peer == "nats" || p.Peer == "nats-kv") && p.PerStream > 0:
+		p.PerConnection, p.PerStream = p.PerStream, 0
+	case p.Watchers == 0:
+		p.PerStream = 0
+	}
+}
+
 // Validate returns what is wrong with the parameters. Call it before the run.
 func (p *Parameters) Validate() error {
 	for _, n := range []struct {
 		name  string
 		value int
-	}{{"per-connection", p.PerConnection}, {"per-stream", p.PerStream}, {"batch", p.Batch}, {"outstanding", p.Outstanding}} {
+	}{{"per-connection", p.PerConnection}, {"batch", p.Batch}, {"outstanding", p.Outstanding}} {
 		if n.value < 1 {
 			return fmt.Errorf("%s is %d: at least 1", n.name, n.value)
 		}
 	}
-	if p.Watchers < 0 || p.Watchers == 0 && p.Scenario != Steady {
-		return fmt.Errorf("watchers is %d: at least 1, or with %s 0", p.Watchers, Steady)
+	if p.Watchers < 0 || p.Watchers == 0 && !p.writing() {
+		return fmt.Errorf("watchers is %d: at least 1, or with %s and %s 0", p.Watchers, Saturation, Steady)
+	}
+	if p.Writes < 0 || p.Writes > 0 && !p.writing() {
+		return fmt.Errorf("%d writes: only %s and %s write all the time", p.Writes, Saturation, Steady)
+	}
+	if p.Peer == "floor" && (p.PerStream > 0 || p.Client == load.ClientFanoutd) {
+		return errors.New("the floor has a stream for each watch, and one client: " + load.ClientRaw)
 	}
 	if err := p.surroundings(); err != nil {
 		return err
 	}
-	if p.Interest == load.InterestKey && p.Watchers < p.Keys {
+	if p.Interest == load.InterestKey && p.Watchers > 0 && p.Watchers < p.Keys {
 		return fmt.Errorf("%d keys for %d watchers of one key each: every key needs one", p.Keys, p.Watchers)
 	}
 	if !slices.Contains(Scenarios, p.Scenario) {
@@ -117,7 +150,7 @@ func (p *Parameters) surroundings() error {
 	switch {
 	case p.Bystanders < 0 || p.Objects < 0 || p.Window < 0:
 		return fmt.Errorf("%d bystanders, %d objects, a window of %d: none may be negative", p.Bystanders, p.Objects, p.Window)
-	case p.Bystanders > 0 && p.Scenario != Saturation && p.Scenario != Steady:
+	case p.Bystanders > 0 && !p.writing():
 		return fmt.Errorf("bystanders need a scenario that writes, not %s", p.Scenario)
 	case p.Bystanders > 0 && p.Peer == "floor":
 		return fmt.Errorf("bystanders of the floor: it sends everything to all watchers")
@@ -145,6 +178,9 @@ func (p *Parameters) bystanders(address string) load.Config {
 	return c
 }
 
+// writing reports whether events are written during the whole measurement.
+func (p *Parameters) writing() bool { return p.Scenario == Saturation || p.Scenario == Steady }
+
 // storm reports whether the watchers connect when there is something to catch up with.
 func (p *Parameters) storm() bool { return p.Scenario == Startup || p.Scenario == Resume }
 
@@ -155,7 +191,8 @@ func (p *Parameters) load(address string) load.Config {
 		Protocol: protocol, Client: p.Client, Address: address,
 		Keys: p.Keys, Watchers: p.Watchers, Connections: (p.Watchers + p.PerConnection - 1) / p.PerConnection,
 		PerStream: p.PerStream, Interest: p.Interest, Groups: p.Groups,
-		Hold: p.storm() || p.Scenario == Lists, Snapshot: p.Scenario == Startup,
+		Bookmarks: p.Bookmarks, Reports: p.Reports,
+		Hold: p.storm() || p.Scenario == Lists || p.Scenario == Open, Snapshot: p.Scenario == Startup,
 		List: p.Scenario == Lists, PageSize: p.PageSize,
 	}
 }

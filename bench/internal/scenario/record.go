@@ -33,7 +33,8 @@ type Record struct {
 	Last       delivery.Summary `json:"last"` // from writing to the last watcher
 	Ack        delivery.Summary `json:"ack"`  // from writing to the acknowledgement
 	Servers    []Server         `json:"servers"`
-	ClientCPU  float64          `json:"client_cpu_us"` // per delivery, of the watching process, in the whole run
+	ClientCPU  float64          `json:"client_cpu_us"`   // per delivery, of the watching process, in the whole run
+	ClientPeak int64            `json:"client_rss_peak"` // bytes, of the watching process
 }
 
 // Server is the cost of one server process.
@@ -51,6 +52,8 @@ type Server struct {
 	RSSLeft        int64   `json:"rss_left,omitempty"`        // bytes, after the watchers have left
 	LiveLeft       int64   `json:"live_left,omitempty"`       // bytes of live heap at that time, after a garbage collection, if the server reports it
 	GoroutinesLeft float64 `json:"goroutines_left,omitempty"` // goroutines of watchers that remain at that time
+	Reported       float64 `json:"reported,omitempty"`        // watches that have reported, at the end of the measurement
+	WatchesLeft    float64 `json:"watches_left,omitempty"`    // watches that remain at that time, if the server counts them
 	AnonEmpty      int64   `json:"anon_empty"`                // anonymous memory, before the watchers
 	AnonIdle       int64   `json:"anon_idle"`
 	AnonEnd        int64   `json:"anon_end"`

@@ -41,6 +41,8 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) 
 		return lists(ctx, programs, system, p, o)
 	case Idle:
 		return idle(ctx, programs, system, p, o)
+	case Open:
+		return open(ctx, programs, system, p, o)
 	}
 	return written(ctx, programs, system, p, o)
 }
@@ -100,6 +102,12 @@ func written(ctx context.Context, programs peer.Programs, system *peer.Peer, p P
 	if err != nil {
 		return nil, err
 	}
+	var reported []float64
+	if p.Reports > 0 {
+		if reported, err = system.Reported(ctx); err != nil {
+			return nil, err
+		}
+	}
 	o.Phase("report")
 	report, err := watchers.Report(ctx, w.written)
 	if err != nil {
@@ -114,7 +122,11 @@ func written(ctx context.Context, programs peer.Programs, system *peer.Peer, p P
 		return nil, err
 	}
 	for i, s := range system.Servers {
-		r.Servers = append(r.Servers, r.server(s.Name, empty[i], idle[i], before[i], after[i]))
+		server := r.server(s.Name, empty[i], idle[i], before[i], after[i])
+		if reported != nil {
+			server.Reported = reported[i]
+		}
+		r.Servers = append(r.Servers, server)
 	}
 	return r, nil
 }
@@ -184,7 +196,7 @@ func (r *Record) addReport(w *writer, report *load.Report) {
 	}
 	r.Writes, r.Behind = w.writes.Load(), w.behind.Load()
 	r.Counts, r.Each, r.Last, r.Ack = report.Counts, report.Each, report.Last, w.ack.Summary()
-	r.Ended, r.Reason = report.Ended, report.Reason
+	r.Ended, r.Reason, r.ClientPeak = report.Ended, report.Reason, report.Peak
 	r.Deliveries = report.Each.Count
 	if r.Deliveries == 0 {
 		return

@@ -140,12 +140,13 @@ func (w *writer) run(ctx context.Context) error {
 	return w.awaitAll(ctx)
 }
 
-// due returns a channel with a value for each write that is due, until the time is over.
+// due returns a channel with a value for each write that is due, until the time is over or all
+// writes of the run were due.
 func (w *writer) due(ctx context.Context, ended time.Time) <-chan struct{} {
 	due := make(chan struct{})
 	go func() {
 		defer close(due)
-		for began, i := time.Now(), 0; time.Now().Before(ended); i++ {
+		for began, i := time.Now(), 0; w.isDue(i, ended); i++ {
 			if w.parameters.Rate > 0 {
 				at := began.Add(time.Duration(float64(i) / w.parameters.Rate * float64(time.Second)))
 				timer := time.NewTimer(time.Until(at))
@@ -170,6 +171,14 @@ func (w *writer) due(ctx context.Context, ended time.Time) <-chan struct{} {
 		}
 	}()
 	return due
+}
+
+// isDue reports whether another write is due after n.
+func (w *writer) isDue(n int, ended time.Time) bool {
+	if w.parameters.Writes > 0 {
+		return n < w.parameters.Writes
+	}
+	return time.Now().Before(ended)
 }
 
 // step writes the next batch of a worker. Unless writes are paced, it first waits until the
