@@ -60,27 +60,13 @@ func (w *Watcher) startCatchUp() (Message, error) {
 	d := w.dispatcher
 	asOf := d.cfg.Source.Confirmed() // read before the state, so the state has at least everything from that time
 	newest := d.cfg.Source.State()
-	if w.step == stepBehind {
-		w.cursor = w.feed.view.Load().skipDropped(w.at()).Revision
-	}
-	kind, err := w.chooseCatchUp(newest)
+	kind, err := w.moveToCatchUp(newest)
 	if err != nil {
 		return Message{}, err
 	}
 	c := &catchUp{kind: kind, to: newest.Revision(), asOf: asOf}
-	switch kind {
-	case object.Delta:
+	if kind == object.Delta {
 		c.since = w.cursor
-	case object.Reset:
-		if epoch := newest.Position().Epoch; w.epoch != epoch {
-			if w.epoch != "" {
-				// w.needed is a revision of the old epoch and no longer applies. An exact
-				// snapshot still needs a state at its revision or later.
-				w.needed = w.exact
-			}
-			w.epoch = epoch
-		}
-		w.cursor = 0
 	}
 	if kind.TransfersState() {
 		state := w.target(newest)
@@ -101,11 +87,39 @@ func (w *Watcher) startCatchUp() (Message, error) {
 		}
 	}
 	w.abandonCatchUp()
-	w.sent, w.mergeTo = 0, 0
 	w.catchUp, w.step = c, stepCatchUp
+	return w.catchUpBegin(kind), nil
+}
+
+// moveToCatchUp chooses a catch-up that leads to the state, and moves the cursor to its beginning.
+func (w *Watcher) moveToCatchUp(newest *cacher.State) (object.CatchUp, error) {
+	if w.step == stepBehind {
+		w.cursor = w.feed.view.Load().skipDropped(w.at()).Revision
+	}
+	kind, err := w.chooseCatchUp(newest)
+	if err != nil {
+		return 0, err
+	}
+	if kind == object.Reset {
+		if epoch := newest.Position().Epoch; w.epoch != epoch {
+			if w.epoch != "" {
+				// w.needed is a revision of the old epoch and no longer applies. An exact
+				// snapshot still needs a state at its revision or later.
+				w.needed = w.exact
+			}
+			w.epoch = epoch
+		}
+		w.cursor = 0
+	}
+	w.sent, w.mergeTo = 0, 0
+	return kind, nil
+}
+
+// catchUpBegin returns the message that announces a catch-up.
+func (w *Watcher) catchUpBegin(kind object.CatchUp) Message {
 	m := w.message(object.CatchUpBegin, payload{})
 	m.Header.CatchUp = kind
-	return m, nil
+	return m
 }
 
 // target returns the state to which a RESET or a DELTA leads. This is the state that the

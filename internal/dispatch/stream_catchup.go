@@ -193,6 +193,12 @@ func (s *Stream) makePartsOf(c *streamCursor, made *madeParts, limit int) (bytes
 		if !ok || err != nil {
 			return bytes, err
 		}
+		if m.Header.Kind == object.CatchUpBegin {
+			announced := c.announced
+			if c.announced = nil; announced != nil && *announced == m.Header {
+				continue
+			}
+		}
 		isPart := c.catchUp.kind.TransfersState() && m.Header.Kind == object.CatchUpPart
 		made.messages = append(made.messages, catchUpMessage{c, m, isPart})
 		// A cursor does not wait for its next turn while it holds its first part.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -273,4 +274,41 @@ func TestStreamResetsInANewEpoch(t *testing.T) {
 		f.store.Put("a", "newer")
 		s.want("1: ~a=newer")
 	})
+}
+
+// A revision of which some watches get events, and another watch does not because it has fallen
+// behind, comes with the beginning of its catch-up or with its end. Otherwise the client would take
+// the watch for live, and show half of the revision.
+func TestStreamAnnouncesACatchUpWithTheEventsThatItSkips(t *testing.T) {
+	for name, test := range map[string]struct {
+		window     int
+		everyEvent bool
+		want       string
+	}{
+		"replay":      {window: 1000, want: "1: REPLAY; 2: ~b=v"},
+		"delta":       {window: 20, want: "1: DELTA; 2: ~b=v"},
+		"every event": {window: 20, everyEvent: true, want: "2: ~b=v; 1: ended revision "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, limits{logBytes: 3000, window: test.window}, func(t *testing.T, f *fixture) {
+				s := f.stream(t, dispatch.StreamConfig{})
+				s.begin(f.dispatcher, 1, dispatch.Interest{Scope: object.ExactKey("a")}, dispatch.FromNow(f.cacher.State().Position()),
+					dispatch.Options{BatchDelay: time.Minute, EveryEvent: test.everyEvent})
+				f.watchKey(s, 2, "b")
+				for i := range 100 { // the delay holds those of watch 1 back
+					f.store.Put("a", strings.Repeat("x", 100)+fmt.Sprint(i))
+					f.store.Put("b", "before")
+					s.take()
+				}
+				s.setRoom(0)
+				pass(2 * time.Minute)
+				f.store.Commit(map[object.Key][]byte{"a": []byte("v"), "b": []byte("v")})
+				s.take()
+				s.setRoom(-1)
+				if got := s.take(); len(got) == 0 || !strings.HasPrefix(got[0].String(), test.want) {
+					t.Errorf("got %v, want a first response %q", got, test.want)
+				}
+			})
+		})
+	}
 }

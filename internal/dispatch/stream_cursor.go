@@ -12,9 +12,11 @@ import (
 // options and are live. It is a Watcher without a sink: the worker or Serve reads it for the
 // stream.
 //
-// Serve owns the Watcher while the cursor is in the catchUpQueue. Otherwise the worker owns it.
+// Serve owns the Watcher and announced while the cursor is in the catchUpQueue. Otherwise the worker
+// owns them.
 type streamCursor struct {
 	Watcher
+	announced *object.Header // of the CATCH_UP_BEGIN that the worker has made; nil: none, or Serve has begun the catch-up
 
 	stream *Stream
 	source *streamSource // nil: a watch of StartDirect
@@ -218,13 +220,24 @@ func (c *streamCursor) completeAfter(at object.Position) object.Position {
 	return object.Position{Epoch: at.Epoch, Revision: max(at.Revision, upTo)}
 }
 
-// fallBehind prepares a catch-up for a live cursor whose events are not in the log any more. The
-// catch-up is a REPLAY if the window has the events.
-func (c *streamCursor) fallBehind() {
+// fallBehind begins a catch-up of a live cursor whose events are not in the log any more. The
+// catch-up is a REPLAY if the window has the events. Its CATCH_UP_BEGIN, or the end of the watches,
+// is in the response that skips these events. Otherwise the client would take the watches for live.
+func (s *Stream) fallBehind(c *streamCursor, now time.Time) {
 	c.step = stepBehind
-	if s := c.dispatcher.cfg.Source.State(); s.Position().Epoch == c.epoch && c.cursor >= s.Replayable() {
+	newest := c.dispatcher.cfg.Source.State()
+	if newest.Position().Epoch == c.epoch && c.cursor >= newest.Replayable() {
 		c.step = stepResume
 	}
+	kind, err := c.moveToCatchUp(newest)
+	if err != nil {
+		s.endCursor(c, &Ending{Reason: err})
+		return
+	}
+	begin := c.catchUpBegin(kind)
+	c.announced = &begin.Header
+	s.addMessage(c, &Batch{Message: begin}, now)
+	s.catchUp(c)
 }
 
 // recovered ends the watches of a cursor after a panic. It is deferred.

@@ -100,8 +100,7 @@ func (src *streamSource) canRead(c *streamCursor, bound object.Position, now tim
 	}
 	// A cursor becomes live when the bound has reached it. So a different epoch is an old one.
 	if c.epoch != bound.Epoch || !c.inLog(c.feed.view.Load()) || c.needsMerge() && !c.canMerge(bound.Revision) {
-		c.fallBehind()
-		s.catchUp(c)
+		s.fallBehind(c, now)
 		return false
 	}
 	return true
@@ -167,8 +166,7 @@ func (src *streamSource) read(c *streamCursor, cut object.Revision, whole bool, 
 	}
 	v := c.feed.view.Load()
 	if !c.inLog(v) {
-		c.fallBehind()
-		s.catchUp(c)
+		s.fallBehind(c, now)
 		return all
 	}
 	n := c.waitingBytes(cut)
@@ -187,8 +185,7 @@ func (src *streamSource) read(c *streamCursor, cut object.Revision, whole bool, 
 		b, ok := c.mergedBatch(cut, now)
 		switch {
 		case !ok:
-			c.fallBehind()
-			s.catchUp(c)
+			s.fallBehind(c, now)
 		case b.Count > 0:
 			s.addMessage(c, b, now)
 		}

@@ -24,6 +24,7 @@ func (s *Stream) makeResponse(now time.Time) bool {
 	}
 	if !s.partsNext || inSequence || !s.addParts(now) {
 		s.addLive(now)
+		s.addAnswers() // the ends of watches that have fallen behind
 		if !r.More {
 			s.addSettling(now)
 			s.addBookmarks(now)
