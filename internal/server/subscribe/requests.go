@@ -123,29 +123,29 @@ func (s *stream) awaitBudget() error {
 
 // admit checks whether a watch may start, and adds it to the table. It takes the quotas of the
 // watch last, so a start that is refused has taken nothing.
-func (s *stream) admit(req *fanoutv1.SubscribeRequest_Start) (pending, error) {
+func (s *stream) admit(req *fanoutv1.SubscribeRequest_Start) (*pending, error) {
 	if s.table.find(req.GetWatchId()) != nil {
-		return pending{}, apierr.ErrWatchIDInUse
+		return nil, apierr.ErrWatchIDInUse
 	}
 	limits := s.service.cfg.Interceptors.Limits
 	if err := limits.AllowRequest(s.client); err != nil {
-		return pending{}, err
+		return nil, err
 	}
 	resource, parsed, err := s.service.cfg.Watches.Parse(s.ctx, req.GetRequest())
 	if err != nil {
-		return pending{}, err
+		return nil, err
 	}
 	e := &entry{
 		stream: s, resource: resource, scope: parsed.Interest.Scope, summary: watch.Summarize(req.GetRequest()), since: time.Since(s.since),
 	}
 	e.StreamWatch.ID = req.GetWatchId()
 	if err := limits.TakeWatch(s.client); err != nil {
-		return pending{}, err
+		return nil, err
 	}
 	if resource.Scans(&parsed.Interest) {
 		if e.releaseSelector, err = limits.Selector(s.ctx, resource.Name, &parsed.Interest); err != nil {
 			limits.ReturnWatches(s.client, 1)
-			return pending{}, err
+			return nil, err
 		}
 	}
 	s.sink.slot.expect(parsed.Options.BookmarkInterval)
@@ -156,7 +156,7 @@ func (s *stream) admit(req *fanoutv1.SubscribeRequest_Start) (pending, error) {
 	if s.reason != nil || s.closed {
 		s.drop(e) // the end of the stream answers the start
 	}
-	return pending{e, parsed}, nil
+	return &pending{e, parsed}, nil
 }
 
 // refuse answers a start that is refused. It is called with calls held, so that the answer comes

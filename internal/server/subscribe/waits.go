@@ -23,7 +23,7 @@ type waits struct {
 	running sync.WaitGroup
 
 	mu     sync.Mutex
-	next   map[backend.Freshness][]pending // guarded by mu: those of the next wait; absent: no goroutine
+	next   map[backend.Freshness][]*pending // guarded by mu: those of the next wait; absent: no goroutine
 	closed bool                            // guarded by mu
 }
 
@@ -32,7 +32,7 @@ type waits struct {
 const maxWaits = 64
 
 func (w *waits) init() {
-	w.slots, w.next = make(chan struct{}, maxWaits), map[backend.Freshness][]pending{}
+	w.slots, w.next = make(chan struct{}, maxWaits), map[backend.Freshness][]*pending{}
 }
 
 // close waits until nothing waits for etcd. The caller has ended stream.ending.
@@ -45,7 +45,7 @@ func (w *waits) close() {
 
 // awaitStore starts a watch after its wait for etcd. Only the reader calls it. An error ends the
 // stream.
-func (s *stream) awaitStore(p pending) error {
+func (s *stream) awaitStore(p *pending) error {
 	w, resource := &s.waits, p.entry.resource
 	var key backend.Freshness
 	serve := func() error { s.startUncached(p); return nil }
@@ -67,7 +67,7 @@ func (s *stream) awaitStore(p pending) error {
 		return nil
 	}
 	if resource.Direct == nil {
-		w.next[key] = []pending{p}
+		w.next[key] = []*pending{p}
 	}
 	w.running.Go(func() {
 		if err := dispatch.Guard(serve); err != nil {
@@ -80,7 +80,7 @@ func (s *stream) awaitStore(p pending) error {
 
 // join adds a watch to the next wait of a goroutine. It returns false if there is no goroutine for
 // the key.
-func (w *waits) join(key backend.Freshness, p pending) bool {
+func (w *waits) join(key backend.Freshness, p *pending) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	others, ok := w.next[key]
@@ -92,7 +92,7 @@ func (w *waits) join(key backend.Freshness, p pending) bool {
 
 // take returns the watches of the next wait. If there are none, it returns nil, and the goroutine
 // must end.
-func (w *waits) take(key backend.Freshness) []pending {
+func (w *waits) take(key backend.Freshness) []*pending {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all := w.next[key]
@@ -110,7 +110,7 @@ func (s *stream) serveWait(key backend.Freshness) {
 		begin, err := all[0].entry.resource.Await(s.ending, &all[0].watch)
 		for i := range all {
 			e, parsed := all[i].entry, &all[i].watch
-			s.startAfterWait(&all[i], err, func() {
+			s.startAfterWait(all[i], err, func() {
 				s.out.Start(e.resource.Dispatcher, &e.StreamWatch, parsed.Interest, backend.BeginOf(parsed, begin), parsed.Options)
 			})
 		}
@@ -118,15 +118,15 @@ func (s *stream) serveWait(key backend.Freshness) {
 }
 
 // startUncached waits for etcd and starts a watch of a resource without a cache.
-func (s *stream) startUncached(p pending) {
+func (s *stream) startUncached(p *pending) {
 	watcher, err := p.entry.resource.Source().Watch(s.ending, &p.watch, nil, nil)
 	if err != nil {
-		s.startAfterWait(&p, err, nil)
+		s.startAfterWait(p, err, nil)
 		return
 	}
 	source := watcher.(dispatch.DirectWatcher)
 	p.entry.uncached = source
-	if !s.startAfterWait(&p, nil, func() { s.out.StartDirect(&p.entry.StreamWatch, source) }) {
+	if !s.startAfterWait(p, nil, func() { s.out.StartDirect(&p.entry.StreamWatch, source) }) {
 		watcher.Close()
 	}
 }
