@@ -72,10 +72,24 @@ func (c *rawConnection) request(watcher int) error {
 		}
 	}
 	if i%c.config.streamSize() > 0 {
-		return c.conn.Send(i/c.config.streamSize(), request)
+		return c.send(i/c.config.streamSize(), request)
 	}
 	c.streams = append(c.streams, c.stream(c.service, c.number, watcher, c.to))
 	return c.conn.Open(c.service.path, request, c.service.half)
+}
+
+// send sends a request on a stream, as soon as the server has room for it.
+func (c *rawConnection) send(stream int, request []byte) error {
+	fits := func() bool { return c.conn.Fits(stream, request) }
+	if !fits() {
+		if err := c.conn.Flush(); err != nil {
+			return err
+		}
+		if err := c.conn.Read(c.handle, fits); err != nil {
+			return err
+		}
+	}
+	return c.conn.Send(stream, request)
 }
 
 // readsState reports whether each watch needs a separate request for the state.
@@ -109,10 +123,11 @@ func (c *rawConnection) report(stream int) error {
 	if reports == nil || len(reports.due) == 0 {
 		return nil
 	}
-	for _, request := range reports.take() {
-		if err := c.conn.Send(stream, request); err != nil {
+	for len(reports.due) > 0 && c.conn.Fits(stream, reports.due[0]) { // the others are sent later
+		if err := c.conn.Send(stream, reports.due[0]); err != nil {
 			return err
 		}
+		reports.due = reports.due[1:]
 	}
 	return c.conn.Flush()
 }

@@ -56,10 +56,3 @@ func (r *reporter) applied(watches []uint64, response []byte, at int64) error {
 	}
 	return nil
 }
-
-// take returns the requests to send.
-func (r *reporter) take() [][]byte {
-	due := r.due
-	r.due = nil
-	return due
-}

@@ -21,6 +21,8 @@ const (
 	// updateAfter is the number of received bytes after which a stream or a connection gets
 	// a window update.
 	updateAfter = 1 << 29
+	// defaultRoom is the window of streams and connections unless the server says otherwise.
+	defaultRoom = 65535
 )
 
 // Receive handles a message of a stream. Streams are numbered from 0, in the order
@@ -43,6 +45,9 @@ type Conn struct {
 	streams []stream
 	window  uint32 // of a stream
 	unread  int    // bytes of the connection since its last window update
+
+	room      int // bytes that the server allows on the connection
+	firstRoom int // bytes that the server allows on a new stream
 }
 
 // Options are the options for reading a connection.
@@ -56,6 +61,7 @@ type stream struct {
 	partial []byte // beginning of an incomplete message
 	unread  int    // bytes since the last window update
 	call    bool   // a unary call
+	room    int    // bytes that the server allows
 }
 
 // Dial connects to an address in plain text.
@@ -65,7 +71,10 @@ func Dial(ctx context.Context, address string, o Options) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", address, err)
 	}
-	c := &Conn{conn: conn, in: &Clocked{Conn: conn}, out: bufio.NewWriterSize(conn, 4096), window: o.Window}
+	c := &Conn{
+		conn: conn, in: &Clocked{Conn: conn}, out: bufio.NewWriterSize(conn, 4096), window: o.Window,
+		room: defaultRoom, firstRoom: defaultRoom,
+	}
 	c.framer = http2.NewFramer(c.out, bufio.NewReaderSize(c.in, o.Buffer))
 	c.framer.SetReuseFrames()
 	c.framer.SetMaxReadFrameSize(16 << 10) // the default of HTTP/2
@@ -116,7 +125,7 @@ func (c *Conn) Open(path string, request []byte, half bool) error {
 	if err := c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.headers.Bytes(), EndHeaders: true}); err != nil {
 		return fmt.Errorf("open a stream: %w", err)
 	}
-	c.streams = append(c.streams, stream{})
+	c.streams = append(c.streams, stream{room: c.firstRoom})
 	return c.send(id, request, half)
 }
 
@@ -129,13 +138,23 @@ func (c *Conn) Call(path string, request []byte) error {
 	return nil
 }
 
-// Send sends another message on a stream whose client half is open.
+// Send sends another message on a stream whose client half is open. The message must fit into the
+// room that the server allows, see Fits.
 func (c *Conn) Send(stream int, message []byte) error {
 	return c.send(uint32(2*stream+1), message, false)
 }
 
+// Fits reports whether a message for a stream fits into the room that the server allows. Otherwise
+// the caller has to flush and read until it does.
+func (c *Conn) Fits(stream int, message []byte) bool {
+	size := len(Prefix(0)) + len(message)
+	return size <= c.room && size <= c.streams[stream].room
+}
+
 func (c *Conn) send(id uint32, message []byte, end bool) error {
 	framed := append(Prefix(len(message)), message...)
+	c.room -= len(framed)
+	c.streams[index(id)].room -= len(framed)
 	if err := c.framer.WriteData(id, end, framed); err != nil {
 		return fmt.Errorf("send a request: %w", err)
 	}
@@ -188,7 +207,19 @@ func (c *Conn) handle(frame http2.Frame, receive Receive) error {
 		if f.IsAck() {
 			return nil
 		}
+		if size, ok := f.Value(http2.SettingInitialWindowSize); ok {
+			for i := range c.streams {
+				c.streams[i].room += int(size) - c.firstRoom
+			}
+			c.firstRoom = int(size)
+		}
 		return c.flushAfter(c.framer.WriteSettingsAck())
+	case *http2.WindowUpdateFrame:
+		if i := index(f.StreamID); f.StreamID == 0 {
+			c.room += int(f.Increment)
+		} else if i < len(c.streams) {
+			c.streams[i].room += int(f.Increment)
+		}
 	case *http2.PingFrame:
 		if f.IsAck() {
 			return nil

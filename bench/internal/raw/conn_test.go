@@ -62,6 +62,52 @@ func request(s string) []byte { return append([]byte{1<<3 | 2, byte(len(s))}, s.
 
 func never() bool { return false }
 
+// A client sends more than the server allows at once, and the server gets all of it.
+func TestRequestsWaitForRoom(t *testing.T) {
+	const messages = 20_000
+	address := serve(t, func(_ string, stream grpc.ServerStream) error {
+		for range messages {
+			var request wrapperspb.StringValue
+			if err := stream.RecvMsg(&request); err != nil {
+				return err
+			}
+		}
+		if err := stream.SendMsg(wrapperspb.String("all")); err != nil {
+			return err
+		}
+		<-stream.Context().Done()
+		return nil
+	})
+	c := dial(t, address)
+	if err := c.Open("/a.B/C", request("first"), false); err != nil {
+		t.Fatal(err)
+	}
+	answered := false
+	receive := func(int, []byte, int64) error {
+		answered = true
+		return nil
+	}
+	waited := 0
+	next := request(strings.Repeat("x", 100))
+	for range messages {
+		if fits := func() bool { return c.Fits(0, next) }; !fits() {
+			waited++
+			if err := errors.Join(c.Flush(), c.Read(receive, fits)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Send(0, next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(c.Flush(), c.Read(receive, func() bool { return answered })); err != nil {
+		t.Fatal(err)
+	}
+	if waited == 0 {
+		t.Error("the client never waited for room, so the test shows nothing")
+	}
+}
+
 // The messages of a grpc-go server exceed both the default window and a frame.
 func TestStreamsReceiveTheirMessagesInOrder(t *testing.T) {
 	const streams, messages, size = 20, 10, 100_000
