@@ -24,7 +24,7 @@ type waits struct {
 
 	mu     sync.Mutex
 	next   map[backend.Freshness][]*pending // guarded by mu: those of the next wait; absent: no goroutine
-	closed bool                            // guarded by mu
+	closed bool                             // guarded by mu
 }
 
 // maxWaits limits the goroutines of a stream that wait for etcd. A client needs more only if its
