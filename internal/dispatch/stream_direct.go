@@ -30,6 +30,7 @@ type directCursor struct {
 	// Only the worker uses the fields below.
 
 	needs   bool   // the next message needs the reservation
+	dropped bool   // a message was made and not sent, because the watch ends
 	stopped bool   // the goroutine has ended
 	end     func() // ends the watch when the goroutine has ended; nil: the watch goes on
 }
@@ -51,6 +52,7 @@ type directCursors struct {
 func (s *Stream) StartDirect(w *StreamWatch, m DirectWatcher) {
 	c := newStreamCursor(s, w, &Options{})
 	c.direct = &directCursor{watcher: m, granted: make(chan struct{}, 1)}
+	c.resume = m.Position()
 	c.direct.ctx, c.direct.cancel = context.WithCancel(s.ctx)
 	if !s.post(func(time.Time) { s.beginDirect(c) }) {
 		c.direct.cancel()
@@ -171,7 +173,7 @@ func (s *Stream) directStopped(c *streamCursor, position object.Position, err er
 	}
 	if pending {
 		q.made = nil
-	} else if errors.Is(err, context.Canceled) {
+	} else if !d.dropped && errors.Is(err, context.Canceled) {
 		c.resume = position
 	}
 	switch {
@@ -192,6 +194,7 @@ func (s *Stream) addDirect(now time.Time) {
 	q.first = false
 	switch {
 	case m.cursor.state == cursorClosed || m.cursor.direct.end != nil:
+		m.cursor.direct.dropped = true
 	case m.cursor.list().size(m.message.size()) > s.room() && len(s.response.Entries) > 0:
 		q.first = true
 		return

@@ -13,7 +13,9 @@ import (
 // directWatcher has the messages that a test gives it. It implements [dispatch.DirectWatcher].
 type directWatcher struct {
 	messages chan dispatch.Message
-	failure  error // of Next when there is a message without a kind
+	failure  error         // of Next when there is a message without a kind
+	next     func()        // called by Next; nil: nothing
+	hold     chan struct{} // Await returns the end of its context when it is closed; nil: at once
 
 	pending []dispatch.Message // at most one
 
@@ -32,11 +34,17 @@ func (w *directWatcher) Await(ctx context.Context) error {
 		w.pending = append(w.pending, m)
 		return nil
 	case <-ctx.Done():
+		if w.hold != nil {
+			<-w.hold
+		}
 		return ctx.Err()
 	}
 }
 
 func (w *directWatcher) Next(context.Context) (dispatch.Message, error) {
+	if w.next != nil {
+		w.next()
+	}
 	m := w.pending[0]
 	w.pending = nil
 	w.mu.Lock()
@@ -169,6 +177,37 @@ func TestStreamEndsDirectWatches(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A message that was made and not sent is not covered by the position with which its watch ends. A
+// watch that has sent nothing ends with the position at which it began.
+func TestStreamEndsDirectWatchesBeforeWhatWasNotSent(t *testing.T) {
+	for _, spoke := range []bool{false, true} {
+		inBubble(t, limits{}, func(t *testing.T, f *fixture) {
+			s := f.stream(t, dispatch.StreamConfig{})
+			w, m := s.beginDirect(1)
+			want := object.Revision(100) // at which the watcher of this test begins
+			if spoke {
+				m.put(object.Bookmark, 200)
+				s.want("1: BOOKMARK")
+				want = 200
+			}
+			m.hold = make(chan struct{})
+			m.next = func() { s.locked(func() { s.room = 0 }) }
+			m.put(object.Live, 300)
+			s.want()
+			s.End(w, dispatch.Ending{Last: true})
+			s.take()
+			s.setRoom(-1)
+			s.take()
+			close(m.hold)
+			got := s.take()
+			if len(got) != 1 || got[0].String() != "1: DRAINING; 1: ended <nil>" ||
+				got[0].entries[0].message.Position != (object.Position{Epoch: "e", Revision: want}) {
+				t.Errorf("got %v at %v, want the end with revision %d", got, got[0].entries[0].message.Position, want)
+			}
+		})
+	}
 }
 
 // The parts of a snapshot wait for the reservation. It is released when no watch needs it any more.
