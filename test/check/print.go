@@ -87,18 +87,8 @@ func (h *History) Print(w io.Writer) error {
 		}
 		fmt.Fprintln(out, clock(s.Opened))
 		for j := range s.Messages {
-			m := &s.Messages[j]
-			fmt.Fprintf(out, "%6d %s", j, kindName(m.Kind))
-			if m.CatchUp != object.NoCatchUp {
-				fmt.Fprintf(out, " %s", catchUpName(m.CatchUp))
-			}
-			for k := range m.Events {
-				fmt.Fprintf(out, " %v", &m.Events[k])
-			}
-			if m.Partial {
-				fmt.Fprint(out, " (partial)")
-			}
-			fmt.Fprintf(out, " -> %v%s\n", m.Position, clock(m.At))
+			fmt.Fprintf(out, "%6d", j)
+			s.Messages[j].print(out)
 		}
 		for _, away := range s.Away {
 			fmt.Fprintf(out, "   away from%s to%s\n", clock(away.From), clock(away.To))
@@ -135,4 +125,62 @@ func (t *Truth) Print(w io.Writer) error {
 	}
 	fmt.Fprintf(out, "%8d end\n", t.Through)
 	return out.Flush()
+}
+
+// Print writes the stream as text, one line per entry, with the numbers of starts and responses as
+// in errors.
+func (s *Subscription) Print(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	for i := range s.Starts {
+		start := &s.Starts[i]
+		fmt.Fprintf(out, "start %d: id %d watches %s", i, start.ID, start.Interest.interest())
+		switch start.Asked.Begin {
+		case FromNothing:
+			fmt.Fprint(out, ", from nothing")
+		case FromNow:
+			fmt.Fprint(out, ", from now")
+		case After:
+			fmt.Fprintf(out, ", after %v", start.Asked.Position)
+		}
+		if start.Late {
+			fmt.Fprint(out, ", may be late")
+		}
+		fmt.Fprintln(out, clock(start.Asked.Opened))
+	}
+	for i := range s.Responses {
+		r := &s.Responses[i]
+		fmt.Fprintf(out, "response %d", i)
+		if r.More {
+			fmt.Fprint(out, " (more)")
+		}
+		fmt.Fprintln(out)
+		for j := range r.Entries {
+			e := &r.Entries[j]
+			fmt.Fprintf(out, "%6d %d", j, e.IDs)
+			switch {
+			case e.Message != nil:
+				e.Message.print(out)
+			case e.Refused:
+				fmt.Fprintf(out, " refused: %s\n", e.Status)
+			default:
+				fmt.Fprintf(out, " ended: %s\n", e.Status)
+			}
+		}
+	}
+	return out.Flush()
+}
+
+// print writes a message as the rest of a line.
+func (m *Message) print(out io.Writer) {
+	fmt.Fprintf(out, " %s", kindName(m.Kind))
+	if m.CatchUp != object.NoCatchUp {
+		fmt.Fprintf(out, " %s", catchUpName(m.CatchUp))
+	}
+	for k := range m.Events {
+		fmt.Fprintf(out, " %v", &m.Events[k])
+	}
+	if m.Partial {
+		fmt.Fprint(out, " (partial)")
+	}
+	fmt.Fprintf(out, " -> %v%s\n", m.Position, clock(m.At))
 }

@@ -52,7 +52,7 @@ type violations struct {
 	more      int
 }
 
-func (v *violations) add(at place, format string, args ...any) {
+func (v *violations) add(at fmt.Stringer, format string, args ...any) {
 	if v.first != "" {
 		v.more++
 		return
