@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"math/rand/v2"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
@@ -13,11 +14,13 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/test/seed"
+	"github.com/fanoutd/fanoutd/test/subscription"
 )
 
-// TestHoppingBetweenServers checks that two servers over one etcd are interchangeable. A
-// subscriber moves between them at random, a thousand times, while writers use both, and
-// receives every event once.
+// TestHoppingBetweenServers checks that two servers over one etcd are interchangeable. Two
+// subscribers move between them at random, a thousand times each, while writers use both, and
+// receive every event once. One uses Watch. The other has a Subscribe stream to each server: it
+// starts a watch on one of them, and stops the last one.
 func TestHoppingBetweenServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -30,7 +33,6 @@ func TestHoppingBetweenServers(t *testing.T) {
 		startServer(t, "--etcd-endpoints", "http://"+etcdAddress),
 	}
 	random := seed.New(t)
-	rng := random.Rand(0)
 
 	written := newLedger()
 	writing, stop := context.WithCancel(t.Context())
@@ -42,48 +44,93 @@ func TestHoppingBetweenServers(t *testing.T) {
 		writers.Go(func() error { return w.run(t.Context(), writing) })
 	}
 
-	hopper := newRecorder(t, servers[0].conn, wholeResource())
-	hopper.open(t, check.FromNothing)
-	hopper.until(t, object.Synced)
-	for range hops {
-		hopper.leave()
-		hopper.client = fanoutv1.NewFanoutServiceClient(pick(rng, servers).conn)
-		hopper.resume(t)
-		// Sometimes the subscriber stays for a live event, sometimes it leaves at once.
-		switch rng.IntN(4) {
-		case 0:
-		case 1:
-			hopper.until(t, object.Live)
-		default:
-			hopper.until(t, object.Synced)
-		}
+	var overWatch, overSubscribe []fanoutv1.FanoutServiceClient
+	var carried []*subscription.Client
+	for _, s := range servers {
+		client := fanoutv1.NewFanoutServiceClient(s.conn)
+		subscribed := subscription.NewClient(client)
+		t.Cleanup(subscribed.Close)
+		carried = append(carried, subscribed)
+		overWatch, overSubscribe = append(overWatch, client), append(overSubscribe, subscribed)
 	}
+	hoppers := []*hopper{
+		{newRecorder(t, servers[0].conn, wholeResource()), overWatch},
+		{newRecorder(t, servers[0].conn, wholeResource()), overSubscribe},
+	}
+	t.Run("hops", func(t *testing.T) {
+		for i, h := range hoppers {
+			t.Run([]string{"watch", "subscribe"}[i], func(t *testing.T) {
+				t.Parallel()
+				h.client = h.servers[0]
+				h.open(t, check.FromNothing)
+				h.until(t, object.Synced)
+				rng := random.Rand(uint64(10 + i))
+				for range hops {
+					h.hop(t, rng)
+				}
+				h.leave()
+			})
+		}
+	})
 	stop()
 	if err := writers.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	hopper.leave()
-	hopper.resume(t)
-	hopper.reach(t, int64(written.newest()))
+	for _, h := range hoppers {
+		h.resume(t)
+		h.reach(t, int64(written.newest()))
+		h.leave()
+	}
 
 	truth := readTruth(t, dialEtcd(t, etcdAddress))
-	hopper.validate(t, truth)
 	if err := written.survived(truth); err != nil {
 		t.Error(err)
 	}
+	if truth.Len() < hops {
+		t.Errorf("the test is too easy: got only %d changes", truth.Len())
+	}
+	for _, h := range hoppers {
+		h.validate(t, truth)
+		h.receivedOnce(t, truth)
+	}
+	validateStreams(t, truth, carried)
+}
+
+// hopper is a recorder that moves between servers.
+type hopper struct {
+	*recorder
+	servers []fanoutv1.FanoutServiceClient
+}
+
+// hop moves to a random server. Sometimes the hopper stays for a live event, sometimes it leaves at
+// once.
+func (h *hopper) hop(t *testing.T, rng *rand.Rand) {
+	t.Helper()
+	h.leave()
+	h.client = pick(rng, h.servers)
+	h.resume(t)
+	switch rng.IntN(4) {
+	case 0:
+	case 1:
+		h.until(t, object.Live)
+	default:
+		h.until(t, object.Synced)
+	}
+}
+
+// receivedOnce checks that no event came twice.
+func (h *hopper) receivedOnce(t *testing.T, truth *check.Truth) {
+	t.Helper()
 	events := map[entry]int{}
-	for i := range hopper.history.Streams {
-		for _, m := range hopper.history.Streams[i].Messages {
+	for i := range h.history.Streams {
+		for _, m := range h.history.Streams[i].Messages {
 			for _, e := range m.Events {
 				events[entry{e.Object.Key, e.Revision}]++
 			}
 		}
 	}
-	t.Logf("%d changes, %d events, %d streams", truth.Len(), len(events), len(hopper.history.Streams))
-	if truth.Len() < hops {
-		t.Errorf("the test is too easy: got only %d changes", truth.Len())
-	}
-	for c := range truth.Between(object.Scope{}, hopper.history.Streams[0].Messages[0].Position.Revision, truth.Through) {
+	t.Logf("%d changes, %d events, %d streams", truth.Len(), len(events), len(h.history.Streams))
+	for c := range truth.Between(object.Scope{}, h.history.Streams[0].Messages[0].Position.Revision, truth.Through) {
 		if n := events[entry{c.Key, c.Revision}]; n > 1 {
 			t.Errorf("got %q at revision %d %d times, want once", c.Key, c.Revision, n)
 		}

@@ -102,7 +102,7 @@ func (r *reader) get(ctx context.Context) error {
 
 func (r *reader) list(ctx context.Context) error {
 	wished := pick(r.rng, watchKinds(r.rng, 2*len(selections)))
-	scope, err := scopeOf(wished.scope)
+	scope, err := recorded.Scope(wished.scope)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +20,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/test/seed"
+	"github.com/fanoutd/fanoutd/test/subscription"
 )
 
 // The window and the memory of deletions are so small in the randomized test that
@@ -77,9 +79,10 @@ type scenario struct {
 	random   seed.Seed
 	promised check.Conditions
 
-	watchers     []*watcher
-	readers      []*reader
-	latencyProbe *latencyProbe
+	watchers      []*watcher
+	readers       []*reader
+	subscriptions []*subscription.Client // of the watchers that use Subscribe
+	latencyProbe  *latencyProbe
 
 	// actors end when they have nothing left to do. ctx ends when one of them fails.
 	// While writing lasts, there are writes and reads.
@@ -135,20 +138,24 @@ func (w *scenario) populate(t *testing.T, watchers, perSecond int) {
 		}
 		return one[i%connections]
 	}
-	for i, options := range watchKinds(w.random.Rand(0), watchers) {
-		watcher := &watcher{
-			watchOptions: options, name: fmt.Sprintf("watcher %d", i), clients: clients(i),
-			goal: w.goal, ledger: w.ledger, rng: w.random.Rand(uint64(1000 + i)), restChanges: 2 * smallWindow,
+	// Half of the watchers share a Subscribe stream for each connection.
+	carriers := w.random.Rand(1)
+	subscribed := map[fanoutv1.FanoutServiceClient]fanoutv1.FanoutServiceClient{}
+	for i := range connections {
+		for _, client := range all[i] {
+			subscribed[client] = w.overSubscribe(t, client)
 		}
-		if i%5 > 1 {
-			// Single keys change seldom, so their watchers leave sooner.
-			watcher.patience = 40
-			if options.scope.GetKey() != "" {
-				watcher.patience = 4
+		subscribed[one[i][0]] = w.overSubscribe(t, one[i][0])
+	}
+	for i, options := range watchKinds(w.random.Rand(0), watchers) {
+		watcher := &watcher{watchOptions: options, name: fmt.Sprintf("watcher %d", i), clients: clients(i), rng: w.random.Rand(uint64(1000 + i))}
+		if watcher.subscribes = carriers.IntN(2) == 0; watcher.subscribes {
+			watcher.clients = slices.Clone(watcher.clients)
+			for j, client := range watcher.clients {
+				watcher.clients[j] = subscribed[client]
 			}
 		}
-		w.watchers = append(w.watchers, watcher)
-		w.actors.Go(func() error { return watcher.run(w.ctx) })
+		w.watch(watcher, i)
 	}
 	for i := range 4 {
 		reader := &reader{
@@ -173,6 +180,34 @@ func (w *scenario) populate(t *testing.T, watchers, perSecond int) {
 		defer w.ledger.close()
 		return w.writers.Wait()
 	})
+}
+
+// watch starts the watcher with the number i.
+func (w *scenario) watch(watcher *watcher, i int) {
+	watcher.goal, watcher.ledger, watcher.restChanges = w.goal, w.ledger, 2*smallWindow
+	if i%5 > 1 {
+		// Single keys change seldom, so their watchers leave sooner.
+		watcher.patience = 40
+		if watcher.scope.GetKey() != "" {
+			watcher.patience = 4
+		}
+	}
+	w.watchers = append(w.watchers, watcher)
+	w.actors.Go(func() error { return watcher.run(w.ctx) })
+}
+
+// crowd starts watchers that share one Subscribe stream, which they pause at random.
+func (w *scenario) crowd(t *testing.T, watchers int) {
+	t.Helper()
+	client := w.overSubscribe(t, fanoutv1.NewFanoutServiceClient(dial(t, w.entrance.address)))
+	for i, options := range watchKinds(w.random.Rand(2), watchers) {
+		w.watch(&watcher{
+			watchOptions: options, name: fmt.Sprintf("watcher %d of the crowd", i), clients: []fanoutv1.FanoutServiceClient{client},
+			rng: w.random.Rand(uint64(10_000 + i)), subscribes: true,
+		}, i)
+	}
+	p := &pauser{client: client, ledger: w.ledger, goal: w.goal, rng: w.random.Rand(3)}
+	w.actors.Go(func() error { return p.run(w.ctx, w.writing) })
 }
 
 // write starts a writer. If it fails, all actors stop, although the other writers could
@@ -231,7 +266,7 @@ func (w *scenario) revision(t *testing.T) object.Revision {
 	defer cancel()
 	revision, err := w.lastRevision(ctx)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(errors.Join(err, context.Cause(w.ctx))) // an actor may have failed
 	}
 	return revision
 }

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fanoutd/fanoutd/test/check"
+	"github.com/fanoutd/fanoutd/test/check/recorded"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
@@ -52,7 +53,7 @@ func duration(d time.Duration) *durationpb.Duration {
 
 // history returns an empty history for a watcher with these options.
 func (w *watchOptions) history(name string) (check.History, error) {
-	scope, err := scopeOf(w.scope)
+	scope, err := recorded.Scope(w.scope)
 	return check.History{
 		Watcher:    name,
 		Scope:      scope,

@@ -18,6 +18,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/check/recorded"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/subscription"
 )
 
 // goal is the revision at which watchers finish. It is set when the last write is
@@ -45,9 +46,12 @@ type watcher struct {
 	watchOptions
 	name    string
 	clients []fanoutv1.FanoutServiceClient // each stream uses a random one
-	goal    *goal
-	ledger  *ledger
-	rng     *rand.Rand
+
+	subscribes bool // its streams are watches of Subscribe streams
+
+	goal   *goal
+	ledger *ledger
+	rng    *rand.Rand
 
 	// patience is about how many messages it receives before it leaves. It comes back
 	// later, perhaps much later. If patience is 0, it never leaves.
@@ -161,6 +165,9 @@ func (w *watcher) watch(ctx context.Context) (left bool, err error) {
 	if err != nil {
 		return false, w.ended(s, err)
 	}
+	if carried, ok := stream.(*subscription.Watch); ok {
+		defer func() { s.Away = append(s.Away, carried.Away()...) }()
+	}
 	for len(s.Messages) != enough {
 		response, err := stream.Recv()
 		if err != nil {
@@ -205,7 +212,10 @@ func (w *watcher) ended(s *check.Stream, err error) error {
 		s.Status = ""
 		return nil
 	case w.deadline > 0 && (code == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded)):
-		s.End, s.Status = endAtDeadline, ""
+		s.Status = ""
+		if !w.subscribes { // the server does not know the deadline
+			s.End = endAtDeadline
+		}
 		return nil
 	case errors.Is(err, io.EOF):
 		s.Status = check.StatusOK
