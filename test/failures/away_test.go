@@ -40,7 +40,7 @@ func TestEtcdAway(t *testing.T) {
 			client := dialEtcd(t, m.Address)
 			f := startFanoutd(t, over(m.Address)...)
 			client.put(t, "k", "before")
-			s := newSubscriber("subscriber")
+			s := newSubscribers("subscriber")
 			s.subscribe(t, f.reads)
 			s.until(t, object.Synced)
 

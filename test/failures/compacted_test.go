@@ -34,13 +34,13 @@ func TestEtcdWatchCompactedAway(t *testing.T) {
 	client.put(t, "z", "goes")
 	client.put(t, "y", "is replaced")
 	known := client.putMany(t, "before", 50)
-	every, latest := newSubscriber("every"), newSubscriber("latest")
-	latest.history.Latest = true
-	all := []*subscriber{every, latest}
-	for _, s := range all {
-		s.subscribe(t, f.reads)
-		s.until(t, object.Synced)
+	latest := newSubscribers("latest")
+	for _, s := range latest {
+		s.history.Latest = true
 	}
+	all := append(newSubscribers("every"), latest...)
+	all.subscribe(t, f.reads)
+	all.until(t, object.Synced)
 	lines := watchHTTP(t, overHTTP)
 	for lines.next(t).Kind != object.Synced {
 	}
@@ -58,17 +58,13 @@ func TestEtcdWatchCompactedAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	way.Heal()
-	for _, s := range all {
-		s.reach(t, last)
-	}
+	all.reach(t, last)
 	end := client.putMany(t, "after", 10)
 	truth := client.truth(t)
 	truth.Gaps = []check.Gap{{After: known, Until: last}}
-	for _, s := range all {
-		s.reach(t, end)
-		s.caughtUp(t, object.Reset, object.Delta)
-		s.validate(t, truth)
-	}
+	all.reach(t, end)
+	all.caughtUp(t, object.Reset, object.Delta)
+	all.validate(t, truth)
 	for lines.next(t).Position.Revision < end {
 	}
 	h := &check.History{Watcher: "HTTP", Streams: []check.Stream{lines.stream}}

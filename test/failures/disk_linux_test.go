@@ -111,7 +111,7 @@ func TestDiskFilledByOthers(t *testing.T) {
 	etcdAddress := loopback.FreeAddress(t)
 	f := startFanoutd(t, "--data-dir", filepath.Join(disk, "data"), "--embedded-etcd-listen", etcdAddress)
 	etcd := dialEtcd(t, etcdAddress)
-	s := newSubscriber("subscriber")
+	s := newSubscribers("subscriber")
 	s.subscribe(t, f.reads)
 	s.until(t, object.Synced)
 	writers := make([]diskWriter, 8)
@@ -154,7 +154,7 @@ func TestDiskFilledByOthers(t *testing.T) {
 		if _, err := f.reads.List(contextFor(t), &fanoutv1.ListRequest{Resource: resource, PageSize: 1}); err != nil {
 			t.Errorf("round %d: a linearizable list: %v", round, err)
 		}
-		newcomer := newSubscriber("newcomer")
+		newcomer := newSubscribers("newcomer")
 		newcomer.subscribe(t, f.reads)
 		newcomer.until(t, object.Synced)
 		newcomer.leave()

@@ -43,7 +43,7 @@ func TestEmbeddedEtcdRestoredFromABackup(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := newSubscriber("subscriber")
+	s := newSubscribers("subscriber")
 	s.subscribe(t, f.reads)
 	s.until(t, object.Synced)
 	s.leave()
@@ -56,11 +56,13 @@ func TestEmbeddedEtcdRestoredFromABackup(t *testing.T) {
 
 	s.subscribe(t, f.reads)
 	s.until(t, object.Synced)
-	if all := s.catchUps(); all[len(all)-1] != object.Reset {
-		t.Errorf("got catch-ups %v", all)
-	}
-	if got, want := s.state(), map[string]string{"kept": "as it was", "changed": "as it was"}; !maps.Equal(got, want) {
-		t.Errorf("got state %v, want %v", got, want)
+	for _, s := range s {
+		if all := s.catchUps(); all[len(all)-1] != object.Reset {
+			t.Errorf("%s: got catch-ups %v", s.history.Watcher, all)
+		}
+		if got, want := s.state(), map[string]string{"kept": "as it was", "changed": "as it was"}; !maps.Equal(got, want) {
+			t.Errorf("%s: got state %v, want %v", s.history.Watcher, got, want)
+		}
 	}
 	if err := f.put(t, "new", "written"); err != nil {
 		t.Errorf("a write after the restore: %v", err)

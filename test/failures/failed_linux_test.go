@@ -23,7 +23,7 @@ func TestEmbeddedEtcdFails(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	f := startFanoutd(t, "--data-dir", dir)
-	s := newSubscriber("subscriber")
+	s := newSubscribers("subscriber")
 	s.subscribe(t, f.reads)
 	s.until(t, object.Synced)
 	snapshots := filepath.Join(dir, "etcd/member/snap")
@@ -33,27 +33,33 @@ func TestEmbeddedEtcdFails(t *testing.T) {
 	if err := os.Symlink("/proc", snapshots); err != nil { // no file can be created there
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() {
-		for {
-			if _, err := s.receive(t); err != nil {
-				ended <- err
-				return
+	ended := make(chan error, len(s))
+	for _, s := range s {
+		go func() {
+			for {
+				if _, err := s.receive(t); err != nil {
+					ended <- err
+					return
+				}
 			}
-		}
-	}()
+		}()
+	}
 	// etcd makes a snapshot when its log has become large.
 	value := strings.Repeat("x", 1<<20)
 	var err error
 	for i := 0; err == nil; i++ {
 		err = f.put(t, strconv.Itoa(i%10), value)
 	}
-	if err := <-ended; status.Code(err) != codes.Unavailable || reasonOf(err) != "DRAINING" {
-		t.Errorf("the watch ended with %v", err)
+	for range s {
+		if err := <-ended; status.Code(err) != codes.Unavailable || reasonOf(err) != "DRAINING" {
+			t.Errorf("a watch ended with %v", err)
+		}
 	}
-	messages := s.now().Messages
-	if last := messages[len(messages)-1]; last.Kind != object.Draining || last.Position.Revision == 0 {
-		t.Errorf("got %+v as the last message", last)
+	for _, s := range s {
+		messages := s.now().Messages
+		if last := messages[len(messages)-1]; last.Kind != object.Draining || last.Position.Revision == 0 {
+			t.Errorf("%s: got %+v as the last message", s.history.Watcher, last)
+		}
 	}
 	<-f.exited
 	if code := f.cmd.ProcessState.ExitCode(); code != 1 {

@@ -24,7 +24,7 @@ func TestQuotaReached(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	f := startFanoutd(t, "--data-dir", dir, "--embedded-etcd-quota", "16MiB")
 	ctx := contextFor(t)
-	s := newSubscriber("subscriber")
+	s := newSubscribers("subscriber")
 	s.subscribe(t, f.reads)
 	s.until(t, object.Synced)
 
@@ -63,11 +63,13 @@ func TestQuotaReached(t *testing.T) {
 		t.Fatalf("a deletion: %v", err)
 	}
 	s.reach(t, object.Revision(deleted.GetRevision()))
-	newcomer := newSubscriber("newcomer")
+	newcomer := newSubscribers("newcomer")
 	newcomer.subscribe(t, f.reads)
 	newcomer.until(t, object.Synced)
-	if n := len(newcomer.state()); n < written-1 {
-		t.Errorf("got %d objects in a new watch, want %d", n, written-1)
+	for _, s := range newcomer {
+		if n := len(s.state()); n < written-1 {
+			t.Errorf("%s: got %d objects, want %d", s.history.Watcher, n, written-1)
+		}
 	}
 	// A restart of fanoutd changes this only if the database has free pages.
 	f.end(t, syscall.SIGTERM)

@@ -18,14 +18,16 @@ func TestFanoutdKilled(t *testing.T) {
 	address := etcdproc.Start(t, "http")
 	client := dialEtcd(t, address)
 	here, elsewhere := startFanoutd(t, over(address)...), startFanoutd(t, over(address)...)
-	s := newSubscriber("subscriber")
+	s := newSubscribers("subscriber")
 	s.subscribe(t, here.reads)
 	s.until(t, object.Synced)
 	s.reach(t, client.putMany(t, "before", 100))
 
 	here.end(t, os.Kill)
-	if _, err := s.receive(t); err == nil {
-		t.Fatal("the stream of a killed server continues")
+	for _, s := range s {
+		if _, err := s.receive(t); err == nil {
+			t.Fatalf("%s: the stream of a killed server continues", s.history.Watcher)
+		}
 	}
 	client.putMany(t, "meanwhile", 100)
 	s.subscribe(t, elsewhere.reads)

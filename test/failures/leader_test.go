@@ -57,7 +57,7 @@ func TestEtcdLeaderLostMemberRestarted(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	f := startFanoutd(t, over(c.addresses()...)...)
-	s := newSubscriber("subscriber")
+	s := newSubscribers("subscriber")
 	s.subscribe(t, f.reads)
 	s.until(t, object.Synced)
 	for i := range 2 {
@@ -83,7 +83,7 @@ func TestEtcdLeaderLostWithoutMajority(t *testing.T) {
 	c := startCluster(t)
 	f := startFanoutd(t, over(c.addresses()...)...)
 	c.client.put(t, "k", "before")
-	s := newSubscriber("subscriber")
+	s := newSubscribers("subscriber")
 	s.subscribe(t, f.reads)
 	s.until(t, object.Synced)
 

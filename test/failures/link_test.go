@@ -31,7 +31,7 @@ func TestOneEtcdLinkFrozen(t *testing.T) {
 	}
 	f := startFanoutd(t, over(addresses...)...)
 	c.client.put(t, "k", "before")
-	s := newSubscriber("subscriber")
+	s := newSubscribers("subscriber")
 	s.subscribe(t, f.reads)
 	s.until(t, object.Synced)
 

@@ -3,6 +3,7 @@ package failures
 import (
 	"maps"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -36,13 +37,12 @@ func TestEtcdRestoredFromABackup(t *testing.T) {
 			backup := m.Snapshot(t)
 			client.put(t, "changed", "lost")
 			client.put(t, "lost", "lost")
-			s, away := newSubscriber("subscriber"), newSubscriber("absent subscriber")
-			for _, s := range []*subscriber{s, away} {
-				s.subscribe(t, f.reads)
-				s.until(t, object.Synced)
-			}
+			s, away := newSubscribers("subscriber"), newSubscribers("absent subscriber")
+			all := append(slices.Clone(s), away...)
+			all.subscribe(t, f.reads)
+			all.until(t, object.Synced)
 			away.leave()
-			epoch := s.now().Messages[0].Position.Epoch
+			epoch := s[0].now().Messages[0].Position.Epoch
 
 			during.before(t, f)
 			m.Kill(t)
@@ -53,7 +53,7 @@ func TestEtcdRestoredFromABackup(t *testing.T) {
 			during.after(t, f)
 
 			away.subscribe(t, f.reads)
-			for _, s := range []*subscriber{s, away} {
+			for _, s := range all {
 				// Before fanoutd notices the restore, it still serves the old state.
 				for m := (check.Message{}); m.Kind != object.Synced || m.Position.Epoch == epoch; {
 					var err error

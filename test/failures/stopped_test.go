@@ -22,21 +22,18 @@ func TestFanoutdStopped(t *testing.T) {
 	address := etcdproc.Start(t, "http")
 	client := dialEtcd(t, address)
 	f := startFanoutd(t, over(address)...)
-	var subscribers []*subscriber
+	var all subscribers
 	for range 5 {
-		s := newSubscriber("subscriber")
-		s.subscribe(t, f.reads)
-		s.until(t, object.Synced)
-		subscribers = append(subscribers, s)
+		all = append(all, newSubscribers("subscriber")...)
 	}
+	all.subscribe(t, f.reads)
+	all.until(t, object.Synced)
 	health, err := healthv1.NewHealthClient(f.conn).Watch(contextFor(t), &healthv1.HealthCheckRequest{Service: ""})
 	if err != nil {
 		t.Fatal(err)
 	}
 	last := client.putMany(t, "k", 20)
-	for _, s := range subscribers {
-		s.reach(t, last)
-	}
+	all.reach(t, last)
 	if err := f.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +46,7 @@ func TestFanoutdStopped(t *testing.T) {
 			break
 		}
 	}
-	for _, s := range subscribers {
+	for _, s := range all {
 		if m := s.next(t); m.Kind != object.Draining || m.Position.Revision < last {
 			t.Errorf("got %+v as the last message", m)
 		}
@@ -63,10 +60,8 @@ func TestFanoutdStopped(t *testing.T) {
 	}
 	f.start(t)
 	client.putMany(t, "more", 20)
-	for _, s := range subscribers {
-		s.subscribe(t, f.reads)
-		s.until(t, object.Synced)
-		s.caughtUp(t, object.Reset, object.Replay)
-		s.validate(t, client.truth(t))
-	}
+	all.subscribe(t, f.reads)
+	all.until(t, object.Synced)
+	all.caughtUp(t, object.Reset, object.Replay)
+	all.validate(t, client.truth(t))
 }

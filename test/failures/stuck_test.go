@@ -23,10 +23,16 @@ func TestSubscriberStuck(t *testing.T) {
 	f := startFanoutd(t, over(address)...)
 	// A window of fixed size: the rest stays in fanoutd.
 	window := []grpc.DialOption{grpc.WithStaticStreamWindowSize(64 << 10), grpc.WithStaticConnWindowSize(64 << 10)}
-	stuck := newSubscriber("stuck subscriber")
-	stuck.subscribe(t, fanoutv1.NewFanoutServiceClient(dial(t, f.address, window...)))
-	stuck.until(t, object.Synced)
-	reader := newSubscriber("reading subscriber")
+	stuck := newSubscribers("stuck subscriber")
+	for _, s := range stuck {
+		s.subscribe(t, fanoutv1.NewFanoutServiceClient(dial(t, f.address, window...)))
+		s.until(t, object.Synced)
+	}
+	var resume []func()
+	for _, s := range stuck {
+		resume = append(resume, s.stall(t))
+	}
+	reader := newSubscribers("reading subscriber")
 	reader.subscribe(t, f.reads)
 	reader.until(t, object.Synced)
 
@@ -39,11 +45,12 @@ func TestSubscriberStuck(t *testing.T) {
 		}
 	}
 	reader.reach(t, last)
+	for _, read := range resume {
+		read()
+	}
 	stuck.reach(t, last)
 
-	truth := client.truth(t)
-	for _, s := range []*subscriber{stuck, reader} {
-		s.caughtUp(t, object.Reset)
-		s.validate(t, truth)
-	}
+	all := append(stuck, reader...)
+	all.caughtUp(t, object.Reset)
+	all.validate(t, client.truth(t))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/check"
 	"github.com/fanoutd/fanoutd/test/check/recorded"
+	"github.com/fanoutd/fanoutd/test/subscription"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
@@ -20,10 +21,15 @@ type subscriber struct {
 	history check.History
 	stream  fanoutv1.FanoutService_WatchClient
 	leave   context.CancelFunc // ends the stream
+
+	subscribes bool                                                  // its streams are watches of Subscribe streams
+	carried    map[fanoutv1.FanoutServiceClient]*subscription.Client // if it subscribes
 }
 
 func newSubscriber(name string) *subscriber {
-	return &subscriber{history: check.History{Watcher: name}, leave: func() {}}
+	return &subscriber{
+		history: check.History{Watcher: name}, leave: func() {}, carried: map[fanoutv1.FanoutServiceClient]*subscription.Client{},
+	}
 }
 
 // subscribe opens a stream at the last position, or from nothing.
@@ -36,6 +42,9 @@ func (s *subscriber) subscribe(t *testing.T, client fanoutv1.FanoutServiceClient
 		asked = check.Stream{Begin: check.After, Position: last}
 	}
 	s.leave()
+	if s.subscribes {
+		client = s.overSubscribe(t, client)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	stream, err := client.Watch(ctx, request)
@@ -47,6 +56,32 @@ func (s *subscriber) subscribe(t *testing.T, client fanoutv1.FanoutServiceClient
 	}
 	s.stream, s.leave = stream, cancel
 	s.history.Streams = append(s.history.Streams, asked)
+}
+
+// overSubscribe returns a client that makes its watches on one Subscribe stream.
+func (s *subscriber) overSubscribe(t *testing.T, client fanoutv1.FanoutServiceClient) *subscription.Client {
+	c := s.carried[client]
+	if c == nil {
+		c = subscription.NewClient(client)
+		t.Cleanup(c.Close)
+		s.carried[client] = c
+	}
+	return c
+}
+
+// stall makes the subscriber stop reading its connection, until resume is called. Over Watch, one
+// that does not receive does not read either.
+func (s *subscriber) stall(t *testing.T) (resume func()) {
+	t.Helper()
+	for _, c := range s.carried {
+		stream, err := c.Stream(contextFor(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream.Pause()
+		return stream.Resume
+	}
+	return func() {}
 }
 
 // receive returns the next message, or the error that ends the stream.
@@ -122,6 +157,19 @@ func (s *subscriber) validate(t *testing.T, truth *check.Truth) {
 	t.Helper()
 	if err := check.Validate(&s.history, truth); err != nil {
 		t.Error(err)
+	}
+	for _, c := range s.carried {
+		for _, stream := range c.Streams() {
+			recording, err := stream.Recording(s.history.Watcher, func(*fanoutv1.WatchRequest) (*check.History, error) {
+				return &s.history, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := check.ValidateSubscription(recording, truth); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 
