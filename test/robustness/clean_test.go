@@ -11,12 +11,16 @@ import (
 var (
 	first   = flag.Uint64("seed", 1, "the first seed")
 	seeds   = flag.Uint64("seeds", 1, "how many seeds, one after another")
+	carried = flag.String("carrier", "", "the method of all watches, watch or subscribe; empty: half of the watchers use each")
 	seconds = flag.Int("seconds", 10, "how long clients work with each seed")
 )
 
 // TestHistoriesAreClean checks that every answer of several servers is one that etcd
 // itself could have given, while the servers and etcd are killed and stopped.
 func TestHistoriesAreClean(t *testing.T) {
+	if !carrier(*carried).isValid() {
+		t.Fatalf("-carrier is %q", *carried)
+	}
 	table := []string{
 		"| seed | etcd members | operations | without answer | watches | events | states | faults | verdict |",
 		"|---|---|---|---|---|---|---|---|---|",
@@ -25,7 +29,7 @@ func TestHistoriesAreClean(t *testing.T) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			// With three members some lag behind others, and the leader may be lost.
 			members := 1 + 2*int(seed%2)
-			rec := record(t, options{seed: seed, duration: time.Duration(*seconds) * time.Second, members: members, faults: true})
+			rec := record(t, options{seed: seed, duration: time.Duration(*seconds) * time.Second, members: members, faults: true, carrier: carrier(*carried)})
 			start := time.Now()
 			err := rec.validate(t)
 			verdict := "clean"
@@ -42,7 +46,7 @@ func TestHistoriesAreClean(t *testing.T) {
 			rec.variety(t)
 		})
 	}
-	t.Logf("%d seconds each:\n%s", *seconds, strings.Join(table, "\n"))
+	t.Logf("%d seconds each, carrier %q:\n%s", *seconds, *carried, strings.Join(table, "\n"))
 }
 
 // variety checks that the recording contains everything that it is meant to cover.

@@ -37,6 +37,7 @@ type options struct {
 	duration time.Duration
 	members  int // of etcd
 	faults   bool
+	carrier  carrier // of the watches
 
 	// prepare, if set, runs before the servers start.
 	prepare func(context.Context, *clientv3.Client) error
@@ -81,8 +82,12 @@ func record(t *testing.T, opts options) *recording {
 	}
 
 	ledger, goal := newLedger(), newGoal(ctx)
+	overWatch, overSubscribe := cluster.clients(t)
 	watchers := newWatchers(func(w *watcher, i int) {
-		w.base, w.rng, w.replicas, w.ledger, w.goal = base, random(1000+uint64(i)), cluster.replicas, ledger, goal
+		w.base, w.rng, w.clients, w.ledger, w.goal = base, random(1000+uint64(i)), overWatch, ledger, goal
+		if opts.carrier.isSubscribe(i) {
+			w.clients = overSubscribe
+		}
 		w.retryPace, w.history = rate.NewLimiter(10, 1), history()
 	})
 	watching, watchCtx := errgroup.WithContext(ctx)

@@ -46,7 +46,7 @@ type watcher struct {
 	name      string
 	base      time.Time
 	rng       *rand.Rand
-	replicas  []*replica
+	clients   []fanoutv1.FanoutServiceClient // each stream uses a random one
 	ledger    *ledger
 	goal      *goal
 	retryPace *rate.Limiter // limits how often it opens a stream
@@ -140,7 +140,7 @@ func (w *watcher) watch(ctx context.Context) (left bool, err error) {
 	if w.patience > 0 {
 		enough = 1 + w.rng.IntN(2*w.patience)
 	}
-	stream, err := w.replicas[w.rng.IntN(len(w.replicas))].fanout.Watch(ctx, req)
+	stream, err := w.clients[w.rng.IntN(len(w.clients))].Watch(ctx, req)
 	if err != nil {
 		return false, w.ended(err)
 	}
