@@ -25,6 +25,7 @@ type Client struct {
 	open    context.Context
 	close   context.CancelFunc
 	closing sync.Once
+	streams *streamPool
 
 	mu     sync.Mutex
 	shared map[string]*sharedWatch // by identity; guarded by mu
@@ -74,6 +75,7 @@ func newClient(to target, opts []Option) (*Client, error) {
 		c.close()
 		return nil, err
 	}
+	c.streams = newStreamPool(c)
 	c.conn, c.reads, c.writes = conn, fanoutv1.NewFanoutServiceClient(conn), fanoutv1.NewStoreServiceClient(conn)
 	return c, nil
 }
@@ -85,6 +87,7 @@ func (c *Client) Close() error {
 	c.closing.Do(func() {
 		c.close()
 		err = c.conn.Close()
+		c.streams.close()
 	})
 	return err
 }

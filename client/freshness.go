@@ -39,6 +39,11 @@ type arrivals struct {
 	waited time.Duration // total time of waiting for messages since next
 }
 
+func newArrivals() arrivals {
+	now := time.Now()
+	return arrivals{since: now, next: now}
+}
+
 // drained is a total waiting time that shows that the buffer was empty at least once. Reading
 // a full buffer takes less.
 const drained = 50 * time.Millisecond

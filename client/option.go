@@ -134,11 +134,11 @@ func (s *settings) renewable() bool {
 const serviceConfig = `{"loadBalancingConfig": [{"` + balancerName + `": {}}]}`
 
 // The flow control windows of gRPC. The stream window bounds what the client holds of a watch
-// whose caller does not read; a message that the caller is reading may be larger. By default
-// gRPC lets the window of each stream grow to many MiB. The connection window does not depend
-// on what callers read.
+// with a stream of its own whose caller does not read; a message that the caller is reading may be
+// larger. By default gRPC lets the window of each stream grow to many MiB. The connection window does
+// not depend on what callers read.
 const (
-	streamWindow     = 64 << 10
+	streamWindow     = minBuffer
 	connectionWindow = 1 << 20
 )
 

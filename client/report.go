@@ -1,30 +1,34 @@
 package client
 
 import (
-	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
 // reportInterval is the least time between two reports of a watch.
 const reportInterval = time.Second
 
+// quietInterval is the least time between two reports of a watch that has received only bookmarks
+// since the first of them. The server knows that nothing else is to be applied, so these reports
+// matter only to people.
+const quietInterval = time.Minute
+
 // reporter reports to the server how far a watch was applied.
 type reporter struct {
 	// progress returns how far the watch was applied. If it is nil, nothing is reported.
+	// It must not wait.
 	progress func() progress
-	changed  chan struct{} // the progress may have changed; buffers one signal
+	current  atomic.Pointer[streamReports] // nil if no stream takes reports
 }
 
 // wake makes the reporter report the progress soon.
 func (r *reporter) wake() {
-	select {
-	case r.changed <- struct{}{}:
-	default:
+	if s := r.current.Load(); s != nil {
+		s.carrier.wakeReports()
 	}
 }
 
@@ -32,81 +36,77 @@ func (r *reporter) wake() {
 // another id.
 type streamReports struct {
 	*reporter
-	cancel  context.CancelFunc // nil until the first message
-	running sync.WaitGroup
+	carrier reportCarrier
 
-	mu   sync.Mutex
-	sent Position // the last one that the server has sent; guarded by mu
+	mu       sync.Mutex
+	sent     Position  // the last one that the server has sent; guarded by mu
+	news     Position  // the last one that was not only a bookmark; guarded by mu
+	reported progress  // guarded by mu
+	last     time.Time // of the last report; guarded by mu
 }
 
-// received notes the position after a message. The first message begins the reports.
-func (r *streamReports) received(ctx context.Context, s watchStream, at Position) {
-	r.mu.Lock()
-	r.sent = at
-	r.mu.Unlock()
-	if r.cancel != nil || r.progress == nil {
-		return
-	}
-	ctx, r.cancel = context.WithCancel(ctx)
-	if s.acceptsReports() {
-		r.running.Go(func() { r.run(ctx, s) })
-	}
+// reportCarrier sends the reports of a stream. wakeReports makes it ask for the next one soon. It
+// must not wait.
+type reportCarrier interface{ wakeReports() }
+
+// begin makes the carrier report from now on.
+func (s *streamReports) begin(c reportCarrier) {
+	s.carrier = c
+	s.current.Store(s)
 }
 
-// stop ends the reports.
-func (r *streamReports) stop() {
-	if r.cancel != nil {
-		r.cancel()
-		r.running.Wait()
-	}
-}
+// end ends the reports.
+func (s *streamReports) end() { s.current.CompareAndSwap(s, nil) }
 
-// run is the goroutine that reports.
-func (r *streamReports) run(ctx context.Context, s watchStream) {
-	var reported progress
-	pauses := backoff{first: reportInterval, most: time.Minute}
-	for {
-		p := r.progress()
-		if !r.shouldReport(p, reported) {
-			select {
-			case <-ctx.Done():
-				return
-			case <-r.changed:
-			}
-			continue
-		}
-		pause := reportInterval
-		switch err := s.report(ctx, p); status.Code(err) {
-		case codes.OK:
-			reported = p
-			pauses.reset()
-		case codes.Unimplemented, codes.NotFound:
-			return // the server does not know reports, or another one has answered
-		case codes.InvalidArgument:
-			reported = p // it would be refused again
-		default:
-			pause += pauses.next()
-		}
-		if sleep(ctx, pause) != nil {
-			return
-		}
+// received notes the position after a message.
+func (s *streamReports) received(m *message, at Position) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent = at
+	if m.GetKind() != fanoutv1.WatchResponse_KIND_BOOKMARK {
+		s.news = at
 	}
 }
 
-// shouldReport reports whether the server should and can know a progress.
-func (r *streamReports) shouldReport(p, reported progress) bool {
-	r.mu.Lock()
-	sent := r.sent
-	r.mu.Unlock()
-	if p.applied.Revision > 0 && (p.applied.Epoch != sent.Epoch || p.applied.Revision > sent.Revision) {
+// next returns what to report now, if there is anything.
+func (s *streamReports) next(now time.Time) (p progress, ok bool) {
+	p = s.progress()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return p, s.shouldReport(p, now)
+}
+
+// done notes a report.
+func (s *streamReports) done(p progress, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reported, s.last = p, at
+}
+
+// earliest returns the time from which the next report may be sent.
+func (s *streamReports) earliest() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last.IsZero() {
+		return s.last
+	}
+	return s.last.Add(reportInterval)
+}
+
+// shouldReport reports whether the server should and can know a progress. The caller holds mu.
+func (s *streamReports) shouldReport(p progress, now time.Time) bool {
+	if p.applied.Revision > 0 && (p.applied.Epoch != s.sent.Epoch || p.applied.Revision > s.sent.Revision) {
 		return false // it belongs to an earlier stream; this one is sending a new state
 	}
-	if p.err != nil || reported.err != nil {
+	if p.err != nil || s.reported.err != nil {
 		// Without a report of what was attempted, [Wait] would take an error for an earlier one.
-		return p.applied != reported.applied || p.attempted.isAfter(reported.attempted) || messageOfError(p.err) != messageOfError(reported.err)
+		return p.applied != s.reported.applied || p.attempted.isAfter(s.reported.attempted) || messageOfError(p.err) != messageOfError(s.reported.err)
 	}
 	// Without an error, the position goes back only while another receiver begins.
-	return p.applied.isAfter(reported.applied)
+	if !p.applied.isAfter(s.reported.applied) {
+		return false
+	}
+	return s.reported.applied.Revision == 0 || s.news.isAfter(s.reported.applied) || now.Sub(s.last) >= quietInterval
 }
 
 // isAfter reports whether a position is later than another one, or of another epoch.

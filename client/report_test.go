@@ -86,7 +86,7 @@ func TestWatchesReportWhatTheCallerHasApplied(t *testing.T) {
 			case u.Position.Revision == 6:
 				reports.wantReports(t, "watch-1 e/5")
 			case u.Synced: // of the second stream
-				reports.wantReports(t, "watch-1 e/6", "watch-1 e/7", "watch-2 e/7")
+				reports.wantReports(t, "watch-1 e/6", "watch-2 e/7")
 			}
 		}
 		reports.wantReports(t)
@@ -319,6 +319,21 @@ func TestAReportSpeaksForAllInformersOfTheWatch(t *testing.T) {
 	})
 }
 
+// A position that only a bookmark has moved is reported once a minute. The server knows that
+// nothing else is to be applied.
+func TestAQuietWatchReportsOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reports := &reportLog{}
+		a := stream{messages: []message{reset(), synced(5)}}
+		for revision := range int64(18) {
+			a.later = append(a.later, delayed{10 * time.Second, bookmark(6 + revision)})
+		}
+		run(t, client.NewInformer(connectTo(t, &scriptedServer{reports: reports.report, streams: []stream{a}}), number))
+		time.Sleep(3*time.Minute + time.Second)
+		reports.wantReports(t, "watch-1 e/5", "watch-1 e/11", "watch-1 e/17", "watch-1 e/23")
+	})
+}
+
 func TestReportsStopWhereTheServerDoesNotTakeThem(t *testing.T) {
 	for name, answer := range map[string]error{
 		"unimplemented": status.Error(codes.Unimplemented, "no"),
@@ -352,7 +367,7 @@ func TestAnOverloadedServerGetsFewerReports(t *testing.T) {
 		}}
 		var later []delayed
 		for revision := range int64(300) {
-			later = append(later, delayed{time.Second, bookmark(6 + revision)})
+			later = append(later, delayed{time.Second, live(6+revision, withValue(modified("a", 6+revision), "6"))})
 		}
 		informerAt5(t, reports, later)
 		time.Sleep(310 * time.Second)
@@ -371,7 +386,7 @@ func TestReportsReachTheServerOfTheWatch(t *testing.T) {
 		for n := range logs {
 			var later []delayed
 			for revision := range int64(10) {
-				later = append(later, delayed{2 * time.Second, bookmark(6 + revision)})
+				later = append(later, delayed{2 * time.Second, live(6+revision, withValue(modified("a", 6+revision), "6"))})
 			}
 			servers = append(servers, &scriptedServer{reports: logs[n].report, streams: []stream{{messages: []message{reset(), synced(5)}, later: later}}})
 		}

@@ -33,6 +33,10 @@ import (
 type scriptedServer struct {
 	fanoutv1.UnimplementedFanoutServiceServer
 	streams []stream
+	// script returns the stream for a watch; nil: the next one of streams.
+	script func(*fanoutv1.WatchRequest) stream
+	// subscribe replaces the method Subscribe.
+	subscribe func(subscribeStream) error
 	// reports returns the answer to a report; nil: the server does not know reports.
 	reports func(*fanoutv1.ReportRequest) error
 
@@ -40,6 +44,8 @@ type scriptedServer struct {
 	requests  []*fanoutv1.WatchRequest // guarded by mu
 	sent      atomic.Int64             // messages
 	deadlines atomic.Int64             // watches whose deadline the server knows
+	watches   atomic.Int64             // calls of Watch
+	shared    atomic.Int64             // calls of Subscribe
 	active    atomic.Int64             // watches that have not ended
 }
 
@@ -81,25 +87,44 @@ func retryIn(seconds int64) *errdetails.RetryInfo {
 	return &errdetails.RetryInfo{RetryDelay: &durationpb.Duration{Seconds: seconds}}
 }
 
+// Watch implements fanoutv1.FanoutServiceServer.
 func (s *scriptedServer) Watch(req *fanoutv1.WatchRequest, out grpc.ServerStreamingServer[fanoutv1.WatchResponse]) error {
-	s.mu.Lock()
-	script := s.streams[min(len(s.requests), len(s.streams)-1)]
-	s.requests = append(s.requests, proto.CloneOf(req))
-	name := fmt.Sprintf("watch-%d", len(s.requests))
-	s.mu.Unlock()
+	script, name := s.begin(req)
 	if s.reports != nil {
 		if err := out.SetHeader(metadata.Pairs("fanout-watch", name)); err != nil {
 			return err
 		}
 	}
+	s.watches.Add(1)
+	if err := s.play(out.Context(), script, out.Send); err != errOK {
+		return err
+	}
+	return nil
+}
+
+// begin notes a request. It returns the script of the watch, and its name in reports.
+func (s *scriptedServer) begin(req *fanoutv1.WatchRequest) (script stream, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.script != nil {
+		script = s.script(req)
+	} else {
+		script = s.streams[min(len(s.requests), len(s.streams)-1)]
+	}
+	s.requests = append(s.requests, proto.CloneOf(req))
+	return script, fmt.Sprintf("watch-%d", len(s.requests))
+}
+
+// play sends the messages of a script, and returns how it ends.
+func (s *scriptedServer) play(ctx context.Context, script stream, send func(message) error) error {
 	s.active.Add(1)
 	defer s.active.Add(-1)
-	if _, ok := out.Context().Deadline(); ok {
+	if _, ok := ctx.Deadline(); ok {
 		s.deadlines.Add(1)
 	}
 	time.Sleep(script.silence)
 	for _, m := range script.messages {
-		if err := out.Send(m); err != nil {
+		if err := send(m); err != nil {
 			return err
 		}
 		s.sent.Add(1)
@@ -110,19 +135,16 @@ func (s *scriptedServer) Watch(req *fanoutv1.WatchRequest, out grpc.ServerStream
 	for _, d := range script.later {
 		select {
 		case <-time.After(d.pause):
-		case <-out.Context().Done():
+		case <-ctx.Done():
 		}
-		if err := out.Send(d.message); err != nil {
+		if err := send(d.message); err != nil {
 			return err
 		}
 	}
 	time.Sleep(script.lasts)
-	switch script.end {
-	case nil:
-		<-out.Context().Done()
-		return out.Context().Err()
-	case errOK:
-		return nil
+	if script.end == nil {
+		<-ctx.Done()
+		return ctx.Err()
 	}
 	return script.end
 }
@@ -197,6 +219,7 @@ func dialScripted(t *testing.T, servers []*scriptedServer, opts ...client.Option
 		target = "passthrough:///" + target // DNS does not know the name
 	}
 	c, err := client.New(target, append(opts, client.WithInsecure(), client.WithDialOptions(
+		grpc.WithChainStreamInterceptor(refuseSubscribe),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return listeners[address].DialContext(ctx)
 		}),

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/test/inprocess"
@@ -34,7 +36,7 @@ func newServer(t *testing.T, change ...func(*config.Config)) *inprocess.Server {
 // newClient returns a client that is closed when the test ends.
 func newClient(t *testing.T, target string, opts ...client.Option) *client.Client {
 	t.Helper()
-	c, err := client.New(target, opts...)
+	c, err := client.New(target, append(opts, client.WithDialOptions(grpc.WithChainStreamInterceptor(refuseSubscribe)))...)
 	if err != nil {
 		t.Fatal(err)
 	}

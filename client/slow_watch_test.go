@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -9,26 +10,38 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/client"
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// Callers that do not read hold a bounded amount of messages, which is less than what the
-// connection lets through. Other watches of the connection go on, and the slow ones later continue
-// where they were.
+// resumable returns a script that sends messages and resumes at any position. The position of the
+// n-th message is n+2.
+func resumable(messages ...message) func(*fanoutv1.WatchRequest) stream {
+	return func(req *fanoutv1.WatchRequest) stream {
+		after := int(req.GetAfter().GetRevision())
+		if after == 0 {
+			return stream{messages: slices.Concat([]message{reset(), synced(1)}, messages)}
+		}
+		return stream{messages: slices.Concat([]message{replay(int64(after)), synced(int64(after))}, messages[min(after-1, len(messages)):])}
+	}
+}
+
+// Callers that do not read hold a bounded amount of messages. Other watches of the client go on, and
+// the slow ones later continue where they were.
 func TestASlowCallerDelaysNoOtherWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const slow, messages, size = 40, 100, 32 << 10
+		const slow, messages, size = 10, 100, 64 << 10
 		text := string(make([]byte, size))
-		a := stream{messages: []message{reset(), synced(1)}}
+		var all []message
 		for i := range messages {
-			a.messages = append(a.messages, live(int64(i+2), withValue(modified(strconv.Itoa(i), int64(i+2)), text)))
+			all = append(all, live(int64(i+2), withValue(modified(strconv.Itoa(i), int64(i+2)), text)))
 		}
-		s := &scriptedServer{streams: []stream{a}}
+		s := &scriptedServer{script: resumable(all...)}
 		r := connectTo(t, s)
 		release := make(chan struct{})
 		// read watches until it has the last event, and waits before each update.
 		read := func(wait func()) {
 			next := int64(2)
-			for u, err := range r.Watch(t.Context()) {
+			for u, err := range r.Watch(t.Context(), client.OnInterruption(func(err error) { t.Errorf("interrupted: %v", err) })) {
 				if err != nil {
 					t.Error(err)
 					return
@@ -50,9 +63,9 @@ func TestASlowCallerDelaysNoOtherWatch(t *testing.T) {
 			reading.Go(func() { read(func() { <-release }) })
 		}
 		synctest.Wait()
-		// The server counts a message as sent when gRPC has taken it, up to 64 KiB ahead of the
-		// connection.
-		if sent, most := s.sent.Load(), int64(slow*(2+2*64<<10/size+3)); sent > most {
+		// All of them may hold 16 MiB together, and each of them 256 KiB besides. The server
+		// counts a message as sent when gRPC has taken it, up to 64 KiB ahead of the connection.
+		if sent, most := s.sent.Load(), int64(16<<20/size+slow*(2+256<<10/size+4)); sent > most {
 			t.Errorf("the server sent %d messages that nobody reads, want at most %d", sent, most)
 		}
 		began := time.Now()
@@ -62,8 +75,67 @@ func TestASlowCallerDelaysNoOtherWatch(t *testing.T) {
 		}
 		close(release)
 		reading.Wait()
-		if n := len(s.starts()); n != slow+1 {
-			t.Errorf("got %d streams, want %d: one for each watch", n, slow+1)
+		if shared, own := s.shared.Load(), s.watches.Load(); !lacksSubscribe() && (shared != 2 || own != slow) {
+			// The first shared stream has ended, because all of its watches were slow.
+			t.Errorf("got %d shared streams and %d streams of a watch, want 2 and %d", shared, own, slow)
+		}
+	})
+}
+
+// A caller that is slower than the network gets the whole of a snapshot that is larger than all
+// buffers, on a stream of its own. Then it comes back to the shared stream.
+func TestASlowCallerGetsALargeSnapshot(t *testing.T) {
+	if lacksSubscribe() {
+		t.Skip("is about Subscribe")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		const parts, size = 100, 256 << 10
+		snapshot := stream{messages: []message{reset()}}
+		for i := range parts {
+			snapshot.messages = append(snapshot.messages, part(0, withValue(added(strconv.Itoa(i), 3), string(make([]byte, size)))))
+		}
+		snapshot.messages = append(snapshot.messages, synced(5))
+		snapshot.later = []delayed{{10 * time.Second, bookmark(6)}}
+		s := &scriptedServer{script: func(req *fanoutv1.WatchRequest) stream {
+			if req.GetAfter() == nil {
+				return snapshot
+			}
+			return stream{messages: []message{replay(6), synced(6)}, later: []delayed{{time.Second, live(7, deleted("0", 7))}}}
+		}}
+		r := connectTo(t, s)
+		// The watch below is not the only one of its stream.
+		go func() {
+			for range r.Watch(t.Context(), client.After(client.Position{Epoch: "e", Revision: 6})) {
+			}
+		}()
+		synctest.Wait()
+		keys, complete := map[string]bool{}, client.Position{}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		for u, err := range r.Watch(ctx, client.OnInterruption(func(err error) { t.Errorf("interrupted: %v", err) })) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+			if u.Replace {
+				clear(keys)
+			}
+			for _, e := range u.Events {
+				keys[e.Object.Key] = e.Type != client.Deleted
+			}
+			if u.Complete {
+				complete = u.Position
+			}
+			if complete.Revision == 7 {
+				break
+			}
+		}
+		if len(keys) != parts || keys["0"] || !keys["1"] {
+			t.Errorf("got %d keys, the first %v, want %d without the first", len(keys), keys["0"], parts)
+		}
+		synctest.Wait()
+		if starts, want := s.starts(), []string{"e/6", "nothing", "nothing", "e/6"}; !slices.Equal(starts, want) || s.shared.Load() != 1 || s.watches.Load() != 1 {
+			t.Errorf("got starts %q, %d shared streams and %d streams of a watch, want %q, 1 and 1", starts, s.shared.Load(), s.watches.Load(), want)
 		}
 	})
 }
@@ -72,20 +144,20 @@ func TestASlowCallerDelaysNoOtherWatch(t *testing.T) {
 func TestABusyHandlerDoesNotPauseTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const messages = 1000
-		a := stream{messages: []message{reset(), synced(1)}}
+		var all []message
 		big := string(make([]byte, 32<<10))
 		for i := range messages {
-			a.messages = append(a.messages, live(int64(i+2), withValue(added("a", int64(i+2)), big)))
+			all = append(all, live(int64(i+2), withValue(added("a", int64(i+2)), big)))
 		}
-		s := &scriptedServer{streams: []stream{a}}
+		s := &scriptedServer{script: resumable(all...)}
 		inf := client.NewInformer(connectTo(t, s), client.ObjectDecoder())
 		release := make(chan struct{})
 		inf.AddHandler(client.Handler[*client.Object]{Add: func(client.Item[*client.Object]) error { <-release; return nil }})
 		ctx, cancel := context.WithCancel(t.Context())
 		stop := runUntil(t, ctx, inf)
 		synctest.Wait()
-		if n := s.sent.Load(); n != messages+2 {
-			t.Errorf("the server sent %d of %d messages while the handler had the first", n, messages+2)
+		if at := inf.Lister().Position().Revision; at != messages+1 {
+			t.Errorf("the informer is at revision %d while the handler has the first object, want %d", at, messages+1)
 		}
 		close(release)
 		cancel()

@@ -144,7 +144,7 @@ func (r *Resource) newWatcher(opts []WatchOption) *watcher {
 		client:      r.client,
 		watchConfig: watchConfig{req: &fanoutv1.WatchRequest{Resource: r.name, Subscriber: r.client.subscriber}, bookmarks: DefaultBookmarkInterval},
 		backoff:     backoff{first: 200 * time.Millisecond, most: 5 * time.Second},
-		reporter:    &reporter{changed: make(chan struct{}, 1)},
+		reporter:    &reporter{},
 	}
 	for _, o := range opts {
 		o.watch(&w.watchConfig)

@@ -2,81 +2,95 @@ package client
 
 import (
 	"context"
+	"sync"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// watchStream is one stream of a watch, as its watcher sees it. It must hold no more than a
-// bounded amount of messages that the watcher does not receive, and must not let them delay
-// other watches.
+// watchStream brings the messages of one watch to its watcher, until the server ends the watch
+// or something fails. It holds a bounded amount of messages that the watcher does not receive, and
+// they do not delay other watches.
 type watchStream interface {
-	// Recv returns the next message, or why there is none.
-	Recv() (*fanoutv1.WatchResponse, error)
-	// acceptsReports reports whether the server accepts reports for this stream. It may be
-	// called once Recv has returned a message.
-	acceptsReports() bool
-	// report reports how far the watch was applied.
-	report(ctx context.Context, p progress) error
+	// Recv returns the next message, or why there is none. It waits at most for the limit.
+	Recv(limit time.Duration) (*message, error)
+	// startReports begins to report how far the watch was applied. It is called after Recv has
+	// returned the first message.
+	startReports(r *streamReports)
+	// server returns the address of the server, or "" if it is not known yet.
+	server() string
+	// mayMove reports whether the watch has a stream of its own, but no longer needs one.
+	mayMove() bool
+	// close ends the watch on this stream.
+	close()
 }
 
-// openWatch opens a stream for a watcher. Nothing else decides what carries the messages.
-// Today each watch has a gRPC stream of its own. The flow control of that stream stops the
-// server if the watcher does not receive, and the server resumes from its position, so a
-// watch needs no buffer.
-func (c *Client) openWatch(ctx context.Context, choice *serverChoice, req *fanoutv1.WatchRequest) (watchStream, error) {
-	stream, err := c.reads.Watch(withServerChoice(ctx, choice), req)
-	if err != nil {
-		return nil, err
-	}
-	return &ownStream{stream, c, choice}, nil
+// message is a message of the server. Watches of the same interest share one.
+type message struct {
+	*fanoutv1.WatchResponse
+	arrived time.Time // the message did not arrive earlier
+	size    int       // in a buffer
+	shared  bool      // several watches have the message
+	once    sync.Once
+	events  []Event
 }
 
-// ownStream is a stream that carries one watch.
-type ownStream struct {
-	grpc.ServerStreamingClient[fanoutv1.WatchResponse]
-	client *Client
-	choice *serverChoice
-}
-
-// watchHeader is the key of the response header with the token of the watch, which reports need.
-const watchHeader = "fanout-watch"
-
-// id returns the name of the watch for reports, or "".
-func (s *ownStream) id() string {
-	header, err := s.Header()
-	if values := header.Get(watchHeader); err == nil && len(values) == 1 {
-		return values[0]
-	}
-	return ""
-}
-
-func (s *ownStream) acceptsReports() bool { return s.id() != "" }
-
-// reportTimeout is how long the client waits for the answer to a report.
-const reportTimeout = 10 * time.Second
-
-func (s *ownStream) report(ctx context.Context, p progress) error {
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
-	defer cancel()
-	req := &fanoutv1.ReportRequest{Watch: s.id()}
-	if p.applied.Revision > 0 {
-		req.Applied = &fanoutv1.Position{Epoch: p.applied.Epoch, Revision: p.applied.Revision}
-	}
-	if p.err != nil {
-		code := grpcstatus.Code(p.err)
-		if code == codes.OK || code > codes.Unauthenticated {
-			code = codes.Unknown
+// appendEvents appends the events of the message. All watches that share the message get the same
+// objects.
+func (m *message) appendEvents(to []Event) []Event {
+	m.once.Do(func() {
+		if len(m.GetEvents()) == 0 {
+			return
 		}
-		req.Error = &status.Status{Code: int32(code), Message: messageOfError(p.err)}
-		req.Attempted = &fanoutv1.Position{Epoch: p.attempted.Epoch, Revision: p.attempted.Revision}
+		m.events = make([]Event, 0, len(m.GetEvents()))
+		for _, e := range m.GetEvents() {
+			m.events = append(m.events, Event{
+				Type: EventType(e.GetType()), Revision: e.GetRevision(), Object: objectOf(e.GetObject()), Previous: objectOf(e.GetPrevious()),
+			})
+		}
+	})
+	if len(to) == 0 && !m.shared {
+		return m.events
 	}
-	// Only the server that has the watch knows it.
-	_, err := s.client.reads.Report(withServerChoice(ctx, &serverChoice{only: s.choice.server()}), req)
-	return err
+	return append(to, m.events...)
 }
+
+// maxStart is the size up to which a request fits on a shared stream. The server allows 64 KiB.
+const maxStart = 60 << 10
+
+// openWatch opens a stream for a watcher. Nothing else decides what carries the messages: usually
+// a stream that carries all watches of the client. Some watches need a stream of their own,
+// because
+//
+//   - their caller is too slow for a shared stream,
+//   - metadata of gRPC in the context may give them other rights,
+//   - their request is too large for a shared stream, or
+//   - the server, or a proxy before it, lacks Subscribe.
+//
+// openWatch waits only if streams have failed a short time ago.
+func (c *Client) openWatch(ctx context.Context, avoid string, req *fanoutv1.WatchRequest, tooSlow bool) (watchStream, error) {
+	if md, ok := metadata.FromOutgoingContext(ctx); ok && len(md) > 0 || proto.Size(req) > maxStart {
+		return newOwnStream(ctx, c, avoid, req), nil
+	}
+	if tooSlow || !c.streams.subscribes() {
+		s := newOwnStream(ctx, c, avoid, req)
+		s.moves = true
+		return s, nil
+	}
+	return c.streams.join(ctx, avoid, req)
+}
+
+// Reasons for a watch to open its next stream at once. They are not interruptions.
+var (
+	errTooSlow = restartError("the caller is too slow for a shared stream")
+	errUnable  = restartError("the server lacks Subscribe")
+	errMove    = restartError("the watch needs no stream of its own any more")
+)
+
+// restartError is the reason to open the next stream at once.
+type restartError string
+
+func (e restartError) Error() string { return string(e) }

@@ -3,9 +3,7 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -37,7 +35,6 @@ type watcher struct {
 	held    []Event                        // events after the position, not passed on yet
 
 	began      time.Time // when the stream was requested
-	arrivals   arrivals  // of the stream
 	backoff    backoff
 	progressed bool   // the stream was synced, or sent events or a bookmark
 	atOnce     bool   // the server said that the client may resume at once
@@ -47,6 +44,7 @@ type watcher struct {
 	server     string // the address of the server of the latest stream
 	avoid      bool   // that server has failed
 	refused    bool   // the latest credentials were refused
+	tooSlow    bool   // the caller is too slow for a shared stream
 }
 
 // steadyAfter is how long a stream must last to reset the backoff. A server that
@@ -89,6 +87,14 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if _, ok := errors.AsType[restartError](err); ok {
+			w.tooSlow = errors.Is(err, errTooSlow)
+			continue
+		}
+		lost, _ := errors.AsType[*lostStream](err)
+		if lost != nil {
+			err = lost.err
+		}
 		if w.isFinal(err) {
 			return err
 		}
@@ -110,8 +116,7 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 			continue
 		}
 		wait := w.delay(err)
-		w.client.log.InfoContext(ctx, "watch interrupted",
-			"resource", w.req.GetResource(), "server", w.server, "revision", w.at.Revision, "error", err, "retry_in", wait)
+		w.logInterruption(ctx, lost, err, wait)
 		for _, f := range w.onInterruption {
 			f(err)
 		}
@@ -121,60 +126,63 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 	}
 }
 
+// logInterruption logs why the watch was interrupted. Of the watches that were lost together, one
+// logs for all.
+func (w *watcher) logInterruption(ctx context.Context, lost *lostStream, err error, wait time.Duration) {
+	if lost != nil && lost.watches > 1 {
+		if lost.logged.CompareAndSwap(false, true) {
+			w.client.log.InfoContext(ctx, "watches interrupted", "watches", lost.watches, "server", w.server, "error", err, "retry_in", wait)
+		}
+		return
+	}
+	w.client.log.InfoContext(ctx, "watch interrupted",
+		"resource", w.req.GetResource(), "server", w.server, "revision", w.at.Revision, "error", err, "retry_in", wait)
+}
+
 // stream opens one stream, passes its updates to yield, and returns why it ended.
 func (w *watcher) stream(ctx context.Context, yield func(*Update) bool) error {
-	ctx, cancel := context.WithCancelCause(withoutDeadline{ctx})
-	defer cancel(nil)
-	// The timer runs only while the watcher waits for the server, not while the caller
-	// handles an update.
-	limit := max(w.maxSilence(), minFirstResponse)
-	silence := time.AfterFunc(limit, func() { cancel(errSilent) })
-	defer silence.Stop()
-
 	w.began = time.Now()
-	w.arrivals = arrivals{since: w.began, next: w.began}
-	choice := &serverChoice{}
+	avoid := ""
 	if w.avoid {
-		choice.avoid = w.server
+		avoid = w.server
 	}
 	w.progressed, w.atOnce, w.catchUp, w.held = false, false, 0, nil
-	stream, err := w.client.openWatch(ctx, choice, w.request())
-	w.server = choice.server()
+	stream, err := w.client.openWatch(ctx, avoid, w.request(), w.tooSlow)
+	if err != nil {
+		return err
+	}
+	defer stream.close()
 	reports := &streamReports{reporter: w.reporter}
-	defer reports.stop()
-	for err == nil {
-		var m *fanoutv1.WatchResponse
-		called := time.Now()
-		silence.Reset(limit)
-		m, err = stream.Recv()
-		silence.Stop()
-		if err != nil {
-			break
+	defer reports.end()
+	limit := max(w.maxSilence(), minFirstResponse)
+	for first := true; ; first = false {
+		m, err := stream.Recv(limit)
+		if _, restart := errors.AsType[restartError](err); !restart {
+			w.server = stream.server()
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return errStreamEnded
+		case err != nil:
+			return err
 		}
 		limit = w.silenceAfter(m)
-		w.noteAge(m, w.arrivals.received(called, time.Now()))
+		w.noteAge(m)
 		u := w.receive(m)
-		reports.received(ctx, stream, w.at)
+		if w.reporter.progress != nil {
+			reports.received(m, w.at)
+			if first {
+				stream.startReports(reports)
+			}
+		}
 		if u != nil && !yield(u) {
 			return errCallerStopped
 		}
+		if m.GetKind() == fanoutv1.WatchResponse_KIND_BOOKMARK && stream.mayMove() {
+			return errMove
+		}
 	}
-	switch {
-	case errors.Is(context.Cause(ctx), errSilent):
-		return fmt.Errorf("%w: no message for %v", errSilent, limit)
-	case errors.Is(err, io.EOF):
-		return errStreamEnded
-	}
-	return errorOf(err)
 }
-
-// withoutDeadline is a context that ends with its parent but hides the deadline, so
-// that gRPC does not send it. A server that knew the deadline would end the stream
-// too; if it did so first, the caller would see an interruption.
-type withoutDeadline struct{ context.Context }
-
-// Deadline implements context.Context.
-func (withoutDeadline) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
 
 // minFirstResponse is the least time that a server has for its first message: the
 // client may have to connect, and the server may have to read from etcd.
@@ -190,7 +198,7 @@ func (w *watcher) freshFor() time.Duration { return max(w.maxSilence(), minFresh
 // counts as silence, so the client leaves a server that has just lost etcd when its state becomes
 // stale. If the state is stale already, the server gets the whole time: other servers may have
 // lost etcd, too.
-func (w *watcher) silenceAfter(m *fanoutv1.WatchResponse) time.Duration {
+func (w *watcher) silenceAfter(m *message) time.Duration {
 	if left := w.freshFor() - m.GetAge().AsDuration(); left > 0 {
 		// A server that sends many old events also states an age. It must not be left between two
 		// of them.
@@ -203,8 +211,8 @@ func (w *watcher) silenceAfter(m *fanoutv1.WatchResponse) time.Duration {
 // its way, and ages of less than a second, which servers do not state.
 const transit = time.Second
 
-// noteAge updates asOf after a message that arrived no earlier than the given time.
-func (w *watcher) noteAge(m *fanoutv1.WatchResponse, arrived time.Time) {
+// noteAge updates asOf after a message.
+func (w *watcher) noteAge(m *message) {
 	switch m.GetKind() {
 	case fanoutv1.WatchResponse_KIND_SYNCED, fanoutv1.WatchResponse_KIND_LIVE, fanoutv1.WatchResponse_KIND_BOOKMARK:
 	default:
@@ -213,7 +221,7 @@ func (w *watcher) noteAge(m *fanoutv1.WatchResponse, arrived time.Time) {
 	if m.GetPartial() {
 		return // its events are not part of the state yet
 	}
-	confirmed := arrived.Add(-m.GetAge().AsDuration())
+	confirmed := m.arrived.Add(-m.GetAge().AsDuration())
 	asOf := confirmed.Add(-transit)
 	if m.GetKind() == fanoutv1.WatchResponse_KIND_SYNCED && asOf.Before(w.began) {
 		// The server has asked etcd since the stream was requested, unless it states an age
@@ -252,7 +260,7 @@ func (w *watcher) identity() *fanoutv1.WatchRequest {
 
 // receive handles a message of the server. It returns the update for the caller, or
 // nil if the message has nothing to report yet.
-func (w *watcher) receive(m *fanoutv1.WatchResponse) *Update {
+func (w *watcher) receive(m *message) *Update {
 	u := &Update{Position: positionOf(m.GetPosition()), AsOf: w.asOf}
 	report := u.Position != w.at
 	switch m.GetKind() {
@@ -278,12 +286,7 @@ func (w *watcher) receive(m *fanoutv1.WatchResponse) *Update {
 	if w.progressed {
 		w.proven, w.refused, w.avoid = true, false, false
 	}
-	w.held = slices.Grow(w.held, len(m.GetEvents()))
-	for _, e := range m.GetEvents() {
-		w.held = append(w.held, Event{
-			Type: EventType(e.GetType()), Revision: e.GetRevision(), Object: objectOf(e.GetObject()), Previous: objectOf(e.GetPrevious()),
-		})
-	}
+	w.held = m.appendEvents(w.held)
 	if len(w.held) > 0 && (m.GetPartial() || w.catchUp == fanoutv1.WatchResponse_CATCH_UP_DELTA) {
 		return nil
 	}

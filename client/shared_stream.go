@@ -1,0 +1,333 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// sharedStream is a stream of the method Subscribe, which carries many watches. One goroutine reads
+// it and never waits for a watch. Another one writes the requests; each watch has at most a start, a
+// stop and a report to be written. The stream ends with its last watch.
+type sharedStream struct {
+	pool    *streamPool
+	choice  *serverChoice
+	onlyTry bool // see streamPool.open
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	opened  time.Time
+	written chan struct{} // wakes the writer; buffers one signal
+
+	buffered atomic.Int64 // bytes of the messages that wait for the callers of all watches
+
+	mu       sync.Mutex
+	watches  []*streamWatch // by id; nil: the id is free; guarded by mu
+	free     []uint64       // ids that were used before; guarded by mu
+	active   int            // watches that were neither stopped nor ended; guarded by mu
+	requests []*streamWatch // with a start or a stop to be written; guarded by mu
+	reports  reportQueue    // guarded by mu
+	header   bool           // the server has answered; guarded by mu
+	received time.Time      // when the latest response arrived; guarded by mu
+	closing  bool           // no further watch may join; guarded by mu
+	atOnce   bool           // the server said that the client may resume at once; guarded by mu
+}
+
+// lostStream is why watches have lost their stream together.
+type lostStream struct {
+	err     error
+	watches int
+	logged  atomic.Bool
+}
+
+func (l *lostStream) Error() string { return l.err.Error() }
+func (l *lostStream) Unwrap() error { return l.err }
+
+// Causes of the end of a stream that are not failures.
+var (
+	errNoWatches = errors.New("the stream has no watches any more")
+	errTried     = errors.New("the server supports Subscribe")
+)
+
+// errNoHeader is the cause of the end of a stream whose server sends nothing. Some proxies wait for
+// the end of the requests before they pass on the answer.
+var errNoHeader = errors.New("no answer to Subscribe")
+
+// The header of the response comes at once, so a proxy that does not pass it on is found early. It has
+// more time if it has come before, because then a slow server is more likely.
+const (
+	firstHeaderTimeout = 5 * time.Second
+	headerTimeout      = 20 * time.Second
+)
+
+func newSharedStream(p *streamPool, avoid string, onlyTry bool) *sharedStream {
+	now := time.Now()
+	s := &sharedStream{
+		pool: p, choice: &serverChoice{avoid: avoid}, onlyTry: onlyTry, opened: now, received: now,
+		written: make(chan struct{}, 1),
+	}
+	s.ctx, s.cancel = context.WithCancelCause(p.client.open)
+	return s
+}
+
+// suits reports whether a watch that must avoid a server may join.
+func (s *sharedStream) suits(avoid string) bool {
+	if avoid == "" || avoid == s.choice.avoid {
+		return true
+	}
+	server := s.choice.server()
+	return server != "" && server != avoid
+}
+
+// add adds a watch, unless the stream is about to end.
+func (s *sharedStream) add(ctx context.Context, req *fanoutv1.WatchRequest) *streamWatch {
+	w := newStreamWatch(ctx, s, req)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return nil
+	}
+	if n := len(s.free); n > 0 {
+		w.id, s.free = s.free[n-1], s.free[:n-1]
+		s.watches[w.id] = w
+	} else {
+		w.id = uint64(len(s.watches))
+		s.watches = append(s.watches, w)
+	}
+	s.active++
+	s.request(w)
+	return w
+}
+
+// request makes the writer write a request of a watch. The caller holds mu.
+func (s *sharedStream) request(w *streamWatch) {
+	s.requests = append(s.requests, w)
+	s.wakeWriter()
+}
+
+func (s *sharedStream) wakeWriter() {
+	select {
+	case s.written <- struct{}{}:
+	default:
+	}
+}
+
+// stop ends a watch, unless it has ended. The caller holds mu.
+func (s *sharedStream) stop(w *streamWatch) {
+	if w.gone {
+		return
+	}
+	if w.start != nil {
+		w.start = nil
+		s.requests = slices.DeleteFunc(s.requests, func(other *streamWatch) bool { return other == w })
+		s.release(w)
+	} else {
+		s.request(w) // the id stays in use until the server has ended the watch
+	}
+	s.forget(w)
+}
+
+// forget notes that the watch gets no further messages. The caller holds mu.
+func (s *sharedStream) forget(w *streamWatch) {
+	w.gone = true
+	if s.active--; s.active == 0 {
+		s.closing = true
+		s.cancel(errNoWatches)
+	}
+}
+
+// release makes the id of a watch free. The caller holds mu.
+func (s *sharedStream) release(w *streamWatch) {
+	s.watches[w.id] = nil
+	s.free = append(s.free, w.id)
+}
+
+// run is the goroutine that reads the stream.
+func (s *sharedStream) run() {
+	err := s.serve()
+	s.pool.remove(s)
+	s.mu.Lock()
+	header, atOnce := s.header, s.atOnce
+	s.mu.Unlock()
+	switch {
+	case s.onlyTry, errors.Is(err, errNoWatches), s.pool.client.open.Err() != nil:
+	case errors.Is(err, io.EOF):
+	case !header && (errors.Is(err, errNoHeader) || mayLackSubscribe(err)):
+		s.pool.subscribeFailed(err)
+		err = errUnable
+	default:
+		lasted := time.Duration(0)
+		if header {
+			lasted = time.Since(s.opened)
+		}
+		s.pool.streamFailed(lasted, atOnce)
+	}
+	s.fail(err)
+}
+
+// serve opens the stream and handles its responses until it ends.
+func (s *sharedStream) serve() error {
+	// The server does not accept compressed requests.
+	stream, err := s.pool.client.reads.Subscribe(withServerChoice(s.ctx, s.choice), grpc.UseCompressor(encoding.Identity))
+	if err != nil {
+		err = s.causeOf(err)
+		s.cancel(nil)
+		return err
+	}
+	var writing sync.WaitGroup
+	writing.Go(func() { s.write(stream) })
+	defer writing.Wait()
+	defer s.cancel(nil)
+	timeout := time.AfterFunc(s.pool.headerTimeout(), func() { s.cancel(errNoHeader) })
+	header, err := stream.Header()
+	timeout.Stop()
+	if header != nil && err == nil {
+		s.mu.Lock()
+		s.header = true
+		s.mu.Unlock()
+		s.pool.subscribeWorks()
+		if s.onlyTry {
+			return errTried
+		}
+	}
+	for arrived := newArrivals(); ; {
+		called := time.Now()
+		resp, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return io.EOF
+		} else if err != nil {
+			return s.causeOf(err)
+		}
+		s.handle(resp, arrived.received(called, time.Now()))
+	}
+}
+
+// causeOf returns why the stream has ended with an error. A later cancellation is not the cause.
+func (s *sharedStream) causeOf(err error) error {
+	if cause := context.Cause(s.ctx); s.ctx.Err() != nil {
+		return cause
+	}
+	return errorOf(err)
+}
+
+// ending is a watch that a response ends.
+type ending struct {
+	watch *streamWatch
+	lost  *lostStream
+}
+
+// handle passes a response on to the watches. It did not arrive before the given time.
+func (s *sharedStream) handle(resp *fanoutv1.SubscribeResponse, arrived time.Time) {
+	var endings []ending
+	var lost *lostStream // of the latest watch that has ended
+	s.mu.Lock()
+	s.received = time.Now()
+	for _, e := range resp.GetEntries() {
+		switch c := e.GetContent().(type) {
+		case *fanoutv1.SubscribeResponse_Entry_Response:
+			s.deliver(e.GetWatchIds(), c.Response, arrived)
+			continue
+		case *fanoutv1.SubscribeResponse_Entry_Refused:
+			lost = lost.sameOrNew(endOf(c.Refused))
+		case *fanoutv1.SubscribeResponse_Entry_Ended:
+			lost = lost.sameOrNew(endOf(c.Ended))
+		default:
+			continue // for clients that ask for it
+		}
+		if errors.Is(lost.err, ErrDraining) {
+			s.closing = true
+		}
+		for _, id := range e.GetWatchIds() {
+			if w := s.find(id); w != nil {
+				s.release(w)
+				if !w.gone {
+					s.forget(w)
+					lost.watches++
+					endings = append(endings, ending{w, lost})
+				}
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, e := range endings {
+		e.watch.end(e.lost)
+	}
+}
+
+// find returns the watch with an id, or nil. The caller holds mu.
+func (s *sharedStream) find(id uint64) *streamWatch {
+	if id >= uint64(len(s.watches)) {
+		return nil
+	}
+	return s.watches[id]
+}
+
+// deliver passes a message on to watches. One for which too much waits is stopped. The caller holds
+// mu.
+func (s *sharedStream) deliver(ids []uint64, resp *fanoutv1.WatchResponse, arrived time.Time) {
+	m := &message{WatchResponse: resp, arrived: arrived, size: sizeOf(resp), shared: len(ids) > 1}
+	if resp.GetKind() == fanoutv1.WatchResponse_KIND_DRAINING {
+		s.closing = true
+		s.atOnce = s.atOnce || resp.GetResumeAtOnce()
+	}
+	for _, id := range ids {
+		if w := s.find(id); w != nil && !w.gone && !w.put(m) {
+			s.stop(w)
+		}
+	}
+}
+
+// fail ends all watches with the same error.
+func (s *sharedStream) fail(err error) {
+	s.mu.Lock()
+	lost := &lostStream{err: err}
+	var all []*streamWatch
+	for _, w := range s.watches {
+		if w != nil && !w.gone {
+			w.gone = true
+			lost.watches++
+			all = append(all, w)
+		}
+	}
+	s.closing, s.active, s.watches, s.requests, s.reports = true, 0, nil, nil, nil
+	s.mu.Unlock()
+	for _, w := range all {
+		w.end(lost)
+	}
+}
+
+// silent is called when a watch has received nothing for the limit. It returns the error of the
+// watch. If the whole stream was silent although the watch was to receive something, the stream
+// fails, so its other watches need not wait as long.
+func (s *sharedStream) silent(limit time.Duration, wasAnswered bool) error {
+	err := fmt.Errorf("%w: no message for %v", errSilent, limit)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !s.header && s.choice.server() != "":
+		s.cancel(errNoHeader)
+	case (wasAnswered || !s.header) && time.Since(s.received) >= limit:
+		s.cancel(err)
+	default:
+		return err
+	}
+	s.closing = true
+	return nil
+}
+
+// sameOrNew returns l if it has the same error, or else a new one.
+func (l *lostStream) sameOrNew(err error) *lostStream {
+	if l != nil && l.err.Error() == err.Error() {
+		return l
+	}
+	return &lostStream{err: err}
+}

@@ -1,0 +1,193 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// streamPool has the streams that carry the watches of a client. Usually there is one. A watch
+// that must avoid the server of that stream opens another, and so do those that come when a
+// stream is about to end.
+type streamPool struct {
+	client  *Client
+	running sync.WaitGroup // the goroutines of the streams
+
+	mu        sync.Mutex
+	closed    bool
+	streams   []*sharedStream // those that watches can join, oldest first
+	backoff   backoff         // of the next stream, if the latest has failed
+	notBefore time.Time       // when the next stream may be opened
+	support   support
+	proven    bool      // Subscribe has worked
+	nextTry   time.Time // with supportMissing: when the client may try Subscribe again
+}
+
+// support says whether the server, and all proxies before it, support Subscribe.
+type support uint8
+
+const (
+	supportLikely  support = iota // use Subscribe
+	supportDoubted                // Subscribe has failed; use Watch, and see whether that works
+	supportMissing                // Subscribe has failed, and Watch has worked
+)
+
+// tryAgain is the time after which the client finds out again whether a missing Subscribe is
+// supported. No watch waits for the answer.
+const tryAgain = 5 * time.Minute
+
+func newStreamPool(c *Client) *streamPool {
+	return &streamPool{client: c, backoff: backoff{first: 200 * time.Millisecond, most: 5 * time.Second}}
+}
+
+// close waits for the goroutines of all streams. The client must have ended their context.
+func (p *streamPool) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.running.Wait()
+}
+
+// subscribes reports whether watches use Subscribe.
+func (p *streamPool) subscribes() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := time.Now(); p.support == supportMissing && !now.Before(p.nextTry) {
+		p.nextTry = now.Add(tryAgain)
+		p.try()
+	}
+	return p.support == supportLikely
+}
+
+// join adds a watch to a stream, and opens one if there is none for it.
+func (p *streamPool) join(ctx context.Context, avoid string, req *fanoutv1.WatchRequest) (*streamWatch, error) {
+	for {
+		w, wait := p.tryJoin(ctx, avoid, req)
+		if w != nil {
+			// The watch also ends if its caller handles an update and does not come back soon.
+			w.unbind = context.AfterFunc(ctx, w.stop)
+			return w, nil
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// tryJoin is join unless the watch has to wait.
+func (p *streamPool) tryJoin(ctx context.Context, avoid string, req *fanoutv1.WatchRequest) (w *streamWatch, wait time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range slices.Backward(p.streams) {
+		if s.suits(avoid) {
+			if w := s.add(ctx, req); w != nil {
+				return w, 0
+			}
+		}
+	}
+	// Streams that fail are opened again with growing delays, however many watches wait for one.
+	if wait := time.Until(p.notBefore); wait > 0 {
+		return nil, wait
+	}
+	s := newSharedStream(p, avoid, false)
+	w = s.add(ctx, req)
+	if p.closed {
+		s.fail(ErrClosed)
+		return w, 0
+	}
+	p.streams = append(p.streams, s)
+	p.running.Go(s.run)
+	return w, 0
+}
+
+// try opens a stream that only finds out whether Subscribe is supported. The caller holds mu.
+func (p *streamPool) try() {
+	if !p.closed {
+		p.running.Go(newSharedStream(p, "", true).run)
+	}
+}
+
+// remove makes no further watches join a stream.
+func (p *streamPool) remove(s *sharedStream) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.streams = slices.DeleteFunc(p.streams, func(other *sharedStream) bool { return other == s })
+}
+
+// streamFailed notes that a stream has failed after a time.
+func (p *streamPool) streamFailed(d time.Duration, drainedAtOnce bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if d >= steadyAfter {
+		p.backoff.reset()
+	}
+	if drainedAtOnce && d >= resumeAfter {
+		return // the server spreads its clients
+	}
+	p.notBefore = time.Now().Add(p.backoff.next())
+}
+
+// mayLackSubscribe reports whether an error with which Subscribe has failed means that Watch might
+// work. The errors of a server that knows Subscribe have a reason.
+func mayLackSubscribe(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Reason != "" {
+		return false
+	}
+	switch e.Code {
+	case codes.Unimplemented, codes.NotFound, codes.PermissionDenied, codes.Internal, codes.Unknown:
+		return true
+	}
+	return false
+}
+
+// subscribeFailed makes watches use Watch, at least until that fails as well.
+func (p *streamPool) subscribeFailed(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.support == supportLikely {
+		p.client.log.Info("the server or a proxy lacks Subscribe: each watch uses a stream of its own", "error", err)
+		p.support = supportDoubted
+	}
+}
+
+// subscribeWorks makes watches use Subscribe.
+func (p *streamPool) subscribeWorks() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.support, p.proven = supportLikely, true
+}
+
+// headerTimeout returns how long the server has for the header of its response.
+func (p *streamPool) headerTimeout() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.proven {
+		return headerTimeout
+	}
+	return firstHeaderTimeout
+}
+
+// watchWorks notes that Watch works.
+func (p *streamPool) watchWorks() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.support == supportDoubted {
+		p.support, p.nextTry = supportMissing, time.Now().Add(tryAgain)
+	}
+}
+
+// watchFailed notes that Watch does not work either.
+func (p *streamPool) watchFailed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.support == supportDoubted {
+		p.support = supportLikely
+	}
+}
