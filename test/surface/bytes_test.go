@@ -94,7 +94,7 @@ func (g *garbage) spoilt(b []byte) []byte {
 func (g *garbage) http() []byte {
 	var b bytes.Buffer
 	pick := func(of ...string) string { return of[g.IntN(len(of))] }
-	path := pick("/", "/v1/resources", "/v1/resources/config/objects/"+words[g.IntN(len(words))], "/v1/resources/config/watch?prefix=a", "/openapi.json", "*", string(g.bytes(50)))
+	path := pick("/", "/v1/resources", "/v1/resources/config/objects/"+words[g.IntN(len(words))], "/v1/resources/config/watch?prefix=a", "/v1/subscribe", "/openapi.json", "*", string(g.bytes(50)))
 	b.WriteString(pick("GET", "PUT", "POST", "DELETE", "PRI", "CONNECT", string(g.bytes(8))) + " " + path + " " + pick("HTTP/1.1", "HTTP/1.0", "HTTP/2.0", "") + "\r\n")
 	b.WriteString("Host: " + pick("localhost", "evil.example", "", string(g.bytes(10))) + "\r\n")
 	for range g.IntN(5) {

@@ -8,6 +8,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
 // words are the building blocks of strings and bytes: valid names, nearly valid ones, and
@@ -24,6 +26,8 @@ type maker struct {
 	*rand.Rand
 	// seen has texts from the server's answers: epochs, page tokens, ids.
 	seen []string
+
+	received int // messages of watches of Subscribe streams
 }
 
 // learn adds the texts of an answer to seen.
@@ -74,6 +78,14 @@ func (m *maker) fill(msg protoreflect.Message, depth int) {
 		default:
 			msg.Set(f, m.value(f, depth))
 		}
+	}
+	// Most requests name an existing resource: the others are refused early.
+	if f := fields.ByName("resource"); f != nil && m.IntN(8) != 0 {
+		msg.Set(f, protoreflect.ValueOfString([]string{"config", "plain", "documents"}[m.IntN(3)]))
+	}
+	// Few ids, so that many are in use.
+	if f := fields.ByName("watch_id"); f != nil && f.Kind() == protoreflect.Uint64Kind && m.IntN(4) != 0 {
+		msg.Set(f, protoreflect.ValueOfUint64(m.Uint64N(4)))
 	}
 	if m.IntN(20) == 0 { // a field of a newer protocol
 		msg.SetUnknown(protoreflect.RawFields{0xfa, 0x7f, 0x03, 'n', 'e', 'w'})
@@ -136,11 +148,25 @@ func (m *maker) text() string {
 func (m *maker) message(t protoreflect.MessageType) proto.Message {
 	msg := t.New()
 	m.fill(msg, 5)
-	// Most requests name an existing resource: the others are refused early.
-	if f := msg.Descriptor().Fields().ByName("resource"); f != nil && m.IntN(8) != 0 {
-		msg.Set(f, protoreflect.ValueOfString([]string{"config", "plain", "documents"}[m.IntN(3)]))
-	}
 	return msg.Interface()
+}
+
+// further returns a random request of a stream of requests, mostly one that may follow others. Half
+// of the watches that it starts are valid.
+func (m *maker) further(t protoreflect.MessageType) proto.Message {
+	for {
+		msg := m.message(t)
+		r, ok := msg.(*fanoutv1.SubscribeRequest)
+		switch {
+		case !ok || r.GetStop() != nil || r.GetReport() != nil || m.IntN(40) == 0:
+			return msg
+		case r.GetStart() != nil:
+			if m.IntN(2) == 0 {
+				r.GetStart().Request = &fanoutv1.WatchRequest{Resource: []string{"config", "plain", "documents"}[m.IntN(3)]}
+			}
+			return msg
+		}
+	}
 }
 
 func mustMarshal(m proto.Message) []byte {

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
@@ -27,7 +27,8 @@ type method struct {
 	name     string // the path of the method
 	request  protoreflect.MessageType
 	response protoreflect.MessageType
-	stream   bool
+	stream   bool // of responses
+	requests bool // a stream of requests
 }
 
 // methods returns all RPCs of the protocol.
@@ -50,7 +51,7 @@ func methods(t *testing.T) []method {
 				m := service.Methods().Get(j)
 				all = append(all, method{
 					"/" + string(service.FullName()) + "/" + string(m.Name()),
-					typeOf(m.Input()), typeOf(m.Output()), m.IsStreamingServer(),
+					typeOf(m.Input()), typeOf(m.Output()), m.IsStreamingServer(), m.IsStreamingClient(),
 				})
 			}
 		}
@@ -71,6 +72,7 @@ func TestRandomRequests(t *testing.T) {
 	var running sync.WaitGroup
 	var mu sync.Mutex
 	answers := map[codes.Code]int{} // guarded by mu
+	carried := 0                    // guarded by mu: messages of watches of Subscribe streams
 	for i := range clients {
 		running.Go(func() {
 			conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -85,7 +87,9 @@ func TestRandomRequests(t *testing.T) {
 				err := call(t.Context(), conn, rpc, m)
 				mu.Lock()
 				answers[status.Code(err)]++
+				carried += m.received
 				mu.Unlock()
+				m.received = 0
 				if st := status.Convert(err); isInternal(st) {
 					t.Errorf("%s: got %v", rpc.name, st)
 				}
@@ -93,7 +97,10 @@ func TestRandomRequests(t *testing.T) {
 		})
 	}
 	running.Wait()
-	t.Logf("answers: %v", answers)
+	t.Logf("answers: %v; messages of watches of Subscribe streams: %d", answers, carried)
+	if carried == 0 {
+		t.Error("no watch of a Subscribe stream got a message")
+	}
 	if answers[codes.OK] == 0 || answers[codes.InvalidArgument] == 0 {
 		t.Errorf("too few kinds of answers, or unexpected ones: %v", answers)
 	}
@@ -116,28 +123,70 @@ func isInternal(st *status.Status) bool {
 func call(ctx context.Context, conn *grpc.ClientConn, rpc method, m *maker) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(1+m.IntN(100))*time.Millisecond)
 	defer cancel()
-	request := m.message(rpc.request)
+	request := m.further(rpc.request)
 	if !rpc.stream {
 		response := rpc.response.New().Interface()
 		err := conn.Invoke(ctx, rpc.name, request, response)
 		m.learn(response.ProtoReflect())
 		return err
 	}
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, rpc.name)
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, rpc.name)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(stream.SendMsg(request), stream.CloseSend()); err != nil {
-		return err
+	if err := stream.SendMsg(request); err != nil {
+		return received(stream, rpc, m, err)
+	}
+	if rpc.requests {
+		// Watches begin, end and use the same ids while others are received.
+		for range m.IntN(30) {
+			if err := stream.SendMsg(m.further(rpc.request)); err != nil {
+				return received(stream, rpc, m, err)
+			}
+			if m.IntN(3) == 0 {
+				if err := received(stream, rpc, m, nil); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if !rpc.requests || m.IntN(2) == 0 {
+		if err := stream.CloseSend(); err != nil {
+			return err
+		}
 	}
 	for range m.IntN(20) {
-		response := rpc.response.New().Interface()
-		if err := stream.RecvMsg(response); errors.Is(err, io.EOF) {
+		if err := received(stream, rpc, m, nil); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		m.learn(proto.Message(response).ProtoReflect())
+	}
+	return nil
+}
+
+// received receives a message. If a request could not be sent, the error that ended the stream is
+// what it receives.
+func received(stream grpc.ClientStream, rpc method, m *maker, sent error) error {
+	if sent != nil && !errors.Is(sent, io.EOF) {
+		return sent
+	}
+	response := rpc.response.New().Interface()
+	if err := stream.RecvMsg(response); err != nil {
+		return err
+	}
+	m.learn(response.ProtoReflect())
+	if r, ok := response.(*fanoutv1.SubscribeResponse); ok {
+		for _, e := range r.GetEntries() {
+			if e.GetResponse() != nil {
+				m.received++
+			}
+			for _, ended := range []*spb.Status{e.GetRefused(), e.GetEnded()} {
+				if st := status.FromProto(ended); isInternal(st) {
+					return st.Err()
+				}
+			}
+		}
 	}
 	return nil
 }
