@@ -104,6 +104,8 @@ func TestImportsGoOneWay(t *testing.T) {
 		"cmd/fanoutd":          {"internal/access", "internal/app", "internal/config", "internal/crypt", "internal/version"},
 		"internal/ctl":         {"client", "internal/ctl", "internal/lag", "gen"},
 		"cmd/fanoutctl":        {"client", "internal/ctl", "internal/version"},
+		"conformance":          {"conformance", "gen"},
+		"conformance/goclient": {"client", "conformance/testclient", "gen"},
 		"gen":                  {"gen"},
 		"test":                 {"internal", "gen", "test"},
 		"test/check":           {"internal/object", "internal/selector"},
@@ -132,8 +134,8 @@ func TestImportsGoOneWay(t *testing.T) {
 func TestLibrariesHaveOneOwner(t *testing.T) {
 	owners := map[string][]string{
 		"go.etcd.io/etcd":                    {"internal/store", "test"},
-		"google.golang.org/grpc":             {"client", "internal/server", "internal/store", "gen", "test", "internal/admin", "internal/tracing"},
-		"google.golang.org/protobuf":         {"client", "internal/object", "internal/store", "internal/server", "internal/wire", "gen", "test", "internal/admin"},
+		"google.golang.org/grpc":             {"client", "conformance", "internal/server", "internal/store", "gen", "test", "internal/admin", "internal/tracing"},
+		"google.golang.org/protobuf":         {"client", "conformance", "internal/object", "internal/store", "internal/server", "internal/wire", "gen", "test", "internal/admin"},
 		"go.etcd.io/bbolt":                   {"internal/store", "test"},
 		"go.etcd.io/raft":                    {"internal/store"},
 		"github.com/spf13":                   {"cmd"},
@@ -141,7 +143,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"github.com/tidwall/btree":           {"internal/cacher", "client"},
 		"github.com/tidwall/gjson":           {"internal/object"},
 		"k8s.io":                             {"internal/object", "internal/selector"},
-		"google.golang.org/genproto":         {"client", "gen", "internal/server", "test", "internal/admin"},
+		"google.golang.org/genproto":         {"client", "conformance", "gen", "internal/server", "test", "internal/admin"},
 		"github.com/grpc-ecosystem":          {"internal/server", "internal/admin", "internal/metrics", "gen/http"},
 		"github.com/gofrs/flock":             {"internal/store", "cmd/fanoutd"},
 		"go.uber.org/zap":                    {"internal/store", "test"},
@@ -201,11 +203,11 @@ func TestGeneratedCodeIsLight(t *testing.T) {
 	}
 }
 
-// TestOnlyTheCommandReadsTheEnvironment checks that only the command reads flags and the
+// TestOnlyTheCommandReadsTheEnvironment checks that only commands read flags and the
 // environment.
 func TestOnlyTheCommandReadsTheEnvironment(t *testing.T) {
 	for f := range files(t) {
-		if f.test || in(f.pkg.ImportPath, "cmd", "test") {
+		if f.test || in(f.pkg.ImportPath, "cmd", "conformance", "test") {
 			continue
 		}
 		for _, call := range []string{"os.Getenv", "os.LookupEnv", "os.Environ", "os.Args", "flag.Parse"} {

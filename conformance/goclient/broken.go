@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fanoutd/fanoutd/client"
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// fault is one thing that the test client does wrong. Some faults are in the test client; the functions of
+// the others change what the client under test sends and receives.
+type fault struct {
+	name     string
+	request  func(*fanoutv1.WatchRequest)
+	response func(*fanoutv1.WatchResponse)
+	failure  func(error) error // changes the status of a stream or of a watch
+	stream   func(grpc.ClientStream) grpc.ClientStream
+	open     func(context.Context) context.Context // called before a stream is opened
+	retries  int                                   // retries of a stream that fails, at once
+}
+
+var faults = map[string]*fault{
+	"early":           {},
+	"keep-replaced":   {},
+	"strict-events":   {},
+	"strict-deletes":  {},
+	"no-absence":      {},
+	"no-state":        {},
+	"state-elsewhere": {},
+	"silent-damage":   {},
+	"position-only":   {},
+	"no-sharing":      {},
+
+	"no-position": {request: func(r *fanoutv1.WatchRequest) { r.Begin = nil }},
+	"no-latest":   {request: func(r *fanoutv1.WatchRequest) { r.Delivery = 0 }},
+	"delta-as-replay": {response: func(m *fanoutv1.WatchResponse) {
+		if m.GetCatchUp() == fanoutv1.WatchResponse_CATCH_UP_DELTA {
+			m.CatchUp = fanoutv1.WatchResponse_CATCH_UP_REPLAY
+		}
+	}},
+	"ignore-partial": {response: func(m *fanoutv1.WatchResponse) { m.Partial = false }},
+	"strict-kinds": {response: func(m *fanoutv1.WatchResponse) {
+		if _, known := fanoutv1.WatchResponse_Kind_name[int32(m.GetKind())]; !known {
+			panic("unknown kind")
+		}
+	}},
+	"strict-ages": {response: func(m *fanoutv1.WatchResponse) {
+		if m.GetAge() != nil {
+			panic("the message has an age")
+		}
+	}},
+	"ignore-epochs": {response: func(m *fanoutv1.WatchResponse) { m.Position.Epoch = "e1" }},
+	"keep-position": {failure: replace(codes.OutOfRange, codes.Unavailable)},
+	"retry-final":   {failure: replace(codes.PermissionDenied, codes.Unavailable)},
+	"no-delay": {failure: func(err error) error {
+		return status.Error(status.Code(err), "without details")
+	}},
+	"hammer": {retries: 20},
+	"slow-open": {open: func(ctx context.Context) context.Context {
+		<-time.After(time.Second)
+		return ctx
+	}},
+	"leak":           {open: context.WithoutCancel, stream: func(s grpc.ClientStream) grpc.ClientStream { return deafStream{s} }},
+	"patient":        {stream: func(s grpc.ClientStream) grpc.ClientStream { return newQueuedStream(s, 100*time.Millisecond) }},
+	"read-ahead":     {stream: func(s grpc.ClientStream) grpc.ClientStream { return newQueuedStream(s, 0) }},
+	"flood-reports":  {},
+	"eager-reports":  {},
+	"no-errors":      {},
+	"strict-entries": {},
+	"refuse-all":     {},
+}
+
+func faultNames() []string { return slices.Sorted(maps.Keys(faults)) }
+
+func init() {
+	for name, f := range faults {
+		f.name = name
+	}
+}
+
+func (f *fault) is(name string) bool { return f != nil && f.name == name }
+
+func replace(from, to codes.Code) func(error) error {
+	return func(err error) error {
+		if status.Code(err) == from {
+			return status.Error(to, "replaced")
+		}
+		return err
+	}
+}
+
+// options returns the options of a client with the fault.
+func (f *fault) options() []client.Option {
+	if f == nil {
+		return nil
+	}
+	return []client.Option{client.WithDialOptions(grpc.WithChainStreamInterceptor(f.intercept), grpc.WithChainUnaryInterceptor(f.interceptReport))}
+}
+
+func (f *fault) intercept(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
+	if f.open != nil {
+		ctx = f.open(ctx)
+	}
+	reopen := func() (grpc.ClientStream, error) { return open(ctx, d, cc, method, o...) }
+	s, err := reopen()
+	for n := 0; n < f.retries && err != nil; n++ {
+		s, err = reopen()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if f.stream != nil {
+		s = f.stream(s)
+	}
+	return &faultyStream{ClientStream: s, fault: f, reopen: reopen, retries: f.retries}, nil
+}
+
+// interceptReport changes the reports of clients that use Watch.
+func (f *fault) interceptReport(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
+	report, ok := req.(*fanoutv1.ReportRequest)
+	if !ok {
+		return invoke(ctx, method, req, reply, cc, o...)
+	}
+	times := 1
+	switch f.name {
+	case "flood-reports":
+		times = 5
+	case "no-errors":
+		report.Error = nil
+	}
+	var err error
+	for range times {
+		err = invoke(ctx, method, req, reply, cc, o...)
+	}
+	return err
+}
+
+// faultyStream is a stream of Watch or Subscribe with a fault.
+type faultyStream struct {
+	grpc.ClientStream
+	fault   *fault
+	reopen  func() (grpc.ClientStream, error)
+	retries int
+	request any // the first request
+}
+
+// SendMsg implements grpc.ClientStream.
+func (s *faultyStream) SendMsg(m any) error {
+	if s.request == nil {
+		s.request = m
+	}
+	switch m := m.(type) {
+	case *fanoutv1.WatchRequest:
+		s.change(m)
+	case *fanoutv1.SubscribeRequest:
+		if start := m.GetStart(); start != nil {
+			s.change(start.GetRequest())
+		}
+		if report := m.GetReport(); report != nil {
+			return s.sendReport(report, m)
+		}
+	}
+	return s.ClientStream.SendMsg(m)
+}
+
+func (s *faultyStream) change(req *fanoutv1.WatchRequest) {
+	if s.fault.request != nil {
+		s.fault.request(req)
+	}
+}
+
+func (s *faultyStream) sendReport(report *fanoutv1.SubscribeRequest_Report, m any) error {
+	times := 1
+	switch s.fault.name {
+	case "flood-reports":
+		times = 5
+	case "no-errors":
+		report.Error = nil
+	}
+	for range times {
+		if err := s.ClientStream.SendMsg(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RecvMsg implements grpc.ClientStream.
+func (s *faultyStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	for err != nil && err != io.EOF && s.retries > 0 && status.Code(err) != codes.Canceled {
+		s.retries--
+		again, failed := s.reopen()
+		if failed != nil {
+			err = failed
+			continue
+		}
+		s.ClientStream = again
+		if err = again.SendMsg(s.request); err == nil {
+			err = again.CloseSend()
+		}
+		if err == nil {
+			err = again.RecvMsg(m)
+		}
+	}
+	if err != nil {
+		if s.fault.failure != nil && err != io.EOF {
+			err = s.fault.failure(err)
+		}
+		return err
+	}
+	switch m := m.(type) {
+	case *fanoutv1.WatchResponse:
+		s.receive(m)
+	case *fanoutv1.SubscribeResponse:
+		return s.receiveEntries(m)
+	}
+	return nil
+}
+
+func (s *faultyStream) receive(m *fanoutv1.WatchResponse) {
+	if s.fault.response != nil {
+		s.fault.response(m)
+	}
+}
+
+func (s *faultyStream) receiveEntries(m *fanoutv1.SubscribeResponse) error {
+	for _, e := range m.GetEntries() {
+		switch c := e.GetContent().(type) {
+		case *fanoutv1.SubscribeResponse_Entry_Response:
+			s.receive(c.Response)
+		case *fanoutv1.SubscribeResponse_Entry_Refused:
+			if s.fault.is("refuse-all") {
+				return status.ErrorProto(c.Refused)
+			}
+			if s.fault.failure != nil {
+				c.Refused = status.Convert(s.fault.failure(status.ErrorProto(c.Refused))).Proto()
+			}
+		case *fanoutv1.SubscribeResponse_Entry_Ended:
+			if s.fault.failure != nil && c.Ended.GetCode() != 0 {
+				c.Ended = status.Convert(s.fault.failure(status.ErrorProto(c.Ended))).Proto()
+			}
+		default:
+			if s.fault.is("strict-entries") {
+				panic("unknown entry")
+			}
+		}
+	}
+	return nil
+}
+
+// deafStream does not end watches.
+type deafStream struct{ grpc.ClientStream }
+
+// SendMsg implements grpc.ClientStream.
+func (s deafStream) SendMsg(m any) error {
+	if req, ok := m.(*fanoutv1.SubscribeRequest); ok && req.GetStop() != nil {
+		return nil
+	}
+	return s.ClientStream.SendMsg(m)
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/conformance/testclient"
+)
+
+// lookInterval is how often the test client looks whether the copy of an informer has changed. Handlers
+// are called for objects and not for positions.
+const lookInterval = 10 * time.Millisecond
+
+// maxStateBytes is the largest state that is saved.
+const maxStateBytes = 64 << 20
+
+// followInformer shows the copy of an informer.
+func (f *follower) followInformer(ctx context.Context, r *client.Resource) error {
+	options := []client.InformerOption{client.Prefix(f.command.Name)}
+	for _, o := range f.options() {
+		options = append(options, o)
+	}
+	if f.command.State != "" && !f.fault.is("no-state") {
+		options = append(options, client.LastKnownGood(f.command.State, maxStateBytes))
+	}
+	if f.fault.is("state-elsewhere") {
+		f.restore()
+		defer f.back()
+	}
+	informer := client.NewInformer(r, client.ObjectDecoder(), options...)
+	take := func(item client.Item[*client.Object]) error {
+		f.gate.Lock()
+		defer f.gate.Unlock()
+		if _, rejected := f.rejected.Load(item.Object.Key); rejected {
+			return errors.New("the application rejects the object")
+		}
+		return nil
+	}
+	informer.AddHandler(client.Handler[*client.Object]{
+		Add:    take,
+		Update: func(_, item client.Item[*client.Object]) error { return take(item) },
+		Delete: take,
+		Error: func(o *client.Object, _ error) {
+			if o == nil && !f.fault.is("silent-damage") {
+				f.print(testclient.Line{Name: f.command.Name, What: testclient.Damaged})
+			}
+		},
+	})
+	done := make(chan error, 1)
+	f.running.Go(func() { done <- informer.Run(ctx) })
+	ticker := time.NewTicker(lookInterval)
+	defer ticker.Stop()
+	for shown := (client.Position{}); ; {
+		shown = f.look(informer.Lister(), shown)
+		select {
+		case <-ticker.C:
+		case err := <-done:
+			f.look(informer.Lister(), shown)
+			return err
+		}
+	}
+}
+
+// look shows the copy if its position has changed, and returns the position.
+func (f *follower) look(copied client.Lister[*client.Object], shown client.Position) client.Position {
+	for {
+		at := copied.Position()
+		objects := map[string]*string{}
+		for item := range copied.List("") {
+			objects[item.Object.Key] = f.text(item.Object)
+		}
+		switch {
+		case copied.Position() != at: // it has changed meanwhile
+		case at == shown || at.Revision == 0:
+			return shown
+		default:
+			f.show(at, objects)
+			return at
+		}
+	}
+}

@@ -1,0 +1,88 @@
+// Command conformance checks whether a client of fanoutd does what the protocol requires.
+//
+//	go run ./conformance [flags] -- COMMAND [ARG...]
+//
+// COMMAND is a test client: a program that follows watches with the client and says what it sees, see
+// README.md.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fanoutd/fanoutd/conformance/scenario"
+)
+
+func main() {
+	os.Exit(run())
+}
+
+func run() int {
+	only := flag.String("run", "", "run only the scenarios that match this `regexp`, such as reset/subscribe")
+	list := flag.Bool("list", false, "list the scenarios")
+	parallel := flag.Int("parallel", 4, "the `number` of scenarios that run at once")
+	flag.Usage = func() {
+		fmt.Fprintln(os.Stderr, "usage: conformance [flags] -- COMMAND [ARG...]")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if *list {
+		for _, s := range scenario.All {
+			fmt.Printf("%s\n  %s\n  %s\n", s.Name, s.Must, s.Why)
+		}
+		return 0
+	}
+	matches, err := regexp.Compile(*only)
+	if err != nil || flag.NArg() == 0 || *parallel < 1 {
+		flag.Usage()
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return runAll(ctx, scenario.Settings{Command: flag.Args()}, matches, *parallel)
+}
+
+// runAll runs scenarios, and prints a line for each.
+func runAll(ctx context.Context, settings scenario.Settings, matches *regexp.Regexp, parallel int) (code int) {
+	var mu sync.Mutex // guards the output and the code
+	var all sync.WaitGroup
+	slots := make(chan struct{}, parallel)
+	count := 0
+	for _, s := range scenario.All {
+		for _, v := range scenario.Variants {
+			name := s.Name + "/" + v.String()
+			if !s.Has(v) || !matches.MatchString(name) {
+				continue
+			}
+			count++
+			slots <- struct{}{}
+			all.Go(func() {
+				defer func() { <-slots }()
+				began := time.Now()
+				err := s.Run(ctx, settings, v)
+				mu.Lock()
+				defer mu.Unlock()
+				took := time.Since(began).Round(100 * time.Millisecond)
+				if err == nil {
+					fmt.Printf("ok    %s (%v)\n", name, took)
+					return
+				}
+				code = 1
+				fmt.Printf("FAIL  %s (%v)\n      must: %s\n      %v\n", name, took, s.Must, err)
+			})
+		}
+	}
+	all.Wait()
+	if count == 0 {
+		fmt.Fprintln(os.Stderr, "no scenario matches")
+		return 2
+	}
+	return code
+}

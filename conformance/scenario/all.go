@@ -1,0 +1,190 @@
+package scenario
+
+// All are all scenarios.
+var All = []Scenario{
+	{
+		Name: "snapshot", run: snapshot,
+		Must: "Replace the copy by the objects of a RESET at its SYNCED, then apply events as they come.",
+		Why:  "A state is complete only at SYNCED.",
+	},
+	{
+		Name: "reset-cut", run: cutReset,
+		Must: "Drop the objects of a RESET that is cut, and resume at the last complete state or without a position.",
+		Why:  "Half of a snapshot is no state.",
+	},
+	{
+		Name: "replay-cut", run: cutReplay,
+		Must: "Apply each part of a REPLAY, and resume at the position of the last one.",
+		Why:  "A REPLAY has every event, so each of its parts leads to a complete state.",
+	},
+	{
+		Name: "delta-cut", run: cutDelta,
+		Must: "Hold the events of a DELTA until SYNCED. If it is cut, drop them and resume where it began.",
+		Why:  "The events of a DELTA lie after the position. The next server may not know them.",
+	},
+	{
+		Name: "reset-restarted", run: restartedReset,
+		Must: "Drop what is held when another catch-up begins.",
+		Why:  "The server starts over if it cannot finish a catch-up.",
+	},
+	{
+		Name: "reset-synced", run: resetOfSynced,
+		Must: "Remove the objects that a RESET does not have.",
+		Why:  "The client has missed their deletion.",
+	},
+	{
+		Name: "delta-unknown", run: deltaOfUnknownKeys,
+		Must: "Accept the deletion of keys that the client never had.",
+		Why:  "A DELTA reports all deletions since the position.",
+	},
+	{
+		Name: "events-by-key", run: eventsByKey,
+		Must: "Apply events by key, whatever their type says about the copy.",
+		Why:  "After an interruption, an object may be MODIFIED that the client does not have.",
+	},
+	{
+		Name: "partial", run: partial,
+		Must: "Hold partial messages until the last part. If the stream ends before, drop them and resume before all of them.",
+		Why:  "A position never points inside of a revision.",
+	},
+	{
+		Name: "partial-drained", run: drainedPartial,
+		Must: "Drop partial messages at DRAINING.",
+		Why:  "The rest of them does not come.",
+	},
+	{
+		Name: "latest", run: merged,
+		Must: "Apply merged events, which may be partial.",
+		Why:  "With DELIVERY_LATEST, a message has several revisions.",
+	},
+	{
+		Name: "unknown-kinds", run: unknownKinds,
+		Must: "Treat unknown kinds as LIVE, and survive unknown types and fields.",
+		Why:  "Later versions of the protocol add some.",
+	},
+	{
+		Name: "unknown-entries", run: unknownEntries, subscribeOnly: true,
+		Must: "Ignore entries with unknown content or unknown ids.",
+		Why:  "Later versions of the protocol add some. Entries may cross with a stop.",
+	},
+	{
+		Name: "absent-values", run: absentValues,
+		Must: "Tell an absent value from an empty one.",
+		Why:  "A server leaves out values that it cannot decrypt.",
+	},
+	{
+		Name: "ages", run: ages,
+		Must: "Accept messages with an age.",
+		Why:  "A server that has lost etcd serves what it knows.",
+	},
+	{
+		Name: "new-epoch", run: newEpoch,
+		Must: "Replace the state when the epoch changes, even if revisions go back.",
+		Why:  "etcd was replaced or restored.",
+	},
+	{
+		Name: "lost-position", run: lostPosition,
+		Must: "Begin without a position after OUT_OF_RANGE.",
+		Why:  "The server cannot continue from the position, now or later.",
+	},
+	{
+		Name: "restart", run: restarted, informerOnly: true,
+		Must: "Begin with the saved state, and resume at its position.",
+		Why:  "The server sends only what has changed meanwhile.",
+	},
+	{
+		Name: "restart-forgotten", run: forgotten, informerOnly: true,
+		Must: "Begin without a position if there is no state file.",
+		Why:  "A position is worth nothing without the objects.",
+	},
+	{
+		Name: "restart-damaged", run: damaged, informerOnly: true,
+		Must: "Detect a damaged state file, begin without it, and write a good one.",
+		Why:  "Disks lose data.",
+	},
+	{
+		Name: "restart-other", run: otherWatch, informerOnly: true,
+		Must: "Do not use the state file of another watch.",
+		Why:  "Its objects are others.",
+	},
+	{
+		Name: "killed", run: killed, informerOnly: true,
+		Must: "Save the objects together with the position.",
+		Why:  "A client may be killed at any time.",
+	},
+	{
+		Name: "storm", run: storm,
+		Must: "Wait at least the delay of RetryInfo before the next attempt.",
+		Why:  "The server is overloaded, or not ready.",
+	},
+	{
+		Name: "refusals", run: refusals,
+		Must: "Wait between attempts, also after errors with unknown reasons.",
+		Why:  "A server that refuses is not helped by a thousand attempts.",
+	},
+	{
+		Name: "final", run: final,
+		Must: "Stop a watch after an error that no retry can help, and report its reason. Other watches go on.",
+		Why:  "The program has to decide what to do.",
+	},
+	{
+		Name: "drained", run: drained,
+		Must: "After resume_at_once, resume at once on another connection.",
+		Why:  "The server ends its watches one after the other, and accepts no new ones.",
+	},
+	{
+		Name: "limited", run: limited,
+		Must: "Resume at the last position after DRAINING, with or without an error.",
+		Why:  "Neither is a failure.",
+	},
+	{
+		Name: "silent", run: silent,
+		Must: "Treat three bookmark intervals without a message as a dead server, and not less than two.",
+		Why:  "A connection may die without an error.",
+	},
+	{
+		Name: "half-open", run: halfOpen,
+		Must: "Find out that a connection is dead, with keepalive or by opening another one after a silence.",
+		Why:  "Another stream on a dead connection would be silent, too.",
+	},
+	{
+		Name: "reconnects", run: reconnects,
+		Must: "Come back after a random delay.",
+		Why:  "Clients that lose a server together must not come back together.",
+	},
+	{
+		Name: "paused", run: paused, watchOnly: true,
+		Must: "Read a bounded amount while the application takes nothing, and let other watches go on.",
+		Why:  "The server waits for a slow client at no cost.",
+	},
+	{
+		Name: "stopped", run: stopped,
+		Must: "End a watch at the server when the application ends it.",
+		Why:  "The server keeps it otherwise.",
+	},
+	{
+		Name: "reports", run: reported,
+		Must: "Report the applied position, at most once a second.",
+		Why:  "Operators wait until a change is applied.",
+	},
+	{
+		Name: "reports-paused", run: pausedReport,
+		Must: "Report nothing that the application has not taken.",
+		Why:  "A deployment goes on when all have applied a change.",
+	},
+	{
+		Name: "reports-rejected", run: rejected, informerOnly: true,
+		Must: "Report the error of the application, and a position before the object. Clear the error when the object is accepted.",
+		Why:  "A deployment stops when a change is refused.",
+	},
+	{
+		Name: "many", run: many, subscribeOnly: true,
+		Must: "Carry all watches on one stream. Each resumes at its own position when the stream is lost.",
+		Why:  "A stream costs the server more than a thousand watches of one interest.",
+	},
+	{
+		Name: "refused-start", run: refusedStart, subscribeOnly: true,
+		Must: "Start a refused watch again after the delay of RetryInfo. Other watches go on.",
+		Why:  "A refusal concerns one watch.",
+	},
+}

@@ -1,0 +1,291 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// minPing is how often a client may ping.
+const minPing = time.Second
+
+// Attempt is a watch that was refused.
+type Attempt struct {
+	Name       string
+	At         time.Time
+	Connection int
+}
+
+// Report is a report of the client about a watch.
+type Report struct {
+	Applied, Attempted *fanoutv1.Position
+	Error              *spb.Status
+}
+
+// Watch is a watch that the client has opened.
+type Watch struct {
+	Request    *fanoutv1.WatchRequest
+	Opened     time.Time
+	Connection int     // the number of its connection, from 1
+	Stream     *Stream // nil: the client uses the Watch method
+	ID         uint64  // on the stream
+
+	server *Server
+	conn   *conn
+	send   func(Message) error
+	end    chan error // capacity 1: how the script ends the watch
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced at each report; guarded by mu
+	reports []Report      // guarded by mu
+	over    chan struct{} // closed when the client has gone or has stopped the watch
+	once    sync.Once
+}
+
+func newWatch(req *fanoutv1.WatchRequest) *Watch {
+	return &Watch{Request: req, Opened: time.Now(), end: make(chan error, 1), changed: make(chan struct{}), over: make(chan struct{})}
+}
+
+// Name returns the prefix of the watch.
+func (w *Watch) Name() string { return nameOf(w.Request) }
+
+// Send sends messages. It waits while the client does not read. After the client has gone, it does
+// nothing.
+func (w *Watch) Send(messages ...Message) {
+	for _, m := range messages {
+		if w.send(m) != nil {
+			return // the scenario sees that the client does not get what it expects
+		}
+	}
+}
+
+// End ends the watch. Nil is the status OK.
+func (w *Watch) End(err error) {
+	if w.Stream != nil {
+		w.Stream.endWatch(w, err)
+		return
+	}
+	w.end <- err
+}
+
+// Refuse answers the start of the watch with an error. Nothing may have been sent.
+func (w *Watch) Refuse(err error) {
+	if w.Stream == nil {
+		w.end <- err
+		return
+	}
+	if w.Stream.remove(w.ID) == w {
+		w.gone()
+		_ = w.Stream.Send(refused(w.ID, err)) // fails if the client has gone
+	}
+}
+
+// Cut closes the connection of the watch.
+func (w *Watch) Cut() { w.conn.hangUp() }
+
+// GoAway tells the client to use other connections. The watches of this one go on.
+func (w *Watch) GoAway() { w.server.done.Go(w.conn.server.GracefulStop) }
+
+// HalfOpen makes the connection of the watch silent in both directions. It stays open for the client.
+func (w *Watch) HalfOpen() { w.conn.halfOpen() }
+
+// Gone is closed when the client has gone, or has stopped the watch.
+func (w *Watch) Gone() <-chan struct{} { return w.over }
+
+func (w *Watch) gone() { w.once.Do(func() { close(w.over) }) }
+
+func (w *Watch) report(r Report) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reports = append(w.reports, r)
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// Reports returns the reports about the watch so far.
+func (w *Watch) Reports() []Report {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]Report(nil), w.reports...)
+}
+
+// AwaitReport waits for a report.
+func (w *Watch) AwaitReport(ctx context.Context, is func(Report) bool) error {
+	for {
+		w.mu.Lock()
+		changed := w.changed
+		for _, r := range w.reports {
+			if is(r) {
+				w.mu.Unlock()
+				return nil
+			}
+		}
+		w.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Stream is a Subscribe stream.
+type Stream struct {
+	server *Server
+	rpc    grpc.BidiStreamingServer[fanoutv1.SubscribeRequest, fanoutv1.SubscribeResponse]
+	number int
+	end    chan error // capacity 1: how the script ends the stream
+
+	sending sync.Mutex // orders responses
+
+	mu         sync.Mutex
+	watches    map[uint64]*Watch    // guarded by mu
+	subscriber *fanoutv1.Subscriber // guarded by mu
+}
+
+// Number returns the number of the stream at its server, from 1.
+func (st *Stream) Number() int { return st.number }
+
+// Subscriber returns how the client has named itself.
+func (st *Stream) Subscriber() *fanoutv1.Subscriber {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.subscriber
+}
+
+// Send sends a response.
+func (st *Stream) Send(r *fanoutv1.SubscribeResponse) error {
+	st.sending.Lock()
+	defer st.sending.Unlock()
+	return st.rpc.Send(r)
+}
+
+// sendTo sends a message of one watch, unless the watch has ended.
+func (st *Stream) sendTo(w *Watch, m Message) error {
+	st.sending.Lock()
+	defer st.sending.Unlock()
+	if st.find(w.ID) != w {
+		return errors.New("the watch has ended")
+	}
+	return st.rpc.Send(&fanoutv1.SubscribeResponse{Entries: []*fanoutv1.SubscribeResponse_Entry{{
+		WatchIds: []uint64{w.ID}, Content: &fanoutv1.SubscribeResponse_Entry_Response{Response: m},
+	}}})
+}
+
+// End ends the stream, and with it all its watches.
+func (st *Stream) End(err error) { st.end <- err }
+
+// read handles requests until the client closes its side.
+func (st *Stream) read() error {
+	for first := true; ; first = false {
+		req, err := st.rpc.Recv()
+		if err != nil {
+			return nil //nolint:nilerr // the client has closed its side or has gone
+		}
+		if err := st.handle(req, first); err != nil {
+			return err
+		}
+	}
+}
+
+// handle handles a request. An error ends the stream, as a real server would.
+func (st *Stream) handle(req *fanoutv1.SubscribeRequest, first bool) error {
+	switch r := req.GetRequest().(type) {
+	case *fanoutv1.SubscribeRequest_Subscriber:
+		if !first {
+			return Refusal(codes.InvalidArgument, "INVALID_REQUEST")
+		}
+		st.mu.Lock()
+		st.subscriber = r.Subscriber
+		st.mu.Unlock()
+	case *fanoutv1.SubscribeRequest_Start_:
+		return st.start(r.Start)
+	case *fanoutv1.SubscribeRequest_Stop_:
+		if w := st.remove(r.Stop.GetWatchId()); w != nil {
+			w.gone()
+			return st.Send(ended(w.ID, nil))
+		}
+	case *fanoutv1.SubscribeRequest_Report_:
+		if w := st.find(r.Report.GetWatchId()); w != nil {
+			w.report(Report{r.Report.GetApplied(), r.Report.GetAttempted(), r.Report.GetError()})
+		}
+	default:
+		return Refusal(codes.InvalidArgument, "INVALID_REQUEST")
+	}
+	return nil
+}
+
+func (st *Stream) start(start *fanoutv1.SubscribeRequest_Start) error {
+	w := newWatch(start.GetRequest())
+	w.Stream, w.ID = st, start.GetWatchId()
+	w.send = func(m Message) error { return st.sendTo(w, m) }
+	st.mu.Lock()
+	inUse := st.watches[w.ID] != nil
+	if !inUse {
+		st.watches[w.ID] = w
+	}
+	st.mu.Unlock()
+	var err error
+	if inUse {
+		err = Refusal(codes.AlreadyExists, "WATCH_ID_IN_USE")
+	} else if err = st.server.admit(st.rpc.Context(), w); err != nil {
+		st.remove(w.ID)
+	}
+	if err == nil {
+		st.server.offer(w)
+		return nil
+	}
+	return st.Send(refused(w.ID, err))
+}
+
+func (st *Stream) find(id uint64) *Watch {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.watches[id]
+}
+
+func (st *Stream) remove(id uint64) *Watch {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	w := st.watches[id]
+	delete(st.watches, id)
+	return w
+}
+
+func (st *Stream) endWatch(w *Watch, err error) {
+	if st.find(w.ID) == w {
+		st.remove(w.ID)
+		w.gone()
+		_ = st.Send(ended(w.ID, err)) // fails if the client has gone
+	}
+}
+
+func refused(id uint64, err error) *fanoutv1.SubscribeResponse {
+	return &fanoutv1.SubscribeResponse{Entries: []*fanoutv1.SubscribeResponse_Entry{{
+		WatchIds: []uint64{id}, Content: &fanoutv1.SubscribeResponse_Entry_Refused{Refused: status.Convert(err).Proto()},
+	}}}
+}
+
+func ended(id uint64, err error) *fanoutv1.SubscribeResponse {
+	return &fanoutv1.SubscribeResponse{Entries: []*fanoutv1.SubscribeResponse_Entry{{
+		WatchIds: []uint64{id}, Content: &fanoutv1.SubscribeResponse_Entry_Ended{Ended: status.Convert(err).Proto()},
+	}}}
+}
+
+// gone is called when the stream has ended.
+func (st *Stream) gone() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, w := range st.watches {
+		w.gone()
+	}
+	clear(st.watches)
+}
