@@ -100,6 +100,10 @@ func (s *Stream) sendOne(now time.Time) {
 	}
 }
 
+// maxKeptEntries is the number of entries of a response for which a stream keeps memory. When very
+// many watches begin together, each has an entry. Most streams then have one for all of them.
+const maxKeptEntries = 64
+
 // responseSent notes that the response was sent.
 func (s *Stream) responseSent() {
 	s.unsent = false
@@ -121,6 +125,9 @@ func (s *Stream) responseSent() {
 	}
 	s.answers.remove(answered)
 	s.mu.Unlock()
+	if cap(s.response.Entries) > maxKeptEntries {
+		s.response.Entries = nil
+	}
 	if s.hasWork() {
 		s.task.Ready() // the worker runs the other ready tasks first
 	}

@@ -133,7 +133,8 @@ func (k *sink) begin(r *dispatch.Response) {
 	}
 }
 
-// maxKeptEntries is the number of entries for which table.inFlight keeps memory.
+// maxKeptEntries is the number of entries of a response for which a stream keeps memory. When very
+// many watches begin together, each has an entry. Most streams then have one for all of them.
 const maxKeptEntries = 64
 
 // beginReset records that a RESET of some watches begins. It is called with mu held.
@@ -179,6 +180,9 @@ func (k *sink) done(r *dispatch.Response) {
 		if e.First {
 			k.logSlow(e, now)
 		}
+	}
+	if cap(k.encoder.sizes) > maxKeptEntries {
+		k.encoder.sizes = nil
 	}
 }
 
