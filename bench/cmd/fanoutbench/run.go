@@ -66,6 +66,7 @@ func runCommand() *cobra.Command {
 	flags.Float64Var(&p.Rate, "rate", 0, "writes per second with --scenario steady")
 	flags.DurationVar(&p.Duration, "duration", 5*time.Second, "duration of the measurement")
 	flags.IntVar(&p.Writes, "writes", 0, "writes of the measurement, instead of a duration")
+	flags.BoolVar(&p.State, "state", false, "with --scenario idle and open, the watches begin with the state")
 	flags.DurationVar(&p.Bookmarks, "bookmarks", 0, "bookmark interval of the watches (fanoutd); 0: none, or the default of the client")
 	flags.DurationVar(&p.Reports, "reports", 0, "each watch reports its position at most this often (fanoutd with --per-stream); 0: never")
 	flags.IntVar(&p.PageSize, "page-size", 0, "objects per page with --scenario lists; 0: the server decides")

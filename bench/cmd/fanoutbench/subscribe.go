@@ -3,6 +3,8 @@ package main
 import (
 	"time"
 
+	"github.com/fanoutd/fanoutd/client"
+
 	"github.com/fanoutd/fanoutd/bench/internal/load"
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
@@ -72,7 +74,8 @@ func (s *plan) idleStreams() {
 	s.fanoutd(z, both(waiting, perStream(1000)))
 	s.fanoutd(z, both(waiting, perStream(1000), func(p *scenario.Parameters) { p.Interest, p.Keys = load.InterestKey, many }))
 	z = size{million, 1000}
-	s.fanoutd(z, both(waiting, perStream(1000)))
+	// The raw client asks for what the Go client asks for by default.
+	s.fanoutd(z, both(waiting, perStream(1000), func(p *scenario.Parameters) { p.State, p.Bookmarks = true, client.DefaultBookmarkInterval }))
 	s.fanoutd(z, both(waiting, func(p *scenario.Parameters) { p.Client = load.ClientFanoutd }))
 }
 

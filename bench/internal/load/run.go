@@ -7,14 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
+// memoryLimit is the memory of a process from which on it collects garbage more often. A million
+// watches of the Go client need more than half of it.
+const memoryLimit = 12 << 30
+
 // Run is the main function of the process. It returns after its report or at the end of
 // in. It also writes to out the errors that prevent the watchers from being registered.
 func Run(ctx context.Context, in io.Reader, out io.Writer) error {
+	debug.SetMemoryLimit(memoryLimit)
 	commands := json.NewDecoder(bufio.NewReader(in))
 	messages := &messageWriter{out: json.NewEncoder(out)}
 	var c Config

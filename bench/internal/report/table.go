@@ -97,6 +97,9 @@ func action(p scenario.Parameters) string {
 			text += fmt.Sprintf(" for %v", p.StallFor)
 		}
 	}
+	if p.State {
+		text += ", from the state"
+	}
 	if p.Bookmarks > 0 {
 		text += fmt.Sprintf(", bookmarks every %v", p.Bookmarks)
 	}

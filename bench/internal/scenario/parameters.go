@@ -50,6 +50,7 @@ type Parameters struct {
 	Rate        float64       `json:"rate,omitempty"`         // writes per second; 0: as fast as they are delivered
 	Duration    time.Duration `json:"duration_ns"`            // of the measurement
 	Writes      int           `json:"writes,omitempty"`       // writes of the measurement, instead of its duration; 0: the duration decides
+	State       bool          `json:"state,omitempty"`        // the watches begin with the state, not with the next change
 	Bookmarks   time.Duration `json:"bookmarks_ns,omitempty"` // bookmark interval of the watches; 0: no bookmarks, or what the client has as default
 	Reports     time.Duration `json:"reports_ns,omitempty"`   // each watcher reports its position at most this often; 0: never
 	PageSize    int           `json:"page_size,omitempty"`    // objects per page; 0: the server decides
@@ -109,6 +110,9 @@ func (p *Parameters) Validate() error {
 	}
 	if p.Writes < 0 || p.Writes > 0 && !p.writing() {
 		return fmt.Errorf("%d writes: only %s and %s write all the time", p.Writes, Saturation, Steady)
+	}
+	if p.State && p.Scenario != Idle && p.Scenario != Open {
+		return fmt.Errorf("watches of scenario %s that begin with the state: only those of %s and %s", p.Scenario, Idle, Open)
 	}
 	if p.Peer == "floor" && (p.PerStream > 0 || p.Client == load.ClientFanoutd) {
 		return errors.New("the floor has a stream for each watch, and one client: " + load.ClientRaw)
@@ -192,7 +196,7 @@ func (p *Parameters) load(address string) load.Config {
 		Keys: p.Keys, Watchers: p.Watchers, Connections: (p.Watchers + p.PerConnection - 1) / p.PerConnection,
 		PerStream: p.PerStream, Interest: p.Interest, Groups: p.Groups,
 		Bookmarks: p.Bookmarks, Reports: p.Reports,
-		Hold: p.storm() || p.Scenario == Lists || p.Scenario == Open, Snapshot: p.Scenario == Startup,
+		Hold: p.storm() || p.Scenario == Lists || p.Scenario == Open, Snapshot: p.State || p.Scenario == Startup,
 		List: p.Scenario == Lists, PageSize: p.PageSize,
 	}
 }
