@@ -30,6 +30,20 @@ func (b *backoff) reset() { b.retries = 0 }
 // jitter returns a random duration from zero to the limit.
 func jitter(limit time.Duration) time.Duration { return rand.N(limit + 1) }
 
+// sleep waits for d. If ctx or the client ends first, it returns the cause.
+func (c *Client) sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.open.Done():
+		return ErrClosed
+	case <-timer.C:
+		return nil
+	}
+}
+
 // sleep waits for d. If ctx ends first, it returns the cause.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

@@ -62,11 +62,23 @@
 // The protocol requires a client to hold back the events of a DELTA until SYNCED and
 // partial messages until the last part. Watch does that, so its callers need not.
 //
-// A slow caller of Watch holds little memory: at most 64 KiB of unread messages, and the
-// update that it handles, which is as large as one message (1 MiB, or a single larger
+// A slow caller of Watch delays no other watch and holds little memory: at most 256 KiB of unread
+// messages, or 4 MiB while all watches of the client together hold less than 16 MiB, and the
+// update that it handles. That is as large as one message (1 MiB, or a single larger
 // event) unless it is the difference after a long interruption. The server pauses the watch
 // and later sends what changed meanwhile, merged by key if that is too much for its memory;
-// [EveryEvent] makes that an error. Other watches of the client go on.
+// [EveryEvent] makes that an error.
+//
+// # One stream
+//
+// All watches and informers of a client share one connection and, on it, one stream of the method
+// Subscribe, so thousands of watches cost little. There are a few exceptions: a caller that is
+// too slow for the shared stream, a context with outgoing metadata of gRPC, a request of more than
+// 60 KiB, and servers or proxies without Subscribe. Such a watch has a stream of its own, with the same
+// guarantees.
+//
+// The context of the shared stream is that of the client: a [TokenSource] and interceptors
+// of gRPC do not see the values in the context of a watch. Use a client for each identity.
 //
 // # Handlers
 //
@@ -85,13 +97,14 @@
 // Informers of a client that select the same objects with the same options share one watch on
 // the server. An informer that joins gets the present state from the shared watch instead of the
 // server. Then a short watch of its own confirms that this state has all earlier writes, so
-// [Informer.WaitForSync] promises the same as without sharing. [Resource.Watch] does not share:
-// it has no copy for those that join later, and a slow caller pauses its stream.
+// [Informer.WaitForSync] promises the same as without sharing. [Resource.Watch] does not share,
+// because it has no copy for those that join later. But the server sends the events of equal watches
+// only once, and they get the same objects in memory.
 //
 // # Reports
 //
-// Watches and informers report to the server how far they are applied, at most once a second, so
-// that operators see which processes have a change. For an informer, a change is applied when all
+// Watches and informers report to the server how far they are applied, at most once a second (once a
+// minute while nothing but bookmarks comes), so that operators see which processes have a change. For an informer, a change is applied when all
 // handlers have accepted it; an object that cannot be decoded, or for which a handler fails, is
 // reported with its error. [WithSubscriber] names the process. If a server does not take reports,
 // everything else works without them.

@@ -65,7 +65,8 @@ func WithToken(token string) Option {
 // WithTokenSource sends the bearer token that the source returns for each request, so
 // that the token can change. Any number of goroutines may call the source at once; it
 // should answer from memory. If the source fails, the request fails with code
-// Unavailable.
+// Unavailable. The token of the shared stream is that of all watches; its context has none of the
+// values of the contexts of the watches.
 func WithTokenSource(source TokenSource) Option { return func(s *settings) { s.token = source } }
 
 // WithTokenFile sends the bearer token in a file with every request, without the white

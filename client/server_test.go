@@ -55,7 +55,7 @@ func newResource(t *testing.T) *client.Resource {
 }
 
 // listen returns a listener on this machine.
-func listen(t *testing.T) net.Listener {
+func listen(t testing.TB) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -60,7 +60,7 @@ var (
 
 // errNoHeader is the cause of the end of a stream whose server sends nothing. Some proxies wait for
 // the end of the requests before they pass on the answer.
-var errNoHeader = errors.New("no answer to Subscribe")
+var errNoHeader = fmt.Errorf("%w: no answer to Subscribe", errSilent)
 
 // The header of the response comes at once, so a proxy that does not pass it on is found early. It has
 // more time if it has come before, because then a slow server is more likely.
@@ -89,8 +89,8 @@ func (s *sharedStream) suits(avoid string) bool {
 }
 
 // add adds a watch, unless the stream is about to end.
-func (s *sharedStream) add(ctx context.Context, req *fanoutv1.WatchRequest) *streamWatch {
-	w := newStreamWatch(ctx, s, req)
+func (s *sharedStream) add(req *fanoutv1.WatchRequest) *streamWatch {
+	w := newStreamWatch(s, req)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
@@ -154,15 +154,18 @@ func (s *sharedStream) release(w *streamWatch) {
 // run is the goroutine that reads the stream.
 func (s *sharedStream) run() {
 	err := s.serve()
-	s.pool.remove(s)
+	// Watches that come from now on must not open another stream before the pool knows the reason.
+	defer func() {
+		s.pool.remove(s)
+		s.fail(err)
+	}()
 	s.mu.Lock()
 	header, atOnce := s.header, s.atOnce
 	s.mu.Unlock()
 	switch {
 	case s.onlyTry, errors.Is(err, errNoWatches), s.pool.client.open.Err() != nil:
 	case errors.Is(err, io.EOF):
-	case !header && (errors.Is(err, errNoHeader) || mayLackSubscribe(err)):
-		s.pool.subscribeFailed(err)
+	case !header && s.pool.subscribeFailed(err):
 		err = errUnable
 	default:
 		lasted := time.Duration(0)
@@ -171,7 +174,6 @@ func (s *sharedStream) run() {
 		}
 		s.pool.streamFailed(lasted, atOnce)
 	}
-	s.fail(err)
 }
 
 // serve opens the stream and handles its responses until it ends.

@@ -98,6 +98,17 @@ func TestManyWatchesReconnectTogether(t *testing.T) {
 			}()
 			return <-ended
 		}, after: time.Minute, lines: 1},
+		"after a drain": {lose: func(s *scriptedServer, st subscribeStream) error {
+			session := &scriptedSession{server: s, stream: st, watches: map[uint64]*scriptedWatch{}}
+			defer session.running.Wait()
+			go func() {
+				for req, err := st.Recv(); err == nil; req, err = st.Recv() {
+					session.handle(req)
+				}
+			}()
+			time.Sleep(time.Minute)
+			return session.drain()
+		}, after: time.Minute + 10*time.Second, lines: 1},
 		"after a time limit": {lose: func(s *scriptedServer, st subscribeStream) error {
 			go s.serveSubscribe(st)
 			time.Sleep(time.Minute)
@@ -135,6 +146,25 @@ func TestManyWatchesReconnectTogether(t *testing.T) {
 			})
 		})
 	}
+}
+
+// drain ends all watches of a session, and returns the error of the stream.
+func (s *scriptedSession) drain() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	end := refusal(codes.Unavailable, client.ErrDraining)
+	var ids []uint64
+	for id, w := range s.watches {
+		w.stopped = true
+		w.cancel()
+		ids = append(ids, id)
+	}
+	last := &fanoutv1.SubscribeResponse_Entry{WatchIds: ids, Content: &fanoutv1.SubscribeResponse_Entry_Response{Response: draining(5)}}
+	ended := &fanoutv1.SubscribeResponse_Entry{WatchIds: ids, Content: &fanoutv1.SubscribeResponse_Entry_Ended{Ended: status.Convert(end).Proto()}}
+	if err := s.stream.Send(&fanoutv1.SubscribeResponse{Entries: []*fanoutv1.SubscribeResponse_Entry{last, ended}}); err != nil {
+		return err
+	}
+	return end
 }
 
 // mutedStream drops all responses from a time on.
@@ -213,6 +243,32 @@ func TestSubscribeIsUsedAgainIfWatchFailsAsWell(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		if all.synced.Load() != 1 || s.shared.Load() != 2 || s.watches.Load() != 1 {
 			t.Errorf("synced %d times with %d calls of Subscribe and %d of Watch, want 1, 2 and 1", all.synced.Load(), s.shared.Load(), s.watches.Load())
+		}
+	})
+}
+
+// A server that does not answer after Subscribe has worked is in trouble. The watches leave it, and
+// use Subscribe at another one.
+func TestAStuckServerDoesNotMakeSubscribeMissing(t *testing.T) {
+	needsSubscribe(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedServer{script: eachWatch}
+		s.subscribe = func(st subscribeStream) error {
+			switch s.shared.Load() {
+			case 1:
+				go s.serveSubscribe(st)
+				time.Sleep(time.Minute)
+				return errLost
+			case 2:
+				<-st.Context().Done()
+				return nil
+			}
+			return s.serveSubscribe(st)
+		}
+		all := watchMany(t, connectTo(t, s), 10)
+		time.Sleep(2 * time.Minute)
+		if all.synced.Load() != 20 || s.shared.Load() != 3 || s.watches.Load() != 0 {
+			t.Errorf("synced %d times with %d calls of Subscribe and %d of Watch, want 20, 3 and 0", all.synced.Load(), s.shared.Load(), s.watches.Load())
 		}
 	})
 }

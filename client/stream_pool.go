@@ -26,6 +26,7 @@ type streamPool struct {
 	notBefore time.Time       // when the next stream may be opened
 	support   support
 	proven    bool      // Subscribe has worked
+	failures  int       // of Subscribe, since it has worked
 	nextTry   time.Time // with supportMissing: when the client may try Subscribe again
 }
 
@@ -68,42 +69,51 @@ func (p *streamPool) subscribes() bool {
 // join adds a watch to a stream, and opens one if there is none for it.
 func (p *streamPool) join(ctx context.Context, avoid string, req *fanoutv1.WatchRequest) (*streamWatch, error) {
 	for {
-		w, wait := p.tryJoin(ctx, avoid, req)
+		w, wait, err := p.tryJoin(avoid, req)
+		if err != nil {
+			return nil, err
+		}
 		if w != nil {
-			// The watch also ends if its caller handles an update and does not come back soon.
-			w.unbind = context.AfterFunc(ctx, w.stop)
+			// The watch also ends if its caller is handling an update.
+			w.unbind = context.AfterFunc(ctx, func() {
+				w.stop()
+				w.end(context.Cause(ctx))
+			})
 			return w, nil
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := p.client.sleep(ctx, wait); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // tryJoin is join unless the watch has to wait.
-func (p *streamPool) tryJoin(ctx context.Context, avoid string, req *fanoutv1.WatchRequest) (w *streamWatch, wait time.Duration) {
+func (p *streamPool) tryJoin(avoid string, req *fanoutv1.WatchRequest) (w *streamWatch, wait time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.support != supportLikely {
+		return nil, 0, errUnable
+	}
 	for _, s := range slices.Backward(p.streams) {
 		if s.suits(avoid) {
-			if w := s.add(ctx, req); w != nil {
-				return w, 0
+			if w := s.add(req); w != nil {
+				return w, 0, nil
 			}
 		}
 	}
 	// Streams that fail are opened again with growing delays, however many watches wait for one.
 	if wait := time.Until(p.notBefore); wait > 0 {
-		return nil, wait
+		return nil, wait, nil
 	}
 	s := newSharedStream(p, avoid, false)
-	w = s.add(ctx, req)
+	w = s.add(req)
 	if p.closed {
 		s.fail(ErrClosed)
-		return w, 0
+		return w, 0, nil
 	}
 	p.streams = append(p.streams, s)
 	p.running.Go(s.run)
-	return w, 0
+	return w, 0, nil
 }
 
 // try opens a stream that only finds out whether Subscribe is supported. The caller holds mu.
@@ -133,35 +143,48 @@ func (p *streamPool) streamFailed(d time.Duration, drainedAtOnce bool) {
 	p.notBefore = time.Now().Add(p.backoff.next())
 }
 
-// mayLackSubscribe reports whether an error with which Subscribe has failed means that Watch might
-// work. The errors of a server that knows Subscribe have a reason.
-func mayLackSubscribe(err error) bool {
-	e, ok := errors.AsType[*Error](err)
-	if !ok || e.Reason != "" {
-		return false
-	}
-	switch e.Code {
-	case codes.Unimplemented, codes.NotFound, codes.PermissionDenied, codes.Internal, codes.Unknown:
-		return true
-	}
-	return false
-}
-
-// subscribeFailed makes watches use Watch, at least until that fails as well.
-func (p *streamPool) subscribeFailed(err error) {
+// subscribeFailed notes that Subscribe has failed before the server has answered. It reports whether
+// that may be so because the server or a proxy lacks Subscribe. Then watches use Watch, at least
+// until that fails as well.
+func (p *streamPool) subscribeFailed(err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.failures++
+	if !mayLackSubscribe(err, p.proven && p.failures == 1) {
+		return false
+	}
 	if p.support == supportLikely {
 		p.client.log.Info("the server or a proxy lacks Subscribe: each watch uses a stream of its own", "error", err)
 		p.support = supportDoubted
 	}
+	return true
+}
+
+// mayLackSubscribe reports whether an error with which Subscribe has failed means that Watch might
+// work. The errors of a server that knows Subscribe have a reason. If Subscribe has worked the last
+// time, most errors only mean that this server is in trouble.
+func mayLackSubscribe(err error, hasJustWorked bool) bool {
+	e, ok := errors.AsType[*Error](err)
+	switch {
+	case !ok:
+		return errors.Is(err, errNoHeader) && !hasJustWorked
+	case e.Reason != "":
+		return false
+	}
+	switch e.Code {
+	case codes.Unimplemented:
+		return true
+	case codes.NotFound, codes.PermissionDenied, codes.Internal, codes.Unknown:
+		return !hasJustWorked
+	}
+	return false
 }
 
 // subscribeWorks makes watches use Subscribe.
 func (p *streamPool) subscribeWorks() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.support, p.proven = supportLikely, true
+	p.support, p.proven, p.failures = supportLikely, true, 0
 }
 
 // headerTimeout returns how long the server has for the header of its response.

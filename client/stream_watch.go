@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -31,13 +30,12 @@ const (
 // has caught up, the watch comes back.
 type streamWatch struct {
 	stream *sharedStream
-	ctx    context.Context
 	id     uint64
 	ready  chan struct{} // wakes the watcher; buffers one signal
 
 	answered bool        // the watch has received a message; belongs to the watcher
 	timer    *time.Timer // belongs to the watcher
-	unbind   func() bool // from ctx
+	unbind   func() bool // from the context of the watch
 
 	// Guarded by the mutex of the stream.
 	start    *fanoutv1.WatchRequest // to be written; nil: it was written
@@ -54,10 +52,10 @@ type streamWatch struct {
 	err   error      // after the messages; guarded by mu
 }
 
-func newStreamWatch(ctx context.Context, s *sharedStream, req *fanoutv1.WatchRequest) *streamWatch {
+func newStreamWatch(s *sharedStream, req *fanoutv1.WatchRequest) *streamWatch {
 	start := proto.CloneOf(req)
 	start.Subscriber = nil // that of the stream counts
-	return &streamWatch{stream: s, ctx: ctx, start: start, ready: make(chan struct{}, 1)}
+	return &streamWatch{stream: s, start: start, ready: make(chan struct{}, 1)}
 }
 
 // Recv implements watchStream.
@@ -84,8 +82,6 @@ func (w *streamWatch) wait(limit time.Duration) (*message, error) {
 	for {
 		select {
 		case <-w.ready:
-		case <-w.ctx.Done():
-			return nil, context.Cause(w.ctx)
 		case <-w.timer.C:
 			if err := w.stream.silent(limit, w.answered); err != nil {
 				return nil, err

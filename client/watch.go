@@ -109,12 +109,11 @@ type Event struct {
 // silent for too long counts as lost ([BookmarkInterval]). If the servers no longer
 // know the position, an update with Replace begins a new state.
 //
-// The client reads nothing ahead of the caller except what gRPC's flow control lets
-// through. A caller that is slow for a long time gets the difference instead of every
-// change.
+// The client reads only a bounded amount ahead of the caller. A caller that is slow for a long time
+// gets the difference instead of every change.
 //
 // An update counts as applied when the caller asks for the next one. The client reports to the
-// server how far the watch is applied, at most once a second.
+// server how far the watch is applied; see the package documentation.
 //
 // An error is the last value of the iteration. It is the error of ctx, [ErrClosed], or
 // an error that no retry can help: one with the code InvalidArgument, NotFound,

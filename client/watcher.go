@@ -69,13 +69,10 @@ var (
 // run opens one stream after another. It returns nil when the caller stops iterating,
 // and an error when ctx ends or when another stream would fail as well.
 func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(w.client.open, func() { cancel(ErrClosed) })()
 	if w.client.open.Err() != nil {
 		return ErrClosed
 	}
-	if err := checkUTF8(w.request()); err != nil {
+	if err := onFreshStack(func() error { return checkUTF8(w.request()) }); err != nil {
 		return err
 	}
 	for {
@@ -86,6 +83,9 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		if w.client.open.Err() != nil {
+			return ErrClosed
 		}
 		if _, ok := errors.AsType[restartError](err); ok {
 			w.tooSlow = errors.Is(err, errTooSlow)
@@ -110,7 +110,7 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 		}
 		if errors.Is(err, errStreamEnded) && w.progressed {
 			// The time limit of the watch: not an interruption.
-			if err := sleep(ctx, w.backoff.next()); err != nil {
+			if err := w.client.sleep(ctx, w.backoff.next()); err != nil {
 				return err
 			}
 			continue
@@ -120,7 +120,7 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 		for _, f := range w.onInterruption {
 			f(err)
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := w.client.sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -147,7 +147,11 @@ func (w *watcher) stream(ctx context.Context, yield func(*Update) bool) error {
 		avoid = w.server
 	}
 	w.progressed, w.atOnce, w.catchUp, w.held = false, false, 0, nil
-	stream, err := w.client.openWatch(ctx, avoid, w.request(), w.tooSlow)
+	var stream watchStream
+	err := onFreshStack(func() (err error) {
+		stream, err = w.client.openWatch(ctx, avoid, w.request(), w.tooSlow)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -182,6 +186,14 @@ func (w *watcher) stream(ctx context.Context, yield func(*Update) bool) error {
 			return errMove
 		}
 	}
+}
+
+// onFreshStack calls f in another goroutine and waits for it. To encode and to check a request takes
+// more stack than all that a watch does later, and a stack that has grown rarely shrinks.
+func onFreshStack(f func() error) error {
+	done := make(chan error)
+	go func() { done <- f() }()
+	return <-done
 }
 
 // minFirstResponse is the least time that a server has for its first message: the
