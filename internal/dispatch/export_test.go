@@ -117,3 +117,21 @@ func (w *Watcher) Take(b *Batch, now time.Time) Outcome {
 
 // Kind returns the kind of the message.
 func (b *Batch) Kind() object.MessageKind { return b.Header.Kind }
+
+// Hollow makes the worker panic when it reads for another watch of the stream, whose watches then
+// end. The stream must be idle.
+func (s *Stream) Hollow(w *StreamWatch) (restore func()) {
+	feeds := map[*streamCursor]*feed{}
+	for _, src := range s.sources {
+		for _, c := range src.cursors {
+			if c != w.cursor.Load() {
+				feeds[c], c.feed = c.feed, nil
+			}
+		}
+	}
+	return func() {
+		for c, f := range feeds {
+			c.feed = f
+		}
+	}
+}

@@ -126,9 +126,10 @@ func (n *naiveHistory) between(from, to object.Revision) []object.Change {
 // events returns all events of a watcher between two revisions.
 func (n *naiveHistory) events(h *check.History, after, through object.Revision) []check.Event {
 	var all []check.Event
-	for _, c := range n.changes {
-		if c.Revision <= after || c.Revision > through {
-			continue
+	first, _ := slices.BinarySearchFunc(n.changes, after+1, func(c object.Change, r object.Revision) int { return cmp.Compare(c.Revision, r) })
+	for _, c := range n.changes[first:] {
+		if c.Revision > through {
+			break
 		}
 		before, now := n.inView(h, c.Old), n.inView(h, c.New)
 		e := check.Event{Revision: c.Revision}
@@ -236,6 +237,8 @@ func (n *naiveHistory) validate(h *check.History, onPair func(pair)) error {
 		var pending []check.Event
 		if s.Begin == check.After {
 			at = s.Position.Revision
+		} else {
+			state = nil
 		}
 		for j, m := range s.Messages {
 			fail := func(format string, args ...any) error {
@@ -244,6 +247,7 @@ func (n *naiveHistory) validate(h *check.History, onPair func(pair)) error {
 			if s.Begin == check.FromNow && j == 0 {
 				at, state = m.Position.Revision, n.state(h, m.Position.Revision)
 			}
+			resumed := mode == object.Replay // a catch-up may begin after events that came before
 			switch m.Kind {
 			case object.CatchUpBegin:
 				mode, pending = m.CatchUp, nil
@@ -266,7 +270,7 @@ func (n *naiveHistory) validate(h *check.History, onPair func(pair)) error {
 			if mode != object.Reset && mode != object.Delta {
 				want := n.events(h, at, m.Position.Revision)
 				if h.Latest {
-					want = merge(want, state, mode == object.Replay, onPair)
+					want = merge(want, state, resumed, onPair)
 				}
 				if problem := n.compare(h, pending, want); problem != "" {
 					return fail("after revision %d: %s", at, problem)

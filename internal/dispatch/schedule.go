@@ -75,6 +75,17 @@ func (s *Schedule) RecordSent(kind object.MessageKind, now time.Time) {
 // watcher must not send a bookmark now.
 func (s *Schedule) Postpone(now time.Time) { s.sentAny = now }
 
+// join makes the schedule serve watchers of another schedule with the same options, too: each of
+// them gets its next bookmark and its next live message at the right time.
+func (s *Schedule) join(other *Schedule) {
+	if other.sentAny.Before(s.sentAny) {
+		s.sentAny = other.sentAny
+	}
+	if other.sentLive.After(s.sentLive) {
+		s.sentLive = other.sentLive
+	}
+}
+
 // HeldUntil returns when the batch delay of live events ends. It returns false if live events
 // need not wait.
 func (s *Schedule) HeldUntil(now time.Time) (time.Time, bool) {

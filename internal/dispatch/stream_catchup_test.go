@@ -152,7 +152,7 @@ func TestStreamDropsPartsOfAWatchThatEnds(t *testing.T) {
 		s.take()
 		f.watchKey(s, 1, "a")
 		s.setRoom(-1)
-		s.want("1: ended <nil>", "1: BOOKMARK")
+		s.want("1: ended <nil>; 1: BOOKMARK")
 		f.watchKey(s, 2, "b")
 		s.want("2: BOOKMARK")
 		if n := f.dispatcher.Stats().Interests; n != 2 {

@@ -36,6 +36,7 @@ type streamCursor struct {
 	one            [1]*StreamWatch // the memory of watches while there is one
 	ids            *IDs            // of the watches; nil: not made yet
 	resume         object.Position // of the last message that was made
+	view           *view           // of the feed; set by streamSource.addLive while it runs
 
 	// Stream.mu guards the fields below.
 
@@ -79,11 +80,8 @@ func (d *Dispatcher) watchStream(c *streamCursor, i Interest, b Begin, o Options
 	d.register(&c.Watcher, i, b, o)
 	c.resume = c.at()
 	c.group.cursors++
-	r := c.group.rounds
-	r.cursors++
-	r.mu.Lock()
-	r.position = d.position // rounds do not record it while the worker has no streams
-	r.mu.Unlock()
+	c.group.rounds.cursors++
+	c.group.rounds.join(c.group, d.position)
 }
 
 // Close removes the cursor from its dispatcher.

@@ -30,10 +30,14 @@ func (s *Stream) addLive(now time.Time) {
 // bound if everything up to the bound fits. Otherwise it is the highest revision up to which
 // everything fits. If the next revision does not fit into an empty response, it is the cut, and
 // addLive adds as many of its events as fit.
+//
+// The dispatcher may publish newer views meanwhile, which may not have the events any more. So
+// addLive reads one view of each cursor.
 func (src *streamSource) addLive(now time.Time) {
 	s := src.stream
 	bound, unfinished := src.rounds.bound, src.cut
 	src.keep(func(c *streamCursor) bool { return src.canRead(c, bound, now) })
+	defer src.forgetViews()
 	if src.cut = 0; len(src.marked) == 0 {
 		return
 	}
@@ -65,6 +69,13 @@ func (src *streamSource) addLive(now time.Time) {
 	})
 }
 
+// forgetViews drops the views of the marked cursors, which would keep dropped events in memory.
+func (src *streamSource) forgetViews() {
+	for _, c := range src.marked {
+		c.view = nil
+	}
+}
+
 // keep removes the marks of the cursors for which the function returns false.
 func (src *streamSource) keep(has func(*streamCursor) bool) {
 	kept := src.marked[:0]
@@ -72,7 +83,7 @@ func (src *streamSource) keep(has func(*streamCursor) bool) {
 		if has(c) {
 			kept = append(kept, c)
 		} else {
-			c.marked = false
+			c.marked, c.view = false, nil
 		}
 	}
 	clear(src.marked[len(kept):])
@@ -84,8 +95,8 @@ func (c *streamCursor) isBefore(p object.Position) bool {
 	return c.epoch != p.Epoch || c.cursor < p.Revision || c.sent > 0
 }
 
-// canRead reports whether the log may have events of a marked cursor up to the bound. If the log
-// does not reach back to the cursor, a catch-up begins.
+// canRead reports whether the log may have events of a marked cursor up to the bound, and chooses
+// the view to read. If the log does not reach back to the cursor, a catch-up begins.
 func (src *streamSource) canRead(c *streamCursor, bound object.Position, now time.Time) (ok bool) {
 	defer c.recovered()
 	if c.state != cursorLive {
@@ -99,10 +110,12 @@ func (src *streamSource) canRead(c *streamCursor, bound object.Position, now tim
 		}
 	}
 	// A cursor becomes live when the bound has reached it. So a different epoch is an old one.
-	if c.epoch != bound.Epoch || !c.inLog(c.feed.view.Load()) || c.needsMerge() && !c.canMerge(bound.Revision) {
+	v := c.feed.view.Load()
+	if c.epoch != bound.Epoch || !c.inLog(v) || c.needsMerge(v) && !c.canMerge(bound.Revision) {
 		s.fallBehind(c, now)
 		return false
 	}
+	c.view = v
 	return true
 }
 
@@ -124,7 +137,7 @@ func (c *streamCursor) waitingBytes(upTo object.Revision) int {
 	if upTo <= c.cursor {
 		return 0
 	}
-	return c.feed.view.Load().size(c.cursor, c.sent, upTo)
+	return c.view.size(c.cursor, c.sent, upTo)
 }
 
 // search returns the highest revision up to which everything fits. It returns 0 if nothing fits.
@@ -148,7 +161,7 @@ func (src *streamSource) search(upTo object.Revision) object.Revision {
 func (src *streamSource) nextRevision() object.Revision {
 	next := object.Revision(math.MaxInt64)
 	for _, c := range src.marked {
-		if first, ok := c.feed.view.Load().next(c.cursor); ok {
+		if first, ok := c.view.next(c.cursor); ok {
 			next = min(next, first)
 		}
 	}
@@ -164,10 +177,14 @@ func (src *streamSource) read(c *streamCursor, cut object.Revision, whole bool, 
 	if c.state != cursorLive || c.cursor >= cut {
 		return all
 	}
-	v := c.feed.view.Load()
-	if !c.inLog(v) {
-		s.fallBehind(c, now)
-		return all
+	if c.sent > 0 {
+		// The batch delay came between two parts of a revision.
+		switch next, _ := c.view.next(c.cursor); {
+		case cut < next:
+			return all
+		case c.latest:
+			cut = next // later events are merged afterwards
+		}
 	}
 	n := c.waitingBytes(cut)
 	if n == 0 {
@@ -181,7 +198,7 @@ func (src *streamSource) read(c *streamCursor, cut object.Revision, whole bool, 
 		}
 		limit = max(0, room-c.list().size(0))
 	}
-	if c.latest && c.sent == 0 && !v.distinct(c.cursor) {
+	if c.needsMerge(c.view) {
 		b, ok := c.mergedBatch(cut, now)
 		switch {
 		case !ok:
@@ -191,10 +208,11 @@ func (src *streamSource) read(c *streamCursor, cut object.Revision, whole bool, 
 		}
 		return true
 	}
-	b := c.batchTo(v, cut, limit, now)
-	c.cursor, c.sent = b.end.advance(c.cursor, c.sent)
-	if all = !b.end.hasMore; all {
+	b := c.batchTo(c.view, cut, limit, now)
+	if all = limit == math.MaxInt || !b.end.hasMore; all {
 		c.cursor, c.sent = cut, 0
+	} else {
+		c.cursor, c.sent = b.end.advance(c.cursor, c.sent)
 	}
 	s.addMessage(c, b, now)
 	return all
@@ -220,8 +238,8 @@ func (c *streamCursor) batchTo(v *view, cut object.Revision, limit int, now time
 }
 
 // needsMerge reports whether waiting events have to be merged.
-func (c *streamCursor) needsMerge() bool {
-	return c.latest && c.sent == 0 && !c.feed.view.Load().distinct(c.cursor)
+func (c *streamCursor) needsMerge(v *view) bool {
+	return c.latest && c.sent == 0 && !v.distinct(c.cursor)
 }
 
 // maxMergedRevisions limits the work of a merge on the worker. If more revisions wait, the cursor

@@ -62,12 +62,14 @@ func (s *Stream) tryShare(c *streamCursor) bool {
 	}
 	k := c.shareKey()
 	shared := s.shared[k]
-	if shared == nil {
+	switch {
+	case shared == nil:
 		s.shared[k] = c
 		return true
-	}
-	if c.isBehind() || shared.isBehind() || c.epoch != shared.epoch {
-		return shared == c
+	case shared == c:
+		return true
+	case c.isBehind() || shared.isBehind() || c.epoch != shared.epoch:
+		return false
 	}
 	shared.take(c)
 	s.closeCursor(c)
@@ -79,6 +81,9 @@ func (c *streamCursor) take(other *streamCursor) {
 	c.cursor = max(c.cursor, other.cursor)
 	if c.resume.Revision < other.resume.Revision {
 		c.resume = other.resume
+	}
+	if c.timing != nil {
+		c.timing.join(other.timing)
 	}
 	s := c.stream
 	s.mu.Lock()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
 
 // A transaction over 64 keys, each with a watch of its own, arrives in one response.
@@ -142,6 +143,38 @@ func TestStreamResumesFromTheLog(t *testing.T) {
 		f.store.Put("a", "4")
 		s.want("1,2,3: ~a=4")
 	})
+}
+
+// A watch that begins at a position gets the events that were dispatched between this position and
+// its start, although the worker has heard of no round since.
+func TestStreamMissesNoEventBeforeItsStart(t *testing.T) {
+	for name, begin := range map[string]func(object.Position) dispatch.Begin{"from now": dispatch.FromNow, "from a position": dispatch.FromPosition} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, limits{}, func(t *testing.T, f *fixture) {
+				s := f.stream(t, dispatch.StreamConfig{})
+				f.watchKey(s, 1, "other")
+				s.want("1: BOOKMARK")
+				a := dispatch.Interest{Scope: object.ExactKey("a")}
+				others := sendqueue.Start(1) // another worker
+				t.Cleanup(others.Stop)
+				keepsLog := f.dispatcher.Pull(others.NewQueue(), a, dispatch.FromNow(f.cacher.State().Position()), dispatch.Options{})
+				t.Cleanup(keepsLog.Close)
+				at := f.cacher.State().Position()
+				f.store.Put("a", "v")
+				s.want()
+				s.begin(f.dispatcher, 2, a, begin(at), dispatch.Options{})
+				events := 0
+				for _, r := range s.take() {
+					for _, e := range r.entries {
+						events += len(e.message.Events)
+					}
+				}
+				if events != 1 {
+					t.Errorf("got %d events, want 1", events)
+				}
+			})
+		})
+	}
 }
 
 // Refusals and ends are answered in the order of the calls.

@@ -25,7 +25,7 @@ type StreamWatch struct {
 
 // StreamWatchStatus describes a watch.
 type StreamWatchStatus struct {
-	Sent       object.Position // of the last message that was sent; zero: none yet
+	Sent       object.Position // of the last message that was sent to the watch, or to another one that shares its cursor; zero: none yet
 	Complete   object.Position // everything up to here was sent, though no message may have said so; not before Sent
 	CatchingUp bool
 	Messages   int64   // messages that were sent

@@ -195,6 +195,10 @@ func (y *system) noteOutage(e *storeEpoch, from time.Time, at object.Revision, r
 	e.Outages = append(e.Outages, check.Span{From: from, To: time.Now()})
 	if cached := y.server().cacher; cached.Counts().Relists != relists {
 		now := cached.State().Revision()
+		if n := len(e.Gaps); n > 0 && e.Gaps[n-1].Until == at {
+			// The server knows nothing between both gaps.
+			e.Gaps = append(e.Gaps, check.Gap{After: e.Gaps[n-1].After, Until: now})
+		}
 		e.Gaps = append(e.Gaps, check.Gap{After: at, Until: now})
 		// A server that starts later must not see these changes either.
 		y.store.Change(func() { y.store.Compacted = max(y.store.Compacted, now) })
