@@ -19,7 +19,7 @@ const (
 	// maxDials is the number of connections that are opened at once.
 	maxDials = 32
 	// setupTimeout bounds the time to open the connections and their watches.
-	setupTimeout = 5 * time.Minute
+	setupTimeout = 10 * time.Minute
 )
 
 // connection is a connection with watchers.
