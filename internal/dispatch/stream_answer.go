@@ -126,7 +126,7 @@ func (w *StreamWatch) leave(c *streamCursor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.cursor.Store(&streamCursor{
-		stream: s, sentPosition: c.sentPosition, messages: c.messages, bytes: c.bytes, isLive: true,
+		stream: s, sentPosition: c.sentPosition, mayHave: c.mayHave, messages: c.messages, bytes: c.bytes, isLive: true,
 	})
 }
 

@@ -46,6 +46,7 @@ type streamCursor struct {
 	firstBytes     int32 // size of the first part of a parked cursor
 	isLive         bool
 	sentPosition   object.Position // of the last message that was sent
+	mayHave        object.Position // of the last message that the client may have received
 	messages       int64           // number of messages that were sent
 	bytes          int64           // size of their events
 }

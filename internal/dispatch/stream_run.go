@@ -81,6 +81,7 @@ func (s *Stream) sendOne(now time.Time) {
 			return
 		}
 	}
+	s.noteSending()
 	switch err := s.sink.TrySend(&s.response, now); err {
 	case nil:
 		s.responseSent()
@@ -103,6 +104,22 @@ func (s *Stream) sendOne(now time.Time) {
 // maxKeptEntries is the number of entries of a response for which a stream keeps memory. When very
 // many watches begin together, each has an entry. Most streams then have one for all of them.
 const maxKeptEntries = 64
+
+// noteSending notes that the client may have the response from now on: it may report a position
+// before the sink has returned.
+func (s *Stream) noteSending() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.response.Entries {
+		e := &s.response.Entries[i]
+		if e.cursor != nil {
+			e.cursor.mayHave = e.Batch.Header.Position
+		}
+		for _, c := range e.cursors {
+			c.mayHave = e.Batch.Header.Position
+		}
+	}
+}
 
 // responseSent notes that the response was sent.
 func (s *Stream) responseSent() {

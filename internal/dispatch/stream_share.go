@@ -89,7 +89,7 @@ func (c *streamCursor) take(other *streamCursor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.sentPosition.Revision < other.sentPosition.Revision {
-		c.sentPosition = other.sentPosition
+		c.sentPosition, c.mayHave = other.sentPosition, other.mayHave
 	}
 	for _, w := range other.watches {
 		w.messages += other.messages - c.messages

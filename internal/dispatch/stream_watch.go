@@ -63,6 +63,17 @@ func (w *StreamWatch) Status() StreamWatchStatus {
 	return s
 }
 
+// MayHave returns the position of the last message of the watch that the client may have received,
+// though the sink has not returned yet. Any goroutine may call it.
+func (w *StreamWatch) MayHave() object.Position {
+	c := w.lockCursor()
+	if c == nil {
+		return object.Position{}
+	}
+	defer c.stream.mu.Unlock()
+	return c.mayHave
+}
+
 // lockCursor returns the cursor of the watch, with the mutex of its stream locked, or nil.
 func (w *StreamWatch) lockCursor() *streamCursor {
 	for {

@@ -39,22 +39,12 @@ func (e *entry) record(r request.Report) (newFailure bool) {
 	if o == nil {
 		o = &observed{}
 	}
-	newFailure, err := o.Record(r, e.mayHave())
+	newFailure, err := o.Record(r, e.StreamWatch.MayHave())
 	if err != nil {
 		return false
 	}
 	e.observed = o
 	return newFailure
-}
-
-// mayHave returns the position of the latest message of the watch that the client may have
-// received. It is called with table.mu held.
-func (e *entry) mayHave() object.Position {
-	st := e.StreamWatch.Status()
-	if at, first, ok := e.stream.table.inFlightOf(e.StreamWatch.ID); ok && (first || st.Messages > 0) {
-		return at
-	}
-	return st.Sent
 }
 
 // Reported implements [watch.Watch].

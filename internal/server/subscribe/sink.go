@@ -2,7 +2,6 @@ package subscribe
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +19,8 @@ type sink struct {
 	slot    slot
 	encoder encoder
 	sending atomic.Bool // the handler is sending a response
+
+	resources []*backend.Resource // of the messages of the response that is being sent; nil: none. Only the sender uses it
 }
 
 func (k *sink) init(s *stream) {
@@ -93,17 +94,8 @@ func (k *sink) Release() { k.slot.release(k.OnWritten) }
 // isBlocked reports whether a response waits for the client.
 func (k *sink) isBlocked() bool { return k.IsBlocked(k.sending.Load(), time.Now()) }
 
-// sentEntry is what the server has to know about an entry that gRPC may have sent.
-type sentEntry struct {
-	ids      *dispatch.IDs
-	position object.Position
-	first    bool              // the first message of these watches
-	message  bool              // the entry has a message
-	resource *backend.Resource // of an entry with a message
-}
-
-// begin records what the client may get to know as soon as gRPC has the response: positions that it
-// may report, and ids that it may use again.
+// begin records what the client may get to know as soon as gRPC has the response: ids that it may use
+// again, and RESETs.
 func (k *sink) begin(r *dispatch.Response) {
 	if r.Part {
 		k.slot.beginPart()
@@ -111,20 +103,20 @@ func (k *sink) begin(r *dispatch.Response) {
 	t := &k.stream.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if cap(t.inFlight) > maxKeptEntries && len(r.Entries) <= maxKeptEntries {
-		t.inFlight = nil
+	if cap(k.resources) > maxKeptEntries && len(r.Entries) <= maxKeptEntries {
+		k.resources = nil
 	}
-	t.inFlight = t.inFlight[:0]
+	k.resources = k.resources[:0]
 	for i := range r.Entries {
 		e := &r.Entries[i]
-		sent := sentEntry{ids: e.IDs, first: e.First}
+		var resource *backend.Resource
 		if e.Batch != nil {
-			sent.message, sent.position, sent.resource = true, e.Batch.Header.Position, k.resourceOf(e)
+			resource = k.resourceOf(e)
 			if e.Batch.Header.Kind == object.CatchUpBegin && e.Batch.Header.CatchUp == object.Reset {
 				t.beginReset(e.IDs)
 			}
 		}
-		t.inFlight = append(t.inFlight, sent)
+		k.resources = append(k.resources, resource)
 		for _, w := range e.Watches {
 			if used := t.byID[w.ID]; used != nil && &used.StreamWatch == w {
 				delete(t.byID, w.ID)
@@ -146,18 +138,6 @@ func (t *table) beginReset(ids *dispatch.IDs) {
 	}
 }
 
-// inFlightOf returns the position in the latest message of a watch in the latest response, and
-// whether it is the first message of the watch. It returns false if the response has none. It is
-// called with mu held.
-func (t *table) inFlightOf(id uint64) (at object.Position, first, ok bool) {
-	for _, e := range slices.Backward(t.inFlight) {
-		if slices.Contains(e.ids.All(), id) {
-			return e.position, e.first, e.message
-		}
-	}
-	return object.Position{}, false, false
-}
-
 // done counts and traces a response that gRPC has accepted, and removes the watches that have ended.
 func (k *sink) done(r *dispatch.Response) {
 	s, now := k.stream, time.Now()
@@ -168,8 +148,7 @@ func (k *sink) done(r *dispatch.Response) {
 			s.retire(e.Watches)
 			continue
 		}
-		// Only the sender changes the slice.
-		resource, size := s.table.inFlight[i].resource, k.encoder.sizes[i]
+		resource, size := k.resources[i], k.encoder.sizes[i]
 		if resource == nil {
 			continue // the watch of a resource without a cache has been stopped
 		}

@@ -17,8 +17,6 @@ type table struct {
 	holes      int               // guarded by mu: elements of complete that are nil
 	latest     uint32            // guarded by mu: the highest index
 	byResource map[string]int    // guarded by mu: number of complete watches
-
-	inFlight []sentEntry // guarded by mu; see sink.begin
 }
 
 func (t *table) init() { t.byID, t.byResource = map[uint64]*entry{}, map[string]int{} }
@@ -183,7 +181,7 @@ func (t *table) clear() []*entry {
 			all = append(all, e)
 		}
 	}
-	t.complete, t.indexes, t.holes, t.inFlight = nil, nil, 0, nil
+	t.complete, t.indexes, t.holes = nil, nil, 0
 	clear(t.byID)
 	clear(t.byResource)
 	return all
