@@ -17,7 +17,7 @@ import (
 func TestInjectedFaultsOfSubscriptionsAreFound(t *testing.T) {
 	rng := seed.New(t).Rand(0)
 	applied := map[string]int{}
-	for range 300 {
+	for range 100 {
 		m := &streamModel{rng: rng, truth: randomTruth(t, rng), free: []uint64{1, 2, 3, 4, 5, 6}}
 		for m.present < m.truth.Through {
 			m.step(t)

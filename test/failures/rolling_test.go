@@ -98,18 +98,45 @@ func (s *fleetStream) RecvMsg(m any) error {
 	w := s.watcher
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	kind := m.(*fanoutv1.WatchResponse).GetKind()
 	switch {
-	case err != nil && !s.begun:
+	case err == nil:
+		s.begun = true
+		for _, kind := range kindsOf(m) {
+			w.noteKind(kind)
+		}
+	case !s.begun:
 		w.refused++
-	case (err != nil || kind == fanoutv1.WatchResponse_KIND_DRAINING) && w.lost.IsZero():
+	case w.lost.IsZero():
 		w.lost = time.Now()
-	case err == nil && kind == fanoutv1.WatchResponse_KIND_SYNCED && !w.lost.IsZero():
+	}
+	return err
+}
+
+// noteKind notes the kind of a message. It is called with mu held.
+func (w *fleetWatcher) noteKind(kind fanoutv1.WatchResponse_Kind) {
+	switch {
+	case kind == fanoutv1.WatchResponse_KIND_DRAINING && w.lost.IsZero():
+		w.lost = time.Now()
+	case kind == fanoutv1.WatchResponse_KIND_SYNCED && !w.lost.IsZero():
 		w.outages = append(w.outages, time.Since(w.lost))
 		w.lost = time.Time{}
 	}
-	s.begun = s.begun || err == nil
-	return err
+}
+
+// kindsOf returns the kinds of the messages in a response of Watch or Subscribe. The client has one
+// watch, so they belong to the same one.
+func kindsOf(m any) (kinds []fanoutv1.WatchResponse_Kind) {
+	switch m := m.(type) {
+	case *fanoutv1.WatchResponse:
+		return append(kinds, m.GetKind())
+	case *fanoutv1.SubscribeResponse:
+		for _, e := range m.GetEntries() {
+			if e.GetResponse() != nil {
+				kinds = append(kinds, e.GetResponse().GetKind())
+			}
+		}
+	}
+	return kinds
 }
 
 // got returns the revisions of all events so far.
