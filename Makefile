@@ -149,13 +149,15 @@ fuzz: ## Run each fuzz target for FUZZTIME (default 10m)
 fuzz-surface: ## Send random bytes, frames and requests to a running server, each for FUZZTIME (default 10m)
 	FANOUTD_FUZZ=$(FUZZTIME) go test -timeout 0 -count 1 -v ./test/surface
 
-# Each seed is one recording. docs/robustness.md describes the recordings.
+# Each seed is one recording. docs/robustness.md describes the recordings. CARRIER is the method of
+# all watches, watch or subscribe; without it, half of the watchers use each.
 SEEDS ?= 10
 SECONDS ?= 60
+CARRIER ?=
 
 .PHONY: robustness
 robustness: ## Check SEEDS recordings (default 10) of SECONDS each (default 60) with etcd's validator
-	cd test/robustness && go test -count 1 -timeout 0 -v -run TestHistoriesAreClean . -args -seeds $(SEEDS) -seconds $(SECONDS)
+	cd test/robustness && go test -count 1 -timeout 0 -v -run TestHistoriesAreClean . -args -seeds $(SEEDS) -seconds $(SECONDS) -carrier "$(CARRIER)"
 
 ##### Lint and generate
 

@@ -37,6 +37,9 @@
 //
 // Reads have a checker of their own: [Consistent] checks a [Read].
 //
+// Subscribe streams have more guarantees, see [SubscriptionGuarantees]. [ValidateSubscription]
+// checks a [Subscription].
+//
 // Where possible, one fault breaks one guarantee. A missing event breaks reliable, or
 // resumable if it is missing from the REPLAY of a resume. An event that comes too late
 // breaks bookmarkable, a repeated one unique, a malformed one filtered. Some faults break

@@ -14,6 +14,9 @@
 // that returning watchers need every kind of catch-up; the test fails as too easy if one
 // kind never happened. FANOUTD_SOAK=10m repeats it, round after round.
 //
+// Half of the watchers use Watch, and half share Subscribe streams. 250 more are on one Subscribe
+// stream, which stops reading at random.
+//
 // TestPartitions does the same while parts of the network fail. Every connection between
 // etcd's three members, and from two servers to each member, goes through a link that the
 // test freezes, cuts, delays or makes half-open. It also measures the longest outage of reads,

@@ -24,6 +24,8 @@
 //	embedded etcd cannot go on           each stream ends with a last position, and fanoutd
 //	                                     exits
 //
+// Each test has one subscriber over Watch and one over Subscribe.
+//
 // The expected results come from etcd, and package check validates what subscribers
 // received.
 package failures

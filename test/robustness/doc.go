@@ -9,6 +9,9 @@
 // The validator searches for an order of all reads and writes that explains every
 // answer, and compares each watch with the log.
 //
+// Watches are carried by Watch or by Subscribe: half of the watchers use each, unless -carrier says
+// otherwise. A watch of a Subscribe stream is recorded like any other.
+//
 // # How an answer of fanoutd becomes an answer of etcd
 //
 // The resource has the raw codec, so etcd stores the bytes that clients put. A key in
