@@ -175,6 +175,10 @@ func (w *Watcher) next(ctx context.Context) (dispatch.Message, error) {
 	}
 }
 
+// CatchesUp reports whether Next is about to read the store, so that it may take long. The caller is
+// the goroutine of Next.
+func (w *Watcher) CatchesUp() bool { return w.step < replaying }
+
 // ReadsSnapshot reports whether Next is about to read or return a part of a snapshot. It is
 // false before SYNCED. The caller is the goroutine of Next.
 func (w *Watcher) ReadsSnapshot() bool {

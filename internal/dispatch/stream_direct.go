@@ -14,6 +14,7 @@ import (
 type DirectWatcher interface {
 	Await(ctx context.Context) error // waits until Next has a message, and holds none
 	Next(ctx context.Context) (Message, error)
+	CatchesUp() bool     // Next is about to read the store, which may take long
 	ReadsSnapshot() bool // Next is about to return a part of a snapshot
 	Position() object.Position
 	Close()
@@ -29,22 +30,31 @@ type directCursor struct {
 
 	// Only the worker uses the fields below.
 
-	needs   bool   // the next message needs the reservation
-	dropped bool   // a message was made and not sent, because the watch ends
-	stopped bool   // the goroutine has ended
-	end     func() // ends the watch when the goroutine has ended; nil: the watch goes on
+	lane    *directLane // of the next message
+	needs   bool        // the next message needs the reservation
+	dropped bool        // a message was made and not sent, because the watch ends
+	stopped bool        // the goroutine has ended
+	end     func()      // ends the watch when the goroutine has ended; nil: the watch goes on
 }
 
-// directCursors are the cursors of the watches of StartDirect. At most one of them makes a message
-// at a time, and only while the sink has room. So a stream that is not read holds one message.
-// Only the worker uses the fields.
+// directCursors are the cursors of the watches of StartDirect. At most one of each lane makes a
+// message at a time, and only while the sink has room. So a stream that is not read holds two
+// messages. Only the worker uses the fields.
 type directCursors struct {
-	all     []*streamCursor
+	all      []*streamCursor
+	live     directLane
+	catchUps directLane // apart, because live messages must not wait for the store
+	first    bool       // a message did not fit into the latest response, so it comes first
+}
+
+// directLane has cursors that make their messages one after another.
+type directLane struct {
 	waiting []*streamCursor // these have a message to make; some may be closed
 	granted *streamCursor   // makes its message; nil: none
 	made    *catchUpMessage // was made and is not in a response yet; nil: none
-	first   bool            // the message did not fit into the latest response, so it comes first
 }
+
+func (q *directCursors) lanes() [2]*directLane { return [2]*directLane{&q.live, &q.catchUps} }
 
 // StartDirect starts a watch whose messages come from a source without feeds. The stream runs one
 // goroutine for it, which calls the methods of the watcher. Next is called only when the stream
@@ -88,10 +98,13 @@ func (s *Stream) serveDirect(c *streamCursor) error {
 		if err := d.watcher.Await(d.ctx); err != nil {
 			return err
 		}
-		needs := d.watcher.ReadsSnapshot()
+		needs, catchesUp := d.watcher.ReadsSnapshot(), d.watcher.CatchesUp()
 		s.post(func(time.Time) {
-			d.needs = needs
-			s.directs.waiting = append(s.directs.waiting, c)
+			d.needs, d.lane = needs, &s.directs.live
+			if catchesUp {
+				d.lane = &s.directs.catchUps
+			}
+			d.lane.waiting = append(d.lane.waiting, c)
 		})
 		select {
 		case <-d.granted:
@@ -107,17 +120,19 @@ func (s *Stream) serveDirect(c *streamCursor) error {
 	}
 }
 
-// grantDirect lets the next cursor make its message. The worker calls it while the sink has room.
+// grantDirect lets the next cursor of each lane make its message. The worker calls it while the sink
+// has room.
 func (s *Stream) grantDirect() {
-	q := &s.directs
-	for len(q.waiting) > 0 && q.granted == nil && q.made == nil {
-		c := q.waiting[0]
-		q.waiting = slices.Delete(q.waiting, 0, 1)
-		if c.state == cursorClosed || c.direct.end != nil || c.direct.needs && !s.reserveDirect(c) {
-			continue
+	for _, l := range s.directs.lanes() {
+		for len(l.waiting) > 0 && l.granted == nil && l.made == nil {
+			c := l.waiting[0]
+			l.waiting = slices.Delete(l.waiting, 0, 1)
+			if c.state == cursorClosed || c.direct.end != nil || c.direct.needs && !s.reserveDirect(c) {
+				continue
+			}
+			l.granted = c
+			c.direct.granted <- struct{}{}
 		}
-		q.granted = c
-		c.direct.granted <- struct{}{}
 	}
 }
 
@@ -143,8 +158,8 @@ func (s *Stream) reserveDirect(c *streamCursor) bool {
 
 // directMade takes a message. The argument needs says whether the next one needs the reservation.
 func (s *Stream) directMade(c *streamCursor, m Message, needs bool) {
-	q := &s.directs
-	q.granted = nil
+	l := c.direct.lane
+	l.granted = nil
 	if c.state == cursorClosed {
 		return
 	}
@@ -152,7 +167,7 @@ func (s *Stream) directMade(c *streamCursor, m Message, needs bool) {
 	s.mu.Lock()
 	s.catchUps.setTransfersLocked(c, needs)
 	s.mu.Unlock()
-	q.made = &catchUpMessage{c, m, isPart}
+	l.made = &catchUpMessage{c, m, isPart}
 }
 
 // transfers reports whether the cursor uses the reservation.
@@ -165,15 +180,18 @@ func (c *streamCursor) transfers() bool {
 // directStopped ends a watch whose goroutine has ended. The position is the one from which the
 // client can resume if it gets all messages that were made.
 func (s *Stream) directStopped(c *streamCursor, position object.Position, err error) {
-	q, d := &s.directs, c.direct
+	d := c.direct
 	d.stopped = true
-	pending := q.made != nil && q.made.cursor == c || q.granted == c && len(d.granted) == 0
-	if q.granted == c {
-		q.granted = nil
+	pending := false
+	for _, l := range s.directs.lanes() {
+		if l.made != nil && l.made.cursor == c {
+			l.made, pending = nil, true
+		}
+		if l.granted == c {
+			l.granted, pending = nil, pending || len(d.granted) == 0
+		}
 	}
-	if pending {
-		q.made = nil
-	} else if !d.dropped && errors.Is(err, context.Canceled) {
+	if !pending && !d.dropped && errors.Is(err, context.Canceled) {
 		c.resume = position
 	}
 	switch {
@@ -184,31 +202,40 @@ func (s *Stream) directStopped(c *streamCursor, position object.Position, err er
 	}
 }
 
-// addDirect adds the message that a watch of StartDirect has made, if it fits.
+// addDirect adds the messages that watches of StartDirect have made, if they fit.
 func (s *Stream) addDirect(now time.Time) {
-	q := &s.directs
-	if q.made == nil {
-		return
+	s.directs.first = false
+	for _, l := range s.directs.lanes() {
+		if l.made != nil && s.addMade(l.made, now) {
+			l.made = nil
+		}
 	}
-	m := q.made
-	q.first = false
+}
+
+// addMade adds a message that a watch of StartDirect has made. It returns false if the message does
+// not fit.
+func (s *Stream) addMade(m *catchUpMessage, now time.Time) bool {
 	switch {
 	case m.cursor.state == cursorClosed || m.cursor.direct.end != nil:
 		m.cursor.direct.dropped = true
 	case m.cursor.list().size(m.message.size()) > s.room() && len(s.response.Entries) > 0:
-		q.first = true
-		return
+		s.directs.first = true
+		return false
 	default:
 		s.addMessage(m.cursor, &Batch{Message: m.message}, now)
 		s.response.Part = s.response.Part || m.isPart
 	}
-	q.made = nil
+	return true
 }
 
 // hasDirect reports whether a watch of StartDirect has something to send or to make.
 func (s *Stream) hasDirect() bool {
-	q := &s.directs
-	return q.made != nil || len(q.waiting) > 0 && q.granted == nil
+	for _, l := range s.directs.lanes() {
+		if l.made != nil || len(l.waiting) > 0 && l.granted == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // endDirect ends a watch of StartDirect when its goroutine knows the position for the last message.

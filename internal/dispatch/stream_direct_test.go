@@ -61,6 +61,8 @@ func (w *directWatcher) ReadsSnapshot() bool {
 	return len(w.pending) > 0 && (w.pending[0].Header.Kind == object.CatchUpPart || w.pending[0].Header.CatchUp == object.Reset)
 }
 
+func (w *directWatcher) CatchesUp() bool { return w.ReadsSnapshot() }
+
 func (w *directWatcher) Position() object.Position {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -208,6 +210,29 @@ func TestStreamEndsDirectWatchesBeforeWhatWasNotSent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A watch that reads the store to catch up delays no live message of another watch.
+func TestStreamSendsDirectMessagesWhileAnotherWatchCatchesUp(t *testing.T) {
+	inBubble(t, limits{}, func(t *testing.T, f *fixture) {
+		s := f.stream(t, dispatch.StreamConfig{})
+		_, slow := s.beginDirect(1)
+		_, m := s.beginDirect(2)
+		answered := make(chan struct{})
+		answer := sync.OnceFunc(func() { close(answered) })
+		t.Cleanup(answer)
+		slow.next = func() { <-answered }
+		slow.put(object.CatchUpPart, 0)
+		s.want()
+		m.put(object.Bookmark, 1)
+		s.want("2: BOOKMARK")
+		m.put(object.Live, 2)
+		if got := s.take(); len(got) != 1 {
+			t.Errorf("got responses %v, want a live message", got)
+		}
+		answer()
+		s.want("1: part")
+	})
 }
 
 // The parts of a snapshot wait for the reservation. It is released when no watch needs it any more.

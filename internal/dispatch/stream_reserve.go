@@ -42,7 +42,7 @@ func (s *Stream) reserved(ctx context.Context, err error) {
 		case c.abandoned:
 			continue
 		case err == nil && c.direct != nil:
-			s.inbox = append(s.inbox, func(time.Time) { s.directs.waiting = append(s.directs.waiting, c) })
+			s.inbox = append(s.inbox, func(time.Time) { c.direct.lane.waiting = append(c.direct.lane.waiting, c) })
 		case err == nil:
 			q.waiting = append(q.waiting, c)
 		default:
@@ -65,7 +65,7 @@ func (s *Stream) reserved(ctx context.Context, err error) {
 
 // releaseReservation gives the reservation back if no cursor needs it. The worker calls it.
 func (s *Stream) releaseReservation() {
-	if s.parts != nil || s.directs.made != nil {
+	if s.parts != nil || s.directs.catchUps.made != nil {
 		return
 	}
 	s.mu.Lock()
