@@ -28,9 +28,13 @@ type attack struct {
 	begun, refused atomic.Int64
 	conns          []io.Closer // open until the end
 
+	// What the attack waits for before it ends: connections with streams that the server has neither
+	// begun nor ended, or the first connection that the server closes because of resets.
+	unanswered sync.WaitGroup
+	calmed     func() // only for resets: a connection was closed
+
 	// Only for watches that are opened at once.
-	accepted   atomic.Int64   // streams that the server has begun and not ended
-	unanswered sync.WaitGroup // connections with streams that the server has neither begun nor ended
+	accepted atomic.Int64 // streams that the server has begun and not ended
 
 	mu     sync.Mutex
 	limits map[string]int // guarded by mu: refused streams by the limit that the status names
@@ -78,8 +82,14 @@ func (a *attack) start(ctx context.Context, group *sync.WaitGroup) error {
 	case subscribeInSilence:
 		return a.subscribeSilently(ctx, group)
 	case resetGRPC, resetHTTP:
+		// On a busy machine, it takes a while until the server has counted enough resets.
+		a.unanswered.Add(1)
+		a.calmed = sync.OnceFunc(a.unanswered.Done)
 		for i := range a.Size {
-			group.Go(func() { a.reset(ctx, i) })
+			group.Go(func() {
+				defer a.calmed()
+				a.reset(ctx, i)
+			})
 		}
 		return nil
 	case openSnapshots, openFromNow:

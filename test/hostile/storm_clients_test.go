@@ -149,6 +149,9 @@ func (a *attack) readCalm(c *rawConn) {
 		}
 		if bye, ok := frame.(*http2.GoAwayFrame); ok && bye.ErrCode == http2.ErrCodeEnhanceYourCalm {
 			a.refused.Add(1)
+			if a.calmed != nil {
+				a.calmed()
+			}
 		}
 	}
 }
