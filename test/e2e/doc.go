@@ -14,7 +14,7 @@
 // that returning watchers need every kind of catch-up; the test fails as too easy if one
 // kind never happened. FANOUTD_SOAK=10m repeats it, round after round.
 //
-// Half of the watchers use Watch, and half share Subscribe streams. 250 more are on one Subscribe
+// Half of the watchers use Watch, and half share Subscribe streams. 200 more are on one Subscribe
 // stream, which stops reading at random.
 //
 // TestPartitions does the same while parts of the network fail. Every connection between

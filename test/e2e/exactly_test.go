@@ -82,7 +82,7 @@ func externalRound(t *testing.T, random seed.Seed) {
 	w := newScenario(t, startServer(t, append(configured(t, resourceConfig), etcd.near.endpoints()...)...), etcd.client, promised, random)
 	w.others = []*server{startServer(t, append(configured(t, resourceConfig), etcd.far.endpoints()...)...)}
 	w.populate(t, 60, 60)
-	w.crowd(t, 250)
+	w.crowd(t, 200)
 	rng := random.Rand(5000)
 	w.inject(t, rng, append(w.faults(t, etcd), w.compactAhead(t, etcd), w.leaderLoss(t, etcd), w.oneFrozenLink(t, rng, etcd), w.longOutage(t, pick(rng, w.storeOutages(t, etcd)))), 200)
 	w.validate(t, "replays", "deltas", "resets", "from now", "drainings", "live", "merged", "previous", "without values", "bookmarks",
@@ -95,8 +95,8 @@ func uncachedRound(t *testing.T, random seed.Seed) {
 	t.Logf("%s=%d", seed.Variable, random)
 	etcd := startCluster(t, 1)
 	w := newScenario(t, startServer(t, append(configured(t, uncachedConfig), etcd.near.endpoints()...)...), etcd.client, promisedUncached, random)
-	w.populate(t, 30, 60)
-	w.crowd(t, 10) // each is a watch of etcd
+	w.populate(t, 25, 60) // each is a watch of etcd
+	w.crowd(t, 5)
 	rng := random.Rand(5000)
 	w.inject(t, rng, append(w.faults(t, etcd), w.compactAhead(t, etcd), w.longOutage(t, pick(rng, w.storeOutages(t, etcd)))), 60)
 	w.changes(t, 500) // without faults, long enough to notice a silent watch

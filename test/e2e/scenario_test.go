@@ -203,7 +203,7 @@ func (w *scenario) crowd(t *testing.T, watchers int) {
 	for i, options := range watchKinds(w.random.Rand(2), watchers) {
 		w.watch(&watcher{
 			watchOptions: options, name: fmt.Sprintf("watcher %d of the crowd", i), clients: []fanoutv1.FanoutServiceClient{client},
-			rng: w.random.Rand(uint64(10_000 + i)), subscribes: true,
+			rng: w.random.Rand(uint64(10_000 + i)), subscribes: true, crowded: true,
 		}, i)
 	}
 	p := &pauser{client: client, ledger: w.ledger, goal: w.goal, rng: w.random.Rand(3)}

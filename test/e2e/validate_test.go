@@ -68,7 +68,7 @@ func (w *scenario) bookmarksDue(truth *check.Truth) int {
 		h := &watcher.history
 		for i := range h.Streams {
 			s := &h.Streams[i]
-			if h.Bookmarks == 0 || len(s.Messages) == 0 {
+			if h.Bookmarks == 0 || len(s.Messages) == 0 || s.Opened.IsZero() {
 				continue
 			}
 			last := s.Messages[0].At

@@ -48,6 +48,7 @@ type watcher struct {
 	clients []fanoutv1.FanoutServiceClient // each stream uses a random one
 
 	subscribes bool // its streams are watches of Subscribe streams
+	crowded    bool // with so many others that a busy machine delays all of them; silences are not checked
 
 	goal   *goal
 	ledger *ledger
@@ -153,7 +154,9 @@ func (w *watcher) watch(ctx context.Context) (left bool, err error) {
 	}
 
 	request, asked := w.begin()
-	asked.Opened = time.Now()
+	if !w.crowded {
+		asked.Opened = time.Now()
+	}
 	w.history.Streams = append(w.history.Streams, asked)
 	s := &w.history.Streams[len(w.history.Streams)-1]
 	defer func() { s.Ended = time.Now() }()
