@@ -29,7 +29,7 @@ func resumable(messages ...message) func(*fanoutv1.WatchRequest) stream {
 // the slow ones later continue where they were.
 func TestASlowCallerDelaysNoOtherWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const slow, messages, size = 10, 100, 64 << 10
+		const slow, messages, size = 6, 80, 64 << 10
 		text := string(make([]byte, size))
 		var all []message
 		for i := range messages {
@@ -89,7 +89,7 @@ func TestASlowCallerGetsALargeSnapshot(t *testing.T) {
 		t.Skip("is about Subscribe")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		const parts, size = 100, 256 << 10
+		const parts, size = 40, 256 << 10
 		snapshot := stream{messages: []message{reset()}}
 		for i := range parts {
 			snapshot.messages = append(snapshot.messages, part(0, withValue(added(strconv.Itoa(i), 3), string(make([]byte, size)))))
@@ -143,7 +143,7 @@ func TestASlowCallerGetsALargeSnapshot(t *testing.T) {
 // An informer reads as fast as the server sends, whatever its handlers do.
 func TestABusyHandlerDoesNotPauseTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const messages = 1000
+		const messages = 200
 		var all []message
 		big := string(make([]byte, 32<<10))
 		for i := range messages {
