@@ -3,6 +3,7 @@ package script
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -122,11 +123,9 @@ func (w *Watch) AwaitReport(ctx context.Context, is func(Report) bool) error {
 	for {
 		w.mu.Lock()
 		changed := w.changed
-		for _, r := range w.reports {
-			if is(r) {
-				w.mu.Unlock()
-				return nil
-			}
+		if slices.ContainsFunc(w.reports, is) {
+			w.mu.Unlock()
+			return nil
 		}
 		w.mu.Unlock()
 		select {
