@@ -71,8 +71,7 @@ class Client:
         if token is not None and token_file is not None:
             raise ValueError("token and token_file exclude each other")
         if token is not None:
-            fixed = token
-            source = Token((lambda: fixed) if isinstance(fixed, str) else fixed)
+            source = Token.fixed(token) if isinstance(token, str) else Token(token)
         elif token_file is not None:
             source = Token.of_file(token_file)
         self._loop = asyncio.get_running_loop()

@@ -36,9 +36,9 @@ class Connection:
     def __init__(self, server: str, channel: grpc.aio.Channel, servers: Servers) -> None:
         self.server = server
         self.channel = channel
-        self.reads: Any = fanout_pb2_grpc.FanoutServiceStub(channel)
-        self.writes: Any = store_pb2_grpc.StoreServiceStub(channel)
-        self.admin: Any = admin_pb2_grpc.AdminServiceStub(channel)
+        self.reads: Any = fanout_pb2_grpc.FanoutServiceStub(channel)  # type: ignore[no-untyped-call]
+        self.writes: Any = store_pb2_grpc.StoreServiceStub(channel)  # type: ignore[no-untyped-call]
+        self.admin: Any = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
         self._servers = servers
         self._users = 0
         self._retired = False

@@ -61,6 +61,11 @@ class Token:
         self._source = source
 
     @staticmethod
+    def fixed(token: str) -> Token:
+        """Return a token that never changes."""
+        return Token(lambda: token)
+
+    @staticmethod
     def of_file(path: str) -> Token:
         """Return the token that a file has at the time of each request."""
 

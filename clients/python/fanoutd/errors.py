@@ -96,12 +96,18 @@ class ClosedError(Exception):
     """The client, the watch or the informer was closed."""
 
 
+_KINDS: dict[str, type[Error]] = {
+    Reason.KEY_NOT_FOUND.value: NotFoundError,
+    Reason.PRECONDITION_FAILED.value: PreconditionFailedError,
+}
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 def error_of_status(status: status_pb2.Status) -> Error:
     """Return the error of a status that is part of a message."""
-    reason, metadata, retry_after = None, {}, 0.0
+    reason: str | None = None
+    metadata: dict[str, str] = {}
+    retry_after = 0.0
     violations: list[Violation] = []
     for detail in status.details:
         if detail.type_url.endswith("/google.rpc.ErrorInfo"):
@@ -114,15 +120,11 @@ def error_of_status(status: status_pb2.Status) -> Error:
         elif detail.type_url.endswith("/google.rpc.BadRequest"):
             bad = errordetails_pb2.BadRequest.FromString(detail.value)
             violations += [Violation(v.field, v.description) for v in bad.field_violations]
-    try:
-        reason = Reason(reason) if reason else None
-    except ValueError:
-        pass  # of a newer server
-    kind = {Reason.KEY_NOT_FOUND: NotFoundError, Reason.PRECONDITION_FAILED: PreconditionFailedError}.get(reason, Error)
+    kind = _KINDS.get(reason or "", Error)
     return kind(
         _CODES.get(status.code, grpc.StatusCode.UNKNOWN),
         status.message,
-        reason=reason.value if isinstance(reason, Reason) else reason,
+        reason=reason or None,
         metadata=metadata,
         retry_after=retry_after,
         violations=tuple(violations),

@@ -327,7 +327,7 @@ class Informer(Generic[T]):
     def _replace(self, objects: Mapping[str, Object], since: Position) -> bool:
         """Replace the copy, with the deletions first, and return whether it was another one."""
         changed = False
-        for key in [k for k in {**self._items, **self._invalid} if k not in objects]:
+        for key in [k for k in self._items.keys() | self._invalid.keys() if k not in objects]:
             self._put(key, None, since)
             changed = True
         for key in sorted(objects):

@@ -288,9 +288,8 @@ class Resource:
             except NotFoundError:
                 old = None
             at = 0 if old is None else old.mod_revision
-            value = change(old)
-            if inspect.isawaitable(value):
-                value = await value
+            result = change(old)
+            value = await result if inspect.isawaitable(result) else result
             if value is None:
                 return at
             try:

@@ -7,9 +7,6 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from google.protobuf.internal.decoder import _DecodeVarint32  # type: ignore[import,attr-defined,unused-ignore]
-from google.protobuf.internal.encoder import _VarintBytes  # type: ignore[import,attr-defined,unused-ignore]
-
 from fanoutd.objects import Object, Position, object_from, object_to, position_from, position_to
 from fanoutd.v1 import fanout_pb2, object_pb2
 
@@ -67,7 +64,7 @@ class StateFile:
         parts = []
         view, at = memoryview(body), len(_MAGIC)
         while at < len(body):
-            size, at = _DecodeVarint32(view, at)
+            size, at = _length(view, at)
             parts.append(bytes(view[at : at + size]))
             at += size
         saved = fanout_pb2.WatchRequest.FromString(parts[0])
@@ -84,7 +81,7 @@ class StateFile:
         head.after.CopyFrom(position_to(position))
         content = bytearray(_MAGIC)
         for message in [head.SerializeToString(), *(object_to(o).SerializeToString() for o in objects)]:
-            content += _VarintBytes(len(message))
+            content += _encoded(len(message))
             content += message
         content += hashlib.sha256(content).digest()
         if len(content) > self._max_bytes:
@@ -109,3 +106,22 @@ class StateFile:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _encoded(length: int) -> bytes:
+    """Return a length as a varint."""
+    out = bytearray()
+    while length > 0x7F:
+        out.append(length & 0x7F | 0x80)
+        length >>= 7
+    out.append(length)
+    return bytes(out)
+
+
+def _length(content: memoryview, at: int) -> tuple[int, int]:
+    """Return the varint at an offset, and the offset after it."""
+    length, shift = 0, 0
+    while content[at] & 0x80:
+        length |= (content[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+    return length | content[at] << shift, at + 1

@@ -43,7 +43,7 @@ class Stream(Protocol):
 
 def size_of(m: fanout_pb2.WatchResponse) -> int:
     """Return about how many bytes a message takes in memory."""
-    return 200 + m.ByteSize() + 300 * len(m.events)
+    return 200 + int(m.ByteSize()) + 300 * len(m.events)
 
 
 # A total waiting time that shows that no message waited in a buffer of gRPC.

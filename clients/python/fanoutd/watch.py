@@ -278,7 +278,7 @@ class Watch:
 
     def _silence_after(self, m: fanout_pb2.WatchResponse) -> float:
         """Return how long the server may be silent after a message. Its age counts as silence."""
-        left = self.fresh_for() - (m.age.seconds + m.age.nanos / 1e9)
+        left: float = self.fresh_for() - (m.age.seconds + m.age.nanos / 1e9)
         if left > 0:
             return min(max(left, _FIRST_RESPONSE), self._max_silence)
         return self._max_silence
