@@ -216,7 +216,6 @@ lint-proto:
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	$(TOOL) buf generate --output "$$fresh"; \
 	diff -r "$$fresh/gen" gen && diff -r "$$fresh/internal/admin/openapi" internal/admin/openapi || { echo "the generated files do not match the protocol, run make proto"; exit 1; }
-
 	clients/python/check-generated
 
 .PHONY: fmt
@@ -227,7 +226,7 @@ fmt: ## Format the code and the protocol
 .PHONY: proto
 proto: ## Generate gen/, the OpenAPI document and the code of the Python client from proto/
 	$(TOOL) buf generate
-	@if command -v protoc grpc_python_plugin >/dev/null; then clients/python/generate; \
+	@if command -v protoc >/dev/null && command -v grpc_python_plugin >/dev/null; then clients/python/generate; \
 	else echo "protoc or grpc_python_plugin is missing, run clients/python/install: the Python code stays as it is"; fi
 
 .PHONY: proto-image
