@@ -29,9 +29,6 @@ __all__ = ["Client"]
 
 # Reads are sent up to so many times.
 _ATTEMPTS = 4
-# In so many rounds of the event loop, the tasks of gRPC end for calls that were cancelled.
-_ROUNDS = 5
-
 _TEMPORARY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
@@ -116,8 +113,6 @@ class Client:
             watch._interrupt()
         await self._tasks.close()
         await self._servers.close()
-        for _ in range(_ROUNDS):
-            await asyncio.sleep(0)
 
     def check_open(self) -> None:
         """Raise ClosedError if the client was closed."""

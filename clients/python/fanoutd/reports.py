@@ -13,6 +13,9 @@ __all__ = ["Progress", "ReportSender", "StreamReports"]
 # The least time between two reports of a watch.
 _INTERVAL = 1.0
 
+# The least time between two looks at the progress, which takes a while if much is not applied.
+_LOOK_INTERVAL = 0.1
+
 # The largest message of an error that a server keeps.
 _MAX_MESSAGE = 1024
 
@@ -43,6 +46,7 @@ class StreamReports:
         self._reported = Progress(Position())
         self._sending = False
         self._closed = False
+        self._next_look = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def received(self, at: Position, replace: bool) -> None:
@@ -56,6 +60,11 @@ class StreamReports:
         """Report the progress if it has changed, as soon as that is allowed."""
         if self._closed or self._sending or self._timer is not None:
             return
+        now = asyncio.get_running_loop().time()
+        if now < self._next_look:
+            self._timer = asyncio.get_running_loop().call_at(self._next_look, self._again)
+            return
+        self._next_look = now + _LOOK_INTERVAL
         p = self._progress()
         if p.error is not None:
             p = p._replace(error=_shortened(p.error))

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedStream"]
 
-# Bounds of the bytes that wait for the readers of watches. A watch may always have one message and MIN_BUFFER.
-# While all watches of the stream have less than ALL_BUFFERS, it may have MAX_BUFFER.
+# Bounds of the bytes that wait for the readers of watches. A watch may always have one message and _MIN_BUFFER.
+# While all watches of the stream have less than _ALL_BUFFERS, it may have _MAX_BUFFER.
 _MIN_BUFFER = 256 << 10
 _MAX_BUFFER = 4 << 20
 _ALL_BUFFERS = 16 << 20
@@ -249,17 +249,17 @@ class SharedStream:
             w = self._watches.get(number)
             if w is None:
                 continue
-            if len(w.inbox) and w.inbox.size + m.size > self._buffer():
+            if len(w.inbox) and self._is_too_much(w.inbox.size + m.size):
                 w.inbox.end(TooSlowError("the caller is slow"))
                 self.stop(w)
             else:
                 w.inbox.put(m)
 
-    def _buffer(self) -> int:
-        """Return how many bytes may wait for a watch."""
-        if sum(w.inbox.size for w in self._watches.values()) < _ALL_BUFFERS:
-            return _MAX_BUFFER
-        return _MIN_BUFFER
+    def _is_too_much(self, size: int) -> bool:
+        """Return whether a watch has too many bytes waiting."""
+        if size <= _MIN_BUFFER:
+            return False
+        return size > _MAX_BUFFER or sum(w.inbox.size for w in self._watches.values()) >= _ALL_BUFFERS
 
     def _end(self, numbers: Any, status: status_pb2.Status) -> None:
         error = StreamEnd() if status.code == 0 else error_of_status(status)

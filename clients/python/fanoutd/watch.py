@@ -328,7 +328,7 @@ class Watch:
             delay = self._delay(why, at_once)
         _log.info(
             "watch interrupted: resource %s, revision %d: %s; retry in %.3f s",
-            self._request.resource, self._assembler.at.revision, why or "the server ended it", delay,
+            self._request.resource, self._assembler.at.revision, str(why) or "the server ended it", delay,
         )  # fmt: skip
         if self._on_interruption is not None:
             self._on_interruption(why)
