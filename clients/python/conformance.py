@@ -131,8 +131,7 @@ async def main() -> None:
     for follower in followers.values():
         follower.task.cancel()
     await asyncio.gather(*(f.task for f in followers.values()), return_exceptions=True)
-    for client in clients.values():
-        await client.close()
+    await asyncio.gather(*(client.close() for client in clients.values()))
 
 
 asyncio.run(main())

@@ -32,6 +32,20 @@ _ATTEMPTS = 4
 _TEMPORARY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
+# How long a client that is closed waits for the tasks of gRPC.
+_END_OF_CALLS = 0.25
+
+
+async def _end_of_calls() -> None:
+    """Wait for the tasks of gRPC, which end a moment after a call was cancelled.
+
+    They must not outlive the event loop. Nothing tells those of this client from others, so the time is bounded.
+    """
+    tasks = {t for t in asyncio.all_tasks() if getattr(t.get_coro(), "__qualname__", "").startswith("_AioCall.")}
+    if tasks:
+        await asyncio.wait(tasks, timeout=_END_OF_CALLS)
+
+
 class Client:
     """A client of one or more servers over the same etcd.
 
@@ -113,6 +127,7 @@ class Client:
             watch._interrupt()
         await self._tasks.close()
         await self._servers.close()
+        await _end_of_calls()
 
     def check_open(self) -> None:
         """Raise ClosedError if the client was closed."""
