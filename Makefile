@@ -92,6 +92,25 @@ test: ## Run all tests, or those of one package: make test P=./internal/dispatch
 test-examples: ## Test the subscribers in examples/ that use other languages
 	FANOUTD_TEST_EXAMPLES=1 go test -count 1 -timeout 9m ./test/examples
 
+# clients/python/install installs the Debian packages that these targets need. The packages belong to
+# Debian's interpreter.
+PYTHON ?= /usr/bin/python3
+
+.PHONY: test-python
+test-python: ## Test the Python client: types, its tests, and the conformance kit
+	clients/python/check-generated
+	cd clients/python && mypy
+	go build -o bin/fanoutd ./cmd/fanoutd
+	go build -o bin/conformance ./conformance
+	cd clients/python && FANOUTD=$(CURDIR)/bin/fanoutd $(PYTHON) -m unittest discover -t . -s tests
+	bin/conformance -- $(PYTHON) clients/python/conformance.py
+
+.PHONY: python-wheel
+python-wheel: ## Build the wheel of the Python client in dist/
+	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	cp -r clients/python/. LICENSE "$$folder" && \
+	$(PYTHON) -m build --wheel --no-isolation --outdir dist "$$folder"
+
 # test/browser/install installs the Debian packages that these tests need.
 .PHONY: test-browser
 test-browser: ## Test the status page in a browser
@@ -197,6 +216,7 @@ lint-proto:
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	$(TOOL) buf generate --output "$$fresh"; \
 	diff -r "$$fresh/gen" gen && diff -r "$$fresh/internal/admin/openapi" internal/admin/openapi || { echo "the generated files do not match the protocol, run make proto"; exit 1; }
+	clients/python/check-generated
 
 .PHONY: fmt
 fmt: ## Format the code and the protocol
@@ -204,8 +224,10 @@ fmt: ## Format the code and the protocol
 	$(TOOL) buf format -w
 
 .PHONY: proto
-proto: ## Generate gen/ and the OpenAPI document from proto/
+proto: ## Generate gen/, the OpenAPI document and the code of the Python client from proto/
 	$(TOOL) buf generate
+	@if command -v protoc >/dev/null && command -v grpc_python_plugin >/dev/null; then clients/python/generate; \
+	else echo "protoc or grpc_python_plugin is missing, run clients/python/install: the Python code stays as it is"; fi
 
 .PHONY: proto-image
 proto-image: ## Make the current protocol the one that later changes must not break

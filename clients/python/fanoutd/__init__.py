@@ -1,0 +1,60 @@
+"""The Python client of fanoutd. It reads, writes and watches objects, and keeps local copies of them::
+
+    import asyncio, fanoutd
+
+    async def main():
+        async with fanoutd.Client("127.0.0.1:7420") as client:
+            async for update in client.resource("config").watch(prefix="shop"):
+                print(update.position.revision, [(e.type.value, e.key) for e in update.events])
+
+    asyncio.run(main())
+
+``fanoutd.sync`` has the same without asyncio.
+"""
+
+from fanoutd import decode
+from fanoutd.client import Client
+from fanoutd.credentials import TLS, TokenSource
+from fanoutd.errors import ClosedError, Error, NotFoundError, PreconditionFailedError, Reason, Violation
+from fanoutd.handler import Handler, HandlerFunction
+from fanoutd.informer import Informer
+from fanoutd.item import Change, Decoder, Item
+from fanoutd.objects import Event, EventType, Object, Position, Update
+from fanoutd.resource import Check, Delete, Page, Put, Resource, Transaction, Value
+from fanoutd.state_file import DamagedError
+from fanoutd.version import VERSION as __version__
+from fanoutd.watch import Watch
+
+__all__ = [
+    "TLS",
+    "Change",
+    "Check",
+    "Client",
+    "ClosedError",
+    "DamagedError",
+    "Decoder",
+    "Delete",
+    "Error",
+    "Event",
+    "EventType",
+    "Handler",
+    "HandlerFunction",
+    "Informer",
+    "Item",
+    "NotFoundError",
+    "Object",
+    "Page",
+    "Position",
+    "PreconditionFailedError",
+    "Put",
+    "Reason",
+    "Resource",
+    "TokenSource",
+    "Transaction",
+    "Update",
+    "Value",
+    "Violation",
+    "Watch",
+    "__version__",
+    "decode",
+]

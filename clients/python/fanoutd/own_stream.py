@@ -1,0 +1,137 @@
+"""A watch on a stream of its own, with the method Watch."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from fanoutd.backoff import Backoff
+from fanoutd.errors import Error, Reason, error_of_call
+from fanoutd.inbox import Inbox, Message, SilenceError, StreamEnd
+from fanoutd.objects import position_to
+from fanoutd.reports import Progress
+from fanoutd.stream import Arrivals, size_of
+from fanoutd.v1 import fanout_pb2
+from fanoutd.v1.status import status_pb2
+
+if TYPE_CHECKING:
+    from fanoutd.connection import Connection
+    from fanoutd.streams import Streams
+
+__all__ = ["OwnStream"]
+
+# A report is waited for at most this many seconds.
+_REPORT_TIMEOUT = 10.0
+
+
+class OwnStream:
+    """Carries one watch. It reads a message only when the one before was taken, so the server waits."""
+
+    shared = False
+
+    def __init__(self, streams: Streams, connection: Connection, request: fanout_pb2.WatchRequest) -> None:
+        self.inbox = Inbox()
+        self.server = connection.server
+        self._streams = streams
+        self._connection = connection
+        self._taken = asyncio.Event()
+        self._id: str | None = None
+        self._pauses = Backoff(1.0, 60.0)
+        self._reporting: asyncio.Task[None] | None = None
+        self._task = streams.tasks.start(self._run(request))
+
+    def taken(self) -> None:
+        """Note that the inbox is empty."""
+        self._taken.set()
+
+    async def _run(self, request: fanout_pb2.WatchRequest) -> None:
+        with self._connection as connection:
+            call = None
+            try:
+                metadata = await self._streams.servers.metadata()
+                call = connection.reads.Watch(request, metadata=metadata)
+                await self._read(call)
+            except grpc.aio.AioRpcError as error:
+                self._fail(error_of_call(error))
+            except Error as error:
+                self._fail(error)
+            finally:
+                if call is not None:
+                    call.cancel()
+
+    async def _read(self, call: Any) -> None:
+        for name, value in await call.initial_metadata():
+            if name == "fanout-watch":
+                self._id = value
+        arrivals = Arrivals()
+        while True:
+            called = time.monotonic()
+            m = await call.read()
+            if m is grpc.aio.EOF:
+                if await call.code() != grpc.StatusCode.OK:
+                    raise Error(await call.code(), await call.details())
+                self.inbox.end(StreamEnd())
+                return
+            self._taken.clear()
+            self.inbox.put(Message(m, arrivals.received(called, time.monotonic()), size_of(m)))
+            await self._taken.wait()
+
+    def _fail(self, error: Error) -> None:
+        if error.reason is None or error.reason == Reason.DRAINING:
+            self._connection.retire()
+            self._streams.servers.turn()
+        self.inbox.end(error)
+
+    def silent(self, error: SilenceError) -> None:
+        """Implement Stream."""
+        self._connection.retire()
+        self._streams.servers.turn()
+        self.close()
+
+    def close(self) -> None:
+        """Implement Stream."""
+        self._task.cancel()
+        if self._reporting is not None:
+            self._reporting.cancel()
+
+    def report(self, p: Progress, done: Callable[[float | None], None]) -> None:
+        """Implement Stream."""
+        if self._id is None:
+            done(None)
+            return
+        request = fanout_pb2.ReportRequest(watch=self._id)
+        fill(request, p)
+        self._reporting = self._streams.tasks.start(self._send_report(request, done))
+
+    async def _send_report(self, request: fanout_pb2.ReportRequest, done: Callable[[float | None], None]) -> None:
+        with self._connection as connection:
+            try:
+                metadata = await self._streams.servers.metadata()
+                await connection.reads.Report(request, metadata=metadata, timeout=_REPORT_TIMEOUT)
+            except grpc.aio.AioRpcError as error:
+                if error.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND):
+                    done(None)  # the server does not know reports, or another one has answered
+                elif error.code() == grpc.StatusCode.INVALID_ARGUMENT:
+                    done(0.0)  # it would be refused again
+                else:
+                    done(self._pauses.next() + 0.001)
+                return
+            except Error:
+                done(self._pauses.next() + 0.001)
+                return
+        self._pauses.reset()
+        done(0.0)
+
+
+def fill(request: fanout_pb2.ReportRequest | fanout_pb2.SubscribeRequest.Report, p: Progress) -> None:
+    """Put a progress into a request."""
+    if p.applied.revision > 0:
+        request.applied.CopyFrom(position_to(p.applied))
+    if p.error is not None:
+        request.error.CopyFrom(status_pb2.Status(code=grpc.StatusCode.FAILED_PRECONDITION.value[0], message=p.error))
+        if p.attempted.revision > 0:
+            request.attempted.CopyFrom(position_to(p.attempted))

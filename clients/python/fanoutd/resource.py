@@ -1,0 +1,398 @@
+"""Reads, writes and watches of one resource."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fanoutd.backoff import Backoff
+from fanoutd.errors import NotFoundError, PreconditionFailedError
+from fanoutd.informer import Decoder, Informer
+from fanoutd.objects import Object, Position, object_from, position_from
+from fanoutd.selection import consistency, scope, watch_request
+from fanoutd.v1 import fanout_pb2, store_pb2
+from fanoutd.watch import Watch
+
+if TYPE_CHECKING:
+    from fanoutd.client import Client
+
+__all__ = ["Check", "Delete", "Page", "Put", "Resource", "Transaction", "Value"]
+
+T = TypeVar("T")
+
+BOOKMARK_INTERVAL = 10.0
+
+
+@dataclass(slots=True)
+class Value:
+    """A value to write, if it is more than a text or bytes."""
+
+    data: str | bytes
+    content_type: str = ""
+    """The media type. Default: that of text or of bytes."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def json(value: Any, labels: Mapping[str, str] | None = None) -> Value:
+        """Return a value that is encoded as JSON."""
+        return Value(json.dumps(value, ensure_ascii=False), "application/json", labels or {})
+
+    @staticmethod
+    def of(o: Object) -> Value:
+        """Return the value of an object, with its type and labels."""
+        if o.value is None:
+            raise ValueError(f"the value of {o.key} is unknown")
+        return Value(o.value, o.content_type, o.labels)
+
+
+@dataclass(slots=True)
+class Put:
+    """An operation of a transaction: store an object."""
+
+    key: str
+    value: str | bytes | Value
+    if_revision: int | None = None
+    """Only if the object has this mod_revision; 0: if there is none."""
+    ttl: float | None = None
+    """Remove the object after so many seconds."""
+    keep_ttl: bool = False
+    """Keep the time to live of the object."""
+
+
+@dataclass(slots=True)
+class Delete:
+    """An operation of a transaction: remove an object."""
+
+    key: str
+    if_revision: int | None = None
+    """Only if the object has this mod_revision."""
+
+
+@dataclass(slots=True)
+class Check:
+    """An operation of a transaction: write nothing, but require this mod_revision; 0: no object."""
+
+    key: str
+    revision: int
+
+
+@dataclass(slots=True)
+class Transaction:
+    """The result of a transaction."""
+
+    revision: int
+    """The revision of all its writes."""
+    deleted: list[bool]
+    """For each operation, whether it has removed an object."""
+
+
+@dataclass(slots=True)
+class Page:
+    """A part of a list."""
+
+    objects: list[Object]
+    position: Position
+    """The position of the whole list."""
+    next_token: str
+    """The token of the next page. Empty on the last one."""
+    remaining: int | None
+    """The number of objects after this page, if the server knows it."""
+
+
+class Resource:
+    """A handle of one resource. ``Client.resource`` returns it."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self._client = client
+        self.name = name
+
+    async def get(
+        self,
+        key: str,
+        *,
+        allow_stale: bool = False,
+        min_revision: int | None = None,
+        at_revision: int | None = None,
+        timeout: float | None = None,
+    ) -> Object:
+        """Return an object. Raise NotFoundError if there is none.
+
+        By default the answer has every write that was acknowledged before. ``allow_stale`` accepts what a server
+        knows without asking etcd, ``min_revision`` a state of this revision or a later one, and ``at_revision``
+        reads the past. ``timeout`` is in seconds, here and elsewhere.
+        """
+        request = fanout_pb2.GetRequest(
+            resource=self.name, key=key, consistency=consistency(allow_stale, min_revision, at_revision)
+        )
+        response = await self._client._call("reads", "Get", request, timeout, retry=True)
+        o = object_from(response.object)
+        if response.HasField("ttl"):
+            o.ttl = response.ttl.seconds + response.ttl.nanos / 1e9
+        return o
+
+    async def list_page(
+        self,
+        *,
+        prefix: str | None = None,
+        key: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        start_key: str = "",
+        page_size: int = 0,
+        page_token: str = "",
+        allow_stale: bool = False,
+        min_revision: int | None = None,
+        at_revision: int | None = None,
+        timeout: float | None = None,
+    ) -> Page:
+        """Return one page of a list. ``list`` returns all objects."""
+        request = fanout_pb2.ListRequest(
+            resource=self.name,
+            scope=scope(prefix, key),
+            consistency=consistency(allow_stale, min_revision, at_revision),
+            label_selector=label_selector,
+            field_selector=field_selector,
+            start_key=start_key,
+            page_size=page_size,
+            page_token=page_token,
+        )
+        response = await self._client._call("reads", "List", request, timeout, retry=True)
+        remaining = response.remaining_count if response.HasField("remaining_count") else None
+        return Page(
+            [object_from(o) for o in response.objects],
+            position_from(response.position),
+            response.next_page_token,
+            remaining,
+        )
+
+    async def list(
+        self,
+        *,
+        prefix: str | None = None,
+        key: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        start_key: str = "",
+        page_size: int = 0,
+        allow_stale: bool = False,
+        min_revision: int | None = None,
+        at_revision: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[Object]:
+        """Iterate over objects in order of their keys, all as they were at one revision.
+
+        The pages are fetched during the iteration. It fails with the reason PAGE_TOKEN_EXPIRED if the servers
+        forget the revision before its end.
+        """
+        token = ""
+        stale, least, exact = allow_stale, min_revision, at_revision
+        while True:
+            page = await self.list_page(
+                prefix=prefix, key=key, label_selector=label_selector, field_selector=field_selector,
+                start_key=start_key, page_size=page_size, page_token=token,
+                allow_stale=stale, min_revision=least, at_revision=exact, timeout=timeout,
+            )  # fmt: skip
+            for o in page.objects:
+                yield o
+            token = page.next_token
+            if not token:
+                return
+            stale, least, exact = False, None, None  # the token names the revision
+
+    async def count(
+        self,
+        *,
+        prefix: str | None = None,
+        key: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        allow_stale: bool = False,
+        timeout: float | None = None,
+    ) -> int:
+        """Return the number of objects that ``list`` would return."""
+        request = fanout_pb2.ListRequest(
+            resource=self.name,
+            scope=scope(prefix, key),
+            label_selector=label_selector,
+            field_selector=field_selector,
+            consistency=consistency(allow_stale, None, None),
+            count_only=True,
+        )
+        response = await self._client._call("reads", "List", request, timeout, retry=True)
+        return int(response.remaining_count)
+
+    async def put(
+        self,
+        key: str,
+        value: str | bytes | Value,
+        *,
+        if_revision: int | None = None,
+        ttl: float | None = None,
+        keep_ttl: bool = False,
+        timeout: float | None = None,
+    ) -> int:
+        """Store an object, and return the revision of the write.
+
+        With ``if_revision``, the object must have this mod_revision (0: there must be none); otherwise
+        PreconditionFailedError is raised. A write that fails with UNAVAILABLE may have been applied: the client
+        does not repeat it, because only the caller knows whether that does harm.
+        """
+        operation = _put(Put(key, value, if_revision, ttl, keep_ttl))
+        request = store_pb2.PutRequest(resource=self.name, put=operation)
+        return int((await self._client._call("writes", "Put", request, timeout)).revision)
+
+    async def delete(self, key: str, *, if_revision: int | None = None, timeout: float | None = None) -> bool:
+        """Remove an object. Return whether there was one."""
+        request = store_pb2.DeleteRequest(resource=self.name, delete=_delete(Delete(key, if_revision)))
+        return bool((await self._client._call("writes", "Delete", request, timeout)).deleted)
+
+    async def transact(
+        self, *operations: Put | Delete | Check, timeout: float | None = None
+    ) -> Transaction:
+        """Apply all operations at one revision, or none. Each must have a key of its own."""
+        request = store_pb2.TransactRequest(resource=self.name)
+        for operation in operations:
+            match operation:
+                case Put():
+                    request.operations.add(put=_put(operation))
+                case Delete():
+                    request.operations.add(delete=_delete(operation))
+                case Check():
+                    request.operations.add().check.CopyFrom(
+                        store_pb2.CheckOperation(key=operation.key, mod_revision=operation.revision)
+                    )
+        response = await self._client._call("writes", "Transact", request, timeout)
+        return Transaction(response.revision, [r.deleted for r in response.results])
+
+    async def update(
+        self,
+        key: str,
+        change: Callable[[Object | None], str | bytes | Value | None | Awaitable[str | bytes | Value | None]],
+        *,
+        timeout: float | None = None,
+    ) -> int:
+        """Read an object, change it, and write it unless it was changed meanwhile. Otherwise start over.
+
+        ``change`` gets the object, or None if there is none, and returns the new value, or None to leave it.
+        It may be called several times. Return the revision of the write, or of the object if it stays. The
+        object keeps its time to live. ``timeout`` is for each request.
+        """
+        pauses = Backoff(0.005, 1.0)
+        while True:
+            try:
+                old = await self.get(key, timeout=timeout)
+            except NotFoundError:
+                old = None
+            at = 0 if old is None else old.mod_revision
+            result = change(old)
+            value = await result if inspect.isawaitable(result) else result
+            if value is None:
+                return at
+            try:
+                return await self.put(key, value, if_revision=at, keep_ttl=True, timeout=timeout)
+            except PreconditionFailedError:
+                await asyncio.sleep(pauses.next())
+
+    def watch(
+        self,
+        *,
+        prefix: str | None = None,
+        key: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        after: Position | None = None,
+        from_now: bool = False,
+        omit_values: bool = False,
+        previous_object: bool = False,
+        latest: bool = False,
+        every_event: bool = False,
+        max_batch_delay: float | None = None,
+        allow_stale: bool = False,
+        min_revision: int | None = None,
+        at_revision: int | None = None,
+        bookmark_interval: float = BOOKMARK_INTERVAL,
+        on_interruption: Callable[[BaseException], None] | None = None,
+    ) -> Watch:
+        """Return an asynchronous iterator over the state and all later changes; see Watch.
+
+        It begins with the present state, ``after`` a position that an earlier watch had, or ``from_now``.
+        ``latest`` merges the events that wait for a slow caller. ``every_event`` makes it an error if events
+        would be skipped. ``bookmark_interval`` is how often, in seconds, the server confirms a quiet watch;
+        after three intervals of silence the client takes another connection.
+        """
+        self._client.check_open()
+        request = watch_request(
+            self.name, prefix=prefix, key=key, label_selector=label_selector, field_selector=field_selector,
+            after=after, from_now=from_now, omit_values=omit_values, previous_object=previous_object, latest=latest,
+            every_event=every_event, max_batch_delay=max_batch_delay, allow_stale=allow_stale,
+            min_revision=min_revision, at_revision=at_revision,
+        )  # fmt: skip
+        return Watch(self._client, request, bookmark_interval=bookmark_interval, on_interruption=on_interruption)
+
+    def informer(
+        self,
+        decode: Decoder[T],
+        *,
+        prefix: str | None = None,
+        key: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        omit_values: bool = False,
+        latest: bool = False,
+        max_batch_delay: float | None = None,
+        allow_stale: bool = False,
+        min_revision: int | None = None,
+        bookmark_interval: float = BOOKMARK_INTERVAL,
+        state_file: str | None = None,
+        max_state_bytes: int = 1 << 30,
+        on_interruption: Callable[[BaseException], None] | None = None,
+        on_error: Callable[[Object | None, Exception], None] | None = None,
+    ) -> Informer[T]:
+        """Return an informer: a copy of objects that is kept up to date; see Informer.
+
+        ``decode`` makes the values of the informer: ``decode.as_json``, ``decode.as_object``, another function of
+        that module, or one of yours. With ``state_file``, the copy is saved in this file, together with its
+        position, and begins with it. The file has all values in plain text.
+
+        ``on_error`` is called for an object that cannot be decoded, and without an object for a state file that
+        cannot be used.
+        """
+        self._client.check_open()
+        request = watch_request(
+            self.name, prefix=prefix, key=key, label_selector=label_selector, field_selector=field_selector,
+            omit_values=omit_values, latest=latest, max_batch_delay=max_batch_delay, allow_stale=allow_stale,
+            min_revision=min_revision,
+        )  # fmt: skip
+        return Informer(
+            self._client, request, decode, bookmark_interval=bookmark_interval, state_file=state_file,
+            max_state_bytes=max_state_bytes, on_interruption=on_interruption, on_error=on_error,
+        )  # fmt: skip
+
+
+def _put(p: Put) -> store_pb2.PutOperation:
+    value = p.value if isinstance(p.value, Value) else Value(p.value)
+    operation = store_pb2.PutOperation(
+        key=p.key, content_type=value.content_type, labels=dict(value.labels), keep_ttl=p.keep_ttl and p.ttl is None
+    )
+    if isinstance(value.data, str):
+        operation.text = value.data
+    else:
+        operation.data = value.data
+    if p.if_revision is not None:
+        operation.if_mod_revision = p.if_revision
+    if p.ttl is not None:
+        operation.ttl.FromMilliseconds(round(1000 * p.ttl))
+    return operation
+
+
+def _delete(d: Delete) -> store_pb2.DeleteOperation:
+    operation = store_pb2.DeleteOperation(key=d.key)
+    if d.if_revision is not None:
+        operation.if_mod_revision = d.if_revision
+    return operation
+
+

@@ -1,0 +1,273 @@
+"""Many watches on one stream, with the method Subscribe."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from fanoutd.errors import Error, Reason, error_of_call, error_of_status
+from fanoutd.inbox import Inbox, Message, SilenceError, StreamEnd
+from fanoutd.own_stream import fill
+from fanoutd.reports import Progress
+from fanoutd.stream import Arrivals, LostError, TooSlowError, size_of
+from fanoutd.v1 import fanout_pb2
+from fanoutd.v1.status import status_pb2
+
+if TYPE_CHECKING:
+    from fanoutd.connection import Connection
+    from fanoutd.streams import Streams
+
+__all__ = ["SharedStream"]
+
+# Bounds of the bytes that wait for the readers of watches. A watch may always have one message and _MIN_BUFFER.
+# While all watches of the stream have less than _ALL_BUFFERS, it may have _MAX_BUFFER.
+_MIN_BUFFER = 256 << 10
+_MAX_BUFFER = 4 << 20
+_ALL_BUFFERS = 16 << 20
+
+# The header of the answer comes at once, unless a proxy holds it back until the end of the requests.
+_HEADER_TIMEOUT = 10.0
+
+_DRAINING = fanout_pb2.WatchResponse.KIND_DRAINING
+
+
+class NoSubscribeError(Exception):
+    """The server, or a proxy before it, lacks Subscribe."""
+
+
+class SharedWatch:
+    """A watch on a shared stream."""
+
+    shared = True
+
+    def __init__(self, stream: SharedStream, number: int) -> None:
+        self.inbox = Inbox()
+        self.server = stream.connection.server
+        self.number = number
+        self.gone = False  # no further messages follow
+        self._stream = stream
+
+    def silent(self, error: SilenceError) -> None:
+        """Implement Stream."""
+        self._stream.silent(error)
+        self.close()
+
+    def close(self) -> None:
+        """Implement Stream."""
+        self._stream.stop(self)
+        self.inbox.clear()
+
+    def report(self, p: Progress, done: Callable[[float | None], None]) -> None:
+        """Implement Stream."""
+        if self.gone:
+            done(None)
+            return
+        self._stream.report(self, p)
+        done(0.0)
+
+
+class SharedStream:
+    """A stream of Subscribe. It never waits for a watch, and ends with its last one."""
+
+    def __init__(self, streams: Streams, connection: Connection) -> None:
+        self.connection = connection
+        self.closing = False
+        """No further watch may join."""
+        self._streams = streams
+        self._watches: dict[int, SharedWatch] = {}
+        self._next = 0
+        self._starts_and_stops: deque[fanout_pb2.SubscribeRequest] = deque()
+        self._reports: dict[int, fanout_pb2.SubscribeRequest] = {}
+        self._written = asyncio.Event()
+        self._header = False
+        self._opened = self._received = time.monotonic()
+        self._at_once = False
+        self._silence: SilenceError | None = None
+        self._task = streams.tasks.start(self._run())
+
+    def add(self, request: fanout_pb2.WatchRequest) -> SharedWatch:
+        """Start a watch."""
+        w = SharedWatch(self, self._next)
+        self._next += 1
+        self._watches[w.number] = w
+        start = fanout_pb2.SubscribeRequest()
+        start.start.watch_id = w.number
+        start.start.request.CopyFrom(request)
+        start.start.request.ClearField("subscriber")  # that of the stream counts
+        self._starts_and_stops.append(start)
+        self._written.set()
+        return w
+
+    def stop(self, w: SharedWatch) -> None:
+        """Stop a watch, unless it has ended."""
+        if w.gone:
+            return
+        stop = fanout_pb2.SubscribeRequest()
+        stop.stop.watch_id = w.number
+        self._starts_and_stops.append(stop)
+        self._written.set()
+        self._forget(w)
+
+    def report(self, w: SharedWatch, p: Progress) -> None:
+        """Send a report. It replaces one that was not written yet."""
+        request = fanout_pb2.SubscribeRequest()
+        request.report.watch_id = w.number
+        fill(request.report, p)
+        self._reports[w.number] = request
+        self._written.set()
+
+    def silent(self, error: SilenceError) -> None:
+        """Note that the server sends a watch nothing. If it sends nothing at all, the stream fails."""
+        self.closing = True
+        self.connection.retire()
+        if time.monotonic() - self._received >= error.limit and self._silence is None:
+            self._silence = error
+            self._task.cancel()
+
+    def close(self) -> None:
+        """End the stream."""
+        self.closing = True
+        self._task.cancel()
+
+    def _forget(self, w: SharedWatch) -> None:
+        w.gone = True
+        self._watches.pop(w.number, None)
+        self._reports.pop(w.number, None)
+        if not self._watches:
+            self.close()
+
+    async def _run(self) -> None:
+        why: BaseException | None = None
+        with self.connection:
+            try:
+                await self._serve()
+                why = StreamEnd()
+            except grpc.aio.AioRpcError as error:
+                why = error_of_call(error)
+            except (Error, NoSubscribeError) as error:
+                why = error
+            except asyncio.CancelledError:
+                why = self._silence
+                if why is None and self._watches:
+                    raise
+            finally:
+                self.closing = True
+                self._fail(why)
+
+    def _fail(self, why: BaseException | None) -> None:
+        """End all watches."""
+        self._streams.forget(self)
+        watches, self._watches = list(self._watches.values()), {}
+        self._starts_and_stops.clear()
+        self._reports.clear()
+        if not watches or why is None:
+            return  # the last watch was stopped, or the client is closed
+        if not self._header and self._lacks_subscribe(why):
+            self._streams.subscribe_missing(isinstance(why, NoSubscribeError))
+            lost = LostError(why, 0.0)
+            lost.why = NoSubscribeError(str(why))
+        else:
+            transport = not isinstance(why, (Error, StreamEnd)) or isinstance(why, Error) and (
+                why.reason is None or why.reason == Reason.DRAINING
+            )
+            if transport or self._at_once:
+                self.connection.retire()
+                self._streams.servers.turn()
+            lasted = time.monotonic() - self._opened if self._header else 0.0
+            lost = LostError(why, self._streams.stream_failed(why, lasted, self._at_once))
+        for w in watches:
+            w.gone = True
+            w.inbox.end(lost)
+
+    @staticmethod
+    def _lacks_subscribe(why: BaseException) -> bool:
+        return isinstance(why, NoSubscribeError) or isinstance(why, Error) and why.code == grpc.StatusCode.UNIMPLEMENTED
+
+    async def _serve(self) -> None:
+        metadata = await self._streams.servers.metadata()
+        call = self.connection.reads.Subscribe(metadata=metadata)
+        writing = self._streams.tasks.start(self._write(call))
+        try:
+            try:
+                async with asyncio.timeout(_HEADER_TIMEOUT):
+                    await call.initial_metadata()
+            except TimeoutError:
+                raise NoSubscribeError(f"no answer to Subscribe for {_HEADER_TIMEOUT:g} seconds") from None
+            arrivals = Arrivals()
+            while True:
+                called = time.monotonic()
+                response = await call.read()
+                self._received = time.monotonic()
+                if response is grpc.aio.EOF:
+                    if await call.code() != grpc.StatusCode.OK:
+                        raise Error(await call.code(), await call.details())
+                    return
+                self._handle(response, arrivals.received(called, self._received))
+        finally:
+            writing.cancel()
+            call.cancel()
+
+    async def _write(self, call: Any) -> None:
+        try:
+            await call.write(fanout_pb2.SubscribeRequest(subscriber=self._streams.subscriber))
+            while True:
+                await self._written.wait()
+                self._written.clear()
+                while self._starts_and_stops:
+                    await call.write(self._starts_and_stops.popleft())
+                while self._reports:
+                    await call.write(self._reports.pop(next(iter(self._reports))))
+                    if self._starts_and_stops:
+                        self._written.set()
+                        break
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            pass  # the reader gets the error, too
+
+    def _handle(self, response: fanout_pb2.SubscribeResponse, arrived: float) -> None:
+        if not self._header:
+            self._header = True
+            self._streams.subscribe_works()
+        for e in response.entries:
+            content = e.WhichOneof("content")
+            if content == "response":
+                self._deliver(e, arrived)
+            elif content == "refused":
+                self._end(e.watch_ids, e.refused)
+            elif content == "ended":
+                self._end(e.watch_ids, e.ended)
+
+    def _deliver(self, e: fanout_pb2.SubscribeResponse.Entry, arrived: float) -> None:
+        m = Message(e.response, arrived, size_of(e.response))
+        if m.content.kind == _DRAINING and m.content.resume_at_once:
+            self.closing = self._at_once = True
+        for number in e.watch_ids:
+            w = self._watches.get(number)
+            if w is None:
+                continue
+            if len(w.inbox) and self._is_too_much(w.inbox.size + m.size):
+                w.inbox.end(TooSlowError("the caller is slow"))
+                self.stop(w)
+            else:
+                w.inbox.put(m)
+
+    def _is_too_much(self, size: int) -> bool:
+        """Return whether a watch has too many bytes waiting."""
+        if size <= _MIN_BUFFER:
+            return False
+        return size > _MAX_BUFFER or sum(w.inbox.size for w in self._watches.values()) >= _ALL_BUFFERS
+
+    def _end(self, numbers: Any, status: status_pb2.Status) -> None:
+        error = StreamEnd() if status.code == 0 else error_of_status(status)
+        for number in numbers:
+            w = self._watches.get(number)
+            if w is None:
+                continue
+            w.inbox.end(error)
+            self._forget(w)
+        if self._at_once:
+            self.connection.retire()

@@ -1,0 +1,342 @@
+"""The client without asyncio::
+
+    import fanoutd.sync
+
+    with fanoutd.sync.Client("127.0.0.1:7420") as client:
+        for update in client.resource("config").watch(prefix="shop"):
+            print(update.position.revision, [(e.type.value, e.key) for e in update.events])
+
+A client has a thread, in which everything of ``fanoutd.Client`` runs. Any number of threads may use it. All
+functions have the arguments of those of ``fanoutd`` with the same name, and wait for their results.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+import fanoutd
+from fanoutd.item import Change, Item
+from fanoutd.objects import Position, Update
+
+__all__ = ["Client", "Handler", "Informer", "Resource", "Watch"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class _Runner:
+    """An event loop in a thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fanoutd", daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, R]) -> R:
+        """Run a coroutine, and return its result."""
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise RuntimeError("this function must not be called by a callback of the client")
+        if not self._thread.is_alive():
+            coroutine.close()
+            raise fanoutd.ClosedError("the client is closed")
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # the caller was interrupted
+            raise
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def _blocking(
+    method: Callable[Concatenate[fanoutd.Resource, P], Coroutine[Any, Any, R]]
+) -> Callable[Concatenate[Resource, P], R]:
+    """Make a method that waits for its result."""
+
+    @functools.wraps(method)
+    def call(self: Resource, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._runner.run(method(self._resource, *args, **kwargs))
+
+    return call
+
+
+def _iterating(
+    method: Callable[Concatenate[fanoutd.Resource, P], AsyncIterator[T]]
+) -> Callable[Concatenate[Resource, P], Iterator[T]]:
+    """Make a method that returns an iterator."""
+
+    @functools.wraps(method)
+    def call(self: Resource, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        iterator = method(self._resource, *args, **kwargs)
+
+        async def following() -> list[T]:
+            async for value in iterator:
+                return [value]
+            return []
+
+        while values := self._runner.run(following()):
+            yield from values
+
+    return call
+
+
+def _watching(
+    method: Callable[Concatenate[fanoutd.Resource, P], fanoutd.Watch]
+) -> Callable[Concatenate[Resource, P], Watch]:
+    """Make a method that returns a watch."""
+
+    @functools.wraps(method)
+    def call(self: Resource, /, *args: P.args, **kwargs: P.kwargs) -> Watch:
+        async def watch() -> fanoutd.Watch:
+            return method(self._resource, *args, **kwargs)
+
+        return Watch(self._runner, self._runner.run(watch()))
+
+    return call
+
+
+class Client:
+    """A client of one or more servers; see fanoutd.Client."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._runner = _Runner()
+        try:
+            self._client = self._runner.run(self._open(*args, **kwargs))
+        except BaseException:
+            self._runner.stop()
+            raise
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @staticmethod
+    async def _open(*args: Any, **kwargs: Any) -> fanoutd.Client:
+        return fanoutd.Client(*args, **kwargs)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def resource(self, name: str) -> Resource:
+        """Return a handle of a resource."""
+        return Resource(self._runner, self._client.resource(name))
+
+    def close(self) -> None:
+        """End all watches and informers, the connections, and the thread."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._runner.run(self._close())
+        self._runner.stop()
+
+    async def _close(self) -> None:
+        await self._client.close()
+        # The calls that wait get their errors.
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        if others:
+            await asyncio.wait(others, timeout=1)
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+class Resource:
+    """A handle of one resource; see fanoutd.Resource."""
+
+    def __init__(self, runner: _Runner, resource: fanoutd.Resource) -> None:
+        self._runner, self._resource = runner, resource
+        self.name = resource.name
+
+    get = _blocking(fanoutd.Resource.get)
+    list = _iterating(fanoutd.Resource.list)
+    list_page = _blocking(fanoutd.Resource.list_page)
+    count = _blocking(fanoutd.Resource.count)
+    put = _blocking(fanoutd.Resource.put)
+    delete = _blocking(fanoutd.Resource.delete)
+    transact = _blocking(fanoutd.Resource.transact)
+    update = _blocking(fanoutd.Resource.update)
+    watch = _watching(fanoutd.Resource.watch)
+
+    def informer(self, decode: fanoutd.Decoder[T], **options: Any) -> Informer[T]:
+        """Return an informer; see fanoutd.Resource.informer."""
+
+        async def make() -> fanoutd.Informer[T]:
+            return self._resource.informer(decode, **options)
+
+        return Informer(self._runner, self._runner.run(make()))
+
+
+class Watch:
+    """An iterator over the updates of a watch; see fanoutd.Watch. Another thread may close it."""
+
+    def __init__(self, runner: _Runner, watch: fanoutd.Watch) -> None:
+        self._runner, self._watch = runner, watch
+
+    def __iter__(self) -> Watch:
+        return self
+
+    def __next__(self) -> Update:
+        update = self._runner.run(self._next())
+        if update is None:
+            raise StopIteration
+        return update
+
+    async def _next(self) -> Update | None:
+        return await anext(self._watch, None)
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def position(self) -> Position:
+        """Where the watch resumes."""
+        return self._watch.position
+
+    def close(self) -> None:
+        """End the watch."""
+
+        async def close() -> None:
+            self._watch.close()
+
+        try:
+            self._runner.run(close())
+        except fanoutd.ClosedError:
+            pass  # it has ended with the client
+
+
+class Handler:
+    """A handler that was added to an informer. It has a thread of its own."""
+
+    def __init__(self, runner: _Runner, name: str) -> None:
+        self._runner = runner
+        self._thread = ThreadPoolExecutor(1, name)
+        self._handler: fanoutd.Handler[Any] | None = None
+
+    def remove(self) -> None:
+        """Remove the handler. It gets no further calls."""
+
+        async def remove() -> None:
+            if self._handler is not None:
+                self._handler.remove()
+
+        self._runner.run(remove())
+        self._thread.shutdown(wait=False)
+
+
+class Informer(Generic[T]):
+    """Keeps a decoded copy of objects; see fanoutd.Informer."""
+
+    def __init__(self, runner: _Runner, informer: fanoutd.Informer[T]) -> None:
+        self._runner, self._informer = runner, informer
+        self._handlers: list[Handler] = []
+
+    def __enter__(self) -> Informer[T]:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __getitem__(self, key: str) -> T:
+        return self._informer[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._informer
+
+    def __len__(self) -> int:
+        return len(self._informer)
+
+    def get(self, key: str, default: T | None = None) -> T | None:
+        """Return the value of an object, or the default if there is none."""
+        return self._informer.get(key, default)
+
+    def snapshot(self) -> tuple[Position, dict[str, Item[T]]]:
+        """Return the items by key as they are at one position, and this position."""
+
+        async def copy() -> tuple[Position, dict[str, Item[T]]]:
+            return self._informer.position, dict(self._informer.items)
+
+        return self._runner.run(copy())
+
+    @property
+    def position(self) -> Position:
+        """The position of the copy."""
+        return self._informer.position
+
+    @property
+    def stale(self) -> bool:
+        """Whether the copy may be out of date."""
+        return self._informer.stale
+
+    def start(self) -> None:
+        """Begin to follow the objects. ``with`` calls it."""
+
+        async def start() -> None:
+            self._informer.start()
+
+        self._runner.run(start())
+
+    def add_handler(self, function: Callable[[Change[T]], None]) -> Handler:
+        """Call a function for each change, in a thread of its own; see fanoutd.Informer.add_handler."""
+        handler = Handler(self._runner, "fanoutd-handler")
+
+        async def call(change: Change[T]) -> None:
+            await asyncio.get_running_loop().run_in_executor(handler._thread, function, change)
+
+        async def add() -> None:
+            handler._handler = self._informer.add_handler(call)
+
+        self._runner.run(add())
+        self._handlers.append(handler)
+        return handler
+
+    def wait_for_sync(self, timeout: float | None = None) -> None:
+        """Wait until the copy is current and the handlers were called for it. Raise TimeoutError after a time."""
+        self._runner.run(self._within(self._informer.wait_for_sync, timeout))
+
+    def wait_for_state(self, timeout: float | None = None) -> None:
+        """Wait until there is a copy, perhaps a stale one. Raise TimeoutError after a time."""
+        self._runner.run(self._within(self._informer.wait_for_state, timeout))
+
+    def changed(self, after: Position) -> Position:
+        """Wait until the copy has another position than this one, and return that."""
+        return self._runner.run(self._informer.changed(after))
+
+    @staticmethod
+    async def _within(wait: Callable[[], Coroutine[Any, Any, None]], timeout: float | None) -> None:
+        async with asyncio.timeout(timeout):
+            await wait()
+
+    def close(self) -> None:
+        """End the informer and the threads of its handlers, after their calls have returned."""
+        try:
+            self._runner.run(self._informer.close())
+        except fanoutd.ClosedError:
+            pass  # it has ended with the client
+        for handler in self._handlers:
+            handler._thread.shutdown()

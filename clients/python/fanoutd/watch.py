@@ -1,0 +1,376 @@
+"""A watch that lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import grpc
+
+from fanoutd.assembly import Assembler
+from fanoutd.backoff import Backoff
+from fanoutd.errors import ClosedError, Error, Reason
+from fanoutd.inbox import Message, SilenceError, StreamEnd
+from fanoutd.objects import Position, Update, position_to
+from fanoutd.own_stream import OwnStream
+from fanoutd.reports import Progress, StreamReports
+from fanoutd.shared_stream import NoSubscribeError, SharedWatch
+from fanoutd.stream import LostError, TooSlowError
+from fanoutd.streams import HURRIED, MAX_RETRY_AFTER, RESUME_AFTER, STEADY_AFTER
+from fanoutd.v1 import fanout_pb2
+
+if TYPE_CHECKING:
+    from fanoutd.client import Client
+
+__all__ = ["Watch"]
+
+_log = logging.getLogger("fanoutd")
+
+# The least time for the first message of a stream: the server may have to read from etcd.
+_FIRST_RESPONSE = 5.0
+
+# The shortest time for which a state counts as current. A quiet server hears from etcd every few seconds only.
+_MIN_FRESHNESS = 10.0
+
+# Added to the age of a message, for its way and because servers state no age of less than a second.
+_TRANSIT = 1.0
+
+# The time for a source of credentials to get new ones after the old ones stopped working.
+_RENEWAL = 5.0
+
+_RESPONSE = fanout_pb2.WatchResponse
+_AGED = (_RESPONSE.KIND_SYNCED, _RESPONSE.KIND_LIVE, _RESPONSE.KIND_BOOKMARK)
+_FINAL = (
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNIMPLEMENTED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+)
+
+
+class _Taken:
+    """What the caller of a watch has taken. The watch must not be reachable from its stream, see __del__."""
+
+    def __init__(self) -> None:
+        self.position = Position()
+
+    def progress(self) -> Progress:
+        return Progress(self.position)
+
+
+class Watch:
+    """An asynchronous iterator over the updates of a watch. ``Resource.watch`` returns it.
+
+    It connects again whenever that is needed and resumes at its position, so it lasts as long as the program.
+    The iteration raises :class:`Error` if no retry can help, and :class:`ClosedError` when the client is closed.
+
+    While the caller handles an update, it takes no further ones, and the server waits. When the caller asks for
+    the next update, the client reports the last one as applied.
+
+    The watch ends with ``close``, with the end of ``async with``, or when nothing refers to it any more.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        request: fanout_pb2.WatchRequest,
+        *,
+        bookmark_interval: float,
+        progress: Callable[[], Progress] | None = None,
+        on_interruption: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        request.bookmark_interval.FromMilliseconds(round(1000 * bookmark_interval))
+        self._client = client
+        self._request = request
+        self._max_silence = 3 * bookmark_interval
+        self._from_now = request.HasField("from_now")
+        self._consistency = request.consistency if request.HasField("consistency") else None
+        after = Position(request.after.epoch, request.after.revision) if request.HasField("after") else Position()
+        self._assembler = Assembler(after)
+        self._taken = _Taken()
+        self._handed = Position()
+        self._progress = progress or self._taken.progress
+        self._on_interruption = on_interruption
+        self._stream: SharedWatch | OwnStream | None = None
+        self._reports: StreamReports | None = None
+        self._backoff = Backoff(0.5, 5.0)
+        self._began = self._opened = 0.0
+        self._limit = 0.0
+        self._as_of: float | None = None
+        self._hurried = 0
+        self._proven = self._refused = self._too_slow = self._steady = False
+        self._closed = False
+        self._end: BaseException | None = None
+        self._waiting = False
+        self._sleeping: asyncio.Future[None] | None = None
+        client._watches.add(self)
+
+    def __aiter__(self) -> Watch:
+        return self
+
+    async def __aenter__(self) -> Watch:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not self._closed and self._stream is not None and not self._client.closed:
+            try:
+                self._client._loop.call_soon_threadsafe(_close_stream, self._stream, self._reports)
+            except RuntimeError:
+                pass  # the event loop was closed before the client
+
+    @property
+    def position(self) -> Position:
+        """Where the watch resumes. Revision 0: it has no complete state."""
+        return self._assembler.at
+
+    def close(self) -> None:
+        """End the watch. An iteration that waits stops."""
+        self._closed = True
+        self._interrupt()
+        self._client._watches.discard(self)
+
+    def _interrupt(self) -> None:
+        """Wake the iteration, because the watch or the client was closed."""
+        self._drop_stream(ClosedError("the watch is closed"))
+        if self._sleeping is not None and not self._sleeping.done():
+            self._sleeping.set_result(None)
+
+    async def _sleep(self, delay: float) -> None:
+        self._sleeping = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(delay):
+                await self._sleeping
+        except TimeoutError:
+            pass
+        finally:
+            self._sleeping = None
+
+    def wake_reports(self) -> None:
+        """Report the progress, which may have changed."""
+        if self._reports is not None:
+            self._reports.wake()
+
+    async def __anext__(self) -> Update:
+        if self._waiting:
+            raise RuntimeError("another task iterates over this watch")
+        if self._handed.revision > 0:
+            self._taken.position, self._handed = self._handed, Position()
+            self.wake_reports()
+        self._waiting = True
+        try:
+            update = await self._next()
+        finally:
+            self._waiting = False
+        if update.complete:
+            self._handed = update.position
+        return update
+
+    async def _next(self) -> Update:
+        while True:
+            if self._end is not None:
+                raise self._end
+            if self._closed:
+                raise StopAsyncIteration
+            self._client.check_open()
+            if self._stream is None:
+                self._open()
+            stream = self._stream
+            assert stream is not None
+            try:
+                update = self._receive(await self._message(stream))
+            except (LostError, Error, StreamEnd, SilenceError, TooSlowError) as error:
+                if self._closed:
+                    raise StopAsyncIteration from None
+                delay = self._after(error)
+                self._drop_stream(error)
+                if delay > 0:
+                    await self._sleep(delay)
+                continue
+            except ClosedError:
+                continue  # the watch or the client was closed
+            if update is not None:
+                return update
+
+    async def _message(self, stream: SharedWatch | OwnStream) -> Message:
+        m = stream.inbox.take()
+        if m is None:
+            try:
+                m = await stream.inbox.get(self._limit)
+            except SilenceError as error:
+                stream.silent(error)
+                raise
+        if isinstance(stream, OwnStream) and not len(stream.inbox):
+            stream.taken()
+        return m
+
+    def _open(self) -> None:
+        """Open a stream at the position."""
+        at = self._assembler.at
+        request = fanout_pb2.WatchRequest()
+        request.CopyFrom(self._request)
+        request.ClearField("begin")
+        request.ClearField("consistency")
+        if at.revision > 0:
+            request.after.CopyFrom(position_to(at))
+        else:
+            if self._from_now:
+                request.from_now.SetInParent()
+            if self._consistency is not None:
+                request.consistency.CopyFrom(self._consistency)
+        self._assembler.begin_stream()
+        self._opened = time.monotonic()
+        self._limit = max(self._max_silence, _FIRST_RESPONSE)
+        self._stream = self._client._streams.open(request, self._too_slow)
+        self._reports = StreamReports(self._progress, self._stream.report)
+
+    def _drop_stream(self, why: BaseException) -> None:
+        stream, self._stream = self._stream, None
+        reports, self._reports = self._reports, None
+        if stream is not None:
+            stream.inbox.clear()
+            stream.inbox.end(why)
+            _close_stream(stream, reports)
+
+    def _receive(self, m: Message) -> Update | None:
+        content = m.content
+        self._limit = self._silence_after(content)
+        self._note_age(m)
+        if content.kind == _RESPONSE.KIND_CATCH_UP_BEGIN and content.catch_up == _RESPONSE.CATCH_UP_RESET:
+            self._as_of = None  # the new state may come from a server that has lost etcd
+        update = self._assembler.receive(content)
+        if self._assembler.lost_position:
+            self._forget_options()
+        if self._assembler.progressed:
+            self._proven, self._refused = True, False
+        if self._reports is not None:
+            self._reports.received(self._assembler.at, update is not None and update.replace)
+        if update is not None:
+            update.as_of = None if self._assembler.catching_up else self._as_of
+        if content.kind == _RESPONSE.KIND_BOOKMARK and self._may_move():
+            self._too_slow = False  # the watch has caught up
+            self._drop_stream(TooSlowError("the watch moves to a shared stream"))
+        return update
+
+    def _may_move(self) -> bool:
+        stream = self._stream
+        return self._too_slow and isinstance(stream, OwnStream) and self._client._streams.has_subscribe
+
+    def _forget_options(self) -> None:
+        """Drop the options of the first start: their revisions may belong to another epoch."""
+        self._from_now = False
+        if self._consistency is not None and not self._consistency.HasField("any"):
+            self._consistency = None
+
+    def fresh_for(self) -> float:
+        """Return how long a state counts as current after a server has confirmed it."""
+        return max(self._max_silence, _MIN_FRESHNESS)
+
+    def _silence_after(self, m: fanout_pb2.WatchResponse) -> float:
+        """Return how long the server may be silent after a message. Its age counts as silence."""
+        left: float = self.fresh_for() - (m.age.seconds + m.age.nanos / 1e9)
+        if left > 0:
+            return min(max(left, _FIRST_RESPONSE), self._max_silence)
+        return self._max_silence
+
+    def _note_age(self, m: Message) -> None:
+        content = m.content
+        if content.kind not in _AGED or content.partial:
+            return
+        confirmed = m.arrived - (content.age.seconds + content.age.nanos / 1e9)
+        as_of = confirmed - _TRANSIT
+        if content.kind == _RESPONSE.KIND_SYNCED and as_of < self._opened:
+            # The server has asked etcd since the stream was requested, unless it states an age from before.
+            linearizable = self._assembler.at.revision == 0 and self._consistency is None
+            if linearizable or not content.HasField("age") or confirmed >= self._opened:
+                as_of = self._opened
+        if self._as_of is None or self._as_of < as_of:
+            self._as_of = as_of
+
+    def _after(self, error: Exception) -> float:
+        """Handle the end of a stream. Return the delay before the next one, or raise a final error."""
+        if isinstance(error, TooSlowError):
+            self._too_slow = True
+            return 0.0
+        delay: float | None = None
+        why: BaseException = error
+        if isinstance(error, LostError):
+            why, delay = error.why, error.delay
+            if isinstance(why, NoSubscribeError):
+                return 0.0  # the next stream uses Watch
+        if isinstance(why, Error) and self._is_final(why):
+            self._end = why
+            self._drop_stream(why)
+            self._client._watches.discard(self)
+            raise why
+        lasted = time.monotonic() - self._opened
+        progressed, at_once = self._assembler.progressed, self._assembler.resume_at_once
+        self._steady = progressed and lasted >= STEADY_AFTER
+        if self._steady:
+            self._backoff.reset()
+        if lasted >= RESUME_AFTER:
+            self._hurried = 0
+        elif at_once:
+            self._hurried += 1
+        if isinstance(why, StreamEnd) and progressed:
+            return self._backoff.next() if delay is None else delay  # a time limit is no interruption
+        if delay is None:
+            delay = self._delay(why, at_once)
+        _log.info(
+            "watch interrupted: resource %s, revision %d: %s; retry in %.3f s",
+            self._request.resource, self._assembler.at.revision, str(why) or "the server ended it", delay,
+        )  # fmt: skip
+        if self._on_interruption is not None:
+            self._on_interruption(why)
+        return delay
+
+    def _delay(self, why: BaseException, at_once: bool) -> float:
+        if at_once:
+            return 0.0 if self._hurried <= HURRIED else self._backoff.next()
+        least = 0.0
+        if isinstance(why, Error):
+            least = min(why.retry_after, MAX_RETRY_AFTER)
+            if why.code == grpc.StatusCode.UNAUTHENTICATED and self._proven:
+                least = max(least, _RENEWAL)
+            if why.reason == Reason.DRAINING and self._assembler.progressed:
+                # The clients of a stopping server must not all reach the others at once.
+                return random.uniform(0, max(least, 1.0)) + (0.0 if self._steady else self._backoff.next())
+            if why.code == grpc.StatusCode.UNAVAILABLE:
+                self._client._servers.turn()
+        return least + self._backoff.next()
+
+    def _is_final(self, e: Error) -> bool:
+        """Return whether another stream would end with the same error. Drop the position if it is lost."""
+        if e.code == grpc.StatusCode.OUT_OF_RANGE:
+            at, every = self._assembler.at, self._request.every_event
+            exact = self._consistency is not None and self._consistency.exact_revision > 0 and at.revision == 0
+            lost = e.reason == Reason.REVISION_IN_FUTURE and at.revision > 0
+            if every or not lost and (e.reason != Reason.POSITION_EXPIRED or exact):
+                return True
+            self._assembler.drop_position()
+            self._forget_options()
+            return False
+        if e.code == grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return e.reason == Reason.REQUEST_TOO_LARGE
+        if e.code == grpc.StatusCode.UNAUTHENTICATED:
+            again = self._client._servers.renewable and not self._refused
+            self._refused = True
+            return not again
+        # An error without a reason comes from a proxy. If the watch has worked before, it is likely to pass.
+        return e.code in _FINAL and (e.reason is not None or not self._proven)
+
+
+def _close_stream(stream: SharedWatch | OwnStream, reports: StreamReports | None) -> None:
+    if reports is not None:
+        reports.close()
+    stream.close()

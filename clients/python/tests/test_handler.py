@@ -1,0 +1,104 @@
+"""Handlers of informers."""
+
+from __future__ import annotations
+
+import asyncio
+import unittest
+from unittest import mock
+
+import fanoutd.handler
+from fanoutd.handler import Handler
+from fanoutd.item import Change, Item
+from fanoutd.objects import Object, Position
+
+
+def item(text: str) -> Item[str]:
+    """Return an item with a value."""
+    return Item(text, Object("k", text))
+
+
+class HandlerTest(unittest.IsolatedAsyncioTestCase):
+    """Each test has one handler, whose calls it answers."""
+
+    async def asyncSetUp(self) -> None:
+        self.items: dict[str, Item[str]] = {}
+        self.calls: asyncio.Queue[tuple[str | None, str | None]] = asyncio.Queue()
+        self.answers: asyncio.Queue[Exception | None] = asyncio.Queue()
+        self.handler = Handler(self.handle, self.items, lambda: None)
+        self.task = asyncio.create_task(self.handler.run())
+        self.handler.start(self.task)
+
+    async def asyncTearDown(self) -> None:
+        self.handler.remove()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def handle(self, change: Change[str]) -> None:
+        await self.calls.put((change.old.value if change.old else None, change.new.value if change.new else None))
+        answer = await self.answers.get()
+        if answer is not None:
+            raise answer
+
+    def put(self, text: str | None, revision: int) -> None:
+        """Change the object with the key k."""
+        old = self.items.pop("k", None)
+        if text is not None:
+            self.items["k"] = item(text)
+        self.handler.changed("k", old, Position("e", revision - 1))
+
+    async def test_changes_are_merged_while_the_handler_is_busy(self) -> None:
+        self.put("1", 1)
+        self.assertEqual(await self.calls.get(), (None, "1"))
+        self.put("2", 2)
+        self.put("3", 3)
+        self.assertEqual(self.handler.progress(Position("e", 3)).applied, Position("e", 0))
+        self.answers.put_nowait(None)
+        self.assertEqual(await self.calls.get(), ("1", "3"))
+        self.assertEqual(self.handler.progress(Position("e", 3)).applied, Position("e", 1))
+        self.answers.put_nowait(None)
+
+    async def test_a_newer_version_of_a_rejected_object_is_offered_at_once(self) -> None:
+        self.put("1", 1)
+        await self.calls.get()
+        self.answers.put_nowait(None)
+        self.put("bad", 2)
+        self.assertEqual(await self.calls.get(), ("1", "bad"))
+        with self.assertLogs("fanoutd", "WARNING"):
+            self.answers.put_nowait(ValueError("no"))
+            while not self.handler._failed:
+                await asyncio.sleep(0)
+        p = self.handler.progress(Position("e", 2))
+        self.assertEqual((p.applied, p.attempted, p.error), (Position("e", 1), Position("e", 2), "k: no"))
+        self.put("good", 3)
+        self.assertEqual(await self.calls.get(), ("1", "good"))
+        self.answers.put_nowait(None)
+
+    async def test_a_rejected_object_that_is_gone_needs_no_call(self) -> None:
+        self.put("bad", 1)
+        await self.calls.get()
+        self.put(None, 2)
+        with mock.patch.object(fanoutd.handler, "_log"):
+            self.answers.put_nowait(ValueError("no"))
+            while self.handler.progress(Position("e", 2)).applied != Position("e", 2):
+                await asyncio.sleep(0)
+        self.assertTrue(self.calls.empty())
+
+    async def test_a_rejected_object_is_offered_again(self) -> None:
+        with mock.patch.object(fanoutd.handler, "_FIRST_RETRY", 0.001), mock.patch.object(fanoutd.handler, "_log"):
+            self.put("1", 1)
+            for _ in range(3):
+                self.assertEqual(await self.calls.get(), (None, "1"))
+                self.answers.put_nowait(ValueError("no"))
+            self.assertEqual(await self.calls.get(), (None, "1"))
+            self.answers.put_nowait(None)
+
+    async def test_a_removed_handler_gets_no_calls(self) -> None:
+        self.put("1", 1)
+        await self.calls.get()
+        self.handler.remove()
+        self.put("2", 2)
+        await asyncio.gather(self.task, return_exceptions=True)
+        self.assertTrue(self.calls.empty())
+
+
+if __name__ == "__main__":
+    unittest.main()
