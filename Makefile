@@ -92,6 +92,26 @@ test: ## Run all tests, or those of one package: make test P=./internal/dispatch
 test-examples: ## Test the subscribers in examples/ that use other languages
 	FANOUTD_TEST_EXAMPLES=1 go test -count 1 -timeout 9m ./test/examples
 
+# The client for Node.js. Its packages are those of the lock file.
+NODE_CLIENT := clients/node
+NODE_MODULES := $(NODE_CLIENT)/node_modules/.package-lock.json
+
+$(NODE_MODULES): $(NODE_CLIENT)/package-lock.json
+	cd $(NODE_CLIENT) && npm ci --ignore-scripts --no-audit --no-fund
+	touch $@
+
+.PHONY: test-node
+test-node: $(NODE_MODULES) lint-proto-node ## Test the client for Node.js with a real server and with the conformance kit
+	CGO_ENABLED=0 go build -trimpath -o bin/fanoutd ./cmd/fanoutd
+	CGO_ENABLED=0 go build -trimpath -o bin/conformance ./conformance
+	cd $(NODE_CLIENT) && npm run --silent lint && npm run --silent compile && npm test
+	bin/conformance -- node $(NODE_CLIENT)/build/conformance/main.js
+
+.PHONY: client-node
+client-node: $(NODE_MODULES) ## Build the npm package of the client for Node.js in dist/
+	mkdir -p $(DIST)
+	cd $(NODE_CLIENT) && npm run --silent build && npm pack --silent --pack-destination $(CURDIR)/$(DIST)
+
 # test/browser/install installs the Debian packages that these tests need.
 .PHONY: test-browser
 test-browser: ## Test the status page in a browser
@@ -198,14 +218,24 @@ lint-proto:
 	$(TOOL) buf generate --output "$$fresh"; \
 	diff -r "$$fresh/gen" gen && diff -r "$$fresh/internal/admin/openapi" internal/admin/openapi || { echo "the generated files do not match the protocol, run make proto"; exit 1; }
 
+# Without the generator, which is an npm package, nothing is checked.
+.PHONY: lint-proto-node
+lint-proto-node:
+	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	if [ -d $(NODE_CLIENT)/node_modules ]; then \
+		$(TOOL) buf generate --template $(NODE_CLIENT)/buf.gen.yaml --output "$$fresh"; \
+		diff -r "$$fresh/$(NODE_CLIENT)/src/gen" $(NODE_CLIENT)/src/gen || { echo "the generated files do not match the protocol, run make proto"; exit 1; }; \
+	fi
+
 .PHONY: fmt
 fmt: ## Format the code and the protocol
 	$(TOOL) gofumpt -w $(HANDWRITTEN)
 	$(TOOL) buf format -w
 
 .PHONY: proto
-proto: ## Generate gen/ and the OpenAPI document from proto/
+proto: ## Generate gen/, the OpenAPI document and the code of other clients from proto/
 	$(TOOL) buf generate
+	if [ -d $(NODE_CLIENT)/node_modules ]; then $(TOOL) buf generate --template $(NODE_CLIENT)/buf.gen.yaml; fi
 
 .PHONY: proto-image
 proto-image: ## Make the current protocol the one that later changes must not break
