@@ -63,6 +63,7 @@ export class HandlerLoop<T> implements Registration {
   readonly #source: Source<T>;
   readonly #removed: (loop: HandlerLoop<T>) => void;
   readonly #pending = new Map<string, Pending<T>>();
+  readonly #failed = new Map<string, Pending<T>>(); // those of #pending, and some that were accepted since
   #calling: string | undefined;
   #over = false;
   #wake: (() => void) | undefined;
@@ -105,8 +106,13 @@ export class HandlerLoop<T> implements Registration {
   /** failing returns a change that has failed and was not accepted since: the oldest. */
   failing(): { before: Mark; error: unknown; key: string } | undefined {
     let oldest: { before: Mark; error: unknown; key: string } | undefined;
-    for (const [key, { failures, before, error }] of this.#pending) {
-      if (failures > 0 && !(oldest && oldest.before.number <= before.number)) oldest = { before, error, key };
+    for (const [key, pending] of this.#failed) {
+      if (this.#pending.get(key) !== pending || pending.failures === 0) {
+        this.#failed.delete(key);
+        continue;
+      }
+      const { before, error } = pending;
+      if (!(oldest && oldest.before.number <= before.number)) oldest = { before, error, key };
     }
     return oldest;
   }
@@ -146,6 +152,7 @@ export class HandlerLoop<T> implements Registration {
       if (sameObject(item?.object, this.#source.get(key)?.object)) this.#pending.delete(key);
     } catch (error) {
       pending.failures++;
+      this.#failed.set(key, pending);
       pending.error = error;
       const delay = Math.min(firstDelay * 2 ** (pending.failures - 1), longestDelay) * (0.8 + 0.2 * Math.random());
       if (sameObject(item?.object, this.#source.get(key)?.object)) pending.retryAt = performance.now() + delay;
