@@ -182,7 +182,7 @@ robustness: ## Check SEEDS recordings (default 10) of SECONDS each (default 60) 
 ##### Lint and generate
 
 .PHONY: lint
-lint: lint-go lint-proto vulncheck ## Check formatting, code, protocol, generated files and known vulnerabilities
+lint: lint-go lint-proto lint-proto-node vulncheck ## Check formatting, code, protocol, generated files and known vulnerabilities
 
 .PHONY: check-format
 check-format:
