@@ -111,6 +111,26 @@ python-wheel: ## Build the wheel of the Python client in dist/
 	cp -r clients/python/. LICENSE "$$folder" && \
 	$(PYTHON) -m build --wheel --no-isolation --outdir dist "$$folder"
 
+# The client for Node.js. Its packages are those of the lock file.
+NODE_CLIENT := clients/node
+NODE_MODULES := $(NODE_CLIENT)/node_modules/.package-lock.json
+
+$(NODE_MODULES): $(NODE_CLIENT)/package-lock.json
+	cd $(NODE_CLIENT) && npm ci --ignore-scripts --no-audit --no-fund
+	touch $@
+
+.PHONY: test-node
+test-node: $(NODE_MODULES) lint-proto-node ## Test the client for Node.js with a real server and with the conformance kit
+	CGO_ENABLED=0 go build -trimpath -o bin/fanoutd ./cmd/fanoutd
+	CGO_ENABLED=0 go build -trimpath -o bin/conformance ./conformance
+	cd $(NODE_CLIENT) && npm run --silent lint && npm run --silent compile && npm test
+	bin/conformance -- node $(NODE_CLIENT)/build/conformance/main.js
+
+.PHONY: client-node
+client-node: $(NODE_MODULES) ## Build the npm package of the client for Node.js in dist/
+	mkdir -p $(DIST)
+	cd $(NODE_CLIENT) && npm run --silent build && npm pack --silent --pack-destination $(CURDIR)/$(DIST)
+
 # test/browser/install installs the Debian packages that these tests need.
 .PHONY: test-browser
 test-browser: ## Test the status page in a browser
@@ -181,7 +201,7 @@ robustness: ## Check SEEDS recordings (default 10) of SECONDS each (default 60) 
 ##### Lint and generate
 
 .PHONY: lint
-lint: lint-go lint-proto vulncheck ## Check formatting, code, protocol, generated files and known vulnerabilities
+lint: lint-go lint-proto lint-proto-node vulncheck ## Check formatting, code, protocol, generated files and known vulnerabilities
 
 .PHONY: check-format
 check-format:
@@ -218,16 +238,27 @@ lint-proto:
 	diff -r "$$fresh/gen" gen && diff -r "$$fresh/internal/admin/openapi" internal/admin/openapi || { echo "the generated files do not match the protocol, run make proto"; exit 1; }
 	clients/python/check-generated
 
+# Without the generator, which is an npm package, nothing is checked.
+.PHONY: lint-proto-node
+lint-proto-node:
+	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	if [ -d $(NODE_CLIENT)/node_modules ]; then \
+		$(TOOL) buf generate --template $(NODE_CLIENT)/buf.gen.yaml --output "$$fresh"; \
+		diff -r "$$fresh/$(NODE_CLIENT)/src/gen" $(NODE_CLIENT)/src/gen || { echo "the generated files do not match the protocol, run make proto"; exit 1; }; \
+	fi
+
 .PHONY: fmt
 fmt: ## Format the code and the protocol
 	$(TOOL) gofumpt -w $(HANDWRITTEN)
 	$(TOOL) buf format -w
 
 .PHONY: proto
-proto: ## Generate gen/, the OpenAPI document and the code of the Python client from proto/
+proto: ## Generate gen/, the OpenAPI document and the code of other clients from proto/
 	$(TOOL) buf generate
 	@if command -v protoc >/dev/null && command -v grpc_python_plugin >/dev/null; then clients/python/generate; \
 	else echo "protoc or grpc_python_plugin is missing, run clients/python/install: the Python code stays as it is"; fi
+	@if [ -d $(NODE_CLIENT)/node_modules ]; then $(TOOL) buf generate --template $(NODE_CLIENT)/buf.gen.yaml; \
+	else echo "$(NODE_CLIENT)/node_modules is missing, run make test-node: the TypeScript code stays as it is"; fi
 
 .PHONY: proto-image
 proto-image: ## Make the current protocol the one that later changes must not break

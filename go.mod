@@ -2,8 +2,8 @@ module github.com/fanoutd/fanoutd
 
 go 1.26.0
 
-// Of another language.
-ignore ./examples/node/node_modules
+// npm packages may contain Go.
+ignore node_modules
 
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0

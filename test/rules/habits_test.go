@@ -88,6 +88,24 @@ func TestNoTraceOfTheBuildMachine(t *testing.T) {
 	}
 }
 
+// TestLockFilesNameNoRegistry checks that the lock files of npm packages have no addresses of the registry that
+// happened to be used. npm leaves them out with the setting omit-lockfile-registry-resolved.
+func TestLockFilesNameNoRegistry(t *testing.T) {
+	locks, err := filepath.Glob(filepath.Join(root, "*", "node", "package-lock.json"))
+	if err != nil || len(locks) < 2 {
+		t.Fatalf("found the lock files %v: %v", locks, err)
+	}
+	for _, name := range locks {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), `"resolved"`) {
+			t.Errorf("%s names a registry", name)
+		}
+	}
+}
+
 // TestNoOpenEnds checks that no comment postpones work.
 func TestNoOpenEnds(t *testing.T) {
 	for f := range files(t) {

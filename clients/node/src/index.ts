@@ -1,0 +1,34 @@
+/**
+ * The Node.js client of fanoutd. It reads, writes and watches objects, and keeps local copies of them up to date.
+ *
+ * @packageDocumentation
+ */
+
+export { Client, type ClientOptions, type SubscriberOptions, type TLSOptions } from './client.js';
+export { clientClosed, FanoutError, type FanoutErrorDetails, type Reason, type Violation } from './errors.js';
+export type { Handler, Registration } from './handler.js';
+export { Informer, type InformerEvents, type InformerOptions } from './informer.js';
+export type { Item } from './item.js';
+export { jsonDecoder, textOf, type Decoder, type Position, type StoredObject } from './object.js';
+export type {
+  CallOptions,
+  Consistency,
+  FollowOptions,
+  GetOptions,
+  ListOptions,
+  RequestOptions,
+  Selection,
+  WatchOptions,
+} from './options.js';
+export type { DeleteResult, GetResult, Page, Resource, TransactResult, WriteResult } from './resource.js';
+export type { Update, WatchEvent } from './assembler.js';
+export type {
+  Conditional,
+  DeleteOptions,
+  Operation,
+  OperationResult,
+  PutOperation,
+  PutOptions,
+  Value,
+} from './write.js';
+export { status as codes } from '@grpc/grpc-js';

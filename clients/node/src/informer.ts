@@ -1,0 +1,395 @@
+// Informers.
+
+import { EventEmitter } from 'node:events';
+import type { Update } from './assembler.js';
+import type { Client } from './client.js';
+import { HandlerLoop, type Change, type Handler, type Registration } from './handler.js';
+import { sameObject, type Item } from './item.js';
+import { earliest, type Mark } from './mark.js';
+import type { Decoder, Position, StoredObject } from './object.js';
+import type { FollowOptions, RequestOptions } from './options.js';
+import { Saver } from './saver.js';
+import { StateFile } from './state_file.js';
+import { anySignal, bookmarksOf, startOf } from './watch.js';
+import { Watcher, type Receiver } from './watcher.js';
+
+/** Options of an informer. */
+export interface InformerOptions<T> extends FollowOptions {
+  /** Decodes objects. Default: the value of an item is the object itself. */
+  readonly decode?: Decoder<T> | undefined;
+  /**
+   * Keeps the newest state in a file, and begins with it, so that a program can start while no server can be reached.
+   * The file has the values in plain text. Each informer needs a file of its own.
+   */
+  readonly lastKnownGood?: { readonly path: string; readonly maxBytes: number } | undefined;
+}
+
+/** The events of an informer, with their arguments. */
+export interface InformerEvents<T> {
+  /** The copy or its position has changed. */
+  change: [position: Position];
+  /** The copy is as fresh as required for the first time. */
+  sync: [];
+  /** The stream was interrupted. The informer goes on. */
+  interruption: [error: Error];
+  /** An object cannot be decoded. The last version that could be is kept. */
+  invalid: [object: StoredObject, error: Error, old: Item<T> | undefined];
+  /** The file of `lastKnownGood` cannot be used or written. The informer goes on. */
+  warning: [error: Error];
+  /** The informer has ended with an error that no retry can help. */
+  error: [error: Error];
+  /** The informer has ended. */
+  close: [];
+}
+
+/** How long at least a copy counts as current after the last message. */
+const leastStale = 10_000;
+
+/** An object whose newest version cannot be decoded. */
+interface Undecoded {
+  readonly object: StoredObject;
+  readonly error: Error;
+  readonly before: Mark;
+}
+
+/** A promise that is settled elsewhere. */
+class Gate {
+  readonly promise: Promise<void>;
+  open!: () => void;
+  fail!: (error: unknown) => void;
+  constructor() {
+    this.promise = new Promise((resolve, reject) => {
+      this.open = resolve;
+      this.fail = reject;
+    });
+    this.promise.catch(() => {}); // it may fail although nobody waits
+  }
+}
+
+/**
+ * An informer keeps a decoded copy of a selection, which is always the state at one position, and calls handlers for
+ * its changes. Besides, it emits {@link InformerEvents}.
+ *
+ * ```ts
+ * const routes = config.informer({ prefix: 'routes', decode: jsonDecoder<Route>() });
+ * routes.addHandler({ update: (old, route) => reload(route.value) });
+ * await routes.start().waitForSync();
+ * const route = routes.get('routes/eu');
+ * ```
+ */
+export class Informer<T> extends EventEmitter<InformerEvents<T>> implements AsyncDisposable, Iterable<Item<T>> {
+  readonly #client: Client;
+  readonly #resource: string;
+  readonly #options: InformerOptions<T>;
+  readonly #decode: Decoder<T>;
+  readonly #stopping = new AbortController();
+  readonly #handlers = new Set<HandlerLoop<T>>();
+  readonly #items = new Map<string, Item<T>>();
+  readonly #undecoded = new Map<string, Undecoded>();
+  readonly #hasState = new Gate();
+  readonly #synced = new Gate();
+  #mark: Mark = { number: 0, position: undefined };
+  #version = 0;
+  #asOf = 0;
+  #interrupted = true;
+  #startedAt = 0;
+  #firstState = 0; // the number of the first state; 0: there is none
+  #firstFresh = 0; // the same of a state that is fresh enough
+  #isSynced = false;
+  #waiting = 0;
+  #watcher: Watcher | undefined;
+  #saver: Saver | undefined;
+  #running: Promise<void> | undefined;
+
+  /** @internal Use {@link Resource.informer}. */
+  constructor(client: Client, resource: string, options: InformerOptions<T>) {
+    super();
+    this.#client = client;
+    this.#resource = resource;
+    this.#options = options;
+    this.#decode = options.decode ?? ((object) => object as T);
+  }
+
+  /** start starts the informer. It runs until it is closed, or until an error that no retry can help. */
+  start(): this {
+    if (this.#running) throw new Error('the informer was started before');
+    this.#startedAt = Date.now();
+    this.#running = this.#run();
+    this.#client.running(this.#running);
+    return this;
+  }
+
+  /** close ends the informer. It waits for the last call of each handler, and saves the state. */
+  async close(): Promise<void> {
+    this.#stopping.abort();
+    await this.#running;
+    for (const handler of this.#handlers) handler.stop();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /** get returns the item with a key. */
+  get(key: string): Item<T> | undefined {
+    return this.#items.get(key);
+  }
+
+  /** The number of items. */
+  get size(): number {
+    return this.#items.size;
+  }
+
+  /** All items, in no particular order. */
+  [Symbol.iterator](): IterableIterator<Item<T>> {
+    return this.#items.values();
+  }
+
+  /** list returns the items below a path in the order of their keys. */
+  list(prefix = ''): Item<T>[] {
+    const below = prefix === '' || prefix.endsWith('/') ? prefix : `${prefix}/`;
+    const found = [...this.#items.values()].filter(({ key }) => key.startsWith(below));
+    return found.sort((a, b) => (a.key < b.key ? -1 : 1));
+  }
+
+  /** The position of the copy. Undefined if there is no state yet. */
+  get position(): Position | undefined {
+    return this.#mark.position;
+  }
+
+  /** The time at which the servers had no other state, in milliseconds since 1970. */
+  get asOf(): number {
+    return this.#asOf;
+  }
+
+  /**
+   * Whether the copy may be out of date: the client has lost the servers, or they have lost etcd. It becomes true at
+   * most three bookmark intervals (at least 10 s) later.
+   */
+  get stale(): boolean {
+    return this.#interrupted || Date.now() - this.#asOf > Math.max(3 * bookmarksOf(this.#options), leastStale);
+  }
+
+  /**
+   * waitForSync waits until the copy is as fresh as the consistency requires, and all handlers were called for it. It
+   * throws if the informer ends before.
+   */
+  waitForSync(options: RequestOptions = {}): Promise<void> {
+    return this.#wait(this.#synced, options);
+  }
+
+  /** waitForState waits until there is a state, which may be the saved one. */
+  waitForState(options: RequestOptions = {}): Promise<void> {
+    return this.#wait(this.#hasState, options);
+  }
+
+  async #wait(gate: Gate, { signal }: RequestOptions): Promise<void> {
+    signal?.throwIfAborted();
+    let abort = () => {};
+    const aborted = new Promise<never>((_, reject) => {
+      abort = () => reject(signal?.reason as Error);
+      signal?.addEventListener('abort', abort, { once: true });
+    });
+    this.#waiting++;
+    try {
+      await Promise.race([gate.promise, aborted]);
+    } finally {
+      this.#waiting--;
+      signal?.removeEventListener('abort', abort);
+    }
+  }
+
+  /** addHandler adds a handler, which first gets an `add` for each present item. */
+  addHandler(handler: Handler<T>): Registration {
+    const loop = new HandlerLoop<T>(handler, this.#source, (removed) => {
+      this.#handlers.delete(removed);
+      this.#progressed();
+    });
+    if (this.#stopping.signal.aborted) {
+      loop.stop();
+      return loop;
+    }
+    this.#handlers.add(loop);
+    const present = Array.from(this.#items.keys(), (key): Change<T> => ({ key, old: undefined }));
+    loop.changed(present, { number: 0, position: undefined });
+    return loop;
+  }
+
+  readonly #source = ((informer: Informer<T>) => ({
+    get mark() {
+      return informer.#mark;
+    },
+    get: (key: string) => informer.#items.get(key),
+    progressed: () => informer.#progressed(),
+  }))(this);
+
+  async #run(): Promise<void> {
+    let failure: unknown;
+    const { signal, release } = anySignal([this.#stopping.signal, this.#client.closing]);
+    try {
+      const request = startOf(this.#resource, this.#options);
+      const after = await this.#load();
+      signal.throwIfAborted();
+      const receiver: Receiver = {
+        receive: (update) => {
+          this.#apply(update);
+          return true;
+        },
+        room: () => Promise.resolve(),
+        interrupted: (error) => {
+          this.#interrupted = true;
+          this.emit('interruption', error);
+        },
+      };
+      const settings = { request, bookmarks: bookmarksOf(this.#options), everyEvent: false, after, fromNow: false };
+      this.#watcher = new Watcher(this.#client, settings, receiver);
+      await this.#watcher.run(signal);
+    } catch (error) {
+      failure = error;
+    } finally {
+      release();
+    }
+    this.#interrupted = true;
+    for (const handler of this.#handlers) handler.stop();
+    await Promise.all(Array.from(this.#handlers, (handler) => handler.done));
+    await this.#saver?.stop();
+    const ended = this.#stopping.signal.aborted ? new Error('the informer is closed') : failure;
+    // Those who wait get the error.
+    const unseen = this.#waiting === 0;
+    this.#hasState.fail(ended);
+    this.#synced.fail(ended);
+    const closed = signal.aborted;
+    this.#stopping.abort();
+    process.nextTick(() => {
+      // As with streams, an error without a listener ends the process, unless a waiter got it.
+      if (!closed && (unseen || this.listenerCount('error') > 0)) this.emit('error', failure as Error);
+      this.emit('close');
+    });
+  }
+
+  /** #load begins with the saved state, and returns its position. */
+  async #load(): Promise<Position | undefined> {
+    const { lastKnownGood } = this.#options;
+    if (!lastKnownGood) return undefined;
+    const { consistency: _, ...watch } = startOf(this.#resource, this.#options);
+    const file = new StateFile(lastKnownGood.path, lastKnownGood.maxBytes, watch);
+    this.#saver = new Saver(
+      file,
+      () => ({ position: this.#mark.position, version: this.#version, objects: () => this.#objects() }),
+      (error) => this.emit('warning', error),
+    );
+    let saved;
+    try {
+      saved = await file.read();
+    } catch (error) {
+      this.emit('warning', error as Error);
+    }
+    if (!saved || saved.position.revision === 0n) return undefined;
+    const changes: Change<T>[] = [];
+    for (const object of saved.objects) this.#put(object, changes);
+    this.#publish(saved.position, changes);
+    this.#saver.loaded();
+    return saved.position;
+  }
+
+  /** #objects yields what is saved. The last version that can be decoded precedes one that cannot. */
+  *#objects(): Generator<StoredObject, void, void> {
+    for (const { object } of this.#items.values()) yield object;
+    for (const { object } of this.#undecoded.values()) yield object;
+  }
+
+  #apply(update: Update): void {
+    const changes: Change<T>[] = [];
+    if (update.replace) {
+      const present = new Set(update.events.map(({ object }) => object.key));
+      for (const key of [...this.#items.keys(), ...this.#undecoded.keys()]) {
+        if (!present.has(key)) this.#remove(key, changes);
+      }
+    }
+    for (const { type, object } of update.events) {
+      if (type === 'deleted') this.#remove(object.key, changes);
+      else this.#put(object, changes);
+    }
+    this.#asOf = update.asOf;
+    this.#interrupted = false;
+    if (this.#firstFresh === 0 && this.#isFresh(update)) this.#firstFresh = this.#mark.number + 1;
+    this.#publish(update.position, changes);
+  }
+
+  #isFresh({ asOf, position }: Update): boolean {
+    const { consistency } = this.#options;
+    if (typeof consistency === 'object') {
+      return 'minRevision' in consistency ? position.revision >= consistency.minRevision : true;
+    }
+    return consistency === 'any' || asOf >= this.#startedAt;
+  }
+
+  #remove(key: string, changes: Change<T>[]): void {
+    const old = this.#items.get(key);
+    if (this.#undecoded.delete(key) || old) this.#version++;
+    if (!old) return;
+    this.#items.delete(key);
+    changes.push({ key, old });
+  }
+
+  #put(object: StoredObject, changes: Change<T>[]): void {
+    const { key } = object;
+    const old = this.#items.get(key);
+    const undecoded = this.#undecoded.get(key);
+    if (sameObject(undecoded?.object ?? old?.object, object)) return; // a RESET repeats objects
+    this.#version++;
+    let value: T;
+    try {
+      value = this.#decode(object);
+    } catch (thrown) {
+      const error = thrown instanceof Error ? thrown : new Error(String(thrown));
+      this.#undecoded.set(key, { object, error, before: undecoded?.before ?? this.#mark });
+      if (old) this.#items.set(key, { ...old, invalid: error });
+      this.emit('invalid', object, error, old);
+      return;
+    }
+    this.#undecoded.delete(key);
+    this.#items.set(key, { key, value, object, invalid: undefined });
+    changes.push({ key, old });
+  }
+
+  /** #publish makes the items the state at a position. */
+  #publish(position: Position, changes: readonly Change<T>[]): void {
+    const before = this.#mark;
+    this.#mark = { number: before.number + 1, position };
+    if (this.#firstState === 0) this.#firstState = this.#mark.number;
+    for (const handler of this.#handlers) handler.changed(changes, before);
+    this.#saver?.changed();
+    this.#progressed();
+    this.emit('change', position);
+  }
+
+  /** #progressed reports how far the handlers are, and ends the waiting for a state. */
+  #progressed(): void {
+    const attempted = earliest(this.#mark, ...Array.from(this.#handlers, ({ handled }) => handled));
+    if (this.#firstState > 0 && attempted.number >= this.#firstState) this.#hasState.open();
+    if (!this.#isSynced && this.#firstFresh > 0 && attempted.number >= this.#firstFresh) {
+      this.#isSynced = true;
+      this.#synced.open();
+      this.emit('sync');
+    }
+    let failing: { before: Mark; error: unknown; key: string } | undefined;
+    const candidates = [
+      ...Array.from(this.#handlers, (handler) => handler.failing()),
+      ...Array.from(this.#undecoded, ([key, { before, error }]) => ({ key, before, error })),
+    ];
+    for (const candidate of candidates) {
+      if (candidate && !(failing && failing.before.number <= candidate.before.number)) failing = candidate;
+    }
+    if (!failing) {
+      this.#watcher?.reporter.set({ applied: attempted.position });
+      return;
+    }
+    const { before, error, key } = failing;
+    this.#watcher?.reporter.set({
+      applied: earliest(before, attempted).position,
+      ...(attempted.position && { attempted: attempted.position }),
+      error: `${key}: ${error instanceof Error ? error.message : String(error)}`,
+    });
+  }
+}

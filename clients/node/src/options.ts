@@ -1,0 +1,104 @@
+// Options of requests.
+
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import type { ReadConsistencySchema, ScopeSchema } from './gen/fanout/v1/object_pb.js';
+import type { Position } from './object.js';
+
+/** Options of every request. */
+export interface RequestOptions {
+  /** Ends the request when it is aborted. The request then throws the reason of the signal. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Options of a request with one response. */
+export interface CallOptions extends RequestOptions {
+  /** Milliseconds after which the request fails with DEADLINE_EXCEEDED. Default: no limit. */
+  readonly timeout?: number | undefined;
+}
+
+/**
+ * How fresh a response must be. By default, it includes every write that was acknowledged before the request.
+ *
+ * - `'any'`: the state that the server has, without asking etcd.
+ * - `minRevision`: this revision or a later one.
+ * - `exactRevision`: exactly this revision.
+ */
+export type Consistency = 'linearizable' | 'any' | { readonly minRevision: bigint } | { readonly exactRevision: bigint };
+
+/** Selects objects of a resource. */
+export interface Selection {
+  /** Only objects below this path. */
+  readonly prefix?: string | undefined;
+  /** Only the object with this key. */
+  readonly key?: string | undefined;
+  /** Only objects whose labels match, in the syntax of Kubernetes. */
+  readonly labelSelector?: string | undefined;
+  /** Only objects whose fields match, such as `name=limits`. */
+  readonly fieldSelector?: string | undefined;
+}
+
+/** Options of a get. */
+export interface GetOptions extends CallOptions {
+  readonly consistency?: Consistency | undefined;
+}
+
+/** Options of a list. */
+export interface ListOptions extends CallOptions, Selection {
+  readonly consistency?: Consistency | undefined;
+  /** Only objects with this key or a later one. */
+  readonly startKey?: string | undefined;
+  /** The largest number of objects of a page. Default: as many as fit into a message. */
+  readonly pageSize?: number | undefined;
+}
+
+/** Options of watches and informers. */
+export interface FollowOptions extends Selection {
+  /** How fresh the state at the beginning must be. */
+  readonly consistency?: Consistency | undefined;
+  /** Merge the events of an object that wait, and skip those that are outdated. Default: every event. */
+  readonly latest?: boolean | undefined;
+  /** Leave out the values of objects. */
+  readonly omitValues?: boolean | undefined;
+  /** Milliseconds to wait after a message; what happens meanwhile is sent together. Default: no delay. */
+  readonly maxBatchDelay?: number | undefined;
+  /**
+   * The interval in milliseconds of bookmarks while nothing happens: 100 to 3,600,000. Three intervals of silence mean
+   * that the server is dead. Default: 10 s.
+   */
+  readonly bookmarkInterval?: number | undefined;
+}
+
+/** Options of a watch. */
+export interface WatchOptions extends FollowOptions, RequestOptions {
+  /** Begin after this position. Default: with the whole state. */
+  readonly after?: Position | undefined;
+  /** Only changes from now on. */
+  readonly fromNow?: boolean | undefined;
+  /** Add the object before the change to events. */
+  readonly previousObject?: boolean | undefined;
+  /** End with an error if events are lost, instead of skipping them. */
+  readonly everyEvent?: boolean | undefined;
+  /** Called when the stream was interrupted. The watch goes on. */
+  readonly onInterruption?: ((error: Error) => void) | undefined;
+}
+
+/** scopeOf returns the scope of a selection. */
+export function scopeOf({ prefix, key }: Selection): MessageInitShape<typeof ScopeSchema> {
+  if (prefix !== undefined && key !== undefined) throw new TypeError('prefix and key exclude each other');
+  if (key !== undefined) return { scope: { case: 'key', value: key } };
+  if (prefix !== undefined && prefix !== '') return { scope: { case: 'prefix', value: prefix } };
+  return {};
+}
+
+/** consistencyOf returns the message of a consistency. */
+export function consistencyOf(c: Consistency | undefined): MessageInitShape<typeof ReadConsistencySchema> | undefined {
+  if (c === undefined || c === 'linearizable') return undefined;
+  if (c === 'any') return { level: { case: 'any', value: {} } };
+  if ('minRevision' in c) return { level: { case: 'minRevision', value: c.minRevision } };
+  return { level: { case: 'exactRevision', value: c.exactRevision } };
+}
+
+/** selectorsOf returns the selectors of a selection. */
+export function selectorsOf({ labelSelector = '', fieldSelector = '' }: Selection): { labelSelector: string; fieldSelector: string } {
+  return { labelSelector, fieldSelector };
+}

@@ -1,0 +1,85 @@
+// Reports how far a watch is applied.
+
+import { status } from '@grpc/grpc-js';
+import type { OpenWatch, Report } from './carrier.js';
+import { samePosition, type Position } from './object.js';
+
+/** The least time in milliseconds between two reports. */
+const interval = 1000;
+/** The longest delay in milliseconds after reports that have failed. */
+const longest = 60_000;
+
+/** How far a watch is applied. */
+export interface Progress {
+  /** Everything up to this position is applied. */
+  readonly applied: Position | undefined;
+  /** With an error: everything up to this position is applied, or has failed. */
+  readonly attempted?: Position;
+  /** Why the client cannot apply what comes after `applied`. */
+  readonly error?: string;
+}
+
+/** Reporter sends the latest progress of a watch, at most once a second. */
+export class Reporter {
+  #progress: Progress | undefined;
+  #sent: Progress | undefined;
+  #sentAt = -Infinity;
+  #delay = interval;
+  #watch: OpenWatch | undefined;
+  #sending = false;
+  #timer: NodeJS.Timeout | undefined;
+
+  /** opened begins to report for a watch. Without one, nothing is sent. */
+  opened(watch: OpenWatch | undefined): void {
+    this.#watch = watch;
+    this.#sent = undefined;
+    this.#delay = interval;
+    if (watch) this.#schedule();
+    else this.#stop();
+  }
+
+  /** set sets the progress. */
+  set(progress: Progress): void {
+    this.#progress = progress;
+    if (this.#watch) this.#schedule();
+  }
+
+  #stop(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+  }
+
+  #schedule(): void {
+    if (this.#timer || this.#sending || !this.#progress || sameProgress(this.#progress, this.#sent)) return;
+    const wait = this.#sentAt + this.#delay - performance.now();
+    // Not even the first report is sent at once: others may follow in the same instant.
+    this.#timer = setTimeout(() => void this.#send(), Math.max(0, wait));
+  }
+
+  async #send(): Promise<void> {
+    this.#timer = undefined;
+    const watch = this.#watch;
+    const progress = this.#progress;
+    if (!watch || !progress) return;
+    this.#sent = progress;
+    this.#sentAt = performance.now();
+    this.#sending = true;
+    const ok = await watch.report(reportOf(progress));
+    this.#sending = false;
+    this.#delay = ok ? interval : Math.min(2 * this.#delay, longest);
+    if (!ok && this.#sent === progress) this.#sent = undefined;
+    if (this.#watch) this.#schedule();
+  }
+}
+
+function reportOf({ applied, attempted, error }: Progress): Report {
+  const report: Report = {};
+  if (applied) report.applied = applied;
+  if (attempted) report.attempted = attempted;
+  if (error !== undefined) report.error = { code: status.FAILED_PRECONDITION, message: error };
+  return report;
+}
+
+function sameProgress(a: Progress, b: Progress | undefined): boolean {
+  return b !== undefined && samePosition(a.applied, b.applied) && samePosition(a.attempted, b.attempted) && a.error === b.error;
+}

@@ -1,0 +1,286 @@
+// The operations of a resource.
+
+import type { DescMessage, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
+import { status } from '@grpc/grpc-js';
+import type { Update } from './assembler.js';
+import { Backoff, pause } from './backoff.js';
+import type { Client } from './client.js';
+import { FanoutError } from './errors.js';
+import { Informer, type InformerOptions } from './informer.js';
+import { methods, type Method } from './methods.js';
+import { objectOf, positionOf, type Position, type StoredObject } from './object.js';
+import {
+  consistencyOf,
+  scopeOf,
+  selectorsOf,
+  type CallOptions,
+  type GetOptions,
+  type ListOptions,
+  type WatchOptions,
+} from './options.js';
+import { watch } from './watch.js';
+import {
+  operationOf,
+  putOf,
+  type Conditional,
+  type DeleteOptions,
+  type Operation,
+  type OperationResult,
+  type PutOptions,
+  type Value,
+} from './write.js';
+
+/** How often a read is sent while servers are unavailable or overloaded. */
+const readAttempts = 4;
+
+/** An object that was read. */
+export interface GetResult {
+  readonly object: StoredObject;
+  readonly position: Position;
+  /** Milliseconds until the object is removed. Undefined if it has no time to live, or if it is unknown. */
+  readonly ttl: number | undefined;
+}
+
+/** A page of a list. */
+export interface Page {
+  readonly objects: readonly StoredObject[];
+  /** The position of the list, the same on every page. A watch after it continues where the list ends. */
+  readonly position: Position;
+  /** The number of objects on later pages. Undefined if it is unknown. */
+  readonly remaining: bigint | undefined;
+}
+
+/** The result of a write. */
+export interface WriteResult {
+  /** The revision of the write. A read with this `minRevision` sees it. */
+  readonly revision: bigint;
+}
+
+/** The result of a delete. */
+export interface DeleteResult extends WriteResult {
+  /** Whether there was an object. */
+  readonly deleted: boolean;
+  /** With `returnDeleted`: the object that was removed. */
+  readonly object: StoredObject | undefined;
+}
+
+/** The result of a transaction. */
+export interface TransactResult extends WriteResult {
+  /** One result for each operation, in their order. */
+  readonly results: readonly OperationResult[];
+}
+
+/** A resource: a named collection of objects. */
+export class Resource {
+  readonly #client: Client;
+  /** The name of the resource. */
+  readonly name: string;
+
+  /** @internal Use {@link Client.resource}. */
+  constructor(client: Client, name: string) {
+    this.#client = client;
+    this.name = name;
+  }
+
+  /** get reads an object. If there is none, it throws an error with the reason `KEY_NOT_FOUND`. */
+  async get(key: string, options: GetOptions = {}): Promise<GetResult> {
+    const consistency = consistencyOf(options.consistency);
+    const { object, position, ttl } = await this.#read(
+      methods.get,
+      { resource: this.name, key, ...(consistency && { consistency }) },
+      options,
+    );
+    if (!object) throw new FanoutError({ code: status.INTERNAL, message: 'the response has no object' });
+    const left = ttl && Number(ttl.seconds) * 1000 + ttl.nanos / 1e6;
+    return { object: objectOf(object), position: positionOf(position), ttl: left };
+  }
+
+  /** pages reads a list page by page. All pages show the same revision. */
+  async *pages(options: ListOptions = {}): AsyncGenerator<Page, void, void> {
+    const consistency = consistencyOf(options.consistency);
+    let pageToken = '';
+    do {
+      const response = await this.#read(
+        methods.list,
+        {
+          resource: this.name,
+          scope: scopeOf(options),
+          ...selectorsOf(options),
+          startKey: options.startKey ?? '',
+          pageSize: options.pageSize ?? 0,
+          pageToken,
+          ...(pageToken === '' && consistency && { consistency }),
+        },
+        options,
+      );
+      pageToken = response.nextPageToken;
+      yield {
+        objects: response.objects.map(objectOf),
+        position: positionOf(response.position),
+        remaining: response.remainingCount,
+      };
+    } while (pageToken !== '');
+  }
+
+  /** list reads all objects of a selection, in the order of their keys. */
+  async list(options: ListOptions = {}): Promise<{ objects: StoredObject[]; position: Position }> {
+    const objects: StoredObject[] = [];
+    let position: Position = { epoch: '', revision: 0n };
+    for await (const page of this.pages(options)) {
+      objects.push(...page.objects);
+      position = page.position;
+    }
+    return { objects, position };
+  }
+
+  /** count counts the objects of a selection. */
+  async count(options: Omit<ListOptions, 'pageSize'> = {}): Promise<{ count: bigint; position: Position }> {
+    const consistency = consistencyOf(options.consistency);
+    const { remainingCount, position } = await this.#read(
+      methods.list,
+      {
+        resource: this.name,
+        scope: scopeOf(options),
+        ...selectorsOf(options),
+        startKey: options.startKey ?? '',
+        countOnly: true,
+        ...(consistency && { consistency }),
+      },
+      options,
+    );
+    return { count: remainingCount ?? 0n, position: positionOf(position) };
+  }
+
+  /** put stores an object. A write is not sent again after a failure, because it may have been applied. */
+  async put(key: string, value: Value, options: PutOptions & CallOptions = {}): Promise<WriteResult> {
+    const { revision } = await this.#write(methods.put, { resource: this.name, put: putOf({ key, value, ...options }) }, options);
+    return { revision };
+  }
+
+  /** delete removes an object. To remove a missing object is not an error. */
+  async delete(key: string, options: DeleteOptions & CallOptions = {}): Promise<DeleteResult> {
+    const { ifModRevision, returnDeleted = false } = options;
+    const { revision, deleted, object } = await this.#write(
+      methods.delete,
+      { resource: this.name, delete: { key, returnDeleted, ...(ifModRevision !== undefined && { ifModRevision }) } },
+      options,
+    );
+    return { revision, deleted, object: object && objectOf(object) };
+  }
+
+  /** transact applies several writes at one revision, or none of them. Watches see them together. */
+  async transact(operations: readonly Operation[], options: CallOptions = {}): Promise<TransactResult> {
+    const { revision, results } = await this.#write(
+      methods.transact,
+      { resource: this.name, operations: operations.map(operationOf) },
+      options,
+    );
+    return { revision, results: results.map(({ deleted, object }) => ({ deleted, object: object && objectOf(object) })) };
+  }
+
+  /**
+   * update reads an object, changes it, and writes it if it has not changed meanwhile. Otherwise it begins again, so
+   * `change` may be called several times. If `change` returns undefined, nothing is written.
+   *
+   * @param change Gets the object, or undefined if there is none.
+   * @returns The revision of the write, or undefined if nothing was written.
+   */
+  async update(
+    key: string,
+    change: (current: StoredObject | undefined) => Value | undefined | Promise<Value | undefined>,
+    options: Omit<PutOptions, keyof Conditional> & CallOptions = {},
+  ): Promise<WriteResult | undefined> {
+    const deadline = options.timeout === undefined ? undefined : Date.now() + options.timeout;
+    for (const backoff = new Backoff(); ; ) {
+      const left = { ...options, timeout: deadline === undefined ? undefined : deadline - Date.now() };
+      const current = await this.#find(key, left);
+      const value = await change(current);
+      if (value === undefined) return undefined;
+      try {
+        return await this.put(key, value, {
+          // What the caller does not change stays.
+          ...(current && { labels: current.labels, contentType: current.contentType, keepTTL: options.ttl === undefined }),
+          ...left,
+          ifModRevision: current?.modRevision ?? 0n,
+        });
+      } catch (error) {
+        if (!(error instanceof FanoutError) || error.reason !== 'PRECONDITION_FAILED') throw error;
+      }
+      await pause(backoff.next(), options.signal);
+    }
+  }
+
+  async #find(key: string, options: CallOptions): Promise<StoredObject | undefined> {
+    try {
+      return (await this.get(key, options)).object;
+    } catch (error) {
+      if (error instanceof FanoutError && error.reason === 'KEY_NOT_FOUND') return undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * watch follows a selection. It reconnects and resumes for as long as the loop runs. The first update has `replace`
+   * set and contains the whole state, unless the watch begins elsewhere.
+   *
+   * The loop ends with an error if no retry can help, and with the reason of the signal if that is aborted.
+   */
+  watch(options: WatchOptions = {}): AsyncGenerator<Update, void, void> {
+    return watch(this.#client, this.name, options);
+  }
+
+  /** informer returns an informer, which keeps a copy of a selection. Call its method `start`. */
+  informer<T = StoredObject>(options: InformerOptions<T> = {}): Informer<T> {
+    return new Informer<T>(this.#client, this.name, options);
+  }
+
+  async #read<I extends DescMessage, O extends DescMessage>(
+    method: Method<I, O>,
+    request: MessageInitShape<I>,
+    options: CallOptions,
+  ): Promise<MessageShape<O>> {
+    const backoff = new Backoff();
+    const deadline = options.timeout === undefined ? undefined : Date.now() + options.timeout;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#call(method, request, options.signal, deadline);
+      } catch (error) {
+        if (!(error instanceof FanoutError) || attempt === readAttempts || !isTransient(error)) throw error;
+        const delay = backoff.next(error.retryAfter);
+        if (deadline !== undefined && Date.now() + delay > deadline) throw error;
+        await pause(delay, options.signal);
+      }
+    }
+  }
+
+  #write<I extends DescMessage, O extends DescMessage>(
+    method: Method<I, O>,
+    request: MessageInitShape<I>,
+    { signal, timeout }: CallOptions,
+  ): Promise<MessageShape<O>> {
+    return this.#call(method, request, signal, timeout === undefined ? undefined : Date.now() + timeout);
+  }
+
+  async #call<I extends DescMessage, O extends DescMessage>(
+    method: Method<I, O>,
+    request: MessageInitShape<I>,
+    signal: AbortSignal | undefined,
+    deadline: number | undefined,
+  ): Promise<MessageShape<O>> {
+    signal?.throwIfAborted();
+    const send = () => this.#client.connection().call(method, request, { signal, deadline });
+    try {
+      return await send();
+    } catch (error) {
+      // A request that was refused for its token has done nothing. The next one has another token.
+      const refused = error instanceof FanoutError && error.code === status.UNAUTHENTICATED;
+      if (!refused || !this.#client.renewable) throw error;
+      return await send();
+    }
+  }
+}
+
+/** isTransient reports whether a read may succeed a little later. */
+function isTransient({ code, retryAfter, reason }: FanoutError): boolean {
+  return (code === status.UNAVAILABLE && reason !== 'REVISION_NOT_REACHED') || (code === status.RESOURCE_EXHAUSTED && retryAfter !== undefined);
+}

@@ -1,0 +1,173 @@
+// Many watches on one stream.
+
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { status, type ClientDuplexStream } from '@grpc/grpc-js';
+import { onEnd } from './call_end.js';
+import type { OpenWatch, Report, WatchSink, WatchStart } from './carrier.js';
+import { errorOfCall, errorOfStatus, FanoutError } from './errors.js';
+import type { SubscribeRequestSchema, SubscribeResponse, SubscribeResponse_Entry } from './gen/fanout/v1/fanout_pb.js';
+import type { Sized } from './methods.js';
+
+type Request = MessageInitShape<typeof SubscribeRequestSchema>;
+export type SubscribeCall = ClientDuplexStream<Request, Sized<SubscribeResponse>>;
+
+/** Some proxies wait for the end of the requests before they answer. Then Subscribe does not work. */
+const headerTimeout = 10_000;
+
+/**
+ * SharedStream is a stream of Subscribe. It reads at once and never waits for a watch, so that a slow watch does
+ * not delay others. The stream ends with its last watch.
+ */
+export class SharedStream {
+  readonly #ended: (error: FanoutError | undefined) => void;
+  readonly #watches = new Map<bigint, WatchSink | undefined>(); // undefined: stopped, its id is not free yet
+  readonly #free: bigint[] = [];
+  #next = 1n;
+  #live = 0;
+  #over = false;
+  #call: SubscribeCall | undefined;
+  #headerTimer: NodeJS.Timeout | undefined;
+  // What waits to be written: each watch has at most a start, a stop and a report.
+  #requests: Request[] = [];
+  readonly #reports = new Map<bigint, Report>();
+  #writable = false;
+
+  /** `ended` is called when the stream has ended, before its watches get the end. */
+  constructor(open: () => Promise<SubscribeCall>, ended: (error: FanoutError | undefined) => void) {
+    this.#ended = ended;
+    void this.#begin(open);
+  }
+
+  async #begin(open: () => Promise<SubscribeCall>): Promise<void> {
+    let call: SubscribeCall;
+    try {
+      call = await open();
+    } catch (error) {
+      this.#end(errorOfCall(error));
+      return;
+    }
+    onEnd(call, (error) => this.#end(error));
+    if (this.#over) {
+      call.cancel();
+      return;
+    }
+    this.#call = call;
+    this.#headerTimer = setTimeout(() => {
+      this.#end(new FanoutError({ code: status.UNIMPLEMENTED, message: 'no answer to Subscribe' }));
+    }, headerTimeout);
+    call.on('metadata', () => {
+      clearTimeout(this.#headerTimer);
+    });
+    call.on('data', ({ message, size }: Sized<SubscribeResponse>) => this.#receive(message, size));
+    call.on('drain', () => this.#write(true));
+    this.#write(true);
+  }
+
+  /** Whether a watch may join. */
+  get open(): boolean {
+    return !this.#over;
+  }
+
+  /** watch starts a watch. */
+  watch(request: WatchStart, sink: WatchSink): OpenWatch {
+    const watchId = this.#free.pop() ?? this.#next++;
+    this.#watches.set(watchId, sink);
+    this.#live++;
+    this.#send({ request: { case: 'start', value: { watchId, request } } });
+    return {
+      pausable: false,
+      pause: () => {},
+      resume: () => {},
+      stop: () => {
+        if (this.#watches.get(watchId) !== sink) return; // it has ended
+        this.#watches.set(watchId, undefined);
+        this.#reports.delete(watchId);
+        this.#send({ request: { case: 'stop', value: { watchId } } });
+        this.#left();
+      },
+      report: (report) => {
+        if (this.#watches.get(watchId) === sink) {
+          this.#reports.set(watchId, report);
+          this.#write();
+        }
+        return Promise.resolve(true); // there is no answer
+      },
+    };
+  }
+
+  /** cancel ends the stream and all its watches with an error. */
+  cancel(error: FanoutError): void {
+    this.#end(error);
+  }
+
+  #left(): void {
+    if (--this.#live === 0) this.#end();
+  }
+
+  #send(request: Request): void {
+    this.#requests.push(request);
+    this.#write();
+  }
+
+  #write(drained = false): void {
+    if (drained) this.#writable = true;
+    while (this.#call && this.#writable && !this.#over) {
+      let request = this.#requests.shift();
+      if (!request) {
+        const [first] = this.#reports;
+        if (!first) return;
+        const [watchId, report] = first;
+        this.#reports.delete(watchId);
+        request = { request: { case: 'report', value: { watchId, ...report } } };
+      }
+      this.#writable = this.#call.write(request);
+    }
+  }
+
+  #receive({ entries }: SubscribeResponse, size: number): void {
+    // Watches share the size of the response by the number of their events.
+    const weight = (entry: SubscribeResponse_Entry) =>
+      entry.content.case === 'response' ? entry.content.value.events.length + 1 : 1;
+    const whole = entries.reduce((sum, entry) => sum + weight(entry), 0);
+    for (const entry of entries) {
+      const { content, watchIds } = entry;
+      if (this.#over) return;
+      switch (content.case) {
+        case 'response':
+          for (const id of watchIds) this.#watches.get(id)?.message(content.value, (size * weight(entry)) / whole);
+          break;
+        case 'refused':
+        case 'ended':
+          for (const id of watchIds) {
+            this.#endOne(id, content.value.code === 0 ? undefined : errorOfStatus(content.value), content.case === 'refused');
+          }
+          break;
+      }
+    }
+  }
+
+  #endOne(id: bigint, error: FanoutError | undefined, refused: boolean): void {
+    if (!this.#watches.has(id)) return;
+    if (refused && error?.reason === 'WATCH_ID_IN_USE') return; // cannot happen: ids are used once at a time
+    const sink = this.#watches.get(id);
+    this.#watches.delete(id);
+    this.#reports.delete(id);
+    this.#free.push(id);
+    if (!sink) return;
+    sink.end(error);
+    this.#left();
+  }
+
+  #end(error?: FanoutError): void {
+    if (this.#over) return;
+    this.#over = true;
+    clearTimeout(this.#headerTimer);
+    this.#call?.cancel();
+    const sinks = [...this.#watches.values()];
+    this.#watches.clear();
+    this.#requests = [];
+    this.#reports.clear();
+    this.#ended(error);
+    for (const sink of sinks) sink?.end(error);
+  }
+}

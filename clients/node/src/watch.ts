@@ -1,0 +1,83 @@
+// Watches of a resource.
+
+import type { Update } from './assembler.js';
+import type { WatchStart } from './carrier.js';
+import type { Client } from './client.js';
+import { Delivery } from './gen/fanout/v1/fanout_pb.js';
+import { consistencyOf, scopeOf, selectorsOf, type FollowOptions, type WatchOptions } from './options.js';
+import { UpdateQueue } from './update_queue.js';
+import { Watcher } from './watcher.js';
+
+/** The default interval of bookmarks in milliseconds. */
+const defaultBookmarks = 10_000;
+
+/** bookmarksOf returns the interval of bookmarks in milliseconds. */
+export function bookmarksOf({ bookmarkInterval = defaultBookmarks }: FollowOptions): number {
+  if (!(bookmarkInterval > 0)) throw new RangeError('bookmarkInterval must be positive');
+  return bookmarkInterval;
+}
+
+/** startOf returns the request of a watch, except for where it begins. */
+export function startOf(resource: string, options: FollowOptions): Exclude<WatchStart, { $typeName: string }> {
+  const { latest = false, omitValues = false, maxBatchDelay = 0 } = options;
+  const consistency = consistencyOf(options.consistency);
+  return {
+    resource,
+    scope: scopeOf(options),
+    ...selectorsOf(options),
+    omitValues,
+    delivery: latest ? Delivery.LATEST : Delivery.EVERY,
+    ...(consistency && { consistency }),
+    ...(maxBatchDelay > 0 && {
+      maxBatchDelay: { seconds: BigInt(Math.floor(maxBatchDelay / 1000)), nanos: Math.floor(maxBatchDelay % 1000) * 1e6 },
+    }),
+  };
+}
+
+/** watch yields the updates of a watch. */
+export async function* watch(client: Client, resource: string, options: WatchOptions): AsyncGenerator<Update, void, void> {
+  const { after, fromNow = false, everyEvent = false, previousObject = false, onInterruption } = options;
+  const request = { ...startOf(resource, options), everyEvent, previousObject };
+  const stopping = new AbortController();
+  const signals = [stopping.signal, client.closing, ...(options.signal ? [options.signal] : [])];
+  const { signal, release } = anySignal(signals);
+  const queue = new UpdateQueue();
+  const watcher = new Watcher(
+    client,
+    { request, bookmarks: bookmarksOf(options), everyEvent, after, fromNow },
+    {
+      receive: (update, size) => queue.push(update, size),
+      room: (s) => queue.room(s),
+      interrupted: (error) => onInterruption?.(error),
+    },
+  );
+  const running = watcher.run(signal).catch((error: unknown) => queue.end(error as Error));
+  try {
+    for (;;) {
+      const update = await queue.take(signal);
+      if (!update) return;
+      yield update;
+      // The caller asks for the next update, so it has applied this one.
+      watcher.reporter.set({ applied: update.position });
+    }
+  } finally {
+    stopping.abort();
+    await running;
+    release();
+  }
+}
+
+/**
+ * anySignal returns a signal that is aborted with the first of the signals. Unlike AbortSignal.any, it leaves nothing
+ * behind at signals that live longer.
+ */
+export function anySignal(signals: readonly AbortSignal[]): { signal: AbortSignal; release: () => void } {
+  const controller = new AbortController();
+  const listeners = signals.map((signal) => {
+    const abort = () => controller.abort(signal.reason);
+    if (signal.aborted) abort();
+    signal.addEventListener('abort', abort, { once: true });
+    return () => signal.removeEventListener('abort', abort);
+  });
+  return { signal: controller.signal, release: () => listeners.forEach((remove) => remove()) };
+}

@@ -1,0 +1,81 @@
+// What a write consists of.
+
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import type { StoredObject } from './object.js';
+import type { OperationSchema, PutOperationSchema } from './gen/fanout/v1/store_pb.js';
+
+/** A value: text, such as JSON, or bytes. */
+export type Value = string | Uint8Array;
+
+/** A precondition. */
+export interface Conditional {
+  /** Write only if the object has this `modRevision`; 0n means that there must be none. */
+  readonly ifModRevision?: bigint | undefined;
+}
+
+/** Options of a put. */
+export interface PutOptions extends Conditional {
+  /** The media type. Default: that of the resource. */
+  readonly contentType?: string | undefined;
+  /** Labels, which only the codec `object` supports. */
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+  /** Remove the object after so many milliseconds. Whole seconds. */
+  readonly ttl?: number | undefined;
+  /** Keep the time to live of the existing object. */
+  readonly keepTTL?: boolean | undefined;
+}
+
+/** Options of a delete. */
+export interface DeleteOptions extends Conditional {
+  /** Return the object that was removed. */
+  readonly returnDeleted?: boolean | undefined;
+}
+
+/** Stores an object in a transaction. */
+export interface PutOperation extends PutOptions {
+  readonly key: string;
+  readonly value: Value;
+}
+
+/** One operation of a transaction. */
+export type Operation =
+  | { readonly put: PutOperation }
+  | { readonly delete: DeleteOptions & { readonly key: string } }
+  /** Writes nothing, and requires that the object has this `modRevision`. */
+  | { readonly check: { readonly key: string; readonly modRevision: bigint } };
+
+/** The result of one operation. */
+export interface OperationResult {
+  /** Whether a delete has removed an object. */
+  readonly deleted: boolean;
+  /** The object that was removed, with `returnDeleted`. */
+  readonly object: StoredObject | undefined;
+}
+
+type PutMessage = MessageInitShape<typeof PutOperationSchema>;
+
+/** putOf returns the message of a put. */
+export function putOf({ key, value, contentType = '', labels = {}, ifModRevision, ttl, keepTTL = false }: PutOperation): PutMessage {
+  if (ttl !== undefined && ttl % 1000 !== 0) throw new RangeError('ttl must be whole seconds');
+  return {
+    key,
+    value: typeof value === 'string' ? { case: 'text', value } : { case: 'data', value },
+    contentType,
+    labels: { ...labels },
+    keepTtl: keepTTL,
+    ...(ifModRevision !== undefined && { ifModRevision }),
+    ...(ttl !== undefined && { ttl: { seconds: BigInt(ttl / 1000), nanos: 0 } }),
+  };
+}
+
+/** operationOf returns the message of an operation. */
+export function operationOf(operation: Operation): MessageInitShape<typeof OperationSchema> {
+  if ('put' in operation) return { operation: { case: 'put', value: putOf(operation.put) } };
+  if ('delete' in operation) {
+    const { key, ifModRevision, returnDeleted = false } = operation.delete;
+    return {
+      operation: { case: 'delete', value: { key, returnDeleted, ...(ifModRevision !== undefined && { ifModRevision }) } },
+    };
+  }
+  return { operation: { case: 'check', value: operation.check } };
+}

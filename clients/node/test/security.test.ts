@@ -1,0 +1,106 @@
+// TLS, client certificates and tokens with a real server.
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { Client, FanoutError } from '../src/index.js';
+import { Fanoutd, program, run } from './fanoutd.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'security-'));
+const path = (name: string) => join(folder, name);
+
+/** certificate makes a certificate that signs itself. */
+function certificate(name: string): void {
+  const subject = ['-subj', `/CN=${name}`, '-addext', 'subjectAltName=DNS:fanoutd.example.com'];
+  const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-keyout', path(`${name}.key`)];
+  const made = spawnSync('openssl', ['req', '-x509', '-days', '2', ...key, '-out', path(`${name}.pem`), ...subject]);
+  assert.equal(made.status, 0, made.stderr.toString());
+}
+
+/** token makes a token, and lets the server know it. */
+function token(name: string): { token: string; line: string } {
+  const { stdout, stderr } = spawnSync(program, ['token', 'create', name], { encoding: 'utf8' });
+  return { token: stdout.trim(), line: stderr };
+}
+
+certificate('server');
+const good = token('shop');
+writeFileSync(path('tokens'), good.line);
+const server = await Fanoutd.start(
+  '--tls-cert-file', path('server.pem'),
+  '--tls-key-file', path('server.key'),
+  '--token-file', path('tokens'),
+);
+after(async () => {
+  await server[Symbol.asyncDispose]();
+  rmSync(folder, { recursive: true });
+});
+
+const tls = { ca: readFileSync(path('server.pem')), serverName: 'fanoutd.example.com' };
+
+/** ready writes an object as soon as the server is ready. */
+async function ready(client: Client): Promise<void> {
+  for (;;) {
+    try {
+      await client.resource('config').put('a', '1');
+      return;
+    } catch (error) {
+      if (!(error instanceof FanoutError) || error.codeName !== 'UNAVAILABLE') throw error;
+    }
+  }
+}
+
+void test('a token is sent over TLS', async () => {
+  await using client = new Client(server.address, { tls, token: good.token });
+  await ready(client);
+  assert.equal((await client.resource('config').get('a')).object.value, '1');
+});
+
+void test('a refused token is replaced', async () => {
+  const tokens = ['fanoutd_wrong', good.token];
+  let asked = 0;
+  await using client = new Client(server.address, {
+    tls,
+    token: () => Promise.resolve(tokens[Math.min(asked++, 1)]!),
+  });
+  await ready(client);
+  assert.equal(asked, 2);
+  asked = 0;
+  for await (const { events } of client.resource('config').watch({ key: 'a' })) {
+    assert.equal(events[0]?.object.key, 'a');
+    break;
+  }
+  assert.equal(asked, 2);
+});
+
+void test('a watch ends if its token is refused', async () => {
+  await using client = new Client(server.address, { tls, token: 'fanoutd_wrong' });
+  await assert.rejects(client.resource('config').watch().next(), { reason: 'UNAUTHENTICATED' });
+});
+
+void test('a server that is not trusted gets nothing', async () => {
+  await using client = new Client(server.address, { token: good.token });
+  await assert.rejects(client.resource('config').put('a', '2'), { codeName: 'UNAVAILABLE' });
+  assert.throws(() => new Client(server.address, { insecure: true, token: 'x' }), TypeError);
+});
+
+void test('a process without open watches ends by itself', async () => {
+  const program = `
+    import { Client } from ${JSON.stringify(new URL('../src/index.js', import.meta.url).href)};
+    const client = new Client(${JSON.stringify(server.address)}, {
+      tls: { ca: ${JSON.stringify(tls.ca.toString())}, serverName: 'fanoutd.example.com' }, token: ${JSON.stringify(good.token)},
+    });
+    const informer = client.resource('config').informer();
+    informer.addHandler({ add: () => { throw new Error('never'); } });
+    await informer.start().waitForSync();
+    for await (const update of client.resource('config').watch()) break;
+    await client.close();
+    console.log('closed');
+  `;
+  await using client = new Client(server.address, { tls, token: good.token });
+  await ready(client);
+  assert.equal(run(process.execPath, '--input-type=module', '--eval', program), 'closed\n');
+});
