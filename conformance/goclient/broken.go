@@ -68,6 +68,11 @@ var faults = map[string]*fault{
 		<-time.After(time.Second)
 		return ctx
 	}},
+	"lockstep": {open: func(ctx context.Context) context.Context {
+		now := time.Now()
+		<-time.After(now.Truncate(time.Second).Add(time.Second).Sub(now))
+		return ctx
+	}},
 	"leak":           {open: context.WithoutCancel, stream: func(s grpc.ClientStream) grpc.ClientStream { return deafStream{s} }},
 	"patient":        {stream: func(s grpc.ClientStream) grpc.ClientStream { return newQueuedStream(s, 100*time.Millisecond) }},
 	"read-ahead":     {stream: func(s grpc.ClientStream) grpc.ClientStream { return newQueuedStream(s, 0) }},
