@@ -87,7 +87,7 @@ var broken = map[string]struct {
 	"limited":           {"no-position", watches},
 	"silent":            {"patient", watches},
 	"half-open":         {"patient", watches},
-	"reconnects":        {"lockstep", watches},
+	"reconnects":        {"lockstep", streams},
 	"paused":            {"read-ahead", watches},
 	"stopped":           {"leak", watches},
 	"reports":           {"flood-reports", watches},

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -68,11 +69,7 @@ var faults = map[string]*fault{
 		<-time.After(time.Second)
 		return ctx
 	}},
-	"lockstep": {open: func(ctx context.Context) context.Context {
-		now := time.Now()
-		<-time.After(now.Truncate(time.Second).Add(time.Second).Sub(now))
-		return ctx
-	}},
+	"lockstep":       {},
 	"leak":           {open: context.WithoutCancel, stream: func(s grpc.ClientStream) grpc.ClientStream { return deafStream{s} }},
 	"patient":        {stream: func(s grpc.ClientStream) grpc.ClientStream { return newQueuedStream(s, 100*time.Millisecond) }},
 	"read-ahead":     {stream: func(s grpc.ClientStream) grpc.ClientStream { return newQueuedStream(s, 0) }},
@@ -81,6 +78,39 @@ var faults = map[string]*fault{
 	"no-errors":      {},
 	"strict-entries": {},
 	"refuse-all":     {},
+}
+
+// lockstep opens at the same moment all streams that clients open again within gateTime.
+var lockstep = gate{opened: map[*grpc.ClientConn]bool{}}
+
+const gateTime = 2 * time.Second
+
+// gate lets those through together that wait at it.
+type gate struct {
+	mu     sync.Mutex
+	opened map[*grpc.ClientConn]bool // clients that have opened a stream before; guarded by mu
+	open   chan struct{}             // closed when the gate opens; nil: nobody waits; guarded by mu
+}
+
+func (g *gate) wait(client *grpc.ClientConn) {
+	g.mu.Lock()
+	if !g.opened[client] {
+		g.opened[client] = true
+		g.mu.Unlock()
+		return
+	}
+	if g.open == nil {
+		g.open = make(chan struct{})
+		time.AfterFunc(gateTime, func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			close(g.open)
+			g.open = nil
+		})
+	}
+	open := g.open
+	g.mu.Unlock()
+	<-open
 }
 
 func faultNames() []string { return slices.Sorted(maps.Keys(faults)) }
@@ -113,6 +143,9 @@ func (f *fault) options() []client.Option {
 func (f *fault) intercept(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
 	if f.open != nil {
 		ctx = f.open(ctx)
+	}
+	if f.is("lockstep") {
+		lockstep.wait(cc)
 	}
 	reopen := func() (grpc.ClientStream, error) { return open(ctx, d, cc, method, o...) }
 	s, err := reopen()

@@ -25,7 +25,8 @@ func (f *follower) followPosition(ctx context.Context, r *client.Resource) error
 		for u, err := range r.Watch(ctx, options...) {
 			if err == nil && u.Complete {
 				if text, err := json.Marshal(u.Position); err == nil {
-					_ = os.WriteFile(f.command.State, text, 0o600)
+					_ = os.WriteFile(f.command.State+".new", text, 0o600)
+					_ = os.Rename(f.command.State+".new", f.command.State)
 				}
 			}
 			if !yield(u, err) {
