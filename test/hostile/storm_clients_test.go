@@ -236,8 +236,11 @@ func (a *attack) end(answered map[uint32]bool, stream uint32, limit string) {
 	}
 }
 
-// limitOf returns the name of the limit because of which the server refused a request. The name
-// is in the trailers. It is empty if the request ended for another reason.
+// storeUnavailable is the reason of a server that waits in vain for etcd, which happens on a busy machine.
+const storeUnavailable = "STORE_UNAVAILABLE"
+
+// limitOf returns the name of the limit because of which the server refused a request, or
+// storeUnavailable. They are in the trailers. It returns "" if the request ended for another reason.
 func limitOf(trailers *http2.MetaHeadersFrame) string {
 	for _, field := range trailers.RegularFields() {
 		if field.Name != "grpc-status-details-bin" {
@@ -249,8 +252,12 @@ func limitOf(trailers *http2.MetaHeadersFrame) string {
 			return ""
 		}
 		for _, detail := range status.FromProto(answer).Details() {
-			if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetReason() == "LIMIT_REACHED" {
+			info, ok := detail.(*errdetails.ErrorInfo)
+			switch {
+			case ok && info.GetReason() == "LIMIT_REACHED":
 				return info.GetMetadata()["limit_name"]
+			case ok && info.GetReason() == storeUnavailable:
+				return storeUnavailable
 			}
 		}
 	}

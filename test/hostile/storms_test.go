@@ -103,7 +103,8 @@ func (s storm) run(t *testing.T) {
 
 // checkAnswers checks what the server has done with the streams. It calms clients that reset
 // streams. It accepts all watches that are opened at once, except those for whose snapshots
-// there is no room: these it refuses because of a limit, which the status names.
+// there is no room: these it refuses because of a limit, which the status names. On a busy machine,
+// etcd may not answer some of them in time.
 func (s storm) checkAnswers(t *testing.T, became result) {
 	t.Helper()
 	if became.Begun == 0 {
@@ -117,7 +118,7 @@ func (s storm) checkAnswers(t *testing.T, became result) {
 		return
 	}
 	t.Logf("%d watches, %d accepted, refused by limit: %v", became.Begun, became.Accepted, became.Limits)
-	all, answered := s.connections*streamsAtOnce, became.Accepted
+	all, answered := s.connections*streamsAtOnce, became.Accepted+became.Limits[storeUnavailable]
 	if s.kind == openSnapshots {
 		answered += became.Limits["max-waiting-snapshots"] + became.Limits["max-snapshots"]
 	}
