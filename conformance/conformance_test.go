@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,7 +19,12 @@ import (
 var goClient string
 
 func TestMain(m *testing.M) {
+	flag.Parse()
 	os.Exit(func() int {
+		// Most scenarios wait most of the time, so more of them run at once than there are processors.
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
 		dir, err := os.MkdirTemp("", "goclient-")
 		if err != nil {
 			panic(err)
