@@ -189,13 +189,6 @@ func (s *Server) AwaitAttempts(ctx context.Context, n int) error {
 	return s.await(ctx, func() bool { return len(s.attempts) >= n })
 }
 
-// Connections returns how many connections were accepted so far.
-func (s *Server) Connections() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.numbers)
-}
-
 // Streams returns how many Subscribe streams were accepted so far.
 func (s *Server) Streams() int {
 	s.mu.Lock()
@@ -216,7 +209,7 @@ func (s *Server) admit(ctx context.Context, w *Watch) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w.server, w.conn, w.Connection = s, s.conns[address], s.numbers[address]
+	w.conn, w.Connection = s.conns[address], s.numbers[address]
 	if s.refusing != nil {
 		s.attempts = append(s.attempts, Attempt{w.Name(), w.Opened, w.Connection})
 		s.signal()
@@ -247,7 +240,7 @@ func (s *Server) enter() (leave func()) {
 // Watch implements fanoutv1.FanoutServiceServer.
 func (s *Server) Watch(req *fanoutv1.WatchRequest, out grpc.ServerStreamingServer[fanoutv1.WatchResponse]) error {
 	defer s.enter()()
-	w := newWatch(req)
+	w := newWatch(s, req)
 	w.send = func(m Message) error { return out.Send(m) }
 	if err := s.admit(out.Context(), w); err != nil {
 		return err
@@ -289,25 +282,18 @@ func (s *Server) Subscribe(rpc grpc.BidiStreamingServer[fanoutv1.SubscribeReques
 	defer s.enter()()
 	s.mu.Lock()
 	s.streams++
-	st := &Stream{server: s, rpc: rpc, watches: map[uint64]*Watch{}, number: s.streams, end: make(chan error, 1)}
+	st := &Stream{server: s, rpc: rpc, watches: map[uint64]*Watch{}, end: make(chan error, 1)}
 	s.mu.Unlock()
 	defer st.gone()
 	if err := rpc.SendHeader(nil); err != nil {
 		return err
 	}
-	read := make(chan error, 1)
-	s.done.Go(func() { read <- st.read() })
-	select {
-	case err := <-st.end:
-		return err
-	case <-rpc.Context().Done():
-		return rpc.Context().Err()
-	case err := <-read:
-		if err != nil {
-			return err
+	// A client that closes its side of the stream still receives.
+	s.done.Go(func() {
+		if err := st.read(); err != nil {
+			st.End(err)
 		}
-	}
-	// The client has closed its side.
+	})
 	select {
 	case err := <-st.end:
 		return err

@@ -44,15 +44,13 @@ type Watch struct {
 	send   func(Message) error
 	end    chan error // capacity 1: how the script ends the watch
 
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced at each report; guarded by mu
-	reports []Report      // guarded by mu
+	reports []Report      // guarded by server.mu
 	over    chan struct{} // closed when the client has gone or has stopped the watch
 	once    sync.Once
 }
 
-func newWatch(req *fanoutv1.WatchRequest) *Watch {
-	return &Watch{Request: req, Opened: time.Now(), end: make(chan error, 1), changed: make(chan struct{}), over: make(chan struct{})}
+func newWatch(s *Server, req *fanoutv1.WatchRequest) *Watch {
+	return &Watch{Request: req, Opened: time.Now(), server: s, end: make(chan error, 1), over: make(chan struct{})}
 }
 
 // Name returns the prefix of the watch.
@@ -104,60 +102,34 @@ func (w *Watch) Gone() <-chan struct{} { return w.over }
 func (w *Watch) gone() { w.once.Do(func() { close(w.over) }) }
 
 func (w *Watch) report(r Report) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
 	w.reports = append(w.reports, r)
-	close(w.changed)
-	w.changed = make(chan struct{})
+	w.server.signal()
 }
 
 // Reports returns the reports about the watch so far.
 func (w *Watch) Reports() []Report {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
 	return append([]Report(nil), w.reports...)
 }
 
 // AwaitReport waits for a report.
 func (w *Watch) AwaitReport(ctx context.Context, is func(Report) bool) error {
-	for {
-		w.mu.Lock()
-		changed := w.changed
-		if slices.ContainsFunc(w.reports, is) {
-			w.mu.Unlock()
-			return nil
-		}
-		w.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return w.server.await(ctx, func() bool { return slices.ContainsFunc(w.reports, is) })
 }
 
 // Stream is a Subscribe stream.
 type Stream struct {
 	server *Server
 	rpc    grpc.BidiStreamingServer[fanoutv1.SubscribeRequest, fanoutv1.SubscribeResponse]
-	number int
 	end    chan error // capacity 1: how the script ends the stream
 
 	sending sync.Mutex // orders responses
 
-	mu         sync.Mutex
-	watches    map[uint64]*Watch    // guarded by mu
-	subscriber *fanoutv1.Subscriber // guarded by mu
-}
-
-// Number returns the number of the stream at its server, from 1.
-func (st *Stream) Number() int { return st.number }
-
-// Subscriber returns how the client has named itself.
-func (st *Stream) Subscriber() *fanoutv1.Subscriber {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.subscriber
+	mu      sync.Mutex
+	watches map[uint64]*Watch // guarded by mu
 }
 
 // Send sends a response.
@@ -202,9 +174,6 @@ func (st *Stream) handle(req *fanoutv1.SubscribeRequest, first bool) error {
 		if !first {
 			return Refusal(codes.InvalidArgument, "INVALID_REQUEST")
 		}
-		st.mu.Lock()
-		st.subscriber = r.Subscriber
-		st.mu.Unlock()
 	case *fanoutv1.SubscribeRequest_Start_:
 		return st.start(r.Start)
 	case *fanoutv1.SubscribeRequest_Stop_:
@@ -223,7 +192,7 @@ func (st *Stream) handle(req *fanoutv1.SubscribeRequest, first bool) error {
 }
 
 func (st *Stream) start(start *fanoutv1.SubscribeRequest_Start) error {
-	w := newWatch(start.GetRequest())
+	w := newWatch(st.server, start.GetRequest())
 	w.Stream, w.ID = st, start.GetWatchId()
 	w.send = func(m Message) error { return st.sendTo(w, m) }
 	st.mu.Lock()
