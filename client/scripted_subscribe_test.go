@@ -17,14 +17,14 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// withoutSubscribe is set in the process in which servers lack Subscribe.
+// withoutSubscribe is the environment variable of a second test process, whose servers lack Subscribe.
 const withoutSubscribe = "FANOUTD_TEST_WITHOUT_SUBSCRIBE"
 
-// lacksSubscribe reports whether servers lack Subscribe in this process.
+// lacksSubscribe reports whether this is the test process whose servers lack Subscribe.
 func lacksSubscribe() bool { return os.Getenv(withoutSubscribe) != "" }
 
-// refuseSubscribe is a grpc.StreamClientInterceptor. It makes all servers lack Subscribe, if the process
-// says so.
+// refuseSubscribe is a grpc.StreamClientInterceptor. If servers lack Subscribe, it fails each Subscribe call
+// with UNIMPLEMENTED.
 func refuseSubscribe(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if lacksSubscribe() && method == fanoutv1.FanoutService_Subscribe_FullMethodName {
 		return nil, status.Error(codes.Unimplemented, "no Subscribe")
@@ -38,10 +38,10 @@ func TestEverythingWorksWithoutSubscribe(t *testing.T) {
 		t.Skip("takes more than a second")
 	}
 	if lacksSubscribe() {
-		t.Skip("this is the process in which servers lack Subscribe")
+		t.Skip("runs once, in the process whose servers have Subscribe")
 	}
 	t.Parallel()
-	// The timeout of that process bounds the test.
+	// Its own timeout ends the second process.
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), withoutSubscribe+"=1")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -22,7 +22,7 @@ import (
 type sharedStream struct {
 	pool    *streamPool
 	choice  *serverChoice
-	onlyTry bool // see streamPool.open
+	onlyTry bool // see streamPool.try
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	opened  time.Time
@@ -273,8 +273,7 @@ func (s *sharedStream) find(id uint64) *streamWatch {
 	return s.watches[id]
 }
 
-// deliver passes a message on to watches. One for which too much waits is stopped. The caller holds
-// mu.
+// deliver passes a message on to watches. It stops a watch whose buffer is full. The caller holds mu.
 func (s *sharedStream) deliver(ids []uint64, resp *fanoutv1.WatchResponse, arrived time.Time) {
 	m := &message{WatchResponse: resp, arrived: arrived, size: sizeOf(resp), shared: len(ids) > 1}
 	if resp.GetKind() == fanoutv1.WatchResponse_KIND_DRAINING {

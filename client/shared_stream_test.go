@@ -63,11 +63,11 @@ func eachWatch(req *fanoutv1.WatchRequest) stream {
 	return s
 }
 
-// needsSubscribe skips a test in the process in which servers lack Subscribe.
+// needsSubscribe skips the test if servers lack Subscribe.
 func needsSubscribe(t *testing.T) {
 	t.Helper()
 	if lacksSubscribe() {
-		t.Skip("is about Subscribe")
+		t.Skip("needs Subscribe")
 	}
 }
 

@@ -30,7 +30,8 @@ type streamPool struct {
 	nextTry   time.Time // with supportMissing: when the client may try Subscribe again
 }
 
-// support says whether the server, and all proxies before it, support Subscribe.
+// support is what the client knows about Subscribe: whether the server, and every proxy on the way
+// to it, supports it.
 type support uint8
 
 const (

@@ -16,7 +16,8 @@ import (
 // The buffers bound the bytes of the messages that wait for the callers of watches. A watch always
 // has room for one message and for minBuffer. It may use up to maxBuffer while the watches of its
 // stream have less than allBuffers together, because a short delay of the scheduler must not
-// interrupt a snapshot. A watch for which more would wait leaves the shared stream.
+// interrupt a snapshot. A watch whose
+// buffer is full leaves the shared stream.
 const (
 	minBuffer  = 256 << 10
 	maxBuffer  = 4 << 20
@@ -70,7 +71,7 @@ func (w *streamWatch) Recv(limit time.Duration) (*message, error) {
 	return m, err
 }
 
-// wait waits for the next message. The timer runs only here, so the time in which the caller handles
+// wait returns the next message as soon as it arrives. The timer runs only here, so the time in which the caller handles
 // an update does not count as silence of the server.
 func (w *streamWatch) wait(limit time.Duration) (*message, error) {
 	if w.timer == nil {

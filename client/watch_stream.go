@@ -58,7 +58,8 @@ func (m *message) appendEvents(to []Event) []Event {
 	return append(to, m.events...)
 }
 
-// maxStart is the size up to which a request fits on a shared stream. The server allows 64 KiB.
+// maxStart is the size of the largest request that a shared stream carries. The server allows 64 KiB,
+// with everything around it.
 const maxStart = 60 << 10
 
 // openWatch opens a stream for a watcher. Nothing else decides what carries the messages: usually

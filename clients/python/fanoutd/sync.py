@@ -6,8 +6,8 @@
         for update in client.resource("config").watch(prefix="shop"):
             print(update.position.revision, [(e.type.value, e.key) for e in update.events])
 
-A client has a thread, in which everything of ``fanoutd.Client`` runs. Any number of threads may use it. All
-functions have the arguments of those of ``fanoutd`` with the same name, and wait for their results.
+A client runs a ``fanoutd.Client`` in a thread of its own. Any number of threads may use the client. Each function
+takes the arguments of the function of ``fanoutd`` with the same name, and waits for its result.
 """
 
 from __future__ import annotations

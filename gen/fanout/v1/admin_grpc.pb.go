@@ -35,8 +35,9 @@ const (
 // re-encrypts values. It describes only the server that answers, not other servers over
 // the same etcd. It shows who watches what, but never the objects themselves.
 //
-// If the server has a policy, a caller sees and changes only the resources to which it has
-// the right "admin". A caller without this right to any resource gets PERMISSION_DENIED.
+// With a policy, a caller needs the right "admin". It sees and changes only the resources to
+// which it has this right. Without it for any resource, every call fails with
+// PERMISSION_DENIED.
 type AdminServiceClient interface {
 	// ListResources returns the state of every configured resource, in order of names. The
 	// configuration limits their number, so there are no pages.
@@ -174,8 +175,9 @@ func (c *adminServiceClient) ReclaimSpace(ctx context.Context, in *ReclaimSpaceR
 // re-encrypts values. It describes only the server that answers, not other servers over
 // the same etcd. It shows who watches what, but never the objects themselves.
 //
-// If the server has a policy, a caller sees and changes only the resources to which it has
-// the right "admin". A caller without this right to any resource gets PERMISSION_DENIED.
+// With a policy, a caller needs the right "admin". It sees and changes only the resources to
+// which it has this right. Without it for any resource, every call fails with
+// PERMISSION_DENIED.
 type AdminServiceServer interface {
 	// ListResources returns the state of every configured resource, in order of names. The
 	// configuration limits their number, so there are no pages.

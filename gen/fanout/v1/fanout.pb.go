@@ -857,8 +857,8 @@ type WatchRequest_After struct {
 	// empty position, with an empty epoch and revision 0; an empty epoch with another
 	// revision is invalid. If etcd itself has not reached the revision, the watch fails
 	// with OUT_OF_RANGE (reason REVISION_IN_FUTURE). The server asks etcd whether its state
-	// is current. If etcd does not answer within a second, the watch begins all the same;
-	// WatchResponse.age then says how old the state is.
+	// is current. If etcd does not answer within a second, the watch begins anyway, and
+	// WatchResponse.age is the age of the state.
 	After *Position `protobuf:"bytes,3,opt,name=after,proto3,oneof"`
 }
 
@@ -1577,8 +1577,8 @@ func (x *SubscribeRequest_Stop) GetWatchId() uint64 {
 	return 0
 }
 
-// Report says how far the client has applied a watch, or why it cannot apply what comes
-// next. It is never required, and has no answer: a report with an unknown id or an invalid
+// Report is the position up to which the client has applied a watch, or the error that keeps
+// it from applying what follows. It is never required, and has no answer: a report with an unknown id or an invalid
 // field is ignored. Report at most once a second for each watch.
 type SubscribeRequest_Report struct {
 	state protoimpl.MessageState `protogen:"open.v1"`

@@ -10,8 +10,9 @@ class AdminServiceStub(object):
     re-encrypts values. It describes only the server that answers, not other servers over
     the same etcd. It shows who watches what, but never the objects themselves.
 
-    If the server has a policy, a caller sees and changes only the resources to which it has
-    the right "admin". A caller without this right to any resource gets PERMISSION_DENIED.
+    With a policy, a caller needs the right "admin". It sees and changes only the resources to
+    which it has this right. Without it for any resource, every call fails with
+    PERMISSION_DENIED.
     """
 
     def __init__(self, channel):
@@ -57,8 +58,9 @@ class AdminServiceServicer(object):
     re-encrypts values. It describes only the server that answers, not other servers over
     the same etcd. It shows who watches what, but never the objects themselves.
 
-    If the server has a policy, a caller sees and changes only the resources to which it has
-    the right "admin". A caller without this right to any resource gets PERMISSION_DENIED.
+    With a policy, a caller needs the right "admin". It sees and changes only the resources to
+    which it has this right. Without it for any resource, every call fails with
+    PERMISSION_DENIED.
     """
 
     def ListResources(self, request, context):
@@ -185,8 +187,9 @@ class AdminService(object):
     re-encrypts values. It describes only the server that answers, not other servers over
     the same etcd. It shows who watches what, but never the objects themselves.
 
-    If the server has a policy, a caller sees and changes only the resources to which it has
-    the right "admin". A caller without this right to any resource gets PERMISSION_DENIED.
+    With a policy, a caller needs the right "admin". It sees and changes only the resources to
+    which it has this right. Without it for any resource, every call fails with
+    PERMISSION_DENIED.
     """
 
     @staticmethod

@@ -268,8 +268,8 @@ export type WatchRequest = Message<"fanout.v1.WatchRequest"> & {
      * empty position, with an empty epoch and revision 0; an empty epoch with another
      * revision is invalid. If etcd itself has not reached the revision, the watch fails
      * with OUT_OF_RANGE (reason REVISION_IN_FUTURE). The server asks etcd whether its state
-     * is current. If etcd does not answer within a second, the watch begins all the same;
-     * WatchResponse.age then says how old the state is.
+     * is current. If etcd does not answer within a second, the watch begins anyway, and
+     * WatchResponse.age is the age of the state.
      *
      * @generated from field: fanout.v1.Position after = 3;
      */
@@ -755,8 +755,8 @@ export const SubscribeRequest_StopSchema: GenMessage<SubscribeRequest_Stop> = /*
   messageDesc(file_fanout_v1_fanout, 8, 1);
 
 /**
- * Report says how far the client has applied a watch, or why it cannot apply what comes
- * next. It is never required, and has no answer: a report with an unknown id or an invalid
+ * Report is the position up to which the client has applied a watch, or the error that keeps
+ * it from applying what follows. It is never required, and has no answer: a report with an unknown id or an invalid
  * field is ignored. Report at most once a second for each watch.
  *
  * @generated from message fanout.v1.SubscribeRequest.Report
