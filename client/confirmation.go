@@ -61,10 +61,10 @@ func (w *watcher) confirm(ctx context.Context, at Position) (c confirmation, ok 
 	c.at, c.asOf = at, time.Now()
 	w.at, w.onInterruption = at, nil
 	_ = w.run(ctx, func(u *Update) bool {
-		if len(u.Events) > 0 || u.Replace || c.at.Revision == 0 {
+		if len(u.Events) > 0 || u.Phase == PhaseReset || c.at.Revision == 0 {
 			c.at = u.Position
 		}
-		ok = u.Complete && !u.AsOf.Before(c.asOf)
+		ok = u.Phase.Complete() && !u.AsOf.Before(c.asOf)
 		return !ok
 	})
 	return c, ok

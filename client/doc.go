@@ -51,13 +51,13 @@
 // comes twice; Watch lists the guarantees. In return, a caller that keeps a copy must do
 // three things with each [Update]:
 //
-//   - If Replace is set, forget the copy: a new state follows.
+//   - In [PhaseReset], forget the copy: a new state follows.
 //   - Apply the events by key: store the object of [Added] and [Modified], remove that of
 //     [Deleted].
-//   - If Complete is set, the copy is the state at Position. Save the copy together with
-//     the Position, and pass that to [After] when the program starts again. While
-//     Complete is not set, the copy is half of a new state: do not save it, and do not
-//     show it to readers that expect a consistent state.
+//   - If the phase is complete ([Phase.Complete]), the copy is the state at Position. Save the
+//     copy together with the Position, and pass that to [After] when the program starts again.
+//     Otherwise the copy is half of a new state: do not save it, and do not show it to readers
+//     that expect a consistent state.
 //
 // The protocol requires a client to hold back the events of a DELTA until SYNCED and
 // partial messages until the last part. Watch does that, so its callers need not.

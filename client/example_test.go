@@ -147,7 +147,7 @@ func ExampleResource_Watch() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		if u.Replace {
+		if u.Phase == client.PhaseReset {
 			clear(have)
 		}
 		for _, e := range u.Events {
@@ -158,12 +158,12 @@ func ExampleResource_Watch() {
 			}
 			fmt.Println(e.Type, e.Object.Key)
 		}
-		if u.Synced {
+		if u.Phase == client.PhaseSynced {
 			if _, _, err := config.Delete(ctx, "watch/a"); err != nil {
 				log.Fatal(err)
 			}
 		}
-		if u.Complete && len(have) == 0 {
+		if u.Phase.Complete() && len(have) == 0 {
 			break // or go on for months
 		}
 	}

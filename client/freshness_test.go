@@ -306,8 +306,8 @@ func TestHalfAMessageDoesNotConfirmTheState(t *testing.T) {
 				last = u
 			}
 		}
-		if age := time.Since(last.AsOf); !last.Synced || age < 30*time.Second {
-			t.Errorf("got synced %v and an age of %v, want true and at least 30s", last.Synced, age)
+		if age := time.Since(last.AsOf); last.Phase != client.PhaseSynced || age < 30*time.Second {
+			t.Errorf("got phase %v and an age of %v, want SYNCED and at least 30s", last.Phase, age)
 		}
 	})
 }
@@ -327,7 +327,7 @@ func TestASlowCallerDoesNotMakeTheStateFresh(t *testing.T) {
 			if len(u.Events) > 0 {
 				time.Sleep(2 * time.Minute)
 			}
-			if u.Synced {
+			if u.Phase == client.PhaseSynced {
 				if !u.AsOf.Before(began) {
 					t.Errorf("got a state of %v after the watch began, want one from before", u.AsOf.Sub(began))
 				}

@@ -18,7 +18,7 @@ type objectState struct {
 // apply applies an update. It returns the step to the new state, or nil while a replacement
 // is not complete.
 func (s *objectState) apply(u *Update) *step[*Object] {
-	if u.Replace {
+	if u.Phase == PhaseReset {
 		s.replacing, s.replacement = true, btree.Map[string, *Object]{}
 	}
 	var changes []change[*Object]
@@ -32,7 +32,7 @@ func (s *objectState) apply(u *Update) *step[*Object] {
 			changes = append(changes, c)
 		}
 	}
-	if !u.Complete {
+	if !u.Phase.Complete() {
 		return nil
 	}
 	if s.replacing {
@@ -42,7 +42,7 @@ func (s *objectState) apply(u *Update) *step[*Object] {
 	if !u.AsOf.IsZero() {
 		s.asOf = u.AsOf
 	}
-	next := &step[*Object]{from: s.at, to: u.Position, asOf: s.asOf, synced: u.Synced, changes: changes}
+	next := &step[*Object]{from: s.at, to: u.Position, asOf: s.asOf, synced: u.Phase == PhaseSynced, changes: changes}
 	s.at = u.Position
 	return next
 }

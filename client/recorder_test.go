@@ -105,7 +105,7 @@ func formatPosition(p client.Position) string { return fmt.Sprintf("%s/%d", p.Ep
 // and the position, in brackets if the update is not complete.
 func formatUpdate(u *client.Update) string {
 	var words []string
-	if u.Replace {
+	if u.Phase == client.PhaseReset {
 		words = append(words, "replace")
 	}
 	if u.Delta {
@@ -115,11 +115,11 @@ func formatUpdate(u *client.Update) string {
 		sign := map[client.EventType]string{client.Added: "+", client.Modified: "*", client.Deleted: "-"}[e.Type]
 		words = append(words, fmt.Sprintf("%s%s@%d", sign, e.Object.Key, e.Revision))
 	}
-	if u.Synced {
+	if u.Phase == client.PhaseSynced {
 		words = append(words, "synced")
 	}
 	position := formatPosition(u.Position)
-	if !u.Complete {
+	if !u.Phase.Complete() {
 		position = "[" + position + "]"
 	}
 	return strings.Join(append(words, position), " ")

@@ -12,7 +12,7 @@ func TestReportsDoNotKeepUpdates(t *testing.T) {
 	t.Parallel()
 	w := (&Resource{client: &Client{}}).newWatcher(nil)
 	applied := w.reportApplied()
-	u := &Update{Complete: true, Position: Position{Epoch: "e", Revision: 7}}
+	u := &Update{Phase: PhaseLive, Position: Position{Epoch: "e", Revision: 7}}
 	kept := weak.Make(u)
 	applied(u)
 	runtime.GC()

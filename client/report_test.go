@@ -85,7 +85,7 @@ func TestWatchesReportWhatTheCallerHasApplied(t *testing.T) {
 				reports.wantReports(t) // the caller has not applied it yet
 			case u.Position.Revision == 6:
 				reports.wantReports(t, "watch-1 e/5")
-			case u.Synced: // of the second stream
+			case u.Phase == client.PhaseSynced: // of the second stream
 				reports.wantReports(t, "watch-1 e/6", "watch-2 e/7")
 			}
 		}

@@ -170,7 +170,7 @@ func After(p Position) WatchOption { return watchOption(func(c *watchConfig) { c
 // FromNow begins a watch with the next change instead of the present objects. The
 // first update has no events; its position is that of the beginning. If an
 // interruption lasts so long that the servers no longer know the position, the whole
-// state follows in an update with Replace set, even so.
+// state follows even so, from an update in [PhaseReset] on.
 func FromNow() WatchOption { return watchOption(func(c *watchConfig) { c.fromNow = true }) }
 
 // Previous adds the object before the change to each event, where the server still

@@ -50,7 +50,7 @@ func TestWatchesAboveTheLimitRetry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !u.Synced {
+		if u.Phase != client.PhaseSynced {
 			continue
 		}
 		second := r.Watch(testContext(t), client.OnInterruption(func(err error) {
@@ -64,7 +64,7 @@ func TestWatchesAboveTheLimitRetry(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if u.Synced {
+			if u.Phase == client.PhaseSynced {
 				break
 			}
 		}

@@ -38,7 +38,7 @@ func watchMany(t *testing.T, r *client.Resource, n int) *manyWatches {
 				if err != nil && !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
-				if u != nil && u.Synced {
+				if u != nil && u.Phase == client.PhaseSynced {
 					all.synced.Add(1)
 				}
 			}

@@ -117,13 +117,13 @@ func TestASlowCallerGetsALargeSnapshot(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(100 * time.Millisecond)
-			if u.Replace {
+			if u.Phase == client.PhaseReset {
 				clear(keys)
 			}
 			for _, e := range u.Events {
 				keys[e.Object.Key] = e.Type != client.Deleted
 			}
-			if u.Complete {
+			if u.Phase.Complete() {
 				complete = u.Position
 			}
 			if complete.Revision == 7 {

@@ -16,31 +16,24 @@ import (
 // after applying them. An update may have no events; it then only moves the position,
 // or confirms it.
 type Update struct {
-	// Replace says that everything the caller had is void: the events from here to the
-	// next update with Synced, all of them [Added], are the new state. Another update
-	// with Replace may come before that and start over.
-	Replace bool
+	// Phase says what the update is part of, such as a new state that replaces what the
+	// caller has.
+	Phase Phase
 	// Delta says that Events are the difference between the caller's position and
 	// Position, and not every change in between: they have the latest state of each
 	// object that changed, and Deleted has only the key. This happens after a long
 	// interruption, and if etcd has compacted changes before the servers could read
-	// them. [EveryEvent] turns it into an error.
+	// them. [EveryEvent] turns it into an error. The phase of such an update is PhaseSynced.
 	Delta bool
-	// Events are in order of their revisions; after Replace, in order of their keys.
+	// Events are in order of their revisions; in a new state, in order of their keys.
 	Events []Event
-	// Synced says that a catch-up has ended: the caller has the state at Position.
-	// Synced implies Complete.
-	Synced bool
 	// AsOf is a time, by the clock of this process, at which the state at Position was
 	// current. Usually it is one second before the update arrived. It is earlier if the
 	// server has lost etcd, or if the caller is slow. AsOf is zero during a catch-up.
 	AsOf time.Time
 	// Position is the place to resume at, with [After], once the events are applied.
-	// Its revision is 0 while Complete is false.
+	// Its revision is 0 while the state is not complete ([Phase.Complete]).
 	Position Position
-	// Complete says that the caller, with these events applied, has the state exactly
-	// as it was at Position. It is false only from Replace until Synced.
-	Complete bool
 }
 
 // EventType is the kind of change that a watch saw of an object.
@@ -87,7 +80,7 @@ type Event struct {
 //
 // Guarantees:
 //
-//   - Ordered: revisions never decrease, except where Replace begins a new state.
+//   - Ordered: revisions never decrease, except where [PhaseReset] begins a new state.
 //   - Unique: no event is delivered twice, not even across an interruption.
 //   - Reliable: no change is missing between two positions, except in an update with
 //     Delta. Such an update comes if an interruption outlasts the memory of the servers,
@@ -95,8 +88,8 @@ type Event struct {
 //     slow reader.
 //   - Atomic: all changes of one revision, such as those of a transaction, are in one
 //     update.
-//   - Resumable: a Position with Complete set can be given to [After] in another
-//     process, and works at any server over the same etcd.
+//   - Resumable: a Position of a complete state can be given to [After] in
+//     another process, and works at any server over the same etcd.
 //
 // To keep the last two promises, the client holds events back while a revision that
 // is too large for one message arrives, and while the servers send a difference (a
@@ -107,7 +100,7 @@ type Event struct {
 // A lost server does not end the watch: it reconnects, to another server if there is
 // one, after growing random delays, and resumes at its position. A server that is
 // silent for too long counts as lost ([BookmarkInterval]). If the servers no longer
-// know the position, an update with Replace begins a new state.
+// know the position, an update in PhaseReset begins a new state.
 //
 // The client reads only a bounded amount ahead of the caller. A caller that is slow for a long time
 // gets the difference instead of every change.
@@ -161,7 +154,7 @@ func (w *watcher) reportApplied() (applied func(*Update)) {
 	at.Store(&Position{})
 	w.reporter.progress = func() progress { return progress{applied: *at.Load(), attempted: *at.Load()} }
 	return func(u *Update) {
-		if u.Complete {
+		if u.Phase.Complete() {
 			applied := u.Position // a pointer into u would keep its events in memory
 			at.Store(&applied)
 			w.reporter.wake()

@@ -100,7 +100,7 @@ func (c *watchedCopy) watch(t *testing.T, r *client.Resource) {
 		if err != nil {
 			return
 		}
-		if u.Replace {
+		if u.Phase == client.PhaseReset {
 			clear(c.keys)
 			c.replacing = true
 		}
@@ -111,7 +111,7 @@ func (c *watchedCopy) watch(t *testing.T, r *client.Resource) {
 				c.keys[e.Object.Key] = true
 			}
 		}
-		if u.Complete {
+		if u.Phase.Complete() {
 			c.position, c.replacing = u.Position, false
 		} else if !c.replacing {
 			t.Errorf("got events before their position is reached: %s", formatUpdate(u))

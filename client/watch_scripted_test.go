@@ -322,7 +322,7 @@ func TestSilentServersAreLeft(t *testing.T) {
 			if err != nil {
 				break
 			}
-			if u.Synced {
+			if u.Phase == client.PhaseSynced {
 				time.Sleep(time.Hour) // the caller is busy
 				began = time.Now()
 			}
@@ -344,7 +344,7 @@ func TestAServerHasTimeForItsFirstMessage(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if u.Synced {
+					if u.Phase == client.PhaseSynced {
 						break
 					}
 				}
@@ -443,7 +443,7 @@ func TestDrainedWatchesResumeAtOnce(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if u.Synced && !ended.IsZero() {
+					if u.Phase == client.PhaseSynced && !ended.IsZero() {
 						break
 					}
 				}

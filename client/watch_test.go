@@ -29,7 +29,7 @@ func events(t *testing.T, next func() (*client.Update, error, bool), n int) []st
 		if err != nil || !ok {
 			t.Fatalf("the watch ended with %v after events %v, want %d events", err, all, n)
 		}
-		if u.Replace && len(all) > 0 {
+		if u.Phase == client.PhaseReset && len(all) > 0 {
 			all = append(all, "replace")
 		}
 		for _, e := range u.Events {
@@ -89,7 +89,7 @@ func TestWatchOptionsReachTheServer(t *testing.T) {
 		if len(u.Events) > 0 && u.Events[0].Object.Value != nil {
 			t.Errorf("got a value: %q", u.Events[0].Object.Value)
 		}
-		if u.Complete && !u.Synced && len(u.Events) == 0 {
+		if u.Phase.Complete() && u.Phase != client.PhaseSynced && len(u.Events) == 0 {
 			break // a bookmark
 		}
 	}
@@ -149,7 +149,7 @@ func TestWatchSurvivesItsTimeLimit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if u.Synced {
+		if u.Phase == client.PhaseSynced {
 			streams++
 		}
 	}
@@ -171,7 +171,7 @@ func TestWatchMovesToAnotherServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if u.Synced {
+			if u.Phase == client.PhaseSynced {
 				epochs[u.Position.Epoch] = true
 				return
 			}
@@ -221,7 +221,7 @@ func TestWatchReadsNothingAhead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if u.Synced {
+		if u.Phase == client.PhaseSynced {
 			break
 		}
 	}

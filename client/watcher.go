@@ -21,7 +21,7 @@ import (
 // that had applied such a key would keep it forever. So the watcher holds these events
 // back until their position is reached, and drops them if the stream breaks first.
 // A REPLAY is passed on as it arrives, because its position advances with its events.
-// A RESET is passed on as well: its first update has Replace set, and a broken one is
+// A RESET is passed on as well: its first update is in PhaseReset, and a broken one is
 // followed by another.
 type watcher struct {
 	client *Client
@@ -273,7 +273,7 @@ func (w *watcher) identity() *fanoutv1.WatchRequest {
 // receive handles a message of the server. It returns the update for the caller, or
 // nil if the message has nothing to report yet.
 func (w *watcher) receive(m *message) *Update {
-	u := &Update{Position: positionOf(m.GetPosition()), AsOf: w.asOf}
+	u := &Update{Phase: PhaseLive, Position: positionOf(m.GetPosition()), AsOf: w.asOf}
 	report := u.Position != w.at
 	switch m.GetKind() {
 	case fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN:
@@ -282,13 +282,13 @@ func (w *watcher) receive(m *message) *Update {
 			if w.at.Revision > 0 {
 				w.dropPosition() // a broken RESET must be followed by another one
 			}
-			u.Replace, report = true, true
+			u.Phase, report = PhaseReset, true
 			w.asOf = time.Time{} // the new state may come from a server that has lost etcd
 		}
 	case fanoutv1.WatchResponse_KIND_SYNCED:
 		u.Delta = w.catchUp == fanoutv1.WatchResponse_CATCH_UP_DELTA
 		w.catchUp = fanoutv1.WatchResponse_CATCH_UP_UNSPECIFIED
-		u.Synced, report, w.progressed = true, true, true
+		u.Phase, report, w.progressed = PhaseSynced, true, true
 	case fanoutv1.WatchResponse_KIND_LIVE, fanoutv1.WatchResponse_KIND_BOOKMARK:
 		report, w.progressed = true, true
 	case fanoutv1.WatchResponse_KIND_DRAINING:
@@ -303,9 +303,14 @@ func (w *watcher) receive(m *message) *Update {
 		return nil
 	}
 	u.Events, w.held = w.held, nil
-	u.Complete = w.catchUp != fanoutv1.WatchResponse_CATCH_UP_RESET
 	if w.catchUp != fanoutv1.WatchResponse_CATCH_UP_UNSPECIFIED {
 		u.AsOf = time.Time{} // until the end of the catch-up
+		if u.Phase == PhaseLive {
+			u.Phase = PhaseCatchingUp
+			if w.catchUp == fanoutv1.WatchResponse_CATCH_UP_RESET {
+				u.Phase = PhaseSnapshot
+			}
+		}
 	}
 	w.at = u.Position
 	if !report && len(u.Events) == 0 {

@@ -209,7 +209,7 @@ func (b *benchmark) watch(ctx context.Context, prefix string, ready func(), rece
 			received(i)
 			seen++
 		}
-		if u.Synced {
+		if u.Phase == client.PhaseSynced {
 			ready()
 		}
 		if seen >= b.writes {

@@ -131,7 +131,7 @@ func (t *tool) await(ctx context.Context, r *client.Resource, s *selection, goal
 		if err != nil {
 			return goalError(ctx, err, s, goal)
 		}
-		if u.Replace {
+		if u.Phase == client.PhaseReset {
 			found = nil
 		}
 		for _, e := range u.Events {
@@ -143,7 +143,7 @@ func (t *tool) await(ctx context.Context, r *client.Resource, s *selection, goal
 		switch {
 		case goal == follow.Exists && found != nil:
 			return output.One(t.writer(format), format, t.width(), found)
-		case goal == follow.Absent && found == nil && (u.Synced || len(u.Events) > 0):
+		case goal == follow.Absent && found == nil && (u.Phase == client.PhaseSynced || len(u.Events) > 0):
 			return nil
 		}
 	}

@@ -203,7 +203,7 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 func (w *watchFlags) trackSync(updates follow.Stream) follow.Stream {
 	return func(yield func(*client.Update, error) bool) {
 		for u, err := range updates {
-			w.synced = w.synced || err == nil && u.Synced
+			w.synced = w.synced || err == nil && u.Phase == client.PhaseSynced
 			if !yield(u, err) {
 				return
 			}

@@ -187,7 +187,7 @@ func (f *follower) apply(updates func(func(*client.Update, error) bool)) error {
 			return err
 		}
 		f.await()
-		if u.Replace && !f.fault.is("keep-replaced") {
+		if u.Phase == client.PhaseReset && !f.fault.is("keep-replaced") {
 			clear(copied)
 		}
 		for _, e := range u.Events {
@@ -203,7 +203,7 @@ func (f *follower) apply(updates func(func(*client.Update, error) bool)) error {
 				copied[e.Object.Key] = f.text(e.Object)
 			}
 		}
-		if u.Complete || f.fault.is("early") {
+		if u.Phase.Complete() || f.fault.is("early") {
 			f.show(u.Position, copied)
 		}
 	}

@@ -23,7 +23,7 @@ func (f *follower) followPosition(ctx context.Context, r *client.Resource) error
 	}
 	return f.apply(func(yield func(*client.Update, error) bool) {
 		for u, err := range r.Watch(ctx, options...) {
-			if err == nil && u.Complete {
+			if err == nil && u.Phase.Complete() {
 				if text, err := json.Marshal(u.Position); err == nil {
 					_ = os.WriteFile(f.command.State+".new", text, 0o600)
 					_ = os.Rename(f.command.State+".new", f.command.State)

@@ -45,7 +45,7 @@ func (s *watchSubscriber) run(ctx context.Context) error {
 func (s *watchSubscriber) apply(u *client.Update) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if u.Replace {
+	if u.Phase == client.PhaseReset {
 		clear(s.copy)
 		s.replacing = true
 		s.count.add(&s.count.replacements)
@@ -62,7 +62,7 @@ func (s *watchSubscriber) apply(u *client.Update) {
 			s.copy[key] = revision
 		}
 	}
-	if !u.Complete {
+	if !u.Phase.Complete() {
 		if !s.replacing {
 			s.breaks("broke Atomic: incomplete update at %v without a replacement", u.Position)
 		}

@@ -185,7 +185,7 @@ func observe(t *testing.T, r *client.Resource) *witness {
 func (w *witness) apply(u *client.Update) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if u.Replace {
+	if u.Phase == client.PhaseReset {
 		clear(w.objects)
 	}
 	for _, e := range u.Events {
@@ -195,7 +195,7 @@ func (w *witness) apply(u *client.Update) {
 			w.objects[e.Object.Key] = e.Object.ModRevision
 		}
 	}
-	if u.Complete {
+	if u.Phase.Complete() {
 		w.at = u.Position.Revision
 		for revision, c := range w.waiting {
 			if revision <= w.at {

@@ -71,7 +71,7 @@ func (c *clientConnection) watch(watcher int, begun func()) error {
 				c.counter.Receive(c.number, object.Value, at, watcher)
 			}
 		}
-		if u.Complete {
+		if u.Phase.Complete() {
 			begun()
 		}
 	}

@@ -44,16 +44,18 @@ func added(key, text string, revision int64) client.Event {
 	return client.Event{Type: client.Added, Revision: revision, Object: &client.Object{Key: key, Value: []byte(text), CreateRevision: 1, ModRevision: revision}}
 }
 
-func complete(events ...client.Event) *client.Update {
-	return &client.Update{Replace: true, Events: events, Synced: true, Complete: true, Position: client.Position{Revision: 1}}
+// replace sends a new state.
+func (w fakeWatch) replace(events ...client.Event) {
+	w <- &client.Update{Phase: client.PhaseReset}
+	w <- &client.Update{Phase: client.PhaseSynced, Events: events, Position: client.Position{Revision: 1}}
 }
 
 func live(events ...client.Event) *client.Update {
-	return &client.Update{Events: events, Complete: true, Position: client.Position{Revision: 2}}
+	return &client.Update{Phase: client.PhaseLive, Events: events, Position: client.Position{Revision: 2}}
 }
 
 // Nothing is written before the state is complete. A burst of changes is rendered once, and
-// a part of a transaction waits for the rest.
+// a part of a new state waits for the rest.
 func TestRendererBatchesChangesAndKeepsTransactionsWhole(t *testing.T) {
 	dir := t.TempDir()
 	template, path := filepath.Join(dir, "template"), filepath.Join(dir, "file")
@@ -79,13 +81,13 @@ func TestRendererBatchesChangesAndKeepsTransactionsWhole(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx, w.updates) }()
 
-		w <- &client.Update{Replace: true, Events: []client.Event{added("a", "1", 1)}}
+		w <- &client.Update{Phase: client.PhaseReset, Events: []client.Event{added("a", "1", 1)}}
 		synctest.Wait()
 		time.Sleep(time.Hour)
 		if len(written) > 0 {
 			t.Errorf("an incomplete state was written: %q", written)
 		}
-		w <- &client.Update{Events: []client.Event{added("b", "1", 1)}, Synced: true, Complete: true}
+		w <- &client.Update{Phase: client.PhaseSynced, Events: []client.Event{added("b", "1", 1)}}
 		synctest.Wait() // the first state is rendered without a delay
 		for i := range 100 {
 			w <- live(added("a", strings.Repeat("x", i%3), int64(i+2)))
@@ -93,17 +95,15 @@ func TestRendererBatchesChangesAndKeepsTransactionsWhole(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		// Part of a transaction.
-		u := live(added("a", "half", 200))
-		u.Complete = false
-		w <- u
+		// Part of a new state.
+		w <- &client.Update{Phase: client.PhaseReset, Events: []client.Event{added("a", "half", 200)}}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		w <- live(added("b", "whole", 200))
+		w <- &client.Update{Phase: client.PhaseSynced, Events: []client.Event{added("b", "whole", 200)}}
 		time.Sleep(time.Second)
 		synctest.Wait()
 		// The same state again, as after an interruption.
-		w <- complete(added("a", "half", 200), added("b", "whole", 200))
+		w.replace(added("a", "half", 200), added("b", "whole", 200))
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"a=1 b=1 ", "a= b=1 ", "a=half b=whole "}, written); diff != "" {
@@ -147,12 +147,12 @@ func TestRetryBacksOffUntilSuccessOrCancellation(t *testing.T) {
 func TestPositionIsSavedAfterTheCommands(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	w := make(fakeWatch, 6)
-	w <- complete(added("a", "", 1))
+	w := make(fakeWatch, 7)
+	w.replace(added("a", "", 1))
 	w <- live(added("b", "", 2))
-	w <- &client.Update{Complete: true, Position: client.Position{Revision: 3}}
-	w <- &client.Update{Events: []client.Event{added("c", "", 4)}}
-	w <- &client.Update{Complete: true, Position: client.Position{Revision: 4}}
+	w <- &client.Update{Phase: client.PhaseLive, Position: client.Position{Revision: 3}}
+	w <- &client.Update{Phase: client.PhaseLive, Events: []client.Event{added("c", "", 4)}}
+	w <- &client.Update{Phase: client.PhaseLive, Position: client.Position{Revision: 4}}
 	w <- live(added("fails", "", 5))
 	type call struct {
 		Revision int64
@@ -181,18 +181,18 @@ func TestPrinterShowsResetsAsDifferencesWhereTheFormatHasNoMark(t *testing.T) {
 		output.Value: "1\n2\n3\n4\n",
 		output.JSONL: "RESET\nADDED a\nADDED b\nSYNCED\nADDED c\nRESET\nADDED b\nADDED c\nSYNCED\n",
 	} {
-		w := make(fakeWatch, 4)
-		w <- complete(added("a", "1", 1), added("b", "2", 2))
+		w := make(fakeWatch, 5)
+		w.replace(added("a", "1", 1), added("b", "2", 2))
 		w <- live(added("c", "3", 3))
-		w <- &client.Update{Replace: true, Events: []client.Event{added("b", "4", 5)}}
-		w <- &client.Update{Events: []client.Event{added("c", "3", 3)}, Synced: true, Complete: true}
+		w <- &client.Update{Phase: client.PhaseReset, Events: []client.Event{added("b", "4", 5)}}
+		w <- &client.Update{Phase: client.PhaseSynced, Events: []client.Event{added("c", "3", 3)}}
 		ctx, cancel := context.WithCancel(t.Context())
 		var out strings.Builder
 		updates := 0
 		p := Printer{
 			Events: output.NewEvents(&out, format, 0), Differences: !output.MarksResets(format),
 			Flush: func() error {
-				if updates++; updates == 4 {
+				if updates++; updates == 5 {
 					cancel()
 				}
 				return nil
@@ -219,16 +219,16 @@ func TestPrinterMarksADelta(t *testing.T) {
 		output.JSONL: "RESET\nADDED a\nADDED b\nSYNCED\nDELTA\nADDED a\nDELETED b\nDELETED never\nSYNCED\n",
 	} {
 		t.Run(string(format), func(t *testing.T) {
-			w := make(fakeWatch, 2)
-			w <- complete(added("a", "1", 1), added("b", "2", 2))
-			w <- &client.Update{Delta: true, Events: []client.Event{added("a", "3", 9), gone("b"), gone("never")}, Synced: true, Complete: true}
+			w := make(fakeWatch, 3)
+			w.replace(added("a", "1", 1), added("b", "2", 2))
+			w <- &client.Update{Phase: client.PhaseSynced, Delta: true, Events: []client.Event{added("a", "3", 9), gone("b"), gone("never")}}
 			ctx, cancel := context.WithCancel(t.Context())
 			var out strings.Builder
 			updates := 0
 			p := Printer{
 				Events: output.NewEvents(&out, format, 0), Differences: !output.MarksResets(format),
 				Flush: func() error {
-					if updates++; updates == 2 {
+					if updates++; updates == 3 {
 						cancel()
 					}
 					return nil

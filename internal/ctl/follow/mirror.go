@@ -27,7 +27,7 @@ func (m *mirror) Apply(u *client.Update) []client.Event {
 	if m.objects == nil {
 		m.objects = map[string]*client.Object{}
 	}
-	if u.Replace {
+	if u.Phase == client.PhaseReset {
 		m.next = map[string]*client.Object{}
 	}
 	var changes []client.Event
@@ -41,8 +41,8 @@ func (m *mirror) Apply(u *client.Update) []client.Event {
 		}
 		set(m.objects, e)
 	}
-	m.atRevision = u.Complete
-	if u.Synced {
+	m.atRevision = u.Phase.Complete()
+	if u.Phase == client.PhaseSynced {
 		m.synced = true
 		if m.next != nil {
 			changes = append(changes, m.replace(u.Position)...)
@@ -122,8 +122,8 @@ func (m *mirror) replace(position client.Position) []client.Event {
 // Synced reports whether the initial state was complete at least once.
 func (m *mirror) Synced() bool { return m.synced }
 
-// AtRevision reports whether the objects are the state at one revision, not the middle of a
-// transaction.
+// AtRevision reports whether the objects are the state at one revision. They are not while a
+// new state arrives.
 func (m *mirror) AtRevision() bool { return m.atRevision }
 
 // Len returns the number of objects.

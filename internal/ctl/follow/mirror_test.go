@@ -32,19 +32,19 @@ func TestReplacementReturnsOnlyDifferences(t *testing.T) {
 		update client.Update
 		want   []string
 	}{
-		{client.Update{Replace: true, Events: []client.Event{event(client.Added, "b", 2), event(client.Added, "a", 1)}}, nil},
-		{client.Update{Events: []client.Event{event(client.Added, "c", 3)}, Synced: true}, []string{"ADDED a 1", "ADDED b 2", "ADDED c 3"}},
-		{client.Update{Events: []client.Event{event(client.Modified, "a", 4), event(client.Deleted, "b", 5)}}, []string{"MODIFIED a 4", "DELETED b 5"}},
+		{client.Update{Phase: client.PhaseReset, Events: []client.Event{event(client.Added, "b", 2), event(client.Added, "a", 1)}}, nil},
+		{client.Update{Phase: client.PhaseSynced, Events: []client.Event{event(client.Added, "c", 3)}}, []string{"ADDED a 1", "ADDED b 2", "ADDED c 3"}},
+		{client.Update{Phase: client.PhaseLive, Events: []client.Event{event(client.Modified, "a", 4), event(client.Deleted, "b", 5)}}, []string{"MODIFIED a 4", "DELETED b 5"}},
 		// A replacement that is replaced before it is complete.
-		{client.Update{Replace: true, Events: []client.Event{event(client.Added, "x", 6)}}, nil},
-		{client.Update{Replace: true, Events: []client.Event{event(client.Added, "a", 4), event(client.Added, "d", 7)}}, nil},
-		{client.Update{Synced: true, Position: client.Position{Revision: 7}}, []string{"DELETED c 7", "ADDED d 7"}},
-		{client.Update{Events: []client.Event{event(client.Deleted, "a", 8)}}, []string{"DELETED a 8"}},
+		{client.Update{Phase: client.PhaseReset, Events: []client.Event{event(client.Added, "x", 6)}}, nil},
+		{client.Update{Phase: client.PhaseReset, Events: []client.Event{event(client.Added, "a", 4), event(client.Added, "d", 7)}}, nil},
+		{client.Update{Phase: client.PhaseSynced, Position: client.Position{Revision: 7}}, []string{"DELETED c 7", "ADDED d 7"}},
+		{client.Update{Phase: client.PhaseLive, Events: []client.Event{event(client.Deleted, "a", 8)}}, []string{"DELETED a 8"}},
 		// Events that are repeated or summarized after an interruption.
-		{client.Update{Events: []client.Event{
+		{client.Update{Phase: client.PhaseLive, Events: []client.Event{
 			event(client.Deleted, "never", 9), event(client.Modified, "new", 10), event(client.Added, "d", 11), event(client.Modified, "d", 11),
 		}}, []string{"ADDED new 10", "MODIFIED d 11"}},
-		{client.Update{Events: []client.Event{event(client.Deleted, "new", 12)}}, []string{"DELETED new 12"}},
+		{client.Update{Phase: client.PhaseLive, Events: []client.Event{event(client.Deleted, "new", 12)}}, []string{"DELETED new 12"}},
 	}
 	for i, s := range steps {
 		if diff := cmp.Diff(s.want, summaries(v.Apply(&s.update))); diff != "" {
@@ -71,17 +71,22 @@ func TestSameRevisionWithOtherContentIsAChange(t *testing.T) {
 	} {
 		now := old
 		change(&now)
-		for way, update := range map[string]*client.Update{
-			"replaced": {Replace: true, Events: []client.Event{{Type: client.Added, Object: &now}}, Synced: true},
-			"replayed": {Events: []client.Event{{Type: client.Modified, Revision: 2, Object: &now}}},
+		for way, updates := range map[string][]client.Update{
+			"replaced": {{Phase: client.PhaseReset}, {Phase: client.PhaseSynced, Events: []client.Event{{Type: client.Added, Object: &now}}}},
+			"replayed": {{Phase: client.PhaseCatchingUp, Events: []client.Event{{Type: client.Modified, Revision: 2, Object: &now}}}},
 		} {
 			var v mirror
-			v.Apply(&client.Update{Replace: true, Events: []client.Event{{Type: client.Added, Object: &old}}, Synced: true})
+			v.Apply(&client.Update{Phase: client.PhaseReset})
+			v.Apply(&client.Update{Phase: client.PhaseSynced, Events: []client.Event{{Type: client.Added, Object: &old}}})
 			var want []string
 			if name != "nothing" {
 				want = []string{"MODIFIED a 2"}
 			}
-			if diff := cmp.Diff(want, summaries(v.Apply(update))); diff != "" {
+			var changes []client.Event
+			for _, u := range updates {
+				changes = append(changes, v.Apply(&u)...)
+			}
+			if diff := cmp.Diff(want, summaries(changes)); diff != "" {
 				t.Errorf("%s, %s:\n%s", name, way, diff)
 			}
 		}
@@ -96,13 +101,14 @@ func TestReplacementOfAMirrorWithoutInitialObjects(t *testing.T) {
 		"another": {"DELETED gone 30", "ADDED new 21", "ADDED old 2", "ADDED touched 21"},
 	} {
 		var v mirror
-		v.Apply(&client.Update{Synced: true, Position: client.Position{Epoch: "same", Revision: 10}})
-		v.Apply(&client.Update{Position: client.Position{Epoch: "same", Revision: 20}, Events: []client.Event{
+		v.Apply(&client.Update{Phase: client.PhaseSynced, Position: client.Position{Epoch: "same", Revision: 10}})
+		v.Apply(&client.Update{Phase: client.PhaseLive, Position: client.Position{Epoch: "same", Revision: 20}, Events: []client.Event{
 			event(client.Modified, "seen", 11), event(client.Modified, "gone", 11),
 		}})
 		created := object("new", 21)
 		created.CreateRevision = 21
-		u := &client.Update{Replace: true, Synced: true, Position: client.Position{Epoch: epoch, Revision: 30}, Events: []client.Event{
+		v.Apply(&client.Update{Phase: client.PhaseReset})
+		u := &client.Update{Phase: client.PhaseSynced, Position: client.Position{Epoch: epoch, Revision: 30}, Events: []client.Event{
 			{Type: client.Added, Object: created}, event(client.Added, "old", 2), event(client.Added, "touched", 21), event(client.Added, "seen", 11),
 		}}
 		if diff := cmp.Diff(want, summaries(v.Apply(u))); diff != "" {

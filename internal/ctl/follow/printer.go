@@ -55,7 +55,10 @@ func (p *Printer) Run(ctx context.Context, updates Updates) error {
 			}
 		}
 		if p.Count > 0 && shown+len(show.Events) > p.Count {
-			show.Events, show.Synced = show.Events[:p.Count-shown], false
+			show.Events = show.Events[:p.Count-shown]
+			if show.Phase == client.PhaseSynced {
+				show.Phase = client.PhaseLive // the end of the catch-up is not shown
+			}
 		}
 		shown += len(show.Events)
 		if p.Events != nil {
@@ -71,7 +74,7 @@ func (p *Printer) Run(ctx context.Context, updates Updates) error {
 		}
 		if p.Goal != NoGoal {
 			updateKeys(present, u)
-			synced = synced || u.Synced
+			synced = synced || u.Phase == client.PhaseSynced
 		}
 		switch {
 		case p.Count > 0 && shown >= p.Count,
@@ -85,7 +88,7 @@ func (p *Printer) Run(ctx context.Context, updates Updates) error {
 
 // updateKeys applies an update to the set of keys that exist.
 func updateKeys(present map[string]bool, u *client.Update) {
-	if u.Replace {
+	if u.Phase == client.PhaseReset {
 		clear(present)
 	}
 	for _, e := range u.Events {

@@ -34,8 +34,7 @@ type update struct {
 }
 
 // Run renders until the watch ends. It renders the initial state as soon as it is complete.
-// After that, the first change starts the delay. It never renders the middle of a
-// transaction.
+// After that, the first change starts the delay. It never renders half of a new state.
 func (r *Renderer) Run(ctx context.Context, updates Updates) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var reader sync.WaitGroup
@@ -83,7 +82,7 @@ func (r *Renderer) Run(ctx context.Context, updates Updates) error {
 		case <-due:
 			due = nil
 			if !m.AtRevision() {
-				continue // the rest of the transaction starts the delay again
+				continue // the end of the new state starts the delay again
 			}
 			complete, err := r.render(ctx, &m, false)
 			if err != nil {

@@ -42,7 +42,7 @@ func TestAFailedWriteIsRetried(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "folder")
 	synctest.Test(t, func(t *testing.T) {
 		w, path, reports, stop := rendering(t, folder)
-		w <- complete(added("a", "1", 1))
+		w.replace(added("a", "1", 1))
 		synctest.Wait()
 		obstacle(t, folder)
 		w <- live(added("b", "2", 2))
@@ -74,7 +74,7 @@ func TestAFailedTemplateWaitsForAChange(t *testing.T) {
 	folder := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		w, path, reports, stop := rendering(t, folder)
-		w <- complete(added("a", "1", 1))
+		w.replace(added("a", "1", 1))
 		w <- live(added("b", "bad", 2))
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()

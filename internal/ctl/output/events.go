@@ -74,7 +74,7 @@ func NewEvents(w io.Writer, format Format, width int) *Events {
 
 // Show prints an update.
 func (l *Events) Show(u *client.Update) error {
-	if u.Replace {
+	if u.Phase == client.PhaseReset {
 		if err := l.marker(Event{Type: Reset}); err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (l *Events) Show(u *client.Update) error {
 			return err
 		}
 	}
-	if u.Synced {
+	if u.Phase == client.PhaseSynced {
 		if err := l.marker(Event{Type: Synced, Position: &Position{u.Position.Epoch, u.Position.Revision}}); err != nil {
 			return err
 		}
