@@ -92,6 +92,11 @@ test: ## Run all tests, or those of one package: make test P=./internal/dispatch
 test-examples: ## Test the subscribers in examples/ that use other languages
 	FANOUTD_TEST_EXAMPLES=1 go test -count 1 -timeout 9m ./test/examples
 
+# examples/ruby/install installs the Debian packages that this test needs.
+.PHONY: test-stubs
+test-stubs: ## Test the generated code of other languages: docs/client-other.md
+	FANOUTD_TEST_STUBS=1 go test -count 1 -timeout 9m ./test/stubs
+
 # clients/python/install installs the Debian packages that these targets need. The packages belong to
 # Debian's interpreter.
 PYTHON ?= /usr/bin/python3
