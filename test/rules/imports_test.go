@@ -101,6 +101,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/app":         {"internal"},
 		"internal/direct":      {"internal/backoff", "internal/cacher", "internal/dispatch", "internal/object"},
 		"client":               {"gen"},
+		"client/clienttest":    {"client", "internal"}, // the real server, for the tests of users
 		"cmd/fanoutd":          {"internal/access", "internal/app", "internal/config", "internal/crypt", "internal/version"},
 		"internal/ctl":         {"client", "internal/ctl", "internal/lag", "gen"},
 		"cmd/fanoutctl":        {"client", "internal/ctl", "internal/version"},
