@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/store"
 )
 
@@ -275,6 +277,30 @@ func TestBadRequestsEndTheStream(t *testing.T) {
 			wantRefusal(t, s.end(), c.want)
 		})
 	}
+}
+
+// A later request that is too large ends its stream with a status that says so. The other streams of
+// the connection go on.
+func TestALargeLaterRequestEndsItsStream(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	req := &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()}
+	other := in.subscribe(ctx, t).start(1, req)
+	other.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
+	for _, size := range []int{64 << 10, 3 << 20} {
+		s := in.subscribe(ctx, t)
+		s.start(1, req).next(fanoutv1.WatchResponse_KIND_BOOKMARK)
+		s.send(startRequest(2, &fanoutv1.WatchRequest{Resource: config, Scope: prefix(strings.Repeat("x", size)), Begin: fromNow()}))
+		err := s.end()
+		wantRefusal(t, err, invalid(""))
+		if message := status.Convert(err).Message(); !strings.Contains(message, "larger than the window") {
+			t.Errorf("got the message %q", message)
+		}
+	}
+	at := in.put(ctx, t, config, "a", "1")
+	other.wantEvents(added("a", "1", at))
+	in.awaitUsage(ctx, t, "the streams have ended", func(u quota.Usage) bool { return u.Watchers == 1 })
 }
 
 // A stop or a report for an id that is not in use is ignored.

@@ -52,7 +52,8 @@ type Conn struct {
 // openStream is a stream that the server serves.
 type openStream struct {
 	stream  Stream
-	request *Request // nil: it has come to its end
+	request *Request      // nil: it has come to its end
+	ended   chan struct{} // closed by Ended; nil: nobody waits
 }
 
 // NewConn returns a connection that follows the frames of conn and applies the budget to the
@@ -175,6 +176,7 @@ func (c *Conn) readPayload(b []byte) {
 		b = b[:max(len(b)-padding, 0)]
 	}
 	c.request.addData(b)
+	c.endViolator(c.request)
 }
 
 // endFrame is called when the server has processed a frame and asks for the next one.
@@ -197,19 +199,21 @@ func (c *Conn) endFrame() {
 			c.endRequest(c.header.stream())
 		}
 		request.endFrame(end)
+		c.endViolator(request)
 		c.yield()
 	}
 }
 
 // Open begins to follow the request whose headers the server has just read. endStream ends its
-// stream when the client violates a rule; it must not block. The goroutine that reads the
-// connection calls Open. The caller calls Ended with the id of the stream.
+// stream when the client violates a rule and the handler does not end it; it must not block. The
+// goroutine that reads the connection calls Open. The caller calls Ended with the id of the
+// stream.
 func (c *Conn) Open(stream Stream, endStream func()) (request *Request, id uint32) {
 	id = c.header.stream()
 	request = &Request{conn: c, id: id, endStream: endStream, ended: c.endsStream}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.open[id] = openStream{stream, request}
+	c.open[id] = openStream{stream: stream, request: request}
 	return request, id
 }
 
@@ -227,6 +231,9 @@ func (c *Conn) endRequest(id uint32) {
 func (c *Conn) Ended(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if s := c.open[id]; s.ended != nil {
+		close(s.ended)
+	}
 	delete(c.open, id)
 }
 

@@ -11,6 +11,10 @@ import (
 type Stream interface {
 	// Lost ends the stream because the connection is lost. It must not block.
 	Lost()
+
+	// Violated makes the handler of the stream return the reason: its request violates a rule.
+	// It returns false if the handler does not listen. It must not block.
+	Violated(reason error) bool
 }
 
 const (

@@ -15,6 +15,8 @@ type fakeStream struct{ lost chan<- struct{} }
 
 func (s fakeStream) Lost() { s.lost <- struct{}{} }
 
+func (s fakeStream) Violated(error) bool { return false }
+
 // The streams of a lost connection end a few at a time: the next ones when these are answered,
 // or after some time. gRPC learns of the loss after all of them.
 func TestStreamsOfALostConnectionEndAFewAtATime(t *testing.T) {

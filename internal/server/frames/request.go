@@ -37,6 +37,7 @@ type Request struct {
 	conn      *Conn
 	id        uint32 // of the stream
 	endStream func()
+	violated  bool // the violation is handled; only the reading goroutine uses it
 
 	mu          sync.Mutex
 	prefix      [prefixBytes]byte // guarded by mu; of the current message
@@ -65,13 +66,11 @@ func (r *Request) Violation() error {
 	return r.violation
 }
 
-// violate ends the stream. It is called with mu held. gRPC discards the frames that still
-// come for the stream once its handler has returned. Until then the window of the stream
-// bounds them.
+// violate notes a violation. It is called with mu held. The reading goroutine then ends the
+// stream; see Conn.endViolator.
 func (r *Request) violate(err error) {
 	if r.violation == nil {
 		r.violation = err
-		r.endStream()
 	}
 }
 

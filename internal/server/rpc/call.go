@@ -112,7 +112,7 @@ func violationOr(ctx context.Context, err error) error {
 	if violation == nil {
 		return err
 	}
-	return apierr.InvalidError{{Description: violation.Error()}}
+	return violationError(violation)
 }
 
 // limitRate limits how many requests a client makes per second. Health checks do not count: an

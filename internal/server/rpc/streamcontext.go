@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/frames"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
@@ -25,6 +26,7 @@ type streamContext struct {
 	timer  atomic.Pointer[time.Timer]  // cuts the stream off if the request does not arrive; nil: it has arrived
 	ended  atomic.Pointer[error]       // the error of the end; nil: the context is not done
 	onDone atomic.Pointer[func(error)] // set by OnDone; nil: not set, or already called
+	refuse atomic.Pointer[func(error)] // set by OnViolation; nil: not set
 
 	conn    *frames.Conn    // nil: the connection is in-process
 	request *frames.Request // the received part of the request; nil: it is complete, or the connection is in-process
@@ -96,6 +98,30 @@ func OnDone(ctx context.Context, f func(error)) {
 	if err := c.ended.Load(); err != nil {
 		c.finish(*err)
 	}
+}
+
+// OnViolation calls a function with the error for the client when the request with this context
+// violates a rule after its first message. The function must make the handler return the error, and
+// must not block. If the handler does not return soon, CutOff ends the stream.
+func OnViolation(ctx context.Context, f func(error)) {
+	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok {
+		c.refuse.Store(&f)
+	}
+}
+
+// Violated implements [frames.Stream].
+func (c *streamContext) Violated(reason error) bool {
+	refuse := c.refuse.Load()
+	if refuse == nil {
+		return false
+	}
+	(*refuse)(violationError(reason))
+	return true
+}
+
+// violationError returns the error for a violation of the rules of package frames.
+func violationError(violation error) error {
+	return apierr.InvalidError{{Description: violation.Error()}}
 }
 
 // finish records the end of the context and calls the function of OnDone, once. The context

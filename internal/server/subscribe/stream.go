@@ -109,6 +109,7 @@ func (s *stream) register(requests grpc.ServerStream) error {
 	}
 	s.number = number
 	rpc.OnDone(s.ctx, s.out.Abort)
+	rpc.OnViolation(s.ctx, s.out.Abort)
 	// The stream is registered, so Reexamine finds it after a later change of the credentials.
 	if err := s.pass.Check(); err != nil {
 		return err
