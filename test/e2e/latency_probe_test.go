@@ -56,3 +56,14 @@ func (s *latencyProbe) slowest(outages []check.Span) time.Duration {
 	}
 	return longest
 }
+
+// slowestWithin returns the longest duration of a call that was under way between from and to.
+func (s *latencyProbe) slowestWithin(from, to time.Time) time.Duration {
+	longest := time.Duration(0)
+	for _, c := range s.calls {
+		if c.From.Before(to) && c.To.After(from) {
+			longest = max(longest, c.To.Sub(c.From))
+		}
+	}
+	return longest
+}

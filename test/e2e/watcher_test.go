@@ -275,6 +275,10 @@ func watchKinds(rng *rand.Rand, n int) []watchOptions {
 		if some(6) {
 			w.deadline = time.Duration(1000+rng.IntN(3000)) * time.Millisecond
 		}
+		if i%10 == 1 {
+			// These receive a final bookmark before their deadline, and no others.
+			w.bookmarks, w.timeLimit, w.deadline = 0, 0, time.Duration(2000+rng.IntN(2000))*time.Millisecond
+		}
 		if i%10 == 5 {
 			// A batch delay may be much longer than the bookmark interval.
 			w.bookmarks, w.batchDelay, w.timeLimit, w.deadline = 200*time.Millisecond, time.Minute, 0, 0

@@ -23,6 +23,8 @@ type attack struct {
 	Kind    kind
 	Address string // of the server
 	Size    int    // number of streams or connections
+	Streams int    // that each connection opens at once; only for such attacks
+	Stale   bool   // these streams do not wait for etcd
 	Hosts   int
 
 	begun, refused atomic.Int64
@@ -37,7 +39,7 @@ type attack struct {
 	accepted atomic.Int64 // streams that the server has begun and not ended
 
 	mu     sync.Mutex
-	limits map[string]int // guarded by mu: refused streams by the limit that the status names
+	limits map[string]int // guarded by mu: refused streams by the limit that the status names, or by another reason
 }
 
 // result is what has become of the streams or connections of an attack.

@@ -34,7 +34,7 @@ func attackers(as string) error {
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return err
 	}
-	late := time.AfterFunc(wait/4, cancel) // what is unanswered then is missing in the result
+	late := time.AfterFunc(wait, cancel) // what is unanswered then is missing in the result
 	a.unanswered.Wait()
 	late.Stop()
 	cancel()

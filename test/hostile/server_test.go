@@ -21,15 +21,16 @@ type process struct {
 	exited         chan struct{} // closed when the process has ended
 }
 
-// runServer runs a fanoutd until the test ends. If openFiles is not zero, the process may have
-// that many file descriptors.
-func runServer(ctx context.Context, t *testing.T, openFiles int) *process {
+// runServer runs a fanoutd with these flags until the test ends. If openFiles is not zero, the
+// process may have that many file descriptors.
+func runServer(ctx context.Context, t *testing.T, openFiles int, flags ...string) *process {
 	t.Helper()
 	p := &process{address: loopback.FreeAddress(t), admin: loopback.FreeAddress(t), exited: make(chan struct{})}
 	args := []string{
 		fanoutdproc.Program(t), "--listen", p.address, "--admin-listen", p.admin,
 		"--data-dir", filepath.Join(t.TempDir(), "data"), "--log-level", "error",
 	}
+	args = append(args, flags...)
 	if openFiles > 0 {
 		args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, openFiles)}, args...)
 	}

@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -29,10 +30,6 @@ const (
 	openSnapshots kind = "watches with a snapshot, opened at once, that cannot be sent"
 	openFromNow   kind = "watches from now on, opened at once, that cannot be sent"
 )
-
-// streamsAtOnce is how many watches a connection opens at once. By default the server accepts
-// 10,000 streams of a connection.
-const streamsAtOnce = 9000
 
 // rawConn is a connection whose HTTP/2 frames the attacker makes.
 type rawConn struct {
@@ -173,7 +170,7 @@ func (a *attack) openAtOnce(ctx context.Context, i int) {
 	writing.Go(func() {
 		block, body := a.block(), a.watchRequest()
 		var err error
-		for n := uint32(0); n < streamsAtOnce && err == nil; n++ {
+		for n := uint32(0); n < uint32(a.Streams) && err == nil; n++ {
 			c.write.Lock()
 			err = c.framer.WriteHeaders(headers(2*n+1, block))
 			if err == nil {
@@ -203,7 +200,7 @@ func (a *attack) openAtOnce(ctx context.Context, i int) {
 				a.accepted.Add(1)
 			}
 		case *http2.RSTStreamFrame:
-			a.end(answered, f.StreamID, "")
+			a.end(answered, f.StreamID, f.ErrCode.String())
 		case *http2.PingFrame:
 			c.write.Lock()
 			if !f.IsAck() && c.framer.WritePing(true, f.Data) == nil {
@@ -211,14 +208,14 @@ func (a *attack) openAtOnce(ctx context.Context, i int) {
 			}
 			c.write.Unlock()
 		}
-		if len(answered) == streamsAtOnce {
+		if len(answered) == a.Streams {
 			allAnswered()
 		}
 	}
 }
 
-// end notes that the server has ended a stream because of a limit, or for another reason if
-// the limit is empty. A reset may follow the end of a stream, and does not count.
+// end notes that the server has ended a stream because of a limit, or for another reason. A reset
+// may follow the end of a stream, and does not count.
 func (a *attack) end(answered map[uint32]bool, stream uint32, limit string) {
 	open, seen := answered[stream]
 	if seen && !open {
@@ -229,18 +226,13 @@ func (a *attack) end(answered map[uint32]bool, stream uint32, limit string) {
 		a.accepted.Add(-1)
 	}
 	a.refused.Add(1)
-	if limit != "" {
-		a.mu.Lock()
-		a.limits[limit]++
-		a.mu.Unlock()
-	}
+	a.mu.Lock()
+	a.limits[limit]++
+	a.mu.Unlock()
 }
 
-// storeUnavailable is the reason of a server that waits in vain for etcd, which happens on a busy machine.
-const storeUnavailable = "STORE_UNAVAILABLE"
-
-// limitOf returns the name of the limit because of which the server refused a request, or
-// storeUnavailable. They are in the trailers. It returns "" if the request ended for another reason.
+// limitOf returns the name of the limit because of which the server refused a request. The name
+// is in the trailers. It returns the reason if the request ended for another one.
 func limitOf(trailers *http2.MetaHeadersFrame) string {
 	for _, field := range trailers.RegularFields() {
 		if field.Name != "grpc-status-details-bin" {
@@ -249,19 +241,15 @@ func limitOf(trailers *http2.MetaHeadersFrame) string {
 		details, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(field.Value, "="))
 		answer := &spb.Status{}
 		if err != nil || proto.Unmarshal(details, answer) != nil {
-			return ""
+			return "details that cannot be decoded"
 		}
 		for _, detail := range status.FromProto(answer).Details() {
-			info, ok := detail.(*errdetails.ErrorInfo)
-			switch {
-			case ok && info.GetReason() == "LIMIT_REACHED":
-				return info.GetMetadata()["limit_name"]
-			case ok && info.GetReason() == storeUnavailable:
-				return storeUnavailable
+			if info, ok := detail.(*errdetails.ErrorInfo); ok {
+				return cmp.Or(info.GetMetadata()["limit_name"], info.GetReason())
 			}
 		}
 	}
-	return ""
+	return "no reason"
 }
 
 // watchRequest returns a request as gRPC sends it. The watch is not concerned with what the
@@ -270,6 +258,9 @@ func (a *attack) watchRequest() []byte {
 	req := &fanoutv1.WatchRequest{Resource: resource, Scope: &fanoutv1.Scope{Scope: &fanoutv1.Scope_Prefix{Prefix: "large"}}}
 	if a.Kind == openFromNow {
 		req.Begin = &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}}
+	}
+	if a.Stale {
+		req.Consistency = &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: &fanoutv1.AnyRevision{}}}
 	}
 	body, err := proto.Marshal(req)
 	if err != nil {

@@ -26,6 +26,16 @@ type storm struct {
 	atOnce      bool // the stall and the memory have bounds, too
 }
 
+// atOnce returns how many watches a connection of an attacker opens at once, and the flags of the
+// server. For the measurements the server has its default limits, and accepts 10,000 streams of a
+// connection. Otherwise both are smaller in about the same proportion.
+func atOnce() (streams int, flags []string) {
+	if measures() {
+		return 9000, nil
+	}
+	return 500, []string{"--max-waiting-snapshots", "512", "--max-snapshots", "16"}
+}
+
 // TestStormsOfStreams checks that the events of a well-behaved client arrive while attackers
 // open and reset streams as fast as they can. With FANOUTD_HOSTILE set it also checks how late
 // the events are, compared with attackers that hit another process: they take processors of
@@ -41,25 +51,34 @@ func TestStormsOfStreams(t *testing.T) {
 		{kind: openSnapshots, connections: 4, atOnce: true},
 		{kind: openFromNow, connections: 4, atOnce: true},
 	} {
-		t.Run(fmt.Sprintf("%s, connections: %d", s.kind, s.connections), func(t *testing.T) { s.run(t) })
+		t.Run(fmt.Sprintf("%s, connections: %d", s.kind, s.connections), func(t *testing.T) {
+			if !measures() {
+				t.Parallel()
+			}
+			s.run(t)
+		})
 	}
 }
 
 func (s storm) run(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*wait) // the measurements take more than a minute
 	defer cancel()
-	target := runServer(ctx, t, 0)
+	streams, flags := atOnce()
+	target := runServer(ctx, t, 0, flags...)
 	p := newProbe(ctx, t, target.address)
 	newWellBehaved(ctx, t, target.address) // writes a MiB of objects, which snapshots contain
 	during, afterwards := 3*time.Second, time.Second
-	if s.atOnce {
+	if s.kind == openSnapshots {
 		during = 12 * time.Second // longer than a watch waits for its snapshot
 	}
 	if measures() {
 		during, afterwards = 20*time.Second, 10*time.Second
 	}
 	hit := func(victim *process) (latencies, result) {
-		a := attack{Kind: s.kind, Address: victim.address, Size: s.connections, Hosts: 1}
+		a := attack{Kind: s.kind, Address: victim.address, Size: s.connections, Streams: streams, Hosts: 1}
+		// A watch ends with STORE_UNAVAILABLE or REVISION_NOT_REACHED if it waits for etcd for more
+		// than three seconds, which happens on a busy machine.
+		a.Stale = !measures()
 		if s.kind == resetHTTP {
 			a.Address = victim.admin
 		}
@@ -69,13 +88,13 @@ func (s storm) run(t *testing.T) {
 		became := stop()
 		after := p.measure(ctx, t, afterwards) // what the attack has left behind counts as well
 		t.Logf("  during the attack: %v, %d MiB at most; after it: %v, %d MiB at most", attacked, held, after, target.peakMemory(t))
-		s.checkAnswers(t, became)
+		s.checkAnswers(t, became, s.connections*streams)
 		return append(attacked, after...).sorted(), became
 	}
 	var alone, elsewhere latencies
 	if measures() {
 		alone = p.measure(ctx, t, during)
-		other := runServer(ctx, t, 0)
+		other := runServer(ctx, t, 0, flags...)
 		newWellBehaved(ctx, t, other.address)
 		elsewhere, _ = hit(other)
 	}
@@ -103,9 +122,8 @@ func (s storm) run(t *testing.T) {
 
 // checkAnswers checks what the server has done with the streams. It calms clients that reset
 // streams. It accepts all watches that are opened at once, except those for whose snapshots
-// there is no room: these it refuses because of a limit, which the status names. On a busy machine,
-// etcd may not answer some of them in time.
-func (s storm) checkAnswers(t *testing.T, became result) {
+// there is no room: these it refuses because of a limit, which the status names.
+func (s storm) checkAnswers(t *testing.T, became result, all int) {
 	t.Helper()
 	if became.Begun == 0 {
 		t.Error("no attack took place")
@@ -118,7 +136,7 @@ func (s storm) checkAnswers(t *testing.T, became result) {
 		return
 	}
 	t.Logf("%d watches, %d accepted, refused by limit: %v", became.Begun, became.Accepted, became.Limits)
-	all, answered := s.connections*streamsAtOnce, became.Accepted+became.Limits[storeUnavailable]
+	answered := became.Accepted
 	if s.kind == openSnapshots {
 		answered += became.Limits["max-waiting-snapshots"] + became.Limits["max-snapshots"]
 	}
