@@ -7,6 +7,7 @@ import inspect
 import logging
 import random
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -54,7 +55,8 @@ class Handler(Generic[T]):
         self._function = function
         self._items = items
         self._progressed = progressed
-        self._pending: dict[str, _Pending[T]] = {}  # in order of their latest changes
+        # In order of their latest changes. A dict would look for its first key at all places of removed ones.
+        self._pending: OrderedDict[str, _Pending[T]] = OrderedDict()
         self._failed: dict[str, _Pending[T]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._running: tuple[str, _Pending[T]] | None = None
@@ -117,8 +119,7 @@ class Handler(Generic[T]):
             self._wake.clear()
             yielded = time.monotonic()
             while self._pending and not self.removed:
-                key = next(iter(self._pending))
-                await self._offer(key, self._pending.pop(key))
+                await self._offer(*self._pending.popitem(last=False))
                 if time.monotonic() - yielded > _YIELD_AFTER:
                     await asyncio.sleep(0)
                     yielded = time.monotonic()
@@ -130,7 +131,7 @@ class Handler(Generic[T]):
             self._running = key, p
             try:
                 result = self._function(Change(key, p.old, new))
-                if inspect.isawaitable(result):
+                if result is not None and inspect.isawaitable(result):
                     await result
             except Exception as error:
                 if not self.removed:
