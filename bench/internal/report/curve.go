@@ -61,44 +61,44 @@ var (
 var curves = []curve{
 	{
 		name: "unrelated-keys", title: "A change, beside watches of other keys",
-		sentence: "An index finds the interests in the key of a change, so that those in other keys are not looked at, however many there are.",
+		sentence: "An index finds the interests that select the key of a change. Interests in other keys cost nothing.",
 		axis:     byBystanders, figures: perChange, belongs: beside("key"),
 	},
 	{
 		name: "unrelated-watchers", title: "A change, beside watchers of one interest that it does not concern",
-		sentence: "Watchers of one interest read one feed: where nothing is appended nobody is woken, however many there are.",
+		sentence: "Watchers of one interest share a feed. If no event is appended to it, none of them is woken.",
 		axis:     byBystanders, figures: perChange, belongs: beside("one"),
 	},
 	{
 		name: "unrelated-selectors", title: "A change, beside selectors that no index finds",
-		sentence: "A selector that asks for no single value of a label or of an indexed field has to be evaluated for each change, once for all who watch with it, which is why their number has a limit of its own.",
+		sentence: "The index cannot find a selector that requires no single value of a label or an indexed field. The server evaluates such a selector for each change, once for all its watchers. Therefore their number has a limit.",
 		axis:     byBystanders, figures: perChange, belongs: beside("selector"),
 	},
 	{
 		name: "objects", title: "A change, among more objects",
-		sentence: "The objects are in a tree, of which a change renews no more than the way to its own, and that hardly gets longer when there are more of them.",
+		sentence: "The objects are in a tree. A change copies only the path to its object, which hardly gets longer with more objects.",
 		axis:     byObjects.logarithmic(), figures: perChange,
 		belongs: func(p *scenario.Parameters) bool {
 			return p.Scenario == scenario.Saturation && p.Objects > 0 && p.Window == 0
 		},
 	},
 	{
-		name: "concerned-interests", title: "A change, and how many interests it concerns",
-		sentence: "Each interest that a change concerns has its selector evaluated, the event encoded once and appended to a feed of its own: this is what grows, while as many watchers as before are told.",
+		name: "concerned-interests", title: "A change that concerns more interests",
+		sentence: "For each interest that a change concerns, the server evaluates the selector, encodes the event once, and appends it to a feed. This cost grows, while the number of watchers that receive the event stays the same.",
 		axis:     byGroups, figures: perChange,
 		grows:   true,
 		belongs: func(p *scenario.Parameters) bool { return p.Interest == "except" },
 	},
 	{
-		name: "told-watchers", title: "A change, and how many watchers are told",
-		sentence: "For each watcher who is told there is only left to hand gRPC the bytes that all share, and this grows with their number; ten thousand do not fit into the caches of a processor, a thousand do.",
+		name: "receiving-watchers", title: "A change that more watchers receive",
+		sentence: "For each watcher, the server only passes the shared bytes to gRPC. This cost grows with the number of watchers. A thousand of them fit into the caches of a processor, ten thousand do not.",
 		axis:     byWatchers, figures: perChange,
 		grows:   true,
 		belongs: func(p *scenario.Parameters) bool { return plain(p) && p.PerConnection == 100 },
 	},
 	{
-		name: "memory-watchers", title: "Memory, and how many watch",
-		sentence: "A watcher is a stream of gRPC and a place in a feed, and holds no events: what it takes does not depend on how many others there are. What it took to set up a hundred on a connection at once is given back where five thousand or more have come.",
+		name: "memory-watchers", title: "Memory with more watchers",
+		sentence: "A watcher is a gRPC stream and a position in a feed. It holds no events, so its memory does not depend on the number of other watchers. With few watchers, the memory that their setup needed is not yet returned.",
 		axis:     byWatchers, figures: perWatcher,
 		belongs: func(p *scenario.Parameters) bool {
 			return p.Scenario == scenario.Idle && p.Objects > 0 && p.Window == 0 && p.Watchers >= 1000
@@ -106,8 +106,8 @@ var curves = []curve{
 		series: func(p scenario.Parameters) string { return fmt.Sprintf("%d on a connection", p.PerConnection) },
 	},
 	{
-		name: "memory-objects", title: "Memory, and how many objects there are",
-		sentence: "Every object is kept once, in the form in which it is sent, for all who watch and list: memory grows with them.",
+		name: "memory-objects", title: "Memory with more objects",
+		sentence: "The server keeps each object once, encoded for all watches and lists. Memory grows with the objects.",
 		axis:     byObjects, figures: kept,
 		grows: true,
 		belongs: func(p *scenario.Parameters) bool {
@@ -115,21 +115,21 @@ var curves = []curve{
 		},
 	},
 	{
-		name: "memory-window", title: "Memory, and how many changes the window has",
-		sentence: "The window keeps the object as it was and as it is of each of its changes, and nothing else keeps changes for somebody: memory grows with its size.",
+		name: "memory-window", title: "Memory with a larger window",
+		sentence: "The window keeps each change with the object before and after it. Memory grows with the window, and nothing else keeps changes.",
 		axis:     byWindow, figures: kept,
 		grows:   true,
 		belongs: func(p *scenario.Parameters) bool { return p.Scenario == scenario.Idle && p.Window > 0 },
 	},
 	{
 		name: "window-cpu", title: "CPU with a larger window",
-		sentence: "A change is added at the end of the window and found there by its revision, and nobody goes through all of it: its size is no part of what anything costs.",
+		sentence: "A change is appended to the window and found by its revision. Nothing scans the window, so its size costs no CPU.",
 		axis:     byWindow.logarithmic(), figures: perDelivery, relative: true,
 		belongs: busy, series: withoutWindow,
 	},
 	{
 		name: "window-time", title: "Time with a larger window",
-		sentence: "For the same reason nothing takes longer: neither changes, nor those who come, who come back or who list.",
+		sentence: "For the same reason nothing takes longer: neither changes nor new watches, resumed watches and lists.",
 		axis:     byWindow.logarithmic(), figures: timePerDelivery, relative: true,
 		belongs: busy, series: withoutWindow,
 	},

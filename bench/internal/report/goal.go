@@ -44,10 +44,10 @@ var (
 // Goals lists the goals. Figures are medians of the runs. The CPU time of a server does not
 // include its store.
 var Goals = slices.Concat(
-	ratios(scenario.Saturation, "CPU per delivery of the server in front", FrontCPU, "floor", map[string]float64{
+	ratios(scenario.Saturation, "CPU per delivery of the front server", FrontCPU, "floor", map[string]float64{
 		"1000 x 1": 1.5, "10000 x 1": 1.5, "1000 x 100": 2.5, "1000 x 1, bursts of 64": 1.3, "1000 x 100, bursts of 64": 1.3,
 	}),
-	ratios(scenario.Saturation, "CPU per delivery of the server in front", FrontCPU, "nats", map[string]float64{
+	ratios(scenario.Saturation, "CPU per delivery of the front server", FrontCPU, "nats", map[string]float64{
 		"1000 x 1": 1, "10000 x 1": 1, "1000 x 1, bursts of 64": 0.5, "1000 x 100, bursts of 64": 0.5,
 	}),
 	ratios(scenario.Saturation, "CPU per delivery of all servers", CPU, "etcd", map[string]float64{
@@ -64,22 +64,22 @@ var Goals = slices.Concat(
 			by: point{scenario.Steady, "10000 x 100, 10/s", "etcd", EachP99},
 		},
 		{
-			What: "what is added to the p50 from writing to the only watcher, 10/s", Against: "etcd", Want: 300, kind: differenceOf,
+			What: "added to the p50 from writing to the only watcher, 10/s", Against: "etcd", Want: 300, kind: differenceOf,
 			of: point{scenario.Steady, "1 x 1, 10/s", "fanoutd", EachP50},
 			by: point{scenario.Steady, "1 x 1, 10/s", "etcd", EachP50},
 		},
 		unaffected("100 stalled (frozen)"), unaffected("100 stalled (frozen) for 500ms"),
 		idleMemory("100000 x 100", 1000), idleMemory("15000 x 1", 480),
 		{
-			What: "growth of the server while 5000 watchers who come at once get 800 objects of 256 B, their streams included", Want: 64, kind: megabytes,
+			What: "growth of the server while 5000 new watchers get 800 objects of 256 B, with their streams", Want: 64, kind: megabytes,
 			of: point{scenario.Startup, storm5000, "fanoutd", Growth},
 		},
 		{
-			What: "the same without what it grows where they get 1 object", Against: "1 object", Want: 64, kind: megabytes,
+			What: "the same without the growth with 1 object", Against: "1 object", Want: 64, kind: megabytes,
 			of: point{scenario.Startup, storm5000, "fanoutd", Growth}, by: point{scenario.Startup, streams5000, "fanoutd", Growth},
 		},
 		{
-			What: "seconds until 5000 watchers who come at once have 800 objects of 256 B", Against: "floor", Want: 1.5, kind: ratioOf,
+			What: "seconds until 5000 new watchers have 800 objects of 256 B", Against: "floor", Want: 1.5, kind: ratioOf,
 			of: point{scenario.Startup, storm5000, "fanoutd", Seconds}, by: point{scenario.Startup, storm5000, "floor", Seconds},
 		},
 		{

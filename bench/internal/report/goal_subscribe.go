@@ -31,7 +31,7 @@ var subscribeGoals = []Goal{
 		of: point{scenario.Saturation, shared10000, stream100, CPU}, by: point{scenario.Saturation, shared10000, "floor", CPU},
 	},
 	{
-		What: "CPU of the server in front above that of the writes, 1000 x 100, 16 at once, one key each, 100 a stream", Against: "a stream each", Want: 0.5, kind: ratioOf,
+		What: "CPU of the front server above that of the writes, 1000 x 100, 16 at once, one key each, 100 a stream", Against: "a stream each", Want: 0.5, kind: ratioOf,
 		of:   point{scenario.Saturation, keys1000, stream100, CPUPerWrite},
 		by:   point{scenario.Saturation, keys1000, "fanoutd", CPUPerWrite},
 		base: point{scenario.Saturation, unwatched, "fanoutd", CPUPerWrite},
@@ -59,12 +59,12 @@ var subscribeGoals = []Goal{
 	},
 	released("1000 a stream", million, stream1000), released("the Go client", millionGo, goClient),
 	{
-		What: "CPU of the server in front per event of one watch of a stream with 10000", Against: "with 10", Want: 1.2, kind: ratioOf,
+		What: "CPU of the front server per event of one watch of a stream with 10000", Against: "with 10", Want: 1.2, kind: ratioOf,
 		of: point{scenario.Saturation, "10000 x 10000, one key each", "fanoutd (10000 a stream)", FrontCPU},
 		by: point{scenario.Saturation, "10 x 10, one key each", "fanoutd (10 a stream)", FrontCPU},
 	},
 	{
-		What: "CPU of the server in front, 1000 subscribers that apply 50 events a second and report every second", Against: "without reports", Want: 1.1, kind: ratioOf,
+		What: "CPU of the front server, 1000 subscribers that apply 50 events a second and report every second", Against: "without reports", Want: 1.1, kind: ratioOf,
 		of: point{scenario.Steady, applying + ", reports every 1s", stream1, FrontTotal}, by: point{scenario.Steady, applying, stream1, FrontTotal},
 	},
 }

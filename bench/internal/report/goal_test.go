@@ -51,26 +51,26 @@ func TestGoalTable(t *testing.T) {
 		want    [][]string
 	}{
 		"reached": {pairedRuns("floor", [2]float64{20, 10}, [2]float64{9, 3}, [2]float64{1, 1}), [][]string{
-			{"CPU per delivery of the server in front, 1000 x 100", "floor", "at most 2.50", "2.00 (1.00 to 3.00)", "yes"},
+			{"CPU per delivery of the front server, 1000 x 100", "floor", "at most 2.50", "2.00 (1.00 to 3.00)", "yes"},
 		}},
 		"missed": {pairedRuns("floor", [2]float64{3, 1}, [2]float64{3, 1}), [][]string{
-			{"CPU per delivery of the server in front, 1000 x 100", "floor", "at most 2.50", "3.00", "no"},
+			{"CPU per delivery of the front server, 1000 x 100", "floor", "at most 2.50", "3.00", "no"},
 		}},
 		"lost events": {lossy, [][]string{
-			{"CPU per delivery of the server in front, 1000 x 100", "floor", "at most 2.50", "2.00", "no: 3 lost"},
+			{"CPU per delivery of the front server, 1000 x 100", "floor", "at most 2.50", "2.00", "no: 3 lost"},
 		}},
 		"minimum": {fast, [][]string{
 			{"CPU per delivery of all servers, 1000 x 100, 16 at once", "etcd", "at most 0.200", "0.200", "yes"},
 			{"deliveries per second, 1000 x 100, 16 at once", "etcd", "at least 5.00", "6.00", "yes"},
 		}},
 		"difference": {slow, [][]string{
-			{"what is added to the p50 from writing to the only watcher, 10/s", "etcd", "at most 300 µs", "400 µs", "no"},
+			{"added to the p50 from writing to the only watcher, 10/s", "etcd", "at most 300 µs", "400 µs", "no"},
 		}},
 		"absolute value": {[]*scenario.Record{idle}, [][]string{
 			{"memory of the server with idle watchers, 100000 x 100", "", "at most 1000 MB", "1200 MB", "no"},
 		}},
 		"above a base": {above, [][]string{
-			{"CPU of the server in front above that of the writes, 1000 x 100, 16 at once, one key each, 100 a stream", "a stream each", "at most 0.500", "0.500 (0.100 to 0.800)", "yes"},
+			{"CPU of the front server above that of the writes, 1000 x 100, 16 at once, one key each, 100 a stream", "a stream each", "at most 0.500", "0.500 (0.100 to 0.800)", "yes"},
 		}},
 		"no base":       {above[1:3], nil},
 		"no peer":       {pairedRuns("floor", [2]float64{2, 1})[:1], nil},

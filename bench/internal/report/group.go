@@ -102,13 +102,13 @@ var (
 	Resident   Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSIdle) }                   // bytes
 	Left       Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSLeft) }                   // bytes
 	Peak       Figure = func(r *scenario.Record) float64 { return float64(front(r).Peak) }                      // bytes
-	// PerWatch is the memory of the server in front per idle watcher, in bytes.
+	// PerWatch is the memory of the front server per idle watcher, in bytes.
 	PerWatch Figure = func(r *scenario.Record) float64 { return front(r).PerWatcher }
-	// Kept is what the server in front keeps when all have left, in bytes.
+	// Kept is what the front server keeps when all have left, in bytes.
 	Kept        Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSLeft - front(r).RSSEmpty) }
 	WatchesLeft Figure = func(r *scenario.Record) float64 { return front(r).WatchesLeft }
 	ClientPeak  Figure = func(r *scenario.Record) float64 { return float64(r.ClientPeak) } // bytes
-	// CPUPerWrite is the CPU time of the server in front per write, in microseconds.
+	// CPUPerWrite is the CPU time of the front server per write, in microseconds.
 	CPUPerWrite Figure = func(r *scenario.Record) float64 {
 		return float64(front(r).Total) / float64(max(r.Changes, 1)) * float64(r.Parameters.Batch)
 	}

@@ -114,7 +114,7 @@ func heading(b *bytes.Buffer, r *scenario.Record) {
 	for i, module := range slices.Sorted(maps.Keys(m.Versions)) {
 		fmt.Fprintf(b, "%s %s %s", map[bool]string{true: ","}[i > 0], module, m.Versions[module])
 	}
-	b.WriteString(".\nIn brackets is from where to where the runs go, before them is the median.\n\n")
+	b.WriteString(".\nFigures are medians; the range of the runs is in brackets.\n\n")
 	for _, note := range r.Notes {
 		fmt.Fprintf(b, "- %s\n", note)
 	}

@@ -60,15 +60,15 @@ func TestWriteReplacesTheBlocksOfASuite(t *testing.T) {
 	for text, want := range map[string]int{
 		"# Title\n": 1, "\nbetween\n": 1, "\nlast\n": 1, "\nold\n": 0, "    make it\n": 2, "By `make it`": 1,
 		"| 1000 x 100 | fanoutd | 1 | 4.00 | 3.00 |":                                                            1,
-		"| CPU per delivery of the server in front, 1000 x 100 | floor | at most 2.50 | 1.00 | yes |":           1,
+		"| CPU per delivery of the front server, 1000 x 100 | floor | at most 2.50 | 1.00 | yes |":              1,
 		"![cpu saturation 100 on a connection](images/benchmarks/short/cpu-saturation-100-on-a-connection.svg)": 1,
-		"(images/benchmarks/growth/told-watchers.svg)":                                                          1,
+		"(images/benchmarks/growth/receiving-watchers.svg)":                                                     1,
 	} {
 		if n := strings.Count(got, text); n != want {
 			t.Errorf("got %q %d times, want %d:\n%s", text, n, want, got)
 		}
 	}
-	for name, exists := range map[string]bool{"short/stale.svg": false, "short/cpu-saturation-100-on-a-connection.svg": true, "growth/told-watchers.svg": true} {
+	for name, exists := range map[string]bool{"short/stale.svg": false, "short/cpu-saturation-100-on-a-connection.svg": true, "growth/receiving-watchers.svg": true} {
 		if _, err := os.Stat(filepath.Join(dir, "images", "benchmarks", name)); (err == nil) != exists {
 			t.Errorf("%s: got error %v, want the file to exist: %v", name, err, exists)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// fakeRecord returns a made-up record with this CPU per delivery of the server in front.
+// fakeRecord returns a made-up record with this CPU per delivery of the front server.
 func fakeRecord(peer string, watchers, repeat int, cpu float64) *scenario.Record {
 	return &scenario.Record{
 		Parameters: scenario.Parameters{

@@ -105,11 +105,11 @@ var lists = append(common[:len(common):len(common)],
 var wrong = column{"wrong", false, func(g, _ *Group) string { return g.Wrong() }}
 
 const (
-	aboutEvents = "CPU of all servers and of the one in front is in µs per delivery, times in ms, writes and bytes are per delivery, memory and goroutines per idle watcher."
-	aboutIdle   = "Memory of the server in front with all watchers, of all servers for each of them, of the one in front at most, and of that when they have left, and of the process that watches at most; CPU of all servers while nothing is written; the time in ms until one event has come to all."
-	aboutOpen   = "Seconds until the server has confirmed all watches, which begin with the next change; CPU in seconds of all servers and of the one in front, whose memory grows at most by so much; memory of all servers for each watch. The connections are there before that."
-	aboutLists  = "CPU of all servers and of the one in front is per list, times are those of a list; the memory of the server in front grows at most by so much."
-	aboutStorms = "Seconds until all watchers have what they begin with; CPU in seconds of all servers and of the one in front, whose memory grows at most by so much; the connections are there before that."
+	aboutEvents = "CPU is in µs per delivery, of all servers and of the front server. Times are in ms. Writes and bytes are per delivery, memory and goroutines per idle watcher."
+	aboutIdle   = "Memory is that of the front server with all watchers, of all servers per watcher, the peak of the front server, what it keeps when the watchers have left, and the peak of the watching process. CPU is that of all servers while nothing is written. The time in ms is until one event has reached all watchers."
+	aboutOpen   = "Seconds until the server has confirmed all watches, which begin with the next change. CPU is in seconds, of all servers and of the front server. Growth is the largest growth of the front server's memory, and memory per watch is that of all servers. The connections exist before."
+	aboutLists  = "CPU is per list, of all servers and of the front server. Times are those of a list. Growth is the largest growth of the front server's memory."
+	aboutStorms = "Seconds until all watchers have their first state. CPU is in seconds, of all servers and of the front server. Growth is the largest growth of the front server's memory. The connections exist before."
 )
 
 // sections returns the sections that have records.
@@ -120,10 +120,10 @@ func sections(groups []*Group) []section {
 	}{
 		{scenario.Saturation, section{"As fast as it is delivered", aboutEvents, events, nil}},
 		{scenario.Steady, section{"At a rate", aboutEvents, events, nil}},
-		{scenario.Startup, section{"All watchers come at once", aboutStorms, storms, nil}},
-		{scenario.Resume, section{"All watchers come back at once", aboutStorms, storms, nil}},
+		{scenario.Startup, section{"All watchers connect at once", aboutStorms, storms, nil}},
+		{scenario.Resume, section{"All watchers reconnect at once", aboutStorms, storms, nil}},
 		{scenario.Open, section{"All watches are opened at once", aboutOpen, opening, nil}},
-		{scenario.Idle, section{"Watchers to whom nothing is told", aboutIdle, idle, nil}},
+		{scenario.Idle, section{"Idle watchers", aboutIdle, idle, nil}},
 		{scenario.Lists, section{"Lists", aboutLists, lists, nil}},
 	}
 	var filled []section

@@ -176,8 +176,8 @@ func newRecord(p Parameters, programs peer.Programs) *Record {
 
 // notes sets the fields that explain the figures.
 var notes = []string{
-	"the stores of all systems are on tmpfs where there is one, and do not wait for disks (etcd: --unsafe-no-fsync)",
-	"CPU is that of server processes alone; what they do when idle is in it",
+	"all stores are on tmpfs if the machine has one, and do not wait for disks (etcd: --unsafe-no-fsync)",
+	"CPU is that of the server processes, including what they do when idle",
 }
 
 func usage(ctx context.Context, system *peer.Peer) ([]peer.Usage, error) {
