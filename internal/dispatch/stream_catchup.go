@@ -18,7 +18,6 @@ type catchUpQueue struct {
 	making  *streamCursor   // Serve makes a part of this one
 
 	transferring int // number of cursors that need the reservation
-	parkedFirst  int // size of the first parts that parked cursors hold
 	parkedOpen   int // number of parked cursors that are not closed
 
 	granted bool // Serve may make parts, or has made parts that the worker has not taken
@@ -87,26 +86,17 @@ func (q *catchUpQueue) removeLocked(c *streamCursor) bool {
 
 func (q *catchUpQueue) parkLocked(c *streamCursor) {
 	c.isParked = true
-	c.firstBytes = 0
-	if c.catchUp != nil && c.catchUp.first != nil {
-		c.firstBytes = int32(c.catchUp.first.end.bytes)
-	}
 	q.parked = append(q.parked, c)
 	q.parkedOpen++
-	q.parkedFirst += int(c.firstBytes)
 }
 
 func (q *catchUpQueue) unparkLocked(c *streamCursor) {
 	c.isParked = false
 	q.parkedOpen--
-	q.parkedFirst -= int(c.firstBytes)
 }
 
-// canMakeLocked reports whether Serve can make parts. While first parts of maxPartBytes wait for
-// the reservation, Serve makes no others.
-func (q *catchUpQueue) canMakeLocked() bool {
-	return len(q.waiting) > 0 && !q.granted && q.parkedFirst < maxPartBytes
-}
+// canMakeLocked reports whether Serve can make parts.
+func (q *catchUpQueue) canMakeLocked() bool { return len(q.waiting) > 0 && !q.granted }
 
 // catchUpsWait reports whether Serve could make parts.
 func (s *Stream) catchUpsWait() bool {
@@ -159,7 +149,7 @@ func (s *Stream) nextCatchUp() *streamCursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := &s.catchUps
-	for len(q.waiting) > 0 && q.parkedFirst < maxPartBytes {
+	for len(q.waiting) > 0 {
 		c := q.waiting[0]
 		q.waiting[0] = nil
 		q.waiting = q.waiting[1:]
@@ -185,15 +175,21 @@ func (s *Stream) makePartsOf(c *streamCursor, made *madeParts, limit int) (bytes
 			err = &PanicError{p, debug.Stack()}
 		}
 	}()
+	holds := s.holdsReservation()
 	for {
-		if c.needsReservation() && !s.holdsReservation() {
+		if c.needsReservation() && !holds {
 			return bytes, errNeedsReservation
 		}
+		before := c.step
 		m, ok, err := c.nextPart()
 		if !ok || err != nil {
 			return bytes, err
 		}
 		if m.Header.Kind == object.CatchUpBegin {
+			if c.needsReservation() && !holds {
+				c.stepAside(before)
+				return bytes, errNeedsReservation
+			}
 			announced := c.announced
 			if c.announced = nil; announced != nil && *announced == m.Header {
 				continue
@@ -206,6 +202,17 @@ func (s *Stream) makePartsOf(c *streamCursor, made *madeParts, limit int) (bytes
 			return bytes, errPartsFull
 		}
 	}
+}
+
+// stepAside undoes the beginning of a catch-up that has to wait for the reservation, because a
+// waiting catch-up must not hold its first part. It begins anew with the reservation. The argument is
+// the step before it began.
+func (c *streamCursor) stepAside(before step) {
+	if before == stepCatchUp {
+		before = stepBehind // an earlier catch-up could not continue
+	}
+	c.abandonCatchUp()
+	c.step = before
 }
 
 // nextPart returns the next message of a catch-up. It returns false if the next message is SYNCED.

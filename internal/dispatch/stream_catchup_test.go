@@ -213,6 +213,55 @@ func TestStreamWaitsForTheReservation(t *testing.T) {
 	})
 }
 
+// While large catch-ups wait for the reservation, those that need none go on.
+func TestStreamCatchesUpOthersWhileLargeCatchUpsWait(t *testing.T) {
+	const large = 70 << 10 // more than the parts of a response
+	inBubble(t, limits{window: 10}, func(t *testing.T, f *fixture) {
+		here := f.store.Put("first", "v")
+		for _, key := range []object.Key{"large/1", "large/2", "small/1"} {
+			f.store.Put(key, "v")
+		}
+		for i := range 20 { // the window loses what was before
+			f.store.Put("other", strings.Repeat("x", i))
+		}
+		f.store.Commit(map[object.Key][]byte{"large/1": make([]byte, large), "large/2": make([]byte, large), "small/1": []byte("w")})
+		synctest.Wait()
+		recent := f.cacher.State().Revision()
+		f.store.Put("other/2", "x")
+		synctest.Wait()
+		s := f.stream(t, dispatch.StreamConfig{})
+		grant := make(chan struct{})
+		s.reserve = func(ctx context.Context, _ bool) error {
+			select {
+			case <-grant:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		resume := func(id uint64, key object.Key, at object.Revision) {
+			s.begin(f.dispatcher, id, dispatch.Interest{Scope: object.ExactKey(key)}, f.from(at), dispatch.Options{})
+		}
+		resume(1, "large/1", here)
+		resume(2, "large/2", here)
+		s.want()
+		resume(3, "small/1", here)
+		s.want("3: DELTA; 3: part +small/1=w; 3: SYNCED")
+		resume(4, "other/2", recent)
+		s.want("4: REPLAY; 4: part +other/2=x; 4: SYNCED")
+		close(grant)
+		got := s.take()
+		for id := range uint64(2) {
+			if got := textOf(id+1, got); !strings.HasPrefix(got, "DELTA; part +large/") || !strings.HasSuffix(got, "; SYNCED") || strings.Count(got, "DELTA") != 1 {
+				t.Errorf("watch %d got %.40q", id+1, got)
+			}
+		}
+		if s.reserved != 1 || s.released != 1 {
+			t.Errorf("reserved %d times and released %d times", s.reserved, s.released)
+		}
+	})
+}
+
 // If the log no longer reaches back to a live watch, the watch gets a REPLAY from the window. If
 // the window has lost the events, it gets a DELTA.
 func TestStreamCatchesUpALiveWatchThatIsBehind(t *testing.T) {

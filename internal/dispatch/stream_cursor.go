@@ -40,10 +40,9 @@ type streamCursor struct {
 
 	// Stream.mu guards the fields below.
 
-	transfersState bool  // the cursor is in the catchUpQueue, and needs the reservation
-	isParked       bool  // the cursor is in catchUpQueue.parked
-	abandoned      bool  // the cursor is closed
-	firstBytes     int32 // size of the first part of a parked cursor
+	transfersState bool // the cursor is in the catchUpQueue, and needs the reservation
+	isParked       bool // the cursor is in catchUpQueue.parked
+	abandoned      bool // the cursor is closed
 	isLive         bool
 	sentPosition   object.Position // of the last message that was sent
 	mayHave        object.Position // of the last message that the client may have received
