@@ -89,7 +89,7 @@ test: ## Run all tests, or those of one package: make test P=./internal/dispatch
 
 # examples/install installs the Debian and npm packages that these tests need.
 .PHONY: test-examples
-test-examples: ## Test the subscribers in examples/ that use other languages
+test-examples: ## Run the commands of examples/README.md and of the pages of the clients
 	FANOUTD_TEST_EXAMPLES=1 go test -count 1 -timeout 9m ./test/examples
 
 # examples/ruby/install installs the Debian packages that this test needs.
@@ -111,10 +111,10 @@ test-python: ## Test the Python client: types, its tests, and the conformance ki
 	bin/conformance -- $(PYTHON) clients/python/conformance.py
 
 .PHONY: python-wheel
-python-wheel: ## Build the wheel of the Python client in dist/
+python-wheel:
 	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
 	cp -r clients/python/. LICENSE "$$folder" && \
-	$(PYTHON) -m build --wheel --no-isolation --outdir dist "$$folder"
+	$(PYTHON) -m build --wheel --no-isolation --outdir $(DIST) "$$folder"
 
 # The client for Node.js. Its packages are those of the lock file.
 NODE_CLIENT := clients/node
@@ -132,9 +132,12 @@ test-node: $(NODE_MODULES) lint-proto-node ## Test the client for Node.js with a
 	bin/conformance -- node $(NODE_CLIENT)/build/conformance/main.js
 
 .PHONY: client-node
-client-node: $(NODE_MODULES) ## Build the npm package of the client for Node.js in dist/
+client-node: $(NODE_MODULES)
 	mkdir -p $(DIST)
 	cd $(NODE_CLIENT) && npm run --silent build && npm pack --silent --pack-destination $(CURDIR)/$(DIST)
+
+.PHONY: clients
+clients: python-wheel client-node ## Build the clients in dist/: a wheel for Python, an npm package for Node.js
 
 # test/browser/install installs the Debian packages that these tests need.
 .PHONY: test-browser

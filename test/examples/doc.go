@@ -1,5 +1,4 @@
-// Package examples tests the subscribers in examples/ against a real fanoutd. The tests
-// cover snapshots, live changes, restarts of both sides, dead connections and interrupted
-// catch-ups. They need what examples/install installs, so they are skipped unless
-// FANOUTD_TEST_EXAMPLES is set. `make test-examples` sets it.
+// Package examples runs the commands of examples/README.md and of the pages of the clients in docs/ as they
+// are written, against a real fanoutd. The tests need what examples/install installs, so they are skipped
+// unless FANOUTD_TEST_EXAMPLES is set. `make test-examples` sets it.
 package examples

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-
-	"github.com/fanoutd/fanoutd/test/fanoutdproc"
 )
 
 const root = "../.."
@@ -19,8 +17,5 @@ func TestMain(m *testing.M) {
 		fmt.Println("skipped: make test-examples runs these")
 		return
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		fanoutdproc.Clean()
-		os.Exit(code)
-	}))
+	goleak.VerifyTestMain(m)
 }

@@ -18,15 +18,15 @@ const timeout = 3 * time.Minute
 // process is a running program. It is killed at the end of the test.
 type process struct {
 	cmd    *exec.Cmd
-	errors output        // its standard error
+	errors *output       // its standard error
 	exited chan struct{} // closed when the process has ended
 }
 
 // start starts a command whose standard output goes to stdout.
 func start(t *testing.T, stdout io.Writer, command ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(command[0], command[1:]...), exited: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = stdout, &p.errors
+	p := &process{cmd: exec.Command(command[0], command[1:]...), errors: newOutput(), exited: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = stdout, p.errors
 	p.cmd.Env = cleanEnvironment()
 	// A signal to the process group reaches a shell and its children, like Ctrl-C does.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -92,12 +92,17 @@ func cleanEnvironment() []string {
 // output collects the output of a process.
 type output struct {
 	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
+	text bytes.Buffer  // guarded by mu
+	more chan struct{} // closed at the next output; guarded by mu
 }
+
+func newOutput() *output { return &output{more: make(chan struct{})} }
 
 func (o *output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	close(o.more)
+	o.more = make(chan struct{})
 	return o.text.Write(b)
 }
 
@@ -105,4 +110,27 @@ func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
+}
+
+// await waits until a process has printed something.
+func (o *output) await(t *testing.T, p *process, want string) {
+	t.Helper()
+	late := time.After(timeout)
+	for {
+		o.mu.Lock()
+		text, more := o.text.String(), o.more
+		o.mu.Unlock()
+		if strings.Contains(text, want) {
+			return
+		}
+		select {
+		case <-more:
+		case <-p.exited:
+			if !strings.Contains(o.String(), want) {
+				t.Fatalf("the process has ended; it printed\n%s\nwant %q", o, want)
+			}
+		case <-late:
+			t.Fatalf("the process printed\n%s\nwant %q", o, want)
+		}
+	}
 }

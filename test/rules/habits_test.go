@@ -92,7 +92,7 @@ func TestNoTraceOfTheBuildMachine(t *testing.T) {
 // happened to be used. npm leaves them out with the setting omit-lockfile-registry-resolved.
 func TestLockFilesNameNoRegistry(t *testing.T) {
 	locks, err := filepath.Glob(filepath.Join(root, "*", "node", "package-lock.json"))
-	if err != nil || len(locks) < 2 {
+	if err != nil || len(locks) == 0 {
 		t.Fatalf("found the lock files %v: %v", locks, err)
 	}
 	for _, name := range locks {

@@ -107,6 +107,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"cmd/fanoutctl":        {"client", "internal/ctl", "internal/version"},
 		"conformance":          {"conformance", "gen"},
 		"conformance/goclient": {"client", "conformance/testclient", "gen"},
+		"examples":             {"client"},
 		"gen":                  {"gen"},
 		"test":                 {"internal", "gen", "test"},
 		"test/check":           {"internal/object", "internal/selector"},
@@ -208,7 +209,7 @@ func TestGeneratedCodeIsLight(t *testing.T) {
 // environment.
 func TestOnlyTheCommandReadsTheEnvironment(t *testing.T) {
 	for f := range files(t) {
-		if f.test || in(f.pkg.ImportPath, "cmd", "conformance", "test") {
+		if f.test || in(f.pkg.ImportPath, "cmd", "conformance", "examples", "test") {
 			continue
 		}
 		for _, call := range []string{"os.Getenv", "os.LookupEnv", "os.Environ", "os.Args", "flag.Parse"} {
