@@ -316,6 +316,13 @@ bench-goals: bench-program ## Measure every performance goal, update docs/benchm
 bench-subscribe: bench-program ## Measure streams with many watches, and update docs/benchmarks.md
 	$(call suite,subscribe,--duration 3s)
 
+# clients/python/install installs the Debian packages that this needs.
+.PHONY: bench-copies
+bench-copies: bench-program $(NODE_MODULES) ## Measure the informers of each language beside clients of etcd and NATS
+	cd $(NODE_CLIENT) && npm run --silent compile
+	cd bench/copies/node && npm ci --ignore-scripts --no-audit --no-fund
+	$(BENCH)/fanoutbench copies --source .
+
 .PHONY: bench-full
 bench-full: bench-program ## Measure everything, which takes hours, and update docs/benchmarks.md
 	$(call suite,full,--duration 10s)

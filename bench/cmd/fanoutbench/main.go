@@ -33,7 +33,7 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	cmd.CompletionOptions.HiddenDefaultCmd = true
-	cmd.AddCommand(runCommand(), suiteCommand(), reportCommand(), capacityCommand())
+	cmd.AddCommand(runCommand(), suiteCommand(), reportCommand(), capacityCommand(), copiesCommand())
 	cmd.AddCommand(processes()...)
 	return cmd
 }

@@ -17,7 +17,7 @@ import (
 
 // processes returns the commands that a benchmark starts as processes of this program.
 func processes() []*cobra.Command {
-	return []*cobra.Command{loadCommand(), etcdCommand(), floorCommand(), natsCommand()}
+	return []*cobra.Command{copyCommand(), loadCommand(), etcdCommand(), floorCommand(), natsCommand()}
 }
 
 func loadCommand() *cobra.Command {
