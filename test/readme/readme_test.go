@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -38,31 +40,32 @@ func TestTour(t *testing.T) {
 	if all := r.next("sh"); all != "make test\n" {
 		t.Errorf("got %q as the second command of README.md", all)
 	}
+
+	// fanoutctl survives a restart of the server.
+	r.run(r.next("sh"))
+	watch := r.start(r.next("sh"))
+	watch.prints(r.next("text"))
+	r.run(r.next("sh"))
+	watch.prints(r.next("text"))
+	server.interrupt()
+	server.wait()
+	r.start(r.next("sh")).await("msg=serving")
+	r.run(r.next("sh"))
+	watch.prints(r.next("text"))
+
+	program := r.goProgram(r.next("go"))
+	r.prelude = curl()
+	r.answers()
+	program.prints("ADDED shop/limits {\"rps\": 300}\n")
+	watch = r.start(r.next("sh"))
+	r.same(watch.messages, r.next("json"))
+
 	hello := r.next("sh")
 	r.prelude, _, _ = strings.Cut(hello, "\n")
-	r.prelude += "\n" + curl()
 	if services := r.run(hello); !strings.Contains(services, "fanout.v1.FanoutService") {
 		t.Errorf("got services %q", services)
 	}
-	r.answers()
-
-	watch := r.start(r.next("sh"))
-	r.same(watch.messages, r.next("json"))
-	r.run(r.next("sh"))
-	r.same(watch.messages, r.next("json"))
-	server.interrupt()
-	r.same(watch.messages, r.next("json"))
-	server.wait()
-
-	r.start(r.next("sh")).await("msg=serving")
-	r.run(r.next("sh"))
 	r.same(r.start(r.next("sh")).messages, r.next("json"))
-
-	r.answers()
-	watch = r.start(r.next("sh"))
-	r.same(watch.messages, r.next("json"))
-	r.answers()
-	r.same(watch.messages, r.next("json"))
 	if len(r.blocks) > 0 {
 		t.Errorf("README.md has further blocks: %v", r.blocks)
 	}
@@ -92,6 +95,31 @@ func parse(text string) []block {
 	return blocks
 }
 
+// goProgram runs the body of a main function.
+func (r *reader) goProgram(body string) *terminal {
+	r.t.Helper()
+	source := fmt.Sprintf(`package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/fanoutd/fanoutd/client"
+)
+
+func main() {
+	ctx := context.Background()
+	%s
+}
+`, strings.ReplaceAll(body, printedAddress, r.address))
+	file := filepath.Join(r.t.TempDir(), "main.go")
+	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	return r.start("go run " + file)
+}
+
 // next returns the next block.
 func (r *reader) next(language string) string {
 	r.t.Helper()
@@ -110,7 +138,7 @@ func (r *reader) answers() {
 	r.same(json.NewDecoder(strings.NewReader(out)), r.next("json"))
 }
 
-var epochPattern = regexp.MustCompile(`"epoch": "([0-9a-f-]+)"`)
+var epochPattern = regexp.MustCompile(`"epoch": ?"([0-9a-f-]+)"`)
 
 // same compares real with printed output, value by value.
 func (r *reader) same(got *json.Decoder, printed string) {

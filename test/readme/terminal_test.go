@@ -19,7 +19,7 @@ func (r *reader) command(text string) *exec.Cmd {
 	text = strings.NewReplacer(printedAddress, r.address, printedHTTP, r.http, printedEpoch, r.epoch).Replace(text)
 	cmd := exec.CommandContext(r.t.Context(), "bash", "-c", r.prelude+"\n"+text)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "FANOUTD_LISTEN="+r.address, "FANOUTD_ADMIN_LISTEN="+r.http, "FANOUTD_DATA_DIR="+r.data)
+	cmd.Env = append(os.Environ(), "FANOUTD_LISTEN="+r.address, "FANOUTD_ADMIN_LISTEN="+r.http, "FANOUTD_DATA_DIR="+r.data, "FANOUTCTL_SERVER="+r.address)
 	return cmd
 }
 
@@ -50,7 +50,8 @@ type terminal struct {
 	*reader
 	cmd      *exec.Cmd
 	log      *bufio.Scanner // standard error
-	messages *json.Decoder  // standard output
+	lines    *bufio.Reader  // standard output
+	messages *json.Decoder  // reads lines
 }
 
 func (r *reader) start(text string) *terminal {
@@ -76,7 +77,8 @@ func (r *reader) start(text string) *terminal {
 		kill()
 		_ = cmd.Wait() // it was killed, or wait has already been called
 	})
-	return &terminal{reader: r, cmd: cmd, log: bufio.NewScanner(stderr), messages: json.NewDecoder(stdout)}
+	lines := bufio.NewReader(stdout)
+	return &terminal{reader: r, cmd: cmd, log: bufio.NewScanner(stderr), lines: lines, messages: json.NewDecoder(lines)}
 }
 
 // await reads the log until a line contains the text.
@@ -89,6 +91,16 @@ func (t *terminal) await(text string) {
 		}
 	}
 	t.t.Fatalf("no %q among\n%s", text, strings.Join(seen, "\n"))
+}
+
+// prints compares the next lines of standard output with printed ones.
+func (t *terminal) prints(printed string) {
+	t.t.Helper()
+	for want := range strings.Lines(printed) {
+		if got, err := t.lines.ReadString('\n'); got != want {
+			t.t.Errorf("got line %q (%v), want %q", got, err, want)
+		}
+	}
 }
 
 // interrupt sends SIGINT, as Ctrl-C does.
