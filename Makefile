@@ -82,10 +82,21 @@ check: check-format ## Check a change within a minute: format, vet, staticcheck,
 
 P ?= ./...
 
+# The longest packages come first, so that no processor has nothing to do at the end.
+LONGEST := ./test/e2e ./test/failures ./cmd/fanoutctl ./internal/store ./internal/server ./conformance ./client
+
+# Many tests wait for etcd, for a timer or for another process. `go vet` is a part of make lint.
 .PHONY: test
 test: ## Run all tests, or those of one package: make test P=./internal/dispatch
-	$(GOTEST) -timeout 9m $(P)
+	$(GOTEST) -timeout 9m -vet=off -p 3 -parallel 4 $(if $(filter ./...,$(P)),$(LONGEST)) $(P)
 	$(if $(filter ./...,$(P)),cd test/observability && $(GOTEST) -timeout 9m ./...)
+
+# docs/testing.md lists these tests.
+FULL_SIZE := TestReconnectsLeaveNothingBehind|TestTenThousandChanges|TestHoppingBetweenServers|TestLargeValues|TestStormsEncodeEachEventOnce|TestAwayForADay|TestBoundedAndIsolatedFromReadersThatStop|TestIsolatedFromReadersThatStallAndComeBack
+
+.PHONY: test-full-size
+test-full-size: ## Run the tests that are smaller under the race detector at their full size
+	go test -count 1 -timeout 0 -v -run '$(FULL_SIZE)' ./test/e2e ./test/failures ./internal/server ./internal/dispatch
 
 # examples/install installs the Debian and npm packages that these tests need.
 .PHONY: test-examples

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/check"
+	"github.com/fanoutd/fanoutd/test/race"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/test/seed"
@@ -26,7 +27,10 @@ func TestHoppingBetweenServers(t *testing.T) {
 		t.Skip("takes more than a second")
 	}
 	t.Parallel()
-	const hops = 1000
+	hops := 1000
+	if race.Enabled {
+		hops = 400
+	}
 	etcdAddress := startEtcd(t)
 	servers := []*server{
 		startServer(t, "--etcd-endpoints", "http://"+etcdAddress),

@@ -8,6 +8,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/race"
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
@@ -18,7 +19,10 @@ func TestTenThousandChanges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
-	const changes = 10_000
+	changes := 10_000
+	if race.Enabled {
+		changes = 3000
+	}
 	t.Run("embedded etcd", func(t *testing.T) {
 		etcd := loopback.FreeAddress(t)
 		tenThousandChanges(t, startServer(t, append(configured(t, resourceConfig), embedded(t, etcd)...)...), etcd, changes)

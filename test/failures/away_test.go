@@ -22,6 +22,7 @@ func TestEtcdAway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
+	t.Parallel()
 	for name, test := range map[string]struct {
 		away, back func(*testing.T, *etcdproc.Member)
 	}{

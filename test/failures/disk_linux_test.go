@@ -107,6 +107,7 @@ func TestDiskFilledByOthers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
+	t.Parallel()
 	disk := smallDisk(t, 600)
 	etcdAddress := loopback.FreeAddress(t)
 	f := startFanoutd(t, "--data-dir", filepath.Join(disk, "data"), "--embedded-etcd-listen", etcdAddress)
@@ -192,6 +193,7 @@ func TestDiskFilledByObjects(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
+	t.Parallel()
 	disk := smallDisk(t, 512)
 	f := startFanoutd(t, "--data-dir", filepath.Join(disk, "data"))
 	operator := fanoutv1.NewAdminServiceClient(f.conn)

@@ -18,6 +18,7 @@ func TestEtcdRestoredFromABackup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
+	t.Parallel()
 	for name, during := range map[string]struct {
 		before, after func(t *testing.T, f *instance)
 	}{
