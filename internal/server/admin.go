@@ -113,6 +113,9 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 	watches := a.watches.Registry.After(after, of...)
 	if req.GetFailing() {
 		resp.Total, watches = resp.GetFailing(), failing(watches)
+		if resp.GetTotal() == 0 {
+			return resp, nil
+		}
 	} else {
 		counts := a.watches.Registry.CountByResource()
 		for _, name := range of {

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -91,6 +92,78 @@ func TestWatchesOfStreamsApplyRevisions(t *testing.T) {
 	listener.await(counts{Watches: 2, Applied: 1, Pending: []string{"i"}})
 	s.report(1, a.wantEvents(modified("a", "2", at)), nil)
 	listener.await(counts{Watches: 2, Applied: 2})
+}
+
+// A watch of a stream has failed to apply a revision only if its client has attempted it.
+func TestAttemptsOfStreamsCount(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	in.put(ctx, t, config, "a", "1")
+	s := in.subscribe(ctx, t)
+	s.send(&fanoutv1.SubscribeRequest{Request: &fanoutv1.SubscribeRequest_Subscriber{Subscriber: &fanoutv1.Subscriber{Instance: "i"}}})
+	w := s.start(1, &fanoutv1.WatchRequest{Resource: config})
+	_, synced := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
+	bad := in.put(ctx, t, config, "a", "bad")
+	atBad := w.wantEvents(modified("a", "bad", bad))
+	fixed := in.put(ctx, t, config, "a", "2")
+	atFixed := w.wantEvents(modified("a", "2", fixed))
+	report := func(attempted *fanoutv1.Position) {
+		t.Helper()
+		s.send(&fanoutv1.SubscribeRequest{Request: &fanoutv1.SubscribeRequest_Report_{Report: &fanoutv1.SubscribeRequest_Report{
+			WatchId: 1, Applied: synced.GetPosition(), Error: failed("not a number"), Attempted: attempted,
+		}}})
+	}
+	ofBad, ofFixed := in.watchApplied(ctx, t, nil, bad), in.watchApplied(ctx, t, nil, fixed)
+	report(atBad)
+	ofBad.await(counts{Watches: 1, Failed: 1, Pending: []string{"i"}})
+	ofFixed.await(counts{Watches: 1, Pending: []string{"i"}})
+	report(&fanoutv1.Position{Epoch: atFixed.GetEpoch(), Revision: fixed + 1}) // was not sent, so the report is ignored
+	report(atFixed)
+	ofFixed.await(counts{Watches: 1, Failed: 1, Pending: []string{"i"}})
+}
+
+// Operators see how many watches fail, whichever method they have, until these report no error or
+// end.
+func TestFailingWatchesAreCountedUntilTheyEnd(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	await := func(total, failing int64) {
+		t.Helper()
+		var got *fanoutv1.ListWatchersResponse
+		if !poll.Wait(ctx, func() bool {
+			got = in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{Resource: config})
+			return got.GetTotal() == total && got.GetFailing() == failing
+		}) {
+			t.Fatalf("got %d watches and %d that fail, want %d and %d", got.GetTotal(), got.GetFailing(), total, failing)
+		}
+	}
+	ofWatch, end := context.WithCancel(ctx)
+	defer end()
+	w, at := in.named(ofWatch, t, "w", nil)
+	in.report(ctx, t, w, at, failed("x"))
+	await(1, 1)
+	in.report(ctx, t, w, at, failed("y"))
+	ofStream, lose := context.WithCancel(ctx)
+	defer lose()
+	s := in.subscribe(ofStream, t)
+	for id := range uint64(4) {
+		s.start(id, &fanoutv1.WatchRequest{Resource: config}).catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
+		s.report(id, nil, failed("x"))
+	}
+	await(5, 5)
+	s.report(0, nil, failed("y"))
+	s.report(1, at, nil)
+	s.report(2, at, nil)
+	s.report(2, nil, failed("x"))
+	await(5, 4)
+	s.stop(1)
+	await(4, 4)
+	s.stop(2)
+	await(3, 3)
+	end()
+	await(2, 2)
+	lose()
+	await(0, 0)
 }
 
 // Reports above the rate are ignored, and counted.

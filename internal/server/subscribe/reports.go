@@ -33,15 +33,19 @@ func (s *stream) report(req *fanoutv1.SubscribeRequest_Report) {
 }
 
 // record records a report, and returns whether it has another error than the one before. It is
-// called with table.mu held.
+// called with table.mu held, so before the watch is counted as ended.
 func (e *entry) record(r request.Report) (newFailure bool) {
 	o := e.observed
 	if o == nil {
 		o = &observed{}
 	}
+	failed := o.Failed()
 	newFailure, err := o.Record(r, e.StreamWatch.MayHave())
 	if err != nil {
 		return false
+	}
+	if o.Failed() != failed {
+		e.stream.service.cfg.Watches.Registry.NoteReport(e.Resource(), o.Failed())
 	}
 	e.observed = o
 	return newFailure

@@ -185,17 +185,16 @@ func (s *stream) release() error {
 
 // releaseQuotas gives back what watches have taken that the table no longer has.
 func (s *stream) releaseQuotas(gone []*entry) {
-	complete := 0
+	watches := s.service.cfg.Watches
 	for _, e := range gone {
 		if e.Index > 0 {
-			complete++
+			watches.Registry.CountEnded(e.Resource(), e.Reported().Failed())
 		}
 		if e.releaseSelector != nil {
 			e.releaseSelector()
 		}
 	}
 	s.service.cfg.Interceptors.Limits.ReturnWatches(s.client, len(gone))
-	s.service.cfg.Watches.Registry.CountEnded(complete)
 }
 
 // errTimeLimit ends a stream at its time limit. Clients expect this end, so its status is OK.
@@ -264,9 +263,6 @@ func (s *stream) Conn() *frames.Conn { return s.conn }
 
 // Len implements [watch.Stream].
 func (s *stream) Len() int { return s.table.len() }
-
-// CountByResource implements [watch.Stream].
-func (s *stream) CountByResource(n map[string]int) { s.table.countByResource(n) }
 
 // CheckFence implements [watch.Stream].
 func (s *stream) CheckFence(now time.Time) { s.sink.CheckFence(now) }

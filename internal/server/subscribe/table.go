@@ -10,16 +10,15 @@ import (
 // stops it or gets to know its end, so the client can use the id again. It is in it with its index
 // while it is complete: from the end of its wait for etcd until the client has been sent its end.
 type table struct {
-	mu         sync.Mutex
-	byID       map[uint64]*entry // guarded by mu
-	complete   []*entry          // guarded by mu: in the order of their indexes; nil: gone
-	indexes    []uint32          // guarded by mu: of the elements of complete
-	holes      int               // guarded by mu: elements of complete that are nil
-	latest     uint32            // guarded by mu: the highest index
-	byResource map[string]int    // guarded by mu: number of complete watches
+	mu       sync.Mutex
+	byID     map[uint64]*entry // guarded by mu
+	complete []*entry          // guarded by mu: in the order of their indexes; nil: gone
+	indexes  []uint32          // guarded by mu: of the elements of complete
+	holes    int               // guarded by mu: elements of complete that are nil
+	latest   uint32            // guarded by mu: the highest index
 }
 
-func (t *table) init() { t.byID, t.byResource = map[uint64]*entry{}, map[string]int{} }
+func (t *table) init() { t.byID = map[uint64]*entry{} }
 
 // find returns the watch with the id, or nil.
 func (t *table) find(id uint64) *entry {
@@ -55,7 +54,6 @@ func (t *table) markComplete(e *entry) bool {
 	}
 	e.Index = t.latest
 	t.complete, t.indexes = append(t.complete, e), append(t.indexes, e.Index)
-	t.byResource[e.resource.Name]++
 	return true
 }
 
@@ -74,7 +72,6 @@ func (t *table) removeAt(index uint32) *entry {
 	}
 	e := t.complete[i]
 	t.complete[i] = nil
-	t.byResource[e.resource.Name]--
 	if t.holes++; t.holes > 32 && t.holes > len(t.complete)/2 {
 		t.compact()
 	}
@@ -149,15 +146,6 @@ func (t *table) len() int {
 	return len(t.complete) - t.holes
 }
 
-// countByResource adds the numbers of complete watches to a map.
-func (t *table) countByResource(n map[string]int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for name, count := range t.byResource {
-		n[name] += count
-	}
-}
-
 // waiting returns the watches that are not complete.
 func (t *table) waiting() []*entry {
 	t.mu.Lock()
@@ -183,6 +171,5 @@ func (t *table) clear() []*entry {
 	}
 	t.complete, t.indexes, t.holes = nil, nil, 0
 	clear(t.byID)
-	clear(t.byResource)
 	return all
 }

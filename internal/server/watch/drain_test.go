@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/frames"
 )
 
@@ -18,7 +19,7 @@ import (
 func addWatches(t *testing.T, r *Registry, count int, end func(i int)) (all []*Entry) {
 	t.Helper()
 	for i := range count {
-		e := &Entry{}
+		e := &Entry{resource: &backend.Resource{Name: "a"}}
 		if err := r.register(e, func(error) { end(i) }); err != nil {
 			t.Fatal(err)
 		}

@@ -26,6 +26,7 @@ type Entry struct {
 	sending    bool            // guarded by mu: the handler is sending a message
 	catchingUp bool            // guarded by mu: a catch-up is under way
 	complete   bool            // guarded by Registry.mu: see Registry.markComplete
+	failing    bool            // guarded by Registry.mu: see Registry.noteReport
 	messages   int64           // guarded by mu: number of messages that gRPC has accepted
 	bytes      int64           // guarded by mu: size of these messages
 	at         object.Position // guarded by mu: position of the latest message; zero before the first

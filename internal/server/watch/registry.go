@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/hex"
 	"iter"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -27,14 +26,15 @@ type Registry struct {
 	begunAndEnded atomic.Int64 // see reclaim.begunAndEnded; counts watches of streams, and those with complete entries
 	streamWatches atomic.Int64 // number of watches of streams
 	garbage       *collect     // collects the garbage of watches that have begun or ended
+	counts        resourceCounts
 	clock         DrainClock
 
 	mu       sync.Mutex
-	latest   uint64            // guarded by mu: the highest number
-	entries  map[uint64]*Entry // guarded by mu
-	streams  map[uint64]Stream // guarded by mu
-	draining bool              // guarded by mu: no watch may begin
-	empty    chan struct{}     // closed when draining is set and nothing is registered
+	latest   uint64        // guarded by mu: the highest number
+	rpcs     rpcList       // guarded by mu
+	entries  int           // guarded by mu: number of RPCs that are no streams
+	draining bool          // guarded by mu: no watch may begin
+	empty    chan struct{} // closed when draining is set and nothing is registered
 }
 
 func newRegistry() *Registry {
@@ -45,7 +45,7 @@ func newRegistry() *Registry {
 	}
 	r := &Registry{
 		prefix: hex.EncodeToString(b), tokens: newTokens(), clock: realClock{},
-		entries: map[uint64]*Entry{}, streams: map[uint64]Stream{}, empty: make(chan struct{}),
+		counts: newResourceCounts(), empty: make(chan struct{}),
 	}
 	r.garbage = newCollect(r.begunAndEnded.Load)
 	return r
@@ -66,7 +66,8 @@ func (r *Registry) register(e *Entry, end func(reason error)) error {
 	}
 	r.latest++
 	e.registry, e.number, e.end = r, r.latest, end
-	r.entries[e.number] = e
+	r.rpcs.add(registeredRPC{number: e.number, entry: e})
+	r.entries++
 	return nil
 }
 
@@ -78,6 +79,21 @@ func (r *Registry) markComplete(e *Entry) {
 	defer r.mu.Unlock()
 	r.garbage.note(r.begunAndEnded.Add(1))
 	e.complete = true
+	r.counts.add(e.Resource())
+}
+
+// noteReport counts an entry as failing, or no longer, after a report. If the watch has ended
+// meanwhile, it does nothing.
+func (r *Registry) noteReport(e *Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rpcs.find(e.number).entry != e {
+		return
+	}
+	if failing := e.Reported().Failed(); failing != e.failing {
+		e.failing = failing
+		r.counts.noteReport(e.Resource(), failing)
+	}
 }
 
 // unregister removes a watch that has ended.
@@ -86,14 +102,16 @@ func (r *Registry) unregister(e *Entry) {
 	defer r.mu.Unlock()
 	if e.complete {
 		r.garbage.note(r.begunAndEnded.Add(1))
+		r.counts.remove(e.Resource(), e.failing)
 	}
-	delete(r.entries, e.number)
+	r.rpcs.remove(e.number)
+	r.entries--
 	r.checkEmpty()
 }
 
 // checkEmpty is called with mu held when something was unregistered.
 func (r *Registry) checkEmpty() {
-	if r.draining && len(r.entries)+len(r.streams) == 0 {
+	if r.draining && r.rpcs.len() == 0 {
 		close(r.empty)
 	}
 }
@@ -152,7 +170,7 @@ func (r *Registry) Find(id string) Watch {
 		return nil
 	case n.Index > 0:
 		r.mu.Lock()
-		stream := r.streams[n.RPC]
+		stream := r.rpcs.find(n.RPC).stream
 		r.mu.Unlock()
 		if stream == nil {
 			return nil
@@ -177,19 +195,18 @@ func (r *Registry) FindByToken(token string) *Entry {
 func (r *Registry) entry(n uint64) *Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e := r.entries[n]; e != nil && e.complete {
+	if e := r.rpcs.find(n).entry; e != nil && e.complete {
 		return e
 	}
 	return nil
 }
 
 // After returns the watches of some resources with higher numbers than the given one, in the
-// order of their numbers. It leaves out incomplete entries.
+// order of their numbers. It leaves out incomplete entries. Watches with lower numbers cost nothing.
 func (r *Registry) After(n Number, resources ...string) iter.Seq[Watch] {
 	return func(yield func(Watch) bool) {
-		for _, rpc := range r.rpcs() {
+		for rpc := range r.from(n.RPC) {
 			switch {
-			case rpc.number < n.RPC:
 			case rpc.stream != nil:
 				after := uint32(0)
 				if rpc.number == n.RPC {
@@ -207,93 +224,73 @@ func (r *Registry) After(n Number, resources ...string) iter.Seq[Watch] {
 	}
 }
 
-// registeredRPC is an RPC in the registry.
-type registeredRPC struct {
-	number uint64
-	entry  *Entry // complete; nil: the RPC is a stream
-	stream Stream
-}
+// fewRPCs is the number of RPCs that from copies at a time.
+const fewRPCs = 256
 
-// rpcs returns the complete entries and the streams, the oldest first.
-func (r *Registry) rpcs() []registeredRPC {
-	r.mu.Lock()
-	all := make([]registeredRPC, 0, len(r.entries)+len(r.streams))
-	for n, e := range r.entries {
-		if e.complete {
-			all = append(all, registeredRPC{number: n, entry: e})
+// from returns the complete entries and the streams with the number and higher ones, in the order of
+// their numbers. It copies only a few at a time and does not hold the lock meanwhile, so RPCs begin and
+// end.
+func (r *Registry) from(number uint64) iter.Seq[registeredRPC] {
+	return func(yield func(registeredRPC) bool) {
+		few := make([]registeredRPC, 0, fewRPCs)
+		for {
+			few = r.appendFrom(few[:0], number)
+			for _, rpc := range few {
+				if !yield(rpc) {
+					return
+				}
+			}
+			if len(few) < cap(few) {
+				return
+			}
+			number = few[len(few)-1].number + 1
 		}
 	}
-	for n, s := range r.streams {
-		all = append(all, registeredRPC{number: n, stream: s})
-	}
-	r.mu.Unlock()
-	slices.SortFunc(all, func(x, y registeredRPC) int { return cmp.Compare(x.number, y.number) })
-	return all
 }
 
-// CountByResource returns the number of watches of each resource. It leaves out incomplete
-// entries.
-func (r *Registry) CountByResource() map[string]int {
-	n := map[string]int{}
-	r.each(func(e *Entry) { n[e.Resource()]++ })
-	for _, s := range r.openStreams() {
-		s.CountByResource(n)
-	}
-	return n
-}
-
-// CountFailing returns the number of watches of some resources whose last report has an error.
-func (r *Registry) CountFailing(resources ...string) (n int64) {
-	r.eachWatch(func(w Watch) {
-		if w.Reported().Failed() && slices.Contains(resources, w.Resource()) {
-			n++
-		}
-	})
-	return n
-}
-
-// openStreams returns the streams, in no particular order.
-func (r *Registry) openStreams() []Stream {
+// appendFrom appends RPCs with the number and higher ones until the slice is full.
+func (r *Registry) appendFrom(few []registeredRPC, number uint64) []registeredRPC {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Collect(maps.Values(r.streams))
+	for _, rpc := range r.rpcs.all[r.rpcs.search(number):] {
+		if len(few) == cap(few) {
+			break
+		}
+		if rpc.stream != nil || rpc.entry != nil && rpc.entry.complete {
+			few = append(few, rpc)
+		}
+	}
+	return few
 }
 
-// fewEntries is the number of entries that each gets at a time.
-const fewEntries = 256
+// openStreams returns the streams.
+func (r *Registry) openStreams() iter.Seq[Stream] {
+	return func(yield func(Stream) bool) {
+		for rpc := range r.from(0) {
+			if rpc.stream != nil && !yield(rpc.stream) {
+				return
+			}
+		}
+	}
+}
 
-// each calls a function for each complete entry, in no particular order. It copies only a few
-// entries at a time and does not hold the lock during the calls, so watches begin and end
-// meanwhile. The function gets each entry that is there all the time, exactly once.
+// each calls a function for each complete entry, without the lock.
 func (r *Registry) each(do func(*Entry)) {
-	few := make([]*Entry, 0, fewEntries)
-	flush := func() {
-		for _, e := range few {
-			do(e)
-		}
-		few = few[:0]
-	}
-	r.mu.Lock()
-	for _, e := range r.entries {
-		if e.complete {
-			few = append(few, e)
-		}
-		if len(few) == cap(few) {
-			// A map may change between two steps of a range loop. The lock guards the steps.
-			r.mu.Unlock()
-			flush()
-			r.mu.Lock()
+	for rpc := range r.from(0) {
+		if rpc.entry != nil {
+			do(rpc.entry)
 		}
 	}
-	r.mu.Unlock()
-	flush()
 }
 
 // eachWatch is like each, and calls the function for the watches of streams, too.
 func (r *Registry) eachWatch(do func(Watch)) {
-	r.each(func(e *Entry) { do(e) })
-	for _, s := range r.openStreams() {
-		for w := range s.After(0) {
+	for rpc := range r.from(0) {
+		if rpc.entry != nil {
+			do(rpc.entry)
+			continue
+		}
+		for w := range rpc.stream.After(0) {
 			do(w)
 		}
 	}
@@ -304,7 +301,7 @@ func (r *Registry) eachWatch(do func(Watch)) {
 func (r *Registry) registered() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.entries) + int(r.streamWatches.Load())
+	return r.entries + int(r.streamWatches.Load())
 }
 
 // refuseNew refuses new watches from now on. It returns all RPCs that are registered, in any
@@ -316,12 +313,13 @@ func (r *Registry) refuseNew() []drained {
 		r.draining = true
 		r.checkEmpty()
 	}
-	all := make([]drained, 0, len(r.entries)+len(r.streams))
-	for n, e := range r.entries {
-		all = append(all, drained{number: n, conn: e.conn, watches: 1, end: e.end})
-	}
-	for n, s := range r.streams {
-		all = append(all, drained{number: n, conn: s.Conn(), watches: max(s.Len(), 1), end: s.EndAll})
+	all := make([]drained, 0, r.rpcs.len())
+	for _, rpc := range r.rpcs.all {
+		if e := rpc.entry; e != nil {
+			all = append(all, drained{number: rpc.number, conn: e.conn, watches: 1, end: e.end})
+		} else if s := rpc.stream; s != nil {
+			all = append(all, drained{number: rpc.number, conn: s.Conn(), watches: max(s.Len(), 1), end: s.EndAll})
+		}
 	}
 	return all
 }
@@ -329,9 +327,9 @@ func (r *Registry) refuseNew() []drained {
 // endOne ends an RPC with a reason, if it is still registered. Only drains use it.
 func (r *Registry) endOne(d drained, reason error) {
 	r.mu.Lock()
-	present := r.entries[d.number] != nil || r.streams[d.number] != nil
+	rpc := r.rpcs.find(d.number)
 	r.mu.Unlock()
-	if present {
+	if !rpc.isGone() {
 		d.end(reason)
 	}
 }
@@ -343,7 +341,7 @@ func (r *Registry) endOne(d drained, reason error) {
 // entry as complete before it examines its watch. So no watch escapes a change: either
 // reexamine finds the complete entry, or the handler examines its watch after the change.
 func (r *Registry) reexamine(examine func(*Entry) error) (ended int) {
-	for _, rpc := range r.rpcs() {
+	for rpc := range r.from(0) {
 		if rpc.stream != nil {
 			ended += rpc.stream.Reexamine()
 		} else if err := examine(rpc.entry); err != nil {

@@ -20,6 +20,7 @@ type fakeStream struct {
 	watches  int
 	resource string
 	ended    []error
+	asked    int // calls of After
 }
 
 type fakeWatch struct {
@@ -31,14 +32,14 @@ type fakeWatch struct {
 func (w fakeWatch) Number() Number   { return w.n }
 func (w fakeWatch) Resource() string { return w.resource }
 
-func (s *fakeStream) Conn() *frames.Conn               { return nil }
-func (s *fakeStream) Len() int                         { return s.watches }
-func (s *fakeStream) CountByResource(n map[string]int) { n[s.resource] += s.watches }
-func (s *fakeStream) Reexamine() int                   { return s.watches }
-func (s *fakeStream) EndAll(reason error)              { s.ended = append(s.ended, reason) }
-func (s *fakeStream) CheckFence(time.Time)             {}
+func (s *fakeStream) Conn() *frames.Conn   { return nil }
+func (s *fakeStream) Len() int             { return s.watches }
+func (s *fakeStream) Reexamine() int       { return s.watches }
+func (s *fakeStream) EndAll(reason error)  { s.ended = append(s.ended, reason) }
+func (s *fakeStream) CheckFence(time.Time) {}
 
 func (s *fakeStream) After(index uint32) iter.Seq[Watch] {
+	s.asked++
 	return func(yield func(Watch) bool) {
 		for i := index + 1; i <= uint32(s.watches); i++ {
 			if !yield(s.Find(i)) {
@@ -68,6 +69,9 @@ func fill(t *testing.T, r *Registry) (a, b *fakeStream) {
 		var err error
 		if s.number, err = r.RegisterStream(s); err != nil {
 			t.Fatal(err)
+		}
+		for range s.watches {
+			r.CountBegun(s.resource)
 		}
 	}
 	return a, b
@@ -101,6 +105,64 @@ func TestTheRegistryListsWatchesInOrder(t *testing.T) {
 	}
 	if n := r.reexamine(func(*Entry) error { return errors.New("denied") }); n != 7 {
 		t.Errorf("reexamine ended %d watches, want 7", n)
+	}
+}
+
+// The counts look at no stream, and a page looks at those of its own watches, however many RPCs there
+// are, and after most of them have gone.
+func TestAPageOfWatchesLooksAtNoOthers(t *testing.T) {
+	r := newRegistry()
+	const streams, watches = 5 * fewRPCs, 3
+	all := make([]*fakeStream, streams)
+	for i := range all {
+		s := &fakeStream{watches: watches, resource: "a"}
+		all[i] = s
+		var err error
+		if s.number, err = r.RegisterStream(s); err != nil {
+			t.Fatal(err)
+		}
+		for range watches {
+			r.CountBegun("a")
+		}
+	}
+	var left []*fakeStream
+	for i, s := range all {
+		if i%5 == 2 {
+			left = append(left, s)
+			continue
+		}
+		r.UnregisterStream(s.number)
+		for range watches {
+			r.CountEnded("a", false)
+		}
+	}
+	r.NoteReport("a", true)
+	r.NoteReport("a", true)
+	r.CountEnded("a", true)
+	if n, failing := r.CountByResource()["a"], r.CountFailing("a", "b"); n != watches*len(left)-1 || failing != 1 {
+		t.Errorf("got %d watches and %d that fail, want %d and 1", n, failing, watches*len(left)-1)
+	}
+	for _, first := range []int{0, len(left) / 2, len(left) - 2} {
+		var page []Number
+		for w := range r.After(Number{left[first].number, 1}, "a") {
+			if page = append(page, w.Number()); len(page) == 2*watches-2 {
+				break
+			}
+		}
+		one, two := left[first].number, left[first+1].number
+		if want := []Number{{one, 2}, {one, 3}, {two, 1}, {two, 2}}; !slices.Equal(page, want) {
+			t.Errorf("got the page %v, want %v", page, want)
+		}
+	}
+	asked := 0
+	for _, s := range all {
+		asked += s.asked
+	}
+	if asked != 6 {
+		t.Errorf("three pages of two streams each looked at %d streams", asked)
+	}
+	if n := len(r.rpcs.all); n > 2*len(left)+32 {
+		t.Errorf("the registry has room for %d RPCs, and has %d", n, len(left))
 	}
 }
 

@@ -118,7 +118,7 @@ func (s *Service) Parse(ctx context.Context, req *fanoutv1.WatchRequest) (*backe
 // CountBegun counts a watch of a Subscribe stream that the worker serves.
 func (s *Service) CountBegun(resource string, worker int) {
 	s.counters[resource][worker].begun.Add(1)
-	s.Registry.CountBegun()
+	s.Registry.CountBegun(resource)
 }
 
 // CountSent counts a message for n watches of a Subscribe stream that the worker serves. It took
@@ -155,7 +155,7 @@ func (s *Service) checkFences(ctx context.Context) {
 		select {
 		case now := <-ticker.C:
 			s.Registry.each(func(e *Entry) { e.sender.CheckFence(now) })
-			for _, stream := range s.Registry.openStreams() {
+			for stream := range s.Registry.openStreams() {
 				stream.CheckFence(now)
 			}
 		case <-ctx.Done():

@@ -79,7 +79,7 @@ func (s *Service) Stats() map[string]*Stats {
 	}
 	s.Registry.each(func(e *Entry) { all[e.Resource()].add(e.Condition(nil)) })
 	lags := Lags{}
-	for _, stream := range s.Registry.openStreams() {
+	for stream := range s.Registry.openStreams() {
 		for w := range stream.After(0) {
 			all[w.Resource()].add(w.Condition(lags))
 		}

@@ -63,9 +63,6 @@ type Stream interface {
 	// Len returns the number of watches.
 	Len() int
 
-	// CountByResource adds the number of watches of each resource to a map.
-	CountByResource(map[string]int)
-
 	// After returns the watches with a higher index, in the order of their indexes.
 	After(index uint32) iter.Seq[Watch]
 
@@ -96,7 +93,7 @@ func (r *Registry) RegisterStream(s Stream) (number uint64, err error) {
 		return 0, apierr.ErrDraining
 	}
 	r.latest++
-	r.streams[r.latest] = s
+	r.rpcs.add(registeredRPC{number: r.latest, stream: s})
 	return r.latest, nil
 }
 
@@ -104,20 +101,27 @@ func (r *Registry) RegisterStream(s Stream) (number uint64, err error) {
 func (r *Registry) UnregisterStream(number uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.streams, number)
+	r.rpcs.remove(number)
 	r.checkEmpty()
 }
 
 // CountBegun counts a watch of a stream that has begun.
-func (r *Registry) CountBegun() {
+func (r *Registry) CountBegun(resource string) {
 	r.streamWatches.Add(1)
 	r.garbage.note(r.begunAndEnded.Add(1))
+	r.counts.add(resource)
 }
 
-// CountEnded counts watches of a stream that have ended.
-func (r *Registry) CountEnded(n int) {
-	r.streamWatches.Add(-int64(n))
-	for range n {
-		r.garbage.note(r.begunAndEnded.Add(1))
-	}
+// CountEnded counts a watch of a stream that has ended. It takes no more reports. The argument failing
+// says whether the last one had an error.
+func (r *Registry) CountEnded(resource string, failing bool) {
+	r.streamWatches.Add(-1)
+	r.garbage.note(r.begunAndEnded.Add(1))
+	r.counts.remove(resource, failing)
+}
+
+// NoteReport counts a watch of a stream as failing, or no longer. The last report before had an error,
+// and the latest one has none, or the other way round.
+func (r *Registry) NoteReport(resource string, failing bool) {
+	r.counts.noteReport(resource, failing)
 }

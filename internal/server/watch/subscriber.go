@@ -48,6 +48,16 @@ func (n SubscriberName) Subscriber() *fanoutv1.Subscriber {
 // Report records how far the client has applied the watch. It wakes nothing. The error says
 // what is wrong with the report; then nothing is recorded.
 func (e *Entry) Report(r request.Report) error {
+	changed, err := e.record(r)
+	if changed {
+		e.registry.noteReport(e)
+	}
+	return err
+}
+
+// record records a report. It returns whether the watch is failing now and was not before, or the
+// other way round.
+func (e *Entry) record(r request.Report) (changed bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	sent := e.at
@@ -58,15 +68,16 @@ func (e *Entry) Report(r request.Report) error {
 	if s == nil {
 		s = &subscriber{}
 	}
+	failed := s.Failed()
 	newFailure, err := s.Record(r, sent)
 	if err != nil {
-		return err
+		return false, err
 	}
 	e.subscriber = s
 	if newFailure {
 		e.sender.counters.reportedErrors.Add(1)
 	}
-	return nil
+	return s.Failed() != failed, nil
 }
 
 // Reported implements [Watch].

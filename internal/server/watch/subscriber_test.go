@@ -61,7 +61,7 @@ func TestAPositionIsKnownBeforeTheClientHasIt(t *testing.T) {
 // When a RESET begins, the client no longer has what it had applied. Positions that it reports
 // meanwhile are ignored. Its error stays.
 func TestResetForgetsWhatWasApplied(t *testing.T) {
-	e := &Entry{sender: &streamSender{counters: &counters{}}}
+	e := &Entry{registry: newRegistry(), sender: &streamSender{counters: &counters{}}}
 	at := object.Position{Epoch: "e", Revision: 7}
 	report := func(p object.Position) {
 		t.Helper()
@@ -141,7 +141,7 @@ func TestAppliedLagGrows(t *testing.T) {
 // Each entry that is there all the time is visited once, although others come and go.
 func TestEachVisitsEachEntryOnce(t *testing.T) {
 	r := newRegistry()
-	const stable = 5 * fewEntries
+	const stable = 5 * fewRPCs
 	for _, e := range addWatches(t, r, stable, func(int) {}) {
 		r.markComplete(e)
 	}
