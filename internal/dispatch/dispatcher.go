@@ -92,8 +92,8 @@ type Dispatcher struct {
 
 	mu          sync.Mutex            // guards everything below, and some fields of feed
 	position    object.Position       // same as dispatchedUpTo, but not atomic; zero before the first state
-	watchers    map[*Watcher]struct{} // those that are not closed
-	feeds       map[interestKey]*feed // the feeds that have watchers
+	watchers    map[*Watcher]struct{} // those that are not closed; streams have others
+	feeds       map[interestKey]*feed // the feeds that have watches
 	index       index                 // index of the same feeds
 	caching     map[*feed]struct{}    // feeds whose catchUpCache may have content
 	swept       time.Time             // when the caches were last swept
@@ -158,14 +158,16 @@ func (d *Dispatcher) Run(ctx context.Context) {
 	}
 }
 
-// stop ends all watchers. If each of them waited for stopped itself, a watcher would take more
-// memory.
+// stop ends all watches. If each of them waited for stopped itself, a watch would take more memory.
 func (d *Dispatcher) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	close(d.stopped)
 	for w := range d.watchers {
 		w.Stop()
+	}
+	for _, r := range d.workers {
+		r.ending.Ready()
 	}
 }
 
@@ -293,29 +295,48 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options, q *sendqueue.Queue, s
 	w.timed = w.schedule.needsEveryMessage()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.register(w, i, b, o)
+	w.begin(d.groupOf(d.join(&i), q), b, &o)
+	w.stopping.Store(d.hasStopped())
+	d.watchers[w] = struct{}{}
 	return w
 }
 
-// register adds a watcher to the feed of the interest. The caller holds the mutex.
-func (d *Dispatcher) register(w *Watcher, i Interest, b Begin, o Options) {
-	f := d.feeds[i.key()]
+// join adds a watch to the feed of the interest, and returns the feed. The caller holds the mutex.
+func (d *Dispatcher) join(i *Interest) *feed {
+	key := i.key()
+	f := d.feeds[key]
 	if f == nil {
-		f = newFeed(i, d.position, &d.logs)
-		d.feeds[i.key()] = f
+		f = newFeed(*i, d.position, &d.logs)
+		d.feeds[key] = f
 		d.index.add(f)
 		d.stats.interests.Store(int64(len(d.feeds)))
 	}
-	if f.watchers++; f.watchers > 1 {
+	if f.watches++; f.watches == 2 {
 		f.hadSeveral.Store(true)
 	}
-	w.dispatcher, w.feed, w.group, w.groupIndex = d, f, d.groupOf(f, w.task.Queue()), -1
-	w.latest, w.everyEvent = o.Latest, o.EveryEvent
-	w.step = firstStep[b.Kind]
-	w.epoch, w.cursor = b.Position.Epoch, b.Position.Revision
-	w.needed, w.exact = b.Needed, b.Exact
-	w.stopping.Store(d.hasStopped())
-	d.watchers[w] = struct{}{}
+	return f
+}
+
+// joinStream adds a watch of a stream to the feed of the interest, so that the watch misses no change
+// that comes after the call. It returns the group of the feed for the worker of the stream.
+func (d *Dispatcher) joinStream(i *Interest, q *sendqueue.Queue) *group {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	g := d.groupOf(d.join(i), q)
+	g.rounds.streamWatches++
+	if g.streamWatches++; g.streamWatches == 1 {
+		g.rounds.join(g, d.position)
+	}
+	return g
+}
+
+// leaveStream removes watches that joinStream has added.
+func (d *Dispatcher) leaveStream(g *group, watches int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	g.streamWatches -= watches
+	g.rounds.streamWatches -= watches
+	d.leave(g.feed, watches)
 }
 
 // remember registers a feed whose catchUpCache has content, so that sweeps look at the cache.
@@ -327,19 +348,18 @@ func (d *Dispatcher) remember(f *feed) {
 	d.sweep(d.cfg.Source.State())
 }
 
-// leave removes a watcher. If it was the last watcher of its feed, leave removes the feed,
-// too.
-func (d *Dispatcher) leave(w *Watcher) {
+// unregister removes a watcher.
+func (d *Dispatcher) unregister(w *Watcher) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.unregister(w)
+	delete(d.watchers, w)
+	d.leave(w.feed, 1)
 }
 
-// unregister removes a watcher from its feed. The caller holds the mutex.
-func (d *Dispatcher) unregister(w *Watcher) {
-	delete(d.watchers, w)
-	f := w.feed
-	if f.watchers--; f.watchers == 0 {
+// leave removes watches from a feed. If they were its last, leave removes the feed, too. The caller
+// holds the mutex.
+func (d *Dispatcher) leave(f *feed, watches int) {
+	if f.watches -= watches; f.watches == 0 {
 		delete(d.feeds, f.interest.key())
 		d.index.remove(f)
 		f.forget()

@@ -15,11 +15,11 @@ type feed struct {
 	catchUps catchUpCache
 	batches  batchCache
 
-	hadSeveral atomic.Bool // the feed has had several watchers at once, so batches are worth keeping
+	hadSeveral atomic.Bool // the feed has had several watches at once, so batches are worth keeping
 
 	// The dispatcher's mutex guards the fields below.
 
-	watchers    int
+	watches     int
 	groups      []*group
 	key         indexKey        // the key under which the index lists the feed
 	reported    object.Revision // the last revision for which roundReports.event was called

@@ -27,13 +27,14 @@ type group struct {
 	dispatcher *Dispatcher
 	rounds     *workerRounds
 
-	size    atomic.Int32 // number of members; the dispatcher reads it
-	listed  bool         // guarded by workerRounds.mu: the group is in workerRounds.groups
-	cursors int32        // number of streamCursors of the feed and the worker; guarded by the dispatcher's mutex
+	size          atomic.Int32 // number of members; the dispatcher reads it
+	listed        bool         // guarded by workerRounds.mu: the group is in workerRounds.groups
+	streamWatches int          // number of watches of streams; guarded by the dispatcher's mutex
 
 	// Only the worker uses the fields below.
 
-	firstCursor *streamCursor // a list of the cursors of streams
+	firstCursor *streamCursor              // a list of the cursors of streams
+	shared      map[shareKey]*streamCursor // the live cursors that watches with equal keys share; nil: the group has at most one cursor
 
 	at      object.Position // where the group's next batch begins
 	sent    int             // number of events of the next revision that were in earlier batches; see Watcher.sent

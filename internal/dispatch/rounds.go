@@ -11,13 +11,14 @@ import (
 // workerRounds hands the rounds of a dispatcher to one worker. A round makes one task ready for
 // each worker, however many groups have new events.
 type workerRounds struct {
-	queue *sendqueue.Queue // a queue of the worker
-	task  sendqueue.Task
+	queue  *sendqueue.Queue // a queue of the worker
+	task   sendqueue.Task
+	ending sendqueue.Task // ends the watches of streams, because the dispatcher has stopped
 
 	// The dispatcher's mutex guards the two fields below.
 
-	next    []*group // the groups that the present round hands over
-	cursors int      // number of streamCursors of the worker
+	next          []*group // the groups that the present round hands over
+	streamWatches int      // number of watches of streams of the worker
 
 	mu       sync.Mutex
 	groups   []*group        // guarded by mu: the groups with new events, in the order in which they got them
@@ -30,6 +31,7 @@ type workerRounds struct {
 	left    int             // number of groups that the worker still has to run
 	bound   object.Position // the groups of all rounds up to this position have marked their streams
 	waiting []*streamSource // their streams wait for a later bound
+	sources map[*streamSource]struct{}
 }
 
 // roundsOf returns the rounds for the worker of a queue. The caller holds the dispatcher's
@@ -40,8 +42,8 @@ func (d *Dispatcher) roundsOf(q *sendqueue.Queue) *workerRounds {
 			return r
 		}
 	}
-	r := &workerRounds{queue: q.Sibling()}
-	r.task = r.queue.NewTask(r.run)
+	r := &workerRounds{queue: q.Sibling(), sources: map[*streamSource]struct{}{}}
+	r.task, r.ending = r.queue.NewTask(r.run), r.queue.NewTask(r.endStreams)
 	d.workers = append(d.workers, r)
 	return r
 }
@@ -52,7 +54,7 @@ func (d *Dispatcher) roundsOf(q *sendqueue.Queue) *workerRounds {
 func (d *Dispatcher) handOver() {
 	for i, f := range d.unpublished {
 		for _, g := range f.groups {
-			if g.size.Load() > 0 || g.cursors > 0 {
+			if g.size.Load() > 0 || g.streamWatches > 0 {
 				g.rounds.next = append(g.rounds.next, g)
 			}
 		}
@@ -60,7 +62,7 @@ func (d *Dispatcher) handOver() {
 	}
 	d.unpublished = d.unpublished[:0]
 	for _, r := range d.workers {
-		if len(r.next) > 0 || r.cursors > 0 {
+		if len(r.next) > 0 || r.streamWatches > 0 {
 			r.handOver(d.position, r.next)
 			clear(r.next)
 			r.next = r.next[:0]
@@ -92,7 +94,7 @@ func (r *workerRounds) add(g *group) {
 
 // join makes the worker mark the cursors of a group when its bound reaches the position of the latest
 // round. The worker does not have the group from this round, or an earlier one, if the group had no
-// cursor then. Without streams, it does not even have the position.
+// watch then. Without streams, it does not even have the position.
 func (r *workerRounds) join(g *group, position object.Position) {
 	r.mu.Lock()
 	r.position = position
@@ -140,6 +142,13 @@ func (r *workerRounds) run(now time.Time) {
 	r.mu.Unlock()
 }
 
+// endStreams ends the watches of streams.
+func (r *workerRounds) endStreams(time.Time) {
+	for src := range r.sources {
+		src.endStopped()
+	}
+}
+
 // take returns the groups with new events and the position of the latest round, and empties the
 // list of groups.
 func (r *workerRounds) take() ([]*group, object.Position) {
@@ -151,6 +160,17 @@ func (r *workerRounds) take() ([]*group, object.Position) {
 		g.listed = false
 	}
 	return taken, r.position
+}
+
+// newestBound returns the bound. If no group waits to be marked, it first moves the bound to the
+// position of the latest round: a round without events for the worker's groups does not wake it.
+func (r *workerRounds) newestBound() object.Position {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.groups) == 0 {
+		r.bound = r.position
+	}
+	return r.bound
 }
 
 // awaitBound makes the stream run again when there is a later bound.

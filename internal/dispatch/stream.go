@@ -45,11 +45,12 @@ type Stream struct {
 
 	// Only the worker uses the fields below.
 
-	sources  []*streamSource            // one for each dispatcher that has watches of the stream
-	settling []*streamCursor            // cursors that are about to become live; see streamCursor.settle
-	shared   map[shareKey]*streamCursor // the live cursors that watches with equal keys share
-	watches  int                        // number of watches that have not ended
+	sources  []*streamSource // one for each dispatcher that has watches of the stream
+	settling []*streamCursor // cursors that are about to become live; see streamCursor.settle
+	watches  int             // number of watches that have not ended
 
+	latest     *streamCursor   // of the latest watch that got a cursor of its own; nil: none, or it is closed
+	joins      []join          // watches that have joined a live cursor and have got no message yet
 	candidates []*streamCursor // live cursors whose watches may move to a shared one
 
 	directs directCursors // the watches of StartDirect
@@ -90,7 +91,6 @@ func NewStream(c StreamConfig) *Stream {
 		responseBytes: c.ResponseBytes,
 		wakeServe:     make(chan struct{}, 1),
 		released:      make(chan struct{}),
-		shared:        map[shareKey]*streamCursor{},
 	}
 	if s.responseBytes == 0 {
 		s.responseBytes = 1 << 20
@@ -124,13 +124,12 @@ func (s *Stream) Ready() { s.task.Ready() }
 //
 // Ends and refusals are answered in the order of the calls.
 func (s *Stream) Start(d *Dispatcher, w *StreamWatch, i Interest, b Begin, o Options) {
-	c := newStreamCursor(s, w, &o)
 	if s.isEnded() {
 		return
 	}
-	d.watchStream(c, i, b, o)
-	if !s.post(func(now time.Time) { s.begin(c, now) }) {
-		c.Close()
+	g := d.joinStream(&i, s.task.Queue())
+	if !s.post(func(now time.Time) { s.begin(w, g, b, &o, now) }) {
+		d.leaveStream(g, 1)
 	}
 }
 

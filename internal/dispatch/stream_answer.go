@@ -142,7 +142,10 @@ func (s *Stream) closeCursor(c *streamCursor) {
 	inQueue := c.state == cursorCatchesUp
 	c.state = cursorClosed
 	c.source.remove(c)
-	s.unshare(c)
+	c.unshare()
+	if s.latest == c {
+		s.latest = nil
+	}
 	s.mu.Lock()
 	// Serve closes a cursor that it owns when it gives the cursor back.
 	if !inQueue || s.catchUps.removeLocked(c) {

@@ -27,10 +27,11 @@ type streamCursor struct {
 	next, previous *streamCursor // in the list that begins with group.firstCursor
 	index          int32         // in streamSource.cursors
 	state          cursorState
-	marked         bool // the feed may have events for the watches; the cursor is in streamSource.marked
-	held           bool // events wait for the batch delay; the cursor is in streamClock.held
-	spoke          bool // a message was made
-	sentLast       bool // the last bookmark was made
+	joined         int32 // number of watches that have joined the feed for the cursor
+	marked         bool  // the feed may have events for the watches; the cursor is in streamSource.marked
+	held           bool  // events wait for the batch delay; the cursor is in streamClock.held
+	spoke          bool  // a message was made
+	sentLast       bool  // the last bookmark was made
 	timing         *Schedule
 	watches        []*StreamWatch
 	one            [1]*StreamWatch // the memory of watches while there is one
@@ -64,7 +65,6 @@ func newStreamCursor(s *Stream, w *StreamWatch, o *Options) *streamCursor {
 	c := &streamCursor{stream: s}
 	c.one[0] = w
 	c.watches = c.one[:]
-	c.task = s.task.Queue().NewTask(c.run)
 	if o.BookmarkInterval > 0 || o.BatchDelay > 0 {
 		o.LastBookmark = s.clock.lastBookmark
 		c.timing = new(NewSchedule(o))
@@ -72,36 +72,10 @@ func newStreamCursor(s *Stream, w *StreamWatch, o *Options) *streamCursor {
 	return c
 }
 
-// watchStream registers the cursor of a stream. The cursor misses no change that comes after the
-// call.
-func (d *Dispatcher) watchStream(c *streamCursor, i Interest, b Begin, o Options) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.register(&c.Watcher, i, b, o)
-	c.resume = c.at()
-	c.group.cursors++
-	c.group.rounds.cursors++
-	c.group.rounds.join(c.group, d.position)
-}
-
-// Close removes the cursor from its dispatcher.
+// Close removes the watches of the cursor from their dispatcher.
 func (c *streamCursor) Close() {
 	c.abandonCatchUp()
-	d := c.dispatcher
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c.group.cursors--
-	c.group.rounds.cursors--
-	d.unregister(&c.Watcher)
-}
-
-// run ends the watches if the dispatcher has stopped.
-func (c *streamCursor) run(time.Time) {
-	s := c.stream
-	if c.stopping.Load() && c.state != cursorClosed && c.source != nil {
-		s.endCursor(c, &Ending{Reason: ErrStopped, Last: true})
-		s.task.Ready()
-	}
+	c.dispatcher.leaveStream(c.group, int(c.joined))
 }
 
 // link adds the cursor to the list of its group, so that rounds mark it.
@@ -109,6 +83,7 @@ func (c *streamCursor) link() {
 	g := c.group
 	if c.next = g.firstCursor; c.next != nil {
 		c.next.previous = c
+		g.keepShared()
 	}
 	g.firstCursor = c
 }
@@ -259,16 +234,26 @@ type streamSource struct {
 	tick        *object.Position // a bookmark is due when the bound has reached this position; nil: not due
 }
 
-// sourceOf returns the source of a cursor.
-func (s *Stream) sourceOf(c *streamCursor) *streamSource {
+// sourceOf returns the source of the cursors of a group.
+func (s *Stream) sourceOf(g *group) *streamSource {
 	for _, src := range s.sources {
-		if src.dispatcher == c.dispatcher {
+		if src.dispatcher == g.dispatcher {
 			return src
 		}
 	}
-	src := &streamSource{stream: s, dispatcher: c.dispatcher, rounds: c.group.rounds}
+	src := &streamSource{stream: s, dispatcher: g.dispatcher, rounds: g.rounds}
 	s.sources = append(s.sources, src)
+	g.rounds.sources[src] = struct{}{}
 	return src
+}
+
+// endStopped ends all watches of the source, because the dispatcher has stopped.
+func (src *streamSource) endStopped() {
+	e := &Ending{Reason: ErrStopped, Last: true}
+	for _, c := range src.all() {
+		src.stream.endCursor(c, e)
+	}
+	src.stream.task.Ready()
 }
 
 // add adds a cursor, and links it into its group.

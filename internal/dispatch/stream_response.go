@@ -18,6 +18,9 @@ func (s *Stream) makeResponse(now time.Time) bool {
 	*r = Response{Entries: r.Entries[:0]}
 	s.used = 0
 	s.addAnswers()
+	if !s.addJoins(now) {
+		return true // nothing comes before the first message of a watch
+	}
 	inSequence := s.more
 	if s.directs.first && !inSequence {
 		s.addDirect(now)
@@ -68,9 +71,16 @@ func (m *Message) size() int {
 	return n
 }
 
-// noteSent notes that a message was sent. The caller holds the mutex of the stream.
-func (c *streamCursor) noteSent(b *Batch) {
+// noteSent notes that a message was sent: to the watches that have joined the cursor, or if there are
+// none, to all its watches. The caller holds the mutex of the stream.
+func (c *streamCursor) noteSent(b *Batch, joined []*StreamWatch) {
 	c.sentPosition = b.Header.Position
+	if joined != nil {
+		for _, w := range joined {
+			w.messages++
+		}
+		return
+	}
 	c.messages++
 	c.bytes += int64(b.size())
 	switch b.Header.Kind {

@@ -54,7 +54,7 @@ func (s *Stream) takeInbox() []func(time.Time) {
 
 // hasWork reports whether there may be something to send, or a part to make.
 func (s *Stream) hasWork() bool {
-	if s.unsent || s.more || len(s.waitingAnswers) > 0 || len(s.settling) > 0 || s.parts != nil || s.catchUpsWait() || s.hasDirect() {
+	if s.unsent || s.more || len(s.waitingAnswers) > 0 || len(s.settling) > 0 || len(s.joins) > 0 || s.parts != nil || s.catchUpsWait() || s.hasDirect() {
 		return true
 	}
 	for _, src := range s.sources {
@@ -134,10 +134,10 @@ func (s *Stream) responseSent() {
 		case e.Batch == nil:
 			answered += e.IDs.Len()
 		case e.cursor != nil:
-			e.cursor.noteSent(e.Batch)
+			e.cursor.noteSent(e.Batch, e.joined)
 		}
 		for _, c := range e.cursors {
-			c.noteSent(e.Batch)
+			c.noteSent(e.Batch, nil)
 		}
 	}
 	s.answers.remove(answered)
@@ -162,6 +162,7 @@ func (s *Stream) release() {
 		for _, c := range src.all() {
 			s.closeCursor(c)
 		}
+		delete(src.rounds.sources, src)
 	}
 	for _, c := range slices.Clone(s.directs.all) {
 		s.closeCursor(c)

@@ -7,21 +7,27 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// begin starts a watch on the worker.
-func (s *Stream) begin(c *streamCursor, now time.Time) {
-	src := s.sourceOf(c)
-	src.add(c)
-	s.mu.Lock()
-	for _, w := range c.watches {
-		w.cursor.Store(c)
+// begin starts a watch on the worker. The watch has joined the feed of the group.
+func (s *Stream) begin(w *StreamWatch, g *group, b Begin, o *Options, now time.Time) {
+	s.watches++
+	if s.join(w, g, b, o) {
+		return
 	}
+	c := newStreamCursor(s, w, o)
+	c.begin(g, b, o)
+	c.joined = 1
+	c.resume = c.at()
+	src := s.sourceOf(g)
+	src.add(c)
+	s.latest = c
+	s.mu.Lock()
+	w.cursor.Store(c)
 	s.mu.Unlock()
-	s.watches += len(c.watches)
 	switch {
 	case s.endAll != nil:
 		s.endCursor(c, s.endAll)
-	case c.stopping.Load():
-		c.run(now)
+	case c.dispatcher.hasStopped():
+		src.endStopped()
 	case c.step == stepSnapshot:
 		s.catchUp(c)
 	default:
@@ -91,7 +97,7 @@ func (s *Stream) addSettlingOf(c *streamCursor, now time.Time) (still bool) {
 // isReached reports whether the bound has reached a revision. It is true if the epoch of the cursor
 // is over. If it is false, the stream runs again when there is a later bound.
 func (c *streamCursor) isReached(revision object.Revision) bool {
-	bound := c.source.rounds.bound
+	bound := c.source.rounds.newestBound()
 	if bound.Epoch == c.epoch && bound.Revision >= revision {
 		return true
 	}
@@ -149,5 +155,5 @@ func (s *Stream) addReplay(c *streamCursor, now time.Time) bool {
 func (s *Stream) goLive(c *streamCursor) {
 	c.state = cursorLive
 	c.mark()
-	s.share(c)
+	c.share()
 }

@@ -2,42 +2,75 @@ package dispatch
 
 import "time"
 
-// shareKey says which live watches of a stream share a cursor: those with the same interest, which
-// the feed stands for, and the same options.
+// shareKey says which watches of a feed share a cursor: those of one stream that have the same
+// options.
 type shareKey struct {
-	feed                         *feed
+	stream                       *Stream
 	latest, everyEvent           bool
 	bookmarkInterval, batchDelay time.Duration
 }
 
+func keyOf(s *Stream, o *Options) shareKey {
+	delay := o.BatchDelay
+	if o.BookmarkInterval > 0 {
+		delay = min(delay, o.BookmarkInterval) // like NewSchedule
+	}
+	return shareKey{s, o.Latest, o.EveryEvent, o.BookmarkInterval, delay}
+}
+
 func (c *streamCursor) shareKey() shareKey {
-	k := shareKey{feed: c.feed, latest: c.latest, everyEvent: c.everyEvent}
+	k := shareKey{stream: c.stream, latest: c.latest, everyEvent: c.everyEvent}
 	if c.timing != nil {
 		k.bookmarkInterval, k.batchDelay = c.timing.bookmarkInterval, c.timing.batchDelay
 	}
 	return k
 }
 
+// keepShared is called before the group gets another cursor. Most groups of single keys have only
+// one, and need no map.
+func (g *group) keepShared() {
+	if g.shared != nil {
+		return
+	}
+	g.shared = map[shareKey]*streamCursor{}
+	if c := g.firstCursor; c.state == cursorLive {
+		g.shared[c.shareKey()] = c
+	}
+}
+
+// sharedBy returns the live cursor of the watches with the key, or nil.
+func (g *group) sharedBy(k shareKey) *streamCursor {
+	c := g.firstCursor
+	if g.shared != nil {
+		c = g.shared[k]
+	}
+	if c == nil || c.state != cursorLive || c.shareKey() != k {
+		return nil
+	}
+	return c
+}
+
 // share lets other watches share a cursor that has become live. If there is such a cursor already,
 // the watches move to that one later.
-func (s *Stream) share(c *streamCursor) {
+func (c *streamCursor) share() {
+	g := c.group
+	if g.shared == nil {
+		return // it is the only cursor of the group
+	}
 	k := c.shareKey()
-	switch s.shared[k] {
+	switch g.shared[k] {
 	case nil:
-		s.shared[k] = c
+		g.shared[k] = c
 	case c:
 	default:
-		s.candidates = append(s.candidates, c)
+		c.stream.candidates = append(c.stream.candidates, c)
 	}
 }
 
 // unshare forgets a cursor that is closed.
-func (s *Stream) unshare(c *streamCursor) {
-	if c.feed == nil {
-		return
-	}
-	if k := c.shareKey(); s.shared[k] == c {
-		delete(s.shared, k)
+func (c *streamCursor) unshare() {
+	if k := c.shareKey(); c.group.shared[k] == c {
+		delete(c.group.shared, k)
 	}
 }
 
@@ -61,10 +94,10 @@ func (s *Stream) tryShare(c *streamCursor) bool {
 		return true // closed, or it becomes a candidate again when it is live
 	}
 	k := c.shareKey()
-	shared := s.shared[k]
+	shared := c.group.shared[k]
 	switch {
 	case shared == nil:
-		s.shared[k] = c
+		c.group.shared[k] = c
 		return true
 	case shared == c:
 		return true

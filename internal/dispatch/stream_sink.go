@@ -57,6 +57,7 @@ type Entry struct {
 
 	cursor  *streamCursor   // whose message it is; nil: see cursors
 	cursors []*streamCursor // whose message it is, if there are several
+	joined  []*StreamWatch  // the message is for these watches of the cursor, which have joined it; nil: for all its watches
 }
 
 // IDs is an immutable list of ids.

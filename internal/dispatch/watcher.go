@@ -86,6 +86,15 @@ const (
 
 var firstStep = [...]step{BeginFromSnapshot: stepSnapshot, BeginFromPosition: stepResume, BeginFromNow: stepNow}
 
+// begin makes the watcher one of a group.
+func (w *Watcher) begin(g *group, b Begin, o *Options) {
+	w.dispatcher, w.feed, w.group, w.groupIndex = g.dispatcher, g.feed, g, -1
+	w.latest, w.everyEvent = o.Latest, o.EveryEvent
+	w.step = firstStep[b.Kind]
+	w.epoch, w.cursor = b.Position.Epoch, b.Position.Revision
+	w.needed, w.exact = b.Needed, b.Exact
+}
+
 // next returns the next message, or false if there is none now. It does not wait for events.
 func (w *Watcher) next(now time.Time) (Message, bool, error) {
 	if w.step == stepLive && w.schedule.holds(now) {
@@ -137,7 +146,7 @@ func (w *Watcher) at() object.Position {
 func (w *Watcher) Close() {
 	w.schedule.stop()
 	w.abandonCatchUp()
-	w.dispatcher.leave(w)
+	w.dispatcher.unregister(w)
 }
 
 // Backlog describes the events that wait for a watcher.

@@ -38,6 +38,11 @@ const (
 
 // Selector selects objects. The zero Selector matches all objects.
 type Selector struct {
+	*compiled // nil: no requirements
+}
+
+// compiled has the requirements of a selector in the form in which they are tested.
+type compiled struct {
 	labels    *labelTests // nil: no label requirements
 	fields    []fieldTest // an object matches if all of them pass
 	required  []Condition // the requirements of fields
@@ -76,18 +81,33 @@ func FieldValue(o *object.Object, index int) string {
 
 // String returns the canonical form of the selector. Selectors with the same requirements
 // have the same form, however they were written. The form of the zero Selector is empty.
-func (s Selector) String() string { return s.canonical }
+func (s Selector) String() string {
+	if s.compiled == nil {
+		return ""
+	}
+	return s.canonical
+}
 
 // Conditions returns the requirements of fields.
-func (s Selector) Conditions() []Condition { return s.required }
+func (s Selector) Conditions() []Condition {
+	if s.compiled == nil {
+		return nil
+	}
+	return s.required
+}
 
 // Requirements returns the number of distinct requirements.
-func (s Selector) Requirements() int { return s.count }
+func (s Selector) Requirements() int {
+	if s.compiled == nil {
+		return 0
+	}
+	return s.count
+}
 
 // Labels returns the labels that must have one particular value, and these values.
 func (s Selector) Labels() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
-		if s.labels == nil {
+		if s.compiled == nil || s.labels == nil {
 			return
 		}
 		for _, t := range s.labels.all {
@@ -100,6 +120,9 @@ func (s Selector) Labels() iter.Seq2[string, string] {
 
 // Matches reports whether the object matches the selector.
 func (s Selector) Matches(o *object.Object) bool {
+	if s.compiled == nil {
+		return true
+	}
 	for i := range s.fields {
 		if !s.fields[i].passes(o) {
 			return false
@@ -110,13 +133,19 @@ func (s Selector) Matches(o *object.Object) bool {
 
 // And returns the conjunction of a selector of labels and a selector of fields.
 func And(ofLabels, ofFields Selector) Selector {
-	s := Selector{labels: ofLabels.labels, fields: ofFields.fields, required: ofFields.required, count: ofLabels.count + ofFields.count}
-	if ofLabels.canonical != "" || ofFields.canonical != "" {
-		// The separator is unambiguous: label selectors contain no semicolon, and field
-		// selectors only within values.
-		s.canonical = ofLabels.canonical + ";" + ofFields.canonical
+	if ofLabels.compiled == nil && ofFields.compiled == nil {
+		return Selector{}
 	}
-	return s
+	// The separator is unambiguous: label selectors contain no semicolon, and field selectors
+	// only within values.
+	both := &compiled{count: ofLabels.Requirements() + ofFields.Requirements(), canonical: ofLabels.String() + ";" + ofFields.String()}
+	if ofLabels.compiled != nil {
+		both.labels = ofLabels.labels
+	}
+	if ofFields.compiled != nil {
+		both.fields, both.required = ofFields.fields, ofFields.required
+	}
+	return Selector{both}
 }
 
 // ParseLabels parses a label selector: requirements separated by commas, each in one of the
@@ -127,6 +156,9 @@ func And(ofLabels, ofFields Selector) Selector {
 // A missing label satisfies !=, notin and !a. The operators > and < compare integers; a value
 // that is not an integer does not match. The empty text matches all objects.
 func ParseLabels(text string) (Selector, error) {
+	if text == "" {
+		return Selector{}, nil
+	}
 	if err := checkText(text); err != nil {
 		return Selector{}, err
 	}
@@ -158,7 +190,7 @@ func ParseLabels(text string) (Selector, error) {
 	if err != nil {
 		return Selector{}, err
 	}
-	return Selector{labels: tests, count: len(all), canonical: strings.Join(texts, ",")}, nil
+	return Selector{&compiled{labels: tests, count: len(all), canonical: strings.Join(texts, ",")}}, nil
 }
 
 // simplify replaces the operator of a requirement with the simplest equivalent one.
@@ -184,6 +216,9 @@ func simplify(r labels.Requirement) (labels.Requirement, error) {
 // by commas. In values, a backslash escapes a comma, an equals sign or a backslash. A missing
 // field has the empty value. The fields are the declared ones, "key" and "name".
 func ParseFields(text string, declared []string) (Selector, error) {
+	if text == "" {
+		return Selector{}, nil
+	}
 	if err := checkText(text); err != nil {
 		return Selector{}, err
 	}
@@ -191,10 +226,13 @@ func ParseFields(text string, declared []string) (Selector, error) {
 	if err != nil {
 		return Selector{}, err
 	}
+	if len(parsed.Requirements()) == 0 {
+		return Selector{}, nil
+	}
 	if err := checkCount(len(parsed.Requirements())); err != nil {
 		return Selector{}, err
 	}
-	var s Selector
+	s := &compiled{}
 	var canonical []string
 	for _, r := range parsed.Requirements() {
 		c := Condition{Field: r.Field, Value: r.Value, Not: r.Operator == selection.NotEquals}
@@ -220,7 +258,7 @@ func ParseFields(text string, declared []string) (Selector, error) {
 	slices.Sort(canonical)
 	s.fields, s.count = newFieldTests(s.required), len(s.required)
 	s.canonical = strings.Join(canonical, ",")
-	return s, nil
+	return Selector{s}, nil
 }
 
 func checkCount(n int) error {

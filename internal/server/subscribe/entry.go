@@ -88,7 +88,7 @@ func (e *entry) Status(lags watch.Lags) *fanoutv1.WatcherStatus {
 		Peer:      e.stream.peer,
 		UserAgent: e.stream.userAgent,
 		Identity:  e.stream.identity.Name,
-		Request:   e.summary.Request(),
+		Request:   e.summary.Request(e.scope),
 		Since:     timestamppb.New(e.began()),
 		State:     fanoutv1.WatcherStatus_STATE_LIVE,
 		Blocked:   e.isBlocked(&st),

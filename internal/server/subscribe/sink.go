@@ -203,7 +203,7 @@ func (k *sink) logSlow(e *dispatch.Entry, now time.Time) {
 		return // so is no watch of the stream
 	}
 	if w := k.stream.table.find(e.IDs.All()[0]); w != nil {
-		slow.Note(k.stream.ctx, "first message", now.Sub(w.began()), w.summary.Request())
+		slow.Note(k.stream.ctx, "first message", now.Sub(w.began()), w.summary.Request(w.scope))
 	}
 }
 

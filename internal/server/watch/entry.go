@@ -158,7 +158,7 @@ func (e *Entry) Status(Lags) *fanoutv1.WatcherStatus {
 		Peer:      e.peer,
 		UserAgent: e.userAgent,
 		Identity:  e.identity.Name,
-		Request:   e.summary.Request(),
+		Request:   e.summary.Request(e.scope),
 		Since:     timestamppb.New(e.since),
 		State:     fanoutv1.WatcherStatus_STATE_LIVE,
 		Blocked:   e.isBlocked(),

@@ -172,6 +172,6 @@ func (s *streamSender) logSlowWatch(h *object.Header, first bool) {
 func (s *streamSender) logSlow(what string) {
 	if took := time.Since(s.entry.since) - s.notCounted; s.slow.IsSlow(took) {
 		var ctx context.Context = s.ctx
-		s.slow.Note(ctx, what, took, s.entry.summary.Request())
+		s.slow.Note(ctx, what, took, s.entry.summary.Request(s.entry.scope))
 	}
 }

@@ -6,10 +6,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Summary is the part of a WatchRequest that ListWatchers shows. Watches with equal
-// summaries share one copy in memory.
+// Summary is the part of a WatchRequest that ListWatchers shows, without the scope. Watches with
+// equal summaries share one copy in memory, so watches of different keys share it, too.
 type Summary struct{ encoded unique.Handle[string] }
 
 // Summarize returns the summary of a request. It leaves out the beginning of the watch and
@@ -17,7 +18,6 @@ type Summary struct{ encoded unique.Handle[string] }
 func Summarize(req *fanoutv1.WatchRequest) Summary {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&fanoutv1.WatchRequest{
 		Resource:         req.GetResource(),
-		Scope:            scopeOnly(req.GetScope()),
 		LabelSelector:    req.GetLabelSelector(),
 		FieldSelector:    req.GetFieldSelector(),
 		PreviousObject:   req.GetPreviousObject(),
@@ -34,17 +34,14 @@ func Summarize(req *fanoutv1.WatchRequest) Summary {
 	return Summary{unique.Make(string(b))}
 }
 
-// scopeOnly returns the scope without unknown fields.
-func scopeOnly(s *fanoutv1.Scope) *fanoutv1.Scope {
-	if s.GetScope() == nil {
-		return nil
-	}
-	return &fanoutv1.Scope{Scope: s.GetScope()}
-}
-
-// Request returns the summary as a request.
-func (s Summary) Request() *fanoutv1.WatchRequest {
+// Request returns the summary as a request for a scope.
+func (s Summary) Request(scope object.Scope) *fanoutv1.WatchRequest {
 	req := &fanoutv1.WatchRequest{}
 	_ = proto.Unmarshal([]byte(s.encoded.Value()), req) // Summarize has marshalled it
+	if key, ok := scope.Key(); ok {
+		req.Scope = &fanoutv1.Scope{Scope: &fanoutv1.Scope_Key{Key: string(key)}}
+	} else if path, ok := scope.Prefix(); ok {
+		req.Scope = &fanoutv1.Scope{Scope: &fanoutv1.Scope_Prefix{Prefix: path}}
+	}
 	return req
 }
