@@ -75,7 +75,7 @@ func TestBoundedCatchUpCache(t *testing.T) {
 func wantAccounted(t *testing.T, d *Dispatcher) {
 	t.Helper()
 	var all int64
-	for _, f := range d.feeds {
+	for f := range d.index.all() {
 		var held int64
 		for _, p := range f.catchUps.parts {
 			held += p.size()

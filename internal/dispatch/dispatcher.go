@@ -93,8 +93,8 @@ type Dispatcher struct {
 	mu          sync.Mutex            // guards everything below, and some fields of feed
 	position    object.Position       // same as dispatchedUpTo, but not atomic; zero before the first state
 	watchers    map[*Watcher]struct{} // those that are not closed; streams have others
-	feeds       map[interestKey]*feed // the feeds that have watches
-	index       index                 // index of the same feeds
+	index       index                 // the feeds that have watches
+	empty       *view                 // the log of feeds that have begun at the latest position
 	caching     map[*feed]struct{}    // feeds whose catchUpCache may have content
 	swept       time.Time             // when the caches were last swept
 	aged        time.Time             // when old segments were last dropped
@@ -130,8 +130,8 @@ func New(cfg Config) *Dispatcher {
 		created:  time.Now(),
 		stopped:  make(chan struct{}),
 		watchers: map[*Watcher]struct{}{},
-		feeds:    map[interestKey]*feed{},
 		index:    newIndex(cfg.Indexed),
+		empty:    &view{},
 		caching:  map[*feed]struct{}{},
 		hashes:   maphash.MakeSeed(),
 	}
@@ -219,7 +219,7 @@ func (d *Dispatcher) appendAll(s *cacher.State, r *roundReports) {
 		// Changes after the last round are lost, or the epoch has changed. Each log restarts
 		// empty at the new position. A watcher notices this when the log does not reach back
 		// to its cursor.
-		for _, f := range d.feeds {
+		for f := range d.index.all() {
 			d.publishLater(f)
 			f.restart(d.position, s.Position())
 		}
@@ -278,8 +278,8 @@ func (d *Dispatcher) appendTo(f *feed, c *object.Change, arrived time.Time) bool
 
 // publishLater makes the current round publish a feed and hand its groups to their workers.
 func (d *Dispatcher) publishLater(f *feed) {
-	if !f.unpublished {
-		f.unpublished = true
+	if f.next == nil {
+		f.edit()
 		d.unpublished = append(d.unpublished, f)
 	}
 }
@@ -303,13 +303,14 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options, q *sendqueue.Queue, s
 
 // join adds a watch to the feed of the interest, and returns the feed. The caller holds the mutex.
 func (d *Dispatcher) join(i *Interest) *feed {
-	key := i.key()
-	f := d.feeds[key]
+	f := d.index.find(i)
 	if f == nil {
-		f = newFeed(*i, d.position, &d.logs)
-		d.feeds[key] = f
+		if d.empty.base != d.position {
+			d.empty = &view{base: d.position}
+		}
+		f = newFeed(*i, d.empty, &d.logs)
 		d.index.add(f)
-		d.stats.interests.Store(int64(len(d.feeds)))
+		d.stats.interests.Store(int64(d.index.size))
 	}
 	if f.watches++; f.watches == 2 {
 		f.hadSeveral.Store(true)
@@ -360,12 +361,11 @@ func (d *Dispatcher) unregister(w *Watcher) {
 // holds the mutex.
 func (d *Dispatcher) leave(f *feed, watches int) {
 	if f.watches -= watches; f.watches == 0 {
-		delete(d.feeds, f.interest.key())
 		d.index.remove(f)
 		f.forget()
 		f.catchUps.empty(&d.catchUps)
 		delete(d.caching, f)
-		d.stats.interests.Store(int64(len(d.feeds)))
+		d.stats.interests.Store(int64(d.index.size))
 		d.stats.logBytes.Store(int64(d.logs.bytes))
 	}
 }

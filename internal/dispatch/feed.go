@@ -19,73 +19,86 @@ type feed struct {
 
 	// The dispatcher's mutex guards the fields below.
 
-	watches     int
-	groups      []*group
-	key         indexKey        // the key under which the index lists the feed
-	reported    object.Revision // the last revision for which roundReports.event was called
-	next        view            // the view that the next call of publish will store
-	unpublished bool            // the feed is in Dispatcher.unpublished
-	budget      *logBudget
+	watches  int
+	groups   *group          // the first one; see group.sibling
+	sibling  *feed           // see index.whole
+	key      *indexKey       // the key under which the index lists the feed; nil: see index.whole
+	reported object.Revision // the last revision for which roundReports.event was called
+	next     *view           // the view that the next call of publish will store; nil: nothing has changed
+	budget   *logBudget
 }
 
-func newFeed(i Interest, at object.Position, b *logBudget) *feed {
-	f := &feed{interest: i, next: view{base: at}, budget: b}
-	f.publish()
+// newFeed returns a feed with an empty log.
+func newFeed(i Interest, empty *view, b *logBudget) *feed {
+	f := &feed{interest: i, budget: b}
+	f.view.Store(empty)
+	f.version.Store(1)
 	return f
+}
+
+// edit returns the view that the next call of publish will store.
+func (f *feed) edit() *view {
+	if f.next == nil {
+		f.next = new(*f.view.Load())
+	}
+	return f.next
 }
 
 // append adds an encoded event to the log. Readers see the event after the next call of
 // publish.
 func (f *feed) append(e entry, event []byte) {
+	next := f.edit()
 	var last *segment
-	if n := len(f.next.segments); n > 0 {
-		last = f.next.segments[n-1]
+	if n := len(next.segments); n > 0 {
+		last = next.segments[n-1]
 	}
 	if last == nil || !last.add(e, event) {
 		s := newSegment(f, last, len(event))
 		s.add(e, event)
 		// Published views share the old slice, so the segment goes into a new one.
-		f.next.segments = append(slices.Clip(f.next.segments), s)
+		next.segments = append(slices.Clip(next.segments), s)
 		f.budget.add(s)
 		last = s
 	}
-	f.next.visibleInLast = last.n
+	next.visibleInLast = last.n
 }
 
 // forgetOldest drops the oldest segment to make room in the budget. If the segment ends
 // inside a revision, the log then begins after that revision. A reader that has not read the
 // whole revision must read the rest from the window.
 func (f *feed) forgetOldest() {
-	s := f.next.segments[0]
-	f.next.base.Revision = s.entries[s.n-1].revision
-	f.next.segments = slices.Clone(f.next.segments[1:])
+	next := f.edit()
+	s := next.segments[0]
+	next.base.Revision = s.entries[s.n-1].revision
+	next.segments = slices.Clone(next.segments[1:])
 	f.budget.remove(s)
 }
 
 // restart drops all events of the log, which was complete up to the position oldEnd. The
 // empty log begins at the position newBase.
 func (f *feed) restart(oldEnd, newBase object.Position) {
-	last := f.next.lastRevision()
+	last := f.edit().lastRevision()
 	f.forget()
-	f.next = view{base: newBase, droppedEnd: oldEnd, droppedLast: last}
+	f.next = &view{base: newBase, dropped: &droppedLog{oldEnd, last}}
 }
 
 // forget drops all segments and returns their memory to the budget.
 func (f *feed) forget() {
-	for _, s := range f.next.segments {
+	next := f.edit()
+	for _, s := range next.segments {
 		f.budget.remove(s)
 	}
-	f.next.segments = nil
+	next.segments = nil
 }
 
 // publish shows readers everything that was appended. It stores the view before it increases
 // the version. So a reader that loads the new version, and then the view, gets the new view.
 func (f *feed) publish() {
-	v := f.next
-	before := f.view.Swap(&v)
+	v := f.edit()
+	before := f.view.Swap(v)
 	f.version.Add(1)
-	f.unpublished = false
-	if before != nil && before.base != v.base {
+	f.next = nil
+	if before.base != v.base {
 		f.batches.clear()
 	}
 }

@@ -30,12 +30,18 @@ type group struct {
 	size          atomic.Int32 // number of members; the dispatcher reads it
 	listed        bool         // guarded by workerRounds.mu: the group is in workerRounds.groups
 	streamWatches int          // number of watches of streams; guarded by the dispatcher's mutex
+	sibling       *group       // the next group of the feed; guarded by the dispatcher's mutex
 
 	// Only the worker uses the fields below.
 
 	firstCursor *streamCursor              // a list of the cursors of streams
 	shared      map[shareKey]*streamCursor // the live cursors that watches with equal keys share; nil: the group has at most one cursor
 
+	*memberList // nil: no Watcher has joined
+}
+
+// memberList has the watchers of a group. Only the worker uses it.
+type memberList struct {
 	at      object.Position // where the group's next batch begins
 	sent    int             // number of events of the next revision that were in earlier batches; see Watcher.sent
 	members []member
@@ -61,20 +67,22 @@ func (m member) compare(other member) int {
 // dispatcher's mutex.
 func (d *Dispatcher) groupOf(f *feed, q *sendqueue.Queue) *group {
 	r := d.roundsOf(q)
-	for _, g := range f.groups {
+	for g := f.groups; g != nil; g = g.sibling {
 		if g.rounds == r {
 			return g
 		}
 	}
-	g := &group{feed: f, dispatcher: d, rounds: r}
-	f.groups = append(f.groups, g)
-	return g
+	f.groups = &group{feed: f, dispatcher: d, rounds: r, sibling: f.groups}
+	return f.groups
 }
 
 // join adds a watcher that had nothing to send when it last read its feed.
 func (g *group) join(w *Watcher) {
 	if w.groupIndex >= 0 {
 		return
+	}
+	if g.memberList == nil {
+		g.memberList = &memberList{}
 	}
 	if g.size.Load() == 0 {
 		g.at, g.sent = w.at(), 0

@@ -13,8 +13,14 @@ import (
 // itself. If a feed requires a particular value of a label or of an indexed field, the index finds
 // the feed only if the changed object has or had that value.
 type index struct {
-	fields   []int // indexed fields
-	feeds    map[indexKey][]*feed
+	fields []int // indexed fields
+	size   int   // number of feeds
+
+	whole     map[object.Scope]*feed // the feeds without a selector; those of a scope have different projections, and are a list
+	selecting map[interestKey]*feed  // the feeds with a selector
+	required  map[indexKey][]*feed   // the same feeds by what they require
+
+	scoped   int // number of feeds in required that are found by their scope alone
 	fielded  int // number of feeds found by the value of a field
 	labelled int // number of feeds found by the value of a label
 }
@@ -36,16 +42,47 @@ const (
 func newIndex(fields []int) index {
 	// The last segment of the key (metadata.name) is always indexed, because finding it
 	// costs nothing.
-	return index{fields: append(slices.Clone(fields), selector.NameIndex), feeds: map[indexKey][]*feed{}}
+	return index{
+		fields: append(slices.Clone(fields), selector.NameIndex),
+		whole:  map[object.Scope]*feed{}, selecting: map[interestKey]*feed{}, required: map[indexKey][]*feed{},
+	}
 }
 
-// keyOf returns the key under which the index lists the feed of an interest. If there are
+// find returns the feed of an interest, or nil.
+func (x *index) find(i *Interest) *feed {
+	if i.Selector.Requirements() > 0 {
+		return x.selecting[i.key()]
+	}
+	f := x.whole[i.Scope]
+	for f != nil && f.interest.Projection != i.Projection {
+		f = f.sibling
+	}
+	return f
+}
+
+// all returns all feeds.
+func (x *index) all() iter.Seq[*feed] {
+	return func(yield func(*feed) bool) {
+		for _, f := range x.whole {
+			if !eachSibling(f, yield) {
+				return
+			}
+		}
+		for _, f := range x.selecting {
+			if !yield(f) {
+				return
+			}
+		}
+	}
+}
+
+// keyOf returns the key under which the index lists the feed of an interest with a selector. If there are
 // several keys, it returns the key with the fewest feeds. For the selector env=prod,node=n17,
 // this is probably the key of node=n17, because fewer feeds require it than require env=prod.
 func (x *index) keyOf(i *Interest) indexKey {
 	best := indexKey{scope: i.Scope, field: noField}
 	choose := func(k indexKey) {
-		if best.field == noField || len(x.feeds[k]) < len(x.feeds[best]) {
+		if best.field == noField || len(x.required[k]) < len(x.required[best]) {
 			best = k
 		}
 	}
@@ -83,24 +120,56 @@ func (x *index) decides(i *Interest) bool {
 }
 
 func (x *index) add(f *feed) {
-	f.key = x.keyOf(&f.interest)
-	x.feeds[f.key] = append(x.feeds[f.key], f)
-	x.count(f.key, 1)
+	x.size++
+	if scope := f.interest.Scope; f.interest.Selector.Requirements() == 0 {
+		f.sibling = x.whole[scope]
+		x.whole[scope] = f
+		return
+	}
+	k := x.keyOf(&f.interest)
+	f.key = &k
+	x.selecting[f.interest.key()] = f
+	x.required[k] = append(x.required[k], f)
+	x.count(k, 1)
 }
 
 func (x *index) remove(f *feed) {
-	i := slices.Index(x.feeds[f.key], f)
-	if rest := slices.Delete(x.feeds[f.key], i, i+1); len(rest) > 0 {
-		x.feeds[f.key] = rest
-	} else {
-		delete(x.feeds, f.key)
+	x.size--
+	if f.key == nil {
+		x.removeWhole(f)
+		return
 	}
-	x.count(f.key, -1)
+	delete(x.selecting, f.interest.key())
+	k := *f.key
+	i := slices.Index(x.required[k], f)
+	if rest := slices.Delete(x.required[k], i, i+1); len(rest) > 0 {
+		x.required[k] = rest
+	} else {
+		delete(x.required, k)
+	}
+	x.count(k, -1)
+}
+
+func (x *index) removeWhole(f *feed) {
+	scope := f.interest.Scope
+	first := x.whole[scope]
+	for at := &first; *at != nil; at = &(*at).sibling {
+		if *at == f {
+			*at = f.sibling
+			break
+		}
+	}
+	if first == nil {
+		delete(x.whole, scope)
+	} else {
+		x.whole[scope] = first
+	}
 }
 
 func (x *index) count(k indexKey, n int) {
 	switch k.field {
 	case noField:
+		x.scoped += n
 	case labelField:
 		x.labelled += n
 	default:
@@ -112,13 +181,16 @@ func (x *index) count(k indexKey, n int) {
 func (x *index) concerned(c *object.Change) iter.Seq[*feed] {
 	return func(yield func(*feed) bool) {
 		for scope := range object.ScopesOf(c.Key) {
-			if !each(x.feeds[indexKey{scope: scope, field: noField}], yield) {
+			if !eachSibling(x.whole[scope], yield) {
+				return
+			}
+			if x.scoped > 0 && !each(x.required[indexKey{scope: scope, field: noField}], yield) {
 				return
 			}
 			if x.fielded > 0 {
 				for _, field := range x.fields {
 					for value := range values(c, field) {
-						if !each(x.feeds[indexKey{scope: scope, field: field, value: value}], yield) {
+						if !each(x.required[indexKey{scope: scope, field: field, value: value}], yield) {
 							return
 						}
 					}
@@ -126,7 +198,7 @@ func (x *index) concerned(c *object.Change) iter.Seq[*feed] {
 			}
 			if x.labelled > 0 {
 				for label, value := range labels(c) {
-					if !each(x.feeds[indexKey{scope: scope, field: labelField, label: label, value: value}], yield) {
+					if !each(x.required[indexKey{scope: scope, field: labelField, label: label, value: value}], yield) {
 						return
 					}
 				}
@@ -137,6 +209,15 @@ func (x *index) concerned(c *object.Change) iter.Seq[*feed] {
 
 func each(feeds []*feed, yield func(*feed) bool) bool {
 	for _, f := range feeds {
+		if !yield(f) {
+			return false
+		}
+	}
+	return true
+}
+
+func eachSibling(f *feed, yield func(*feed) bool) bool {
+	for ; f != nil; f = f.sibling {
 		if !yield(f) {
 			return false
 		}

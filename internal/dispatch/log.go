@@ -79,22 +79,23 @@ type view struct {
 	segments      []*segment
 	visibleInLast int // number of visible entries of the last segment
 
-	// The method feed.restart sets the fields below. The log that it dropped was complete up
-	// to droppedEnd and had no event after the revision droppedLast. Both fields are zero if
-	// no log was dropped.
+	dropped *droppedLog // set by feed.restart; nil: no log was dropped
+}
 
-	droppedEnd  object.Position
-	droppedLast object.Revision
+// droppedLog describes a log that feed.restart has dropped.
+type droppedLog struct {
+	end  object.Position // the log was complete up to here
+	last object.Revision // and had no event after this revision
 }
 
 // skipDropped returns the position at which a watcher at the given position continues after
 // feed.restart has dropped the log. A watcher that had delivered every event of the dropped
-// log continues at droppedEnd. Any other watcher continues at its own position. So all
+// log continues at its end. Any other watcher continues at its own position. So all
 // watchers that had delivered everything need the same catch-up, although their last messages
 // have different positions.
 func (v *view) skipDropped(at object.Position) object.Position {
-	if at.Epoch == v.droppedEnd.Epoch && v.droppedLast <= at.Revision && at.Revision < v.droppedEnd.Revision {
-		return v.droppedEnd
+	if d := v.dropped; d != nil && at.Epoch == d.end.Epoch && d.last <= at.Revision && at.Revision < d.end.Revision {
+		return d.end
 	}
 	return at
 }

@@ -15,7 +15,7 @@ import (
 // aFeed returns an empty feed with room in the log budget.
 func aFeed() *feed {
 	b := &logBudget{limit: 64 << 20, publishLater: func(*feed) {}}
-	return newFeed(Interest{}, object.Position{Epoch: "e", Revision: 1}, b)
+	return newFeed(Interest{}, &view{base: object.Position{Epoch: "e", Revision: 1}}, b)
 }
 
 // BenchmarkAppend appends events to a log and publishes them, one at a time or in bursts.

@@ -53,7 +53,7 @@ func (d *Dispatcher) roundsOf(q *sendqueue.Queue) *workerRounds {
 // part of a round.
 func (d *Dispatcher) handOver() {
 	for i, f := range d.unpublished {
-		for _, g := range f.groups {
+		for g := f.groups; g != nil; g = g.sibling {
 			if g.size.Load() > 0 || g.streamWatches > 0 {
 				g.rounds.next = append(g.rounds.next, g)
 			}

@@ -284,7 +284,7 @@ func (s *Stream) addParts(now time.Time) bool {
 	}
 	n := 0
 	for _, p := range s.parts.messages {
-		n += p.cursor.list().size(p.message.size())
+		n += p.cursor.entrySize(p.message.size())
 	}
 	if n > s.room() && len(s.response.Entries) > 0 {
 		return true // they are in the next response

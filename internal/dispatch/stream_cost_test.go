@@ -69,7 +69,7 @@ func TestStreamEventCostsNothingForOtherWatches(t *testing.T) {
 		t.Errorf("got %v allocations with 10 watches and %v with 10,000", few.allocations, many.allocations)
 	}
 	few.allocations, many.allocations = 0, 0
-	if want := (eventCost{entries: 1, ids: 1}); few != want || many != want {
+	if want := (eventCost{entries: 1, ids: 1, listsOfIDs: few.listsOfIDs}); few != want || many != want {
 		t.Errorf("got %+v with 10 watches and %+v with 10,000, want %+v", few, many, want)
 	}
 }

@@ -35,7 +35,7 @@ type streamCursor struct {
 	timing         *Schedule
 	watches        []*StreamWatch
 	one            [1]*StreamWatch // the memory of watches while there is one
-	ids            *IDs            // of the watches; nil: not made yet
+	ids            *IDs            // of several watches; nil: not made yet
 	resume         object.Position // of the last message that was made
 	view           *view           // of the feed; set by streamSource.addLive while it runs
 
@@ -123,13 +123,19 @@ func (c *streamCursor) mark() {
 	}
 }
 
-// list returns the ids of the watches.
+// list returns the ids of the watches. Only a list of several ids is worth its memory.
 func (c *streamCursor) list() *IDs {
+	if len(c.watches) == 1 {
+		return idsOf(c.watches)
+	}
 	if c.ids == nil {
 		c.ids = idsOf(c.watches)
 	}
 	return c.ids
 }
+
+// entrySize returns an upper limit of the encoded size of an entry with n bytes of events.
+func (c *streamCursor) entrySize(n int) int { return entrySize(len(c.watches), n) }
 
 func idsOf(watches []*StreamWatch) *IDs {
 	all := make([]uint64, len(watches))

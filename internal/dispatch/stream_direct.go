@@ -218,7 +218,7 @@ func (s *Stream) addMade(m *catchUpMessage, now time.Time) bool {
 	switch {
 	case m.cursor.state == cursorClosed || m.cursor.direct.end != nil:
 		m.cursor.direct.dropped = true
-	case m.cursor.list().size(m.message.size()) > s.room() && len(s.response.Entries) > 0:
+	case m.cursor.entrySize(m.message.size()) > s.room() && len(s.response.Entries) > 0:
 		s.directs.first = true
 		return false
 	default:

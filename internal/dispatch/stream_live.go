@@ -124,7 +124,7 @@ func (src *streamSource) fits(upTo object.Revision) bool {
 	room := src.stream.room()
 	for _, c := range src.marked {
 		if n := c.waitingBytes(upTo); n > 0 {
-			if room -= c.list().size(n); room < 0 {
+			if room -= c.entrySize(n); room < 0 {
 				return false
 			}
 		}
@@ -192,11 +192,11 @@ func (src *streamSource) read(c *streamCursor, cut object.Revision, whole bool, 
 		return all
 	}
 	limit := math.MaxInt
-	if room := s.room(); !whole && c.list().size(n) > room {
+	if room := s.room(); !whole && c.entrySize(n) > room {
 		if all = false; len(s.response.Entries) > 0 {
 			return all
 		}
-		limit = max(0, room-c.list().size(0))
+		limit = max(0, room-c.entrySize(0))
 	}
 	if c.needsMerge(c.view) {
 		b, ok := c.mergedBatch(cut, now)

@@ -46,7 +46,7 @@ func (s *Stream) room() int { return s.responseBytes - s.used }
 
 // add adds an entry with n bytes of events to the response.
 func (s *Stream) add(e Entry, n int) {
-	s.used += e.IDs.size(n)
+	s.used += entrySize(e.IDs.Len(), n)
 	s.response.Entries = append(s.response.Entries, e)
 }
 

@@ -131,7 +131,7 @@ func (s *Stream) addReplay(c *streamCursor, now time.Time) bool {
 		s.catchUp(c)
 		return false
 	}
-	if n+4*entryBytes+3*c.list().size(0) > s.room() && len(s.response.Entries) > 0 {
+	if n+4*entryBytes+3*c.entrySize(0) > s.room() && len(s.response.Entries) > 0 {
 		return true
 	}
 	c.sent = 0

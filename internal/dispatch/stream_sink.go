@@ -87,5 +87,6 @@ const (
 	idBytes    = 10
 )
 
-// size returns an upper limit of the encoded size of an entry with n bytes of events.
-func (l *IDs) size(n int) int { return n + entryBytes + idBytes*len(l.all) }
+// entrySize returns an upper limit of the encoded size of an entry with some ids and n bytes of
+// events.
+func entrySize(ids, n int) int { return n + entryBytes + idBytes*ids }
