@@ -19,12 +19,29 @@ type Message interface {
 // Buffers implements [Message].
 func (r Response) Buffers() mem.BufferSlice { return mem.BufferSlice(r) }
 
-// grpcCodec passes the buffers of a Message on to gRPC, and leaves all other messages to protobuf.
+// grpcCodec passes the buffers of a Message on to gRPC and the bytes to a Request, and leaves all
+// other messages to protobuf.
 type grpcCodec struct{ encoding.CodecV2 }
 
 // NewGRPCCodec returns the gRPC codec of the server. server.New installs it for all connections.
 // (A value codec is another thing: it decodes the stored values of a resource. See object.Codec.)
 func NewGRPCCodec() encoding.CodecV2 { return grpcCodec{encoding.GetCodecV2("proto")} }
+
+// Request is a request that decodes itself.
+type Request interface {
+	// Decode decodes the request. The bytes are valid only during the call.
+	Decode(b []byte) error
+}
+
+// Unmarshal implements encoding.CodecV2.
+func (c grpcCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	if r, ok := v.(Request); ok {
+		b := data.MaterializeToBuffer(mem.DefaultBufferPool())
+		defer b.Free()
+		return r.Decode(b.ReadOnlyData())
+	}
+	return c.CodecV2.Unmarshal(data, v)
+}
 
 // Marshal implements encoding.CodecV2.
 func (c grpcCodec) Marshal(v any) (mem.BufferSlice, error) {

@@ -38,22 +38,36 @@ func (s *stream) finishIfIdle() {
 }
 
 func (s *stream) readAll() error {
-	requests := s.requests
-	for first := true; ; first = false {
+	if err := s.out.AwaitAnswers(s.ending, maxAnswers); err != nil {
+		return err
+	}
+	first := &fanoutv1.SubscribeRequest{}
+	if err := s.requests.RecvMsg(first); err != nil {
+		return ignoreEOF(err)
+	}
+	if err := s.handle(first, true); err != nil {
+		return err
+	}
+	requests, later := rpc.Receiving{ServerStream: s.grpc}, &decoder{}
+	for {
 		if err := s.out.AwaitAnswers(s.ending, maxAnswers); err != nil {
 			return err
 		}
-		req := &fanoutv1.SubscribeRequest{}
-		if err := requests.RecvMsg(req); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
+		if err := requests.RecvMsg(later); err != nil {
+			return ignoreEOF(err)
 		}
-		requests = rpc.Receiving{ServerStream: s.grpc}
-		if err := s.handle(req, first); err != nil {
+		if err := s.handle(later.request, false); err != nil {
 			return err
 		}
 	}
+}
+
+// ignoreEOF returns nil if the client has closed its side.
+func ignoreEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
 // handle handles a request. An error ends the stream.
@@ -131,24 +145,22 @@ func (s *stream) admit(req *fanoutv1.SubscribeRequest_Start) (*pending, error) {
 	if err := limits.AllowRequest(s.client); err != nil {
 		return nil, err
 	}
-	resource, parsed, err := s.service.cfg.Watches.Parse(s.ctx, req.GetRequest())
+	p, err := s.parse(req.GetRequest())
 	if err != nil {
 		return nil, err
 	}
-	e := &entry{
-		stream: s, resource: resource, scope: parsed.Interest.Scope, summary: watch.Summarize(req.GetRequest()), since: time.Since(s.since),
-	}
+	e := &entry{stream: s, resource: p.resource, scope: p.watch.Interest.Scope, summary: p.summary, since: time.Since(s.since)}
 	e.StreamWatch.ID = req.GetWatchId()
 	if err := limits.TakeWatch(s.client); err != nil {
 		return nil, err
 	}
-	if resource.Scans(&parsed.Interest) {
-		if e.releaseSelector, err = limits.Selector(s.ctx, resource.Name, &parsed.Interest); err != nil {
+	if p.resource.Scans(&p.watch.Interest) {
+		if e.releaseSelector, err = limits.Selector(s.ctx, p.resource.Name, &p.watch.Interest); err != nil {
 			limits.ReturnWatches(s.client, 1)
 			return nil, err
 		}
 	}
-	s.sink.slot.expect(parsed.Options.BookmarkInterval)
+	s.sink.slot.expect(p.watch.Options.BookmarkInterval)
 	s.calls.Lock()
 	defer s.calls.Unlock()
 	s.table.add(e)
@@ -156,7 +168,7 @@ func (s *stream) admit(req *fanoutv1.SubscribeRequest_Start) (*pending, error) {
 	if s.reason != nil || s.closed {
 		s.drop(e) // the end of the stream answers the start
 	}
-	return &pending{e, parsed}, nil
+	return &pending{e, &p.watch}, nil
 }
 
 // refuse answers a start that is refused. It is called with calls held, so that the answer comes

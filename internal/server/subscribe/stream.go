@@ -47,6 +47,8 @@ type stream struct {
 	queue           *sendqueue.Queue
 	releaseQueue    func()
 
+	parsed *parsedRequest // of the latest valid start; nil: there was none. Only the reader uses it
+
 	name  atomic.Pointer[watch.SubscriberName] // nil: none
 	out   outbox
 	sink  sink

@@ -12,7 +12,7 @@ import (
 // pending is a watch that waits for etcd before it starts.
 type pending struct {
 	entry *entry
-	watch request.Watch
+	watch *request.Watch // must not be modified
 }
 
 // waits are the waits for etcd of the starts of a stream. Starts that wait for the same share a
@@ -50,7 +50,7 @@ func (s *stream) awaitStore(p *pending) error {
 	var key backend.Freshness
 	serve := func() error { s.startUncached(p); return nil }
 	if resource.Direct == nil {
-		key = resource.FreshnessOf(&p.watch)
+		key = resource.FreshnessOf(p.watch)
 		if w.join(key, p) {
 			return nil
 		}
@@ -107,9 +107,9 @@ func (w *waits) take(key backend.Freshness) []*pending {
 // serveWait waits for etcd and starts watches, until none is left that waits for the same.
 func (s *stream) serveWait(key backend.Freshness) {
 	for all := s.waits.take(key); all != nil; all = s.waits.take(key) {
-		begin, err := all[0].entry.resource.Await(s.ending, &all[0].watch)
+		begin, err := all[0].entry.resource.Await(s.ending, all[0].watch)
 		for i := range all {
-			e, parsed := all[i].entry, &all[i].watch
+			e, parsed := all[i].entry, all[i].watch
 			s.startAfterWait(all[i], err, func() {
 				s.out.Start(e.resource.Dispatcher, &e.StreamWatch, parsed.Interest, backend.BeginOf(parsed, begin), parsed.Options)
 			})
@@ -119,7 +119,7 @@ func (s *stream) serveWait(key backend.Freshness) {
 
 // startUncached waits for etcd and starts a watch of a resource without a cache.
 func (s *stream) startUncached(p *pending) {
-	watcher, err := p.entry.resource.Source().Watch(s.ending, &p.watch, nil, nil)
+	watcher, err := p.entry.resource.Source().Watch(s.ending, p.watch, nil, nil)
 	if err != nil {
 		s.startAfterWait(p, err, nil)
 		return
