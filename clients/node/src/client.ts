@@ -4,6 +4,7 @@ import { hostname } from 'node:os';
 import { credentials, Metadata, type ChannelOptions } from '@grpc/grpc-js';
 import { Connection, type ConnectionSettings } from './connection.js';
 import { closedError } from './errors.js';
+import type { InformerWatch } from './informer_watch.js';
 import { Resource } from './resource.js';
 
 /** How a client proves who it is, and which server it trusts. Certificates and keys have the PEM format. */
@@ -58,6 +59,8 @@ export class Client implements AsyncDisposable {
   readonly #connections = new Set<Connection>();
   readonly #closing = new AbortController();
   readonly #running = new Set<Promise<unknown>>();
+  /** @internal The watches that informers share, by what they select. */
+  readonly informerWatches = new Map<string, InformerWatch>();
   #current: Connection | undefined;
   #next: number;
 

@@ -4,14 +4,16 @@ import { EventEmitter } from 'node:events';
 import type { Update } from './assembler.js';
 import type { Client } from './client.js';
 import { HandlerLoop, type Change, type Handler, type Registration } from './handler.js';
+import { confirm, InformerWatch, type Member } from './informer_watch.js';
 import { sameObject, type Item } from './item.js';
 import { earliest, type Mark } from './mark.js';
 import type { Decoder, Position, StoredObject } from './object.js';
 import type { FollowOptions, RequestOptions } from './options.js';
+import type { Progress } from './reporter.js';
 import { Saver } from './saver.js';
 import { StateFile } from './state_file.js';
 import { anySignal, bookmarksOf, startOf } from './watch.js';
-import { Watcher, type Receiver } from './watcher.js';
+import type { WatcherSettings } from './watcher.js';
 
 /** Options of an informer. */
 export interface InformerOptions<T> extends FollowOptions {
@@ -42,6 +44,8 @@ export interface InformerEvents<T> {
   close: [];
 }
 
+/** How long a message may be on its way, and the ages that servers do not state, in milliseconds. */
+const transit = 1000;
 /** How long at least a copy counts as current after the last message. */
 const leastStale = 10_000;
 
@@ -93,11 +97,14 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
   #asOf = 0;
   #interrupted = true;
   #startedAt = 0;
+  #joined = true; // until it is known that nobody else has the watch
+  #changed = () => {};
   #firstState = 0; // the number of the first state; 0: there is none
   #firstFresh = 0; // the same of a state that is fresh enough
   #isSynced = false;
   #waiting = 0;
-  #watcher: Watcher | undefined;
+  #watch: InformerWatch | undefined;
+  #confirmed: { at: Position; asOf: number } | undefined; // from this position on, the state is as fresh as at this time
   #saver: Saver | undefined;
   #running: Promise<void> | undefined;
 
@@ -230,20 +237,40 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
       const request = startOf(this.#resource, this.#options);
       const after = await this.#load();
       signal.throwIfAborted();
-      const receiver: Receiver = {
-        receive: (update) => {
-          this.#apply(update);
-          return true;
-        },
-        room: () => Promise.resolve(),
+      const settings = { request, bookmarks: bookmarksOf(this.#options), everyEvent: false, after, fromNow: false };
+      const ended = new Gate();
+      const member: Member = {
+        receive: (update) => this.#apply(update),
         interrupted: (error) => {
           this.#interrupted = true;
-          this.emit('interruption', error);
+          if (error) this.emit('interruption', error);
         },
+        ended: (error) => ended.fail(error),
+        progress: () => this.#progress(),
+        state: () => this.#state(),
       };
-      const settings = { request, bookmarks: bookmarksOf(this.#options), everyEvent: false, after, fromNow: false };
-      this.#watcher = new Watcher(this.#client, settings, receiver);
-      await this.#watcher.run(signal);
+      const { watch, joined } = InformerWatch.join(this.#client, settings, member);
+      this.#watch = watch;
+      this.#joined = joined;
+      const abort = () => ended.fail(signal.reason);
+      signal.addEventListener('abort', abort, { once: true });
+      let confirming: Promise<void> | undefined;
+      const begin = () => {
+        if (confirming || !this.#mark.position || this.#firstFresh > 0) return;
+        confirming = this.#confirm({ ...settings, after: this.#mark.position }, signal);
+      };
+      if (joined && this.#options.consistency === undefined) {
+        // The watch began before the informer, so its state may be older.
+        this.#changed = begin;
+        begin();
+      }
+      try {
+        await ended.promise;
+      } finally {
+        this.#changed = () => {};
+        await watch.leave(member);
+        await confirming;
+      }
     } catch (error) {
       failure = error;
     } finally {
@@ -310,18 +337,45 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
       if (type === 'deleted') this.#remove(object.key, changes);
       else this.#put(object, changes);
     }
-    this.#asOf = update.asOf;
+    const { at, asOf } = this.#confirmed ?? { asOf: 0 };
+    const proven = at?.epoch === update.position.epoch && at.revision <= update.position.revision;
+    this.#asOf = proven ? Math.max(update.asOf, asOf) : update.asOf;
     this.#interrupted = false;
-    if (this.#firstFresh === 0 && this.#isFresh(update)) this.#firstFresh = this.#mark.number + 1;
+    if (this.#firstFresh === 0 && (proven || this.#isFresh(update))) this.#firstFresh = this.#mark.number + 1;
     this.#publish(update.position, changes);
   }
 
-  #isFresh({ asOf, position }: Update): boolean {
+  /** #confirm proves with a short watch that the state has everything that was written before. */
+  async #confirm(settings: WatcherSettings & { after: Position }, signal: AbortSignal): Promise<void> {
+    const asOf = Date.now();
+    const at = await confirm(this.#client, settings, signal);
+    const position = this.#mark.position;
+    if (!at || !position || signal.aborted) return;
+    this.#confirmed = { at, asOf };
+    // Otherwise the update that reaches this position proves it.
+    if (at.epoch === position.epoch && at.revision <= position.revision) {
+      const interrupted = this.#interrupted;
+      this.#apply({ events: [], replace: false, delta: false, position, asOf: this.#asOf });
+      this.#interrupted = interrupted; // it says nothing about the shared watch
+    }
+  }
+
+  /** #state returns what another informer needs to begin with this state. */
+  #state(): ReturnType<Member['state']> {
+    const { position } = this.#mark;
+    if (!position) return undefined;
+    const objects = Array.from(this.#items.values(), ({ key, object }) => this.#undecoded.get(key)?.object ?? object);
+    for (const [key, { object }] of this.#undecoded) if (!this.#items.has(key)) objects.push(object);
+    return { objects, position, asOf: this.#asOf };
+  }
+
+  #isFresh({ position, asOf }: Update): boolean {
     const { consistency } = this.#options;
     if (typeof consistency === 'object') {
       return 'minRevision' in consistency ? position.revision >= consistency.minRevision : true;
     }
-    return consistency === 'any' || asOf >= this.#startedAt;
+    // A message that a joined watch receives now may have been on its way since before the start.
+    return consistency === 'any' || asOf - (this.#joined ? transit : 0) >= this.#startedAt;
   }
 
   #remove(key: string, changes: Change<T>[]): void {
@@ -373,6 +427,13 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
       this.#synced.open();
       this.emit('sync');
     }
+    this.#changed();
+    this.#watch?.progressed();
+  }
+
+  /** #progress returns how far the informer and its handlers have applied the watch. */
+  #progress(): Progress {
+    const attempted = earliest(this.#mark, ...Array.from(this.#handlers, ({ handled }) => handled));
     let failing: { before: Mark; error: unknown; key: string } | undefined;
     const candidates = [
       ...Array.from(this.#handlers, (handler) => handler.failing()),
@@ -381,15 +442,12 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
     for (const candidate of candidates) {
       if (candidate && !(failing && failing.before.number <= candidate.before.number)) failing = candidate;
     }
-    if (!failing) {
-      this.#watcher?.reporter.set({ applied: attempted.position });
-      return;
-    }
+    if (!failing) return { applied: attempted.position };
     const { before, error, key } = failing;
-    this.#watcher?.reporter.set({
+    return {
       applied: earliest(before, attempted).position,
       ...(attempted.position && { attempted: attempted.position }),
       error: `${key}: ${error instanceof Error ? error.message : String(error)}`,
-    });
+    };
   }
 }

@@ -17,6 +17,7 @@ from fanoutd.connection import Connection, Servers
 from fanoutd.credentials import TLS, Token, TokenSource, is_local
 from fanoutd.errors import ClosedError, error_of_call
 from fanoutd.informer import Informer
+from fanoutd.informer_watch import InformerWatch
 from fanoutd.resource import Resource
 from fanoutd.streams import Streams
 from fanoutd.tasks import Tasks
@@ -97,6 +98,7 @@ class Client:
         self._streams = Streams(self._servers, self._tasks, subscriber)
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
         self._informers: weakref.WeakSet[Informer[Any]] = weakref.WeakSet()
+        self._informer_watches: dict[bytes, InformerWatch] = {}
         self._closed = False
 
     async def __aenter__(self) -> Client:

@@ -7,10 +7,11 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from fanoutd.errors import ClosedError
+from fanoutd.errors import ClosedError, Error
 from fanoutd.handler import Handler, HandlerFunction
+from fanoutd.informer_watch import InformerWatch, lower, lowest, state_of
 from fanoutd.item import Change, Decoder, Item
 from fanoutd.objects import EventType, Object, Position, Update, position_to
 from fanoutd.reports import Progress
@@ -69,7 +70,10 @@ class Informer(Generic[T]):
         self._position = Position()
         self._handlers: list[Handler[T]] = []
         self._tasks = Tasks()
-        self._watch: Watch | None = None
+        self._watch: InformerWatch | None = None
+        self._member = _Member(self)
+        self._unconfirmed = False  # the watch began before the informer, so its state may be older
+        self._confirmed: tuple[Position, float] | None = None  # from here on, the state is as fresh as at this time
         self._saver: Saver | None = None
         self._began = 0.0
         self._as_of: float | None = None
@@ -203,17 +207,10 @@ class Informer(Generic[T]):
     def _progress(self) -> Progress:
         """Return how far the informer and its handlers have applied the watch."""
         at = self._position
-        applied = attempted = at
-        error: str | None = None
+        own = Progress(at)
         for key, (_, why, since) in self._invalid.items():
-            error = error or f"{key}: {why}"
-            applied = _lower(applied, since)
-        for handler in self._handlers:
-            p = handler.progress(at)
-            applied = _lower(applied, p.applied)
-            attempted = _lower(attempted, p.attempted if p.error else p.applied)
-            error = error or p.error
-        return Progress(applied, attempted if error else Position(), error)
+            own = Progress(lower(own.applied, since), at, own.error or f"{key}: {why}")
+        return lowest([own, *(handler.progress(at) for handler in self._handlers)])
 
     # Running.
 
@@ -231,21 +228,15 @@ class Informer(Generic[T]):
             if self._position.revision > 0:
                 request.after.CopyFrom(position_to(self._position))
         self._client._informers.add(self)
-        watch = Watch(
-            self._client,
-            request,
-            bookmark_interval=self._bookmark_interval,
-            progress=self._progress,
-            on_interruption=self._interrupted,
-        )
-        self._watch = watch
-        self._fresh_for = watch.fresh_for()
         for handler in self._handlers:
             handler.start(self._tasks.start(handler.run()))
         if self._file is not None:
             self._saver = Saver(self._file, self._saved, self._file_failed)
             self._tasks.start(self._saver.run())
-        self._tasks.start(self._run(watch))
+        self._watch, joined = InformerWatch.join(self._client, request, self._bookmark_interval, self._member)
+        self._fresh_for = self._watch.fresh_for()
+        self._unconfirmed = joined and request.consistency.WhichOneof("level") is None
+        self._settle()
 
     async def wait_closed(self) -> None:
         """Wait until the informer ends, and raise its error unless it was closed."""
@@ -257,6 +248,8 @@ class Informer(Generic[T]):
     async def close(self) -> None:
         """End the informer, after it has saved its state. The copy stays as it is."""
         self._end(ClosedError("the informer is closed"))
+        if self._watch is not None:
+            await self._watch.leave(self._member)
         await self._tasks.close()
         for handler in self._handlers:
             handler.remove()
@@ -265,25 +258,45 @@ class Informer(Generic[T]):
     def _end(self, why: BaseException) -> None:
         if self._ended is None:
             self._ended = why
-        if self._watch is not None:
-            self._watch.close()
         self._wake()
 
-    async def _run(self, watch: Watch) -> None:
-        try:
-            async for update in watch:
-                self._apply(update)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            self._end(error)
-
-    def _interrupted(self, why: BaseException) -> None:
-        self._lost = time.monotonic()
-        if self._callback is not None:
+    def _interrupted(self, at: float, why: BaseException | None) -> None:
+        self._lost = at
+        if self._callback is not None and why is not None:
             self._callback(why)
 
+    def _state(self) -> tuple[Update | None, Update | None]:
+        """Return updates that lead another informer to this state."""
+        state = part = None
+        if self._position.revision > 0:
+            objects = [self._invalid[key][0] if key in self._invalid else i.object for key, i in self._items.items()]
+            objects += [o for key, (o, _, _) in self._invalid.items() if key not in self._items]
+            state = state_of(objects, self._position, self._as_of, complete=True)
+        if self._incoming is not None:
+            part = state_of(self._incoming.values(), Position(), None, complete=False)
+        return state, part
+
+    async def _confirm(self, at: Position) -> None:
+        """Find out what the state at a position lacks of the present one, with a short watch."""
+        asked = time.monotonic()
+        request = fanout_pb2.WatchRequest()
+        request.CopyFrom(self._request)
+        request.after.CopyFrom(position_to(at))
+        try:
+            async with Watch(self._client, request, bookmark_interval=self._bookmark_interval) as watch:
+                async for update in watch:
+                    if update.events or update.replace:
+                        at = update.position
+                    if update.complete and update.as_of is not None and update.as_of >= asked:
+                        self._confirmed = at, asked
+                        self._settle()
+                        return
+        except (Error, ClosedError):
+            pass  # the shared watch ends for the same reason, or confirms the state later
+
     def _apply(self, update: Update) -> None:
+        if self._ended is not None:
+            return
         since = self._position
         if update.replace:
             self._incoming = {}
@@ -306,12 +319,25 @@ class Informer(Generic[T]):
         self._as_of = update.as_of
         if update.synced or not self._has_state and update.complete:
             self._has_state = True
+        self._settle()
+        if self._saver is not None:
+            self._saver.changed(changed)
+
+    def _settle(self) -> None:
+        """Note how fresh the state is."""
+        if self._confirmed is not None:
+            at, as_of = self._confirmed
+            proven = at.epoch == self._position.epoch and at.revision <= self._position.revision
+            if proven and (self._as_of is None or self._as_of < as_of):
+                self._as_of = as_of
         if not self._has_fresh and self._is_fresh():
             self._has_fresh = True
             for handler in self._handlers:
                 handler.begin_settling()
-        if self._saver is not None:
-            self._saver.changed(changed)
+        if self._unconfirmed and self._position.revision > 0:
+            self._unconfirmed = False
+            if not self._has_fresh:
+                self._tasks.start(self._confirm(self._position))
         self._wake()
 
     def _is_fresh(self) -> bool:
@@ -401,8 +427,12 @@ class Informer(Generic[T]):
             self._on_error(None, error)
 
 
-def _lower(p: Position, q: Position) -> Position:
-    """Return the lower one of two positions. Revision 0 is the lowest; so are those of several epochs."""
-    if p.epoch != q.epoch:
-        return Position()
-    return min(p, q)
+class _Member:
+    """The part of an informer in its watch."""
+
+    def __init__(self, informer: Informer[Any]) -> None:
+        self.receive = informer._apply
+        self.interrupted = informer._interrupted
+        self.end = informer._end
+        self.progress = informer._progress
+        self.state = informer._state
