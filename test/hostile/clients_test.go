@@ -94,6 +94,23 @@ func (a *attack) start(ctx context.Context, group *sync.WaitGroup) error {
 			})
 		}
 		return nil
+	case restartAlways:
+		a.unanswered.Add(1)
+		a.calmed = sync.OnceFunc(a.unanswered.Done)
+		for i := range a.Size {
+			group.Go(func() {
+				defer a.calmed()
+				a.restart(ctx, i)
+			})
+		}
+		return nil
+	case startSnapshots, startFromNow:
+		a.limits = map[string]int{}
+		a.unanswered.Add(a.Size)
+		for i := range a.Size {
+			group.Go(func() { a.startAtOnce(ctx, i) })
+		}
+		return nil
 	case openSnapshots, openFromNow:
 		a.limits = map[string]int{}
 		a.unanswered.Add(a.Size)

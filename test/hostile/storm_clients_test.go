@@ -225,10 +225,14 @@ func (a *attack) end(answered map[uint32]bool, stream uint32, limit string) {
 	if open {
 		a.accepted.Add(-1)
 	}
+	a.countRefusal(limit)
+}
+
+func (a *attack) countRefusal(limit string) {
 	a.refused.Add(1)
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.limits[limit]++
-	a.mu.Unlock()
 }
 
 // limitOf returns the name of the limit because of which the server refused a request. The name
@@ -243,26 +247,38 @@ func limitOf(trailers *http2.MetaHeadersFrame) string {
 		if err != nil || proto.Unmarshal(details, answer) != nil {
 			return "details that cannot be decoded"
 		}
-		for _, detail := range status.FromProto(answer).Details() {
-			if info, ok := detail.(*errdetails.ErrorInfo); ok {
-				return cmp.Or(info.GetMetadata()["limit_name"], info.GetReason())
-			}
+		return reasonIn(answer)
+	}
+	return "no reason"
+}
+
+// reasonIn returns the name of the limit because of which a status refuses a request, or its reason.
+func reasonIn(answer *spb.Status) string {
+	for _, detail := range status.FromProto(answer).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok {
+			return cmp.Or(info.GetMetadata()["limit_name"], info.GetReason())
 		}
 	}
 	return "no reason"
 }
 
-// watchRequest returns a request as gRPC sends it. The watch is not concerned with what the
+// request returns the request of a watch of a storm. The watch is not concerned with what the
 // well-behaved client writes: deliveries have their own cost.
-func (a *attack) watchRequest() []byte {
+func (a *attack) request() *fanoutv1.WatchRequest {
 	req := &fanoutv1.WatchRequest{Resource: resource, Scope: &fanoutv1.Scope{Scope: &fanoutv1.Scope_Prefix{Prefix: "large"}}}
-	if a.Kind == openFromNow {
+	switch a.Kind {
+	case openFromNow, startFromNow, restartAlways:
 		req.Begin = &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}}
 	}
 	if a.Stale {
 		req.Consistency = &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: &fanoutv1.AnyRevision{}}}
 	}
-	body, err := proto.Marshal(req)
+	return req
+}
+
+// watchRequest returns a request as gRPC sends it.
+func (a *attack) watchRequest() []byte {
+	body, err := proto.Marshal(a.request())
 	if err != nil {
 		panic(err) // the request is valid
 	}

@@ -1,10 +1,12 @@
 package hostile
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -18,6 +20,11 @@ const (
 	startAndStop       kind = "watches of a Subscribe stream that are started and stopped"
 	startWrongly       kind = "starts that are refused, whose refusals are read or not"
 	requestAlways      kind = "reports and large requests without end"
+
+	// These are storms. The streams of a connection are watches of its Subscribe stream.
+	restartAlways  kind = "watches of Subscribe streams that are stopped at once"
+	startSnapshots kind = "watches of Subscribe streams with a snapshot, started at once, that are not read"
+	startFromNow   kind = "watches of Subscribe streams from now on, started at once"
 )
 
 // watchesPerStream is the number of watches of a Subscribe stream that lasts.
@@ -149,4 +156,91 @@ func (a *attack) requests(n uint64, isOdd bool) []*fanoutv1.SubscribeRequest {
 		return []*fanoutv1.SubscribeRequest{reportOf(0, int64(n)), reportOf(n, 1)}
 	}
 	return []*fanoutv1.SubscribeRequest{startOf(n, &fanoutv1.WatchRequest{Resource: resource, LabelSelector: strings.Repeat("a", 60<<10)})}
+}
+
+// restart starts watches of a Subscribe stream and stops each at once. It connects again when the
+// server closes the connection, until ctx ends.
+func (a *attack) restart(ctx context.Context, i int) {
+	for ctx.Err() == nil {
+		conn := a.dial(i)
+		stream, err := subscribe(ctx, conn, nil, false)
+		var reading sync.WaitGroup
+		if err == nil {
+			reading.Go(func() { a.awaitCalm(stream) })
+		}
+		for id := uint64(0); err == nil; id = (id + 1) % 8 {
+			if err = stream.Send(startOf(id, a.request())); err == nil {
+				err = stream.Send(stopOf(id))
+			}
+			a.begun.Add(1)
+		}
+		_ = conn.Close()
+		reading.Wait()
+		if err != nil {
+			a.pause(ctx)
+		}
+	}
+}
+
+// awaitCalm reads a stream until it ends, and counts the end of its connection with
+// ENHANCE_YOUR_CALM as a refusal.
+func (a *attack) awaitCalm(stream fanoutv1.FanoutService_SubscribeClient) {
+	for {
+		_, err := stream.Recv()
+		if err == nil {
+			continue
+		}
+		if strings.Contains(err.Error(), http2.ErrCodeEnhanceYourCalm.String()) {
+			a.refused.Add(1)
+			a.calmed()
+		}
+		return
+	}
+}
+
+// startAtOnce starts watches of one Subscribe stream as fast as it can, and holds them until ctx
+// ends. It does not read snapshots. A watch that has got a message counts as accepted.
+func (a *attack) startAtOnce(ctx context.Context, i int) {
+	allAnswered := sync.OnceFunc(a.unanswered.Done)
+	defer allAnswered()
+	conn := a.dial(i)
+	defer conn.Close()
+	stream, err := subscribe(ctx, conn, nil, false)
+	if err != nil {
+		return
+	}
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	writing.Go(func() {
+		for id := range uint64(a.Streams) {
+			if stream.Send(startOf(id, a.request())) != nil {
+				return
+			}
+			a.begun.Add(1)
+		}
+	})
+	if a.Kind == startSnapshots {
+		allAnswered() // what is sent is not read
+		<-ctx.Done()
+		return
+	}
+	for answered := map[uint64]bool{}; ; {
+		resp, err := stream.Recv()
+		if err != nil {
+			return
+		}
+		for _, e := range resp.GetEntries() {
+			for _, id := range e.GetWatchIds() {
+				if !answered[id] && e.GetResponse() != nil {
+					a.accepted.Add(1)
+				} else if e.GetResponse() == nil {
+					a.countRefusal(reasonIn(cmp.Or(e.GetRefused(), e.GetEnded())))
+				}
+				answered[id] = true
+			}
+		}
+		if len(answered) == a.Streams {
+			allAnswered()
+		}
+	}
 }
