@@ -128,7 +128,10 @@ func TestAnIDCanBeUsedAgainAfterAStop(t *testing.T) {
 		b := in.put(ctx, t, config, "b", "1")
 		s := in.subscribe(ctx, t)
 		var older []*watch
-		for range 30 {
+		for i := range 30 {
+			if i%5 == 0 {
+				in.put(ctx, t, config, "a", fmt.Sprint(i))
+			}
 			older = append(older, s.start(7, &fanoutv1.WatchRequest{Resource: config, Scope: exactly("a")}))
 			s.stop(7)
 		}
@@ -136,6 +139,9 @@ func TestAnIDCanBeUsedAgainAfterAStop(t *testing.T) {
 		if events, _ := last.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET); !cmp.Equal(events, []event{added("b", "1", b)}) {
 			t.Errorf("got events %v, want only that of key b", events)
 		}
+		in.put(ctx, t, config, "a", "last")
+		b = in.put(ctx, t, config, "b", "2")
+		last.wantEvents(modified("b", "2", b))
 		for i, w := range older {
 			for {
 				m, err := w.stream.Recv()
@@ -184,6 +190,7 @@ func TestSubscribeRefusesBadStarts(t *testing.T) {
 	now := in.put(ctx, t, config, "a", "1")
 	over := in.overSubscribe(ctx, t)
 	testBadRequests(t, in, firstMessage(over), badWatches(now, in.epoch(ctx, t)))
+	in.wantNoUsage(ctx, t)
 	at := in.put(ctx, t, config, "a", "2")
 	w := over.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config})
 	if events, _ := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET); !cmp.Equal(events, []event{added("a", "2", at)}) {
