@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -83,6 +84,28 @@ func (t *tool) completeSource(cmd *cobra.Command, args []string, toComplete stri
 		return t.completeResources(cmd, args, toComplete)
 	}
 	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// completeWatchers completes the id of a watch.
+func (t *tool) completeWatchers(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, noFileCompletion
+	}
+	servers, err := t.servers(cmd.Context())
+	if err != nil {
+		return nil, noFileCompletion
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	var ids []string
+	for _, a := range admin.Each(ctx, servers, func(ctx context.Context, a *admin.Admin) (admin.WatcherList, error) {
+		return a.Watchers(ctx, "", true, false)
+	}) {
+		for _, w := range a.Value.Watchers { // none if the server has failed
+			ids = append(ids, cobra.CompletionWithDesc(w.ID, cmp.Or(w.Instance, w.Peer)))
+		}
+	}
+	return ids, noFileCompletion
 }
 
 // completeContexts completes the name of a context.

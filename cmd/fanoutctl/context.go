@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -28,8 +29,33 @@ Commands use the current context; --context or FANOUTCTL_CONTEXT overrides it.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return subcommandNeeded(cmd, args) },
 	}
-	cmd.AddCommand(contextListCommand(t), contextSetCommand(t), contextUseCommand(t), contextDeleteCommand(t))
+	cmd.AddCommand(contextListCommand(t), contextCurrentCommand(t), contextSetCommand(t), contextUseCommand(t), contextDeleteCommand(t))
 	return cmd
+}
+
+func contextCurrentCommand(t *tool) *cobra.Command {
+	return &cobra.Command{
+		Use:   "current",
+		Short: "Print the name of the context that commands use",
+		Long: `Print the name of the context that commands use: that of --context, of FANOUTCTL_CONTEXT, or the
+current one of the context file. The exit code is 3 if there is none.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			file, err := readContexts(t.contextsPath())
+			if err != nil {
+				return usageError{err}
+			}
+			c, err := file.get(cmp.Or(t.contextName, t.vars[envPrefix+"CONTEXT"]))
+			if err != nil {
+				return listContexts(file, err)
+			}
+			if c.Name == "" {
+				return fmt.Errorf(`current context %w; use "fanoutctl context use" to choose one`, errNotFound)
+			}
+			_, err = fmt.Fprintln(t.out, c.Name)
+			return err
+		},
+	}
 }
 
 // contextRow is a context as shown by "context list".
@@ -106,9 +132,8 @@ without a matching flag stay as they are. The first context becomes the current 
 					*path = absolute
 				}
 			}
-			return t.changeContexts(func(f *contextFile) error {
-				f.set(args[0], c)
-				return nil
+			return t.changeContexts(func(f *contextFile) (string, error) {
+				return fmt.Sprintf("Context %q %s.%s", args[0], f.set(args[0], c), f.describeCurrent()), nil
 			})
 		},
 	}
@@ -121,7 +146,9 @@ func contextUseCommand(t *tool) *cobra.Command {
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: t.completeContexts,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return t.changeContexts(func(f *contextFile) error { return listContexts(f, f.use(args[0])) })
+			return t.changeContexts(func(f *contextFile) (string, error) {
+				return fmt.Sprintf("%q is now the current context.", args[0]), listContexts(f, f.use(args[0]))
+			})
 		},
 	}
 }
@@ -133,21 +160,30 @@ func contextDeleteCommand(t *tool) *cobra.Command {
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: t.completeContexts,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return t.changeContexts(func(f *contextFile) error { return listContexts(f, f.remove(args[0])) })
+			return t.changeContexts(func(f *contextFile) (string, error) {
+				err := listContexts(f, f.remove(args[0]))
+				return fmt.Sprintf("Context %q deleted.%s", args[0], f.describeCurrent()), err
+			})
 		},
 	}
 }
 
-// changeContexts reads the context file, applies change and writes the file.
-func (t *tool) changeContexts(change func(*contextFile) error) error {
+// changeContexts reads the context file, applies change, writes the file, and prints the message that
+// change returns to standard error.
+func (t *tool) changeContexts(change func(*contextFile) (string, error)) error {
 	file, err := readContexts(t.contextsPath())
 	if err != nil {
 		return usageError{err}
 	}
-	if err := change(file); err != nil {
+	message, err := change(file)
+	if err != nil {
 		return err
 	}
-	return file.write(t.contextsPath())
+	if err := file.write(t.contextsPath()); err != nil {
+		return err
+	}
+	fmt.Fprintln(t.stderr, message)
+	return nil
 }
 
 // listContexts adds the names of the existing contexts to an error about an unknown one.

@@ -111,16 +111,25 @@ func (f *contextFile) get(name string) (namedContext, error) {
 }
 
 // set adds a context, or updates the fields of an existing context that are set in c. The
-// first context becomes the current one.
-func (f *contextFile) set(name string, c connection) {
+// first context becomes the current one. It returns what was done.
+func (f *contextFile) set(name string, c connection) (done string) {
 	if i := f.index(name); i >= 0 {
 		f.Contexts[i].Connection = c.or(f.Contexts[i].Connection)
-		return
+		return "changed"
 	}
 	f.Contexts = append(f.Contexts, namedContext{name, c})
 	if len(f.Contexts) == 1 {
 		f.Current = name
 	}
+	return "created"
+}
+
+// describeCurrent returns a sentence about the current context, after a space.
+func (f *contextFile) describeCurrent() string {
+	if f.Current == "" {
+		return " There is no current context."
+	}
+	return fmt.Sprintf(" The current context is %q.", f.Current)
 }
 
 // use makes the named context the current one.

@@ -42,7 +42,7 @@ The object keeps its time to live. Use "put" to set or remove it.`,
 			if err != nil {
 				return err
 			}
-			return t.edit(cmd.Context(), r, args[1], create)
+			return t.edit(cmd.Context(), r, keyOf(args[1]), create)
 		},
 	}
 	cmd.Flags().BoolVar(&create, "create", false, "create the object if it does not exist")

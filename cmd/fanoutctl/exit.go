@@ -30,13 +30,6 @@ const (
 	exitTrouble   = 2 // where other commands use exitFailed
 )
 
-// usageError is an error in the command line, the environment or the context file.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
 // exitError sets the exit code. If it wraps no error, the command ends without a message.
 type exitError struct {
 	code int
@@ -49,7 +42,7 @@ func (e exitError) Unwrap() error { return e.error }
 // that the server reports as missing.
 var errNotFound = errors.New("not found")
 
-// report prints err on one line and returns the exit code.
+// report prints err on one line, and returns the exit code.
 func (t *tool) report(ctx context.Context, err error) int {
 	if err == nil {
 		return exitOK
@@ -60,6 +53,9 @@ func (t *tool) report(ctx context.Context, err error) int {
 		return code
 	}
 	fmt.Fprintf(t.stderr, "fanoutctl: %s\n", t.explain(code, err))
+	if wrong, ok := errors.AsType[flagError](err); ok {
+		wrong.show(t.stderr)
+	}
 	return code
 }
 
@@ -78,6 +74,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitConflict
 	case errors.Is(err, context.DeadlineExceeded):
 		return exitTimeout
+	case refusesArgument(err):
+		return exitUsage
 	}
 	e, ok := errors.AsType[*client.Error](err)
 	if !ok {
@@ -90,6 +88,22 @@ func exitCode(ctx context.Context, err error) int {
 		return exitDenied
 	}
 	return exitFailed
+}
+
+// refusesArgument reports whether the server refuses a key, a path or a selector, which come from the
+// command line.
+func refusesArgument(err error) bool {
+	e, ok := errors.AsType[*client.Error](err)
+	if !ok {
+		return false
+	}
+	for _, v := range e.Violations {
+		switch v.Field[strings.LastIndex(v.Field, ".")+1:] {
+		case "key", "prefix", "label_selector", "field_selector":
+			return true
+		}
+	}
+	return false
 }
 
 // explain returns a one-line message that says what failed and what to do about it.
@@ -107,6 +121,8 @@ func (t *tool) message(code int, err error) string {
 		server = one.server
 	}
 	switch {
+	case errors.As(err, new(flagError)):
+		return err.Error()
 	case code == exitUsage && errors.As(err, new(usageError)):
 		return err.Error() + `; run "fanoutctl --help" for usage`
 	case code == exitInterrupted:
@@ -128,6 +144,10 @@ func (t *tool) message(code int, err error) string {
 			server, connectFailure(e.Message), t.tlsHint(e.Message))
 	case code == exitDenied:
 		return fmt.Sprintf("%s denied the request: %s; set credentials with --token-file, FANOUTCTL_TOKEN or --cert-file", server, e.Message)
+	case e.Code.String() == "Unimplemented" && strings.Contains(e.Message, "unknown service fanout.v1.FanoutService"):
+		return fmt.Sprintf("%s is not the gRPC address of a fanoutd server; it may be the HTTP address (by default, gRPC has port 7420 and HTTP port 7421)", server)
+	case e.Code.String() == "Unimplemented" && strings.Contains(e.Message, "unknown service"):
+		return fmt.Sprintf("%s does not support this request: %s; it may be disabled, or this may be the HTTP address of the server (by default, gRPC has port 7420 and HTTP port 7421)", server, e.Message)
 	case e.Code.String() == "Unimplemented":
 		return fmt.Sprintf("%s does not support this request: %s; it may be disabled, or the server may be too old", server, e.Message)
 	case len(e.Violations) > 0:

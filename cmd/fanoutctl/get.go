@@ -57,7 +57,7 @@ With --wait, wait until the object exists and matches --selector and --fields. W
 				return err
 			}
 			if goal != follow.NoGoal {
-				s.key = args[1]
+				s.key = keyOf(args[1])
 				return t.await(cmd.Context(), r, &s, goal, format)
 			}
 			ctx, cancel := t.withTimeout(cmd.Context(), requestTimeout)
@@ -66,7 +66,7 @@ With --wait, wait until the object exists and matches --selector and --fields. W
 			if consistency != nil {
 				opts = append(opts, consistency)
 			}
-			o, err := r.Get(ctx, args[1], opts...)
+			o, err := r.Get(ctx, keyOf(args[1]), opts...)
 			if err != nil {
 				return err
 			}

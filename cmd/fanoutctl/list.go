@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -83,7 +84,7 @@ The path "shop" includes shop/limits but not shop itself.`,
 				}
 			}
 			if n == 0 && (format == output.Table || format == output.Wide) {
-				fmt.Fprintf(t.stderr, "No objects found in %s%s.\n", args[0], &s)
+				fmt.Fprintf(t.stderr, "No objects found in %s%s.%s\n", args[0], &s, s.suggestGet(ctx, r, args[0]))
 			}
 			return shown.Close()
 		},
@@ -110,8 +111,10 @@ func (s *selection) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.fields, "fields", "", "field `selector`, such as region=eu,name!=default")
 }
 
-// setPath takes the path from the optional second argument. A trailing slash is ignored.
+// setPath takes the path from the optional second argument, and the key from its flag. Slashes around
+// them are ignored.
 func (s *selection) setPath(args []string) {
+	s.key = keyOf(s.key)
 	if len(args) > 1 {
 		s.prefix = strings.Trim(args[1], "/")
 	}
@@ -148,6 +151,18 @@ func (s *selection) forWatch() []client.WatchOption {
 		opts = append(opts, o)
 	}
 	return opts
+}
+
+// suggestGet returns a sentence, after a space, if the path is the key of an object, which is not below
+// itself.
+func (s *selection) suggestGet(ctx context.Context, r *client.Resource, resource string) string {
+	if s.prefix == "" || s.labels != "" || s.fields != "" {
+		return ""
+	}
+	if _, err := r.Get(ctx, s.prefix, client.AllowStale()); err != nil {
+		return ""
+	}
+	return fmt.Sprintf(` %q is an object: run "fanoutctl get %s %s".`, s.prefix, resource, s.prefix)
 }
 
 // String describes the selection in a message, after the noun. It begins with a space

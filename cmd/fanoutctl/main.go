@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -80,10 +79,17 @@ func rootCommand(t *tool) *cobra.Command {
 		Example:       rootExample,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          arguments(cobra.NoArgs),
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version:       version.Line("fanoutctl"),
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return subcommandNeeded(cmd, args)
+			}
+			return cmd.Help()
+		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	cmd.SetVersionTemplate("{{.Version}}\n")
+	cmd.SetFlagErrorFunc(invalidFlag)
 	flags := cmd.PersistentFlags()
 	flags.SortFlags = false
 	flags.StringVar(&t.contextName, "context", "", "`name` of the context to use instead of the current one")
@@ -110,29 +116,14 @@ func rootCommand(t *tool) *cobra.Command {
 	last := groups[len(groups)-1].title
 	cmd.SetCompletionCommandGroupID(last)
 	cmd.SetHelpCommandGroupID(last)
-	return cmd
-}
-
-// arguments turns the errors of check into usage errors that show the usage line.
-func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return usageError{fmt.Errorf("%w; usage: %s", err, cmd.UseLine())}
-		}
-		return nil
-	}
-}
-
-// subcommandNeeded returns the usage error of a command that only groups subcommands.
-func subcommandNeeded(cmd *cobra.Command, args []string) error {
-	var names []string
+	// Without this, "completion fsh" succeeds and prints the help.
+	cmd.InitDefaultCompletionCmd()
 	for _, c := range cmd.Commands() {
-		names = append(names, c.Name())
+		if c.Name() == "completion" {
+			c.Args, c.RunE = cobra.ArbitraryArgs, subcommandNeeded
+		}
 	}
-	if len(args) > 0 {
-		return usagef("unknown command %q for %q (want %s)", args[0], cmd.CommandPath(), strings.Join(names, ", "))
-	}
-	return usagef("%s requires a command: %s", cmd.CommandPath(), strings.Join(names, ", "))
+	return cmd
 }
 
 // formatFlag adds the flag --output.

@@ -34,7 +34,7 @@ func putCommand(t *tool) *cobra.Command {
 		Short: "Create or replace an object",
 		Long: `Create or replace an object and print the revision of the write. The value comes from
 the argument, from --file, or from standard input if VALUE or FILE is "-" or if input is
-piped.
+piped and not empty.
 
 The content type is derived from the file name, or is application/json if the value is a
 JSON object or array. Use --content-type to set another one.
@@ -105,14 +105,14 @@ the wait together; without it there is no limit for the wait.`,
 			if keepTTL {
 				opts = append(opts, client.KeepTTL())
 			}
-			revision, err := r.Put(ctx, args[1], transfer.Value(data, contentType, utf8.Valid(data)).WithLabels(labels), opts...)
+			revision, err := r.Put(ctx, keyOf(args[1]), transfer.Value(data, contentType, utf8.Valid(data)).WithLabels(labels), opts...)
 			if err != nil {
 				return err
 			}
 			if _, err = fmt.Fprintln(t.out, revision); err != nil || !wait {
 				return err
 			}
-			return t.awaitWrite(all, g.options(servers, args[0], &selection{key: args[1]}, revision))
+			return t.awaitWrite(all, g.options(servers, args[0], &selection{key: keyOf(args[1])}, revision))
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "read the value from this `file` (-: standard input)")
@@ -171,6 +171,10 @@ func (t *tool) value(args []string, file string) ([]byte, error) {
 	data, err := io.ReadAll(t.in)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read value: %w", err)
+	}
+	if len(data) == 0 && file == "" && len(args) == 2 {
+		// A forgotten value in a script, whose input is empty.
+		return nil, usagef(`no value: standard input is empty; to write an empty value, pass "" as an argument`)
 	}
 	return data, nil
 }
@@ -267,7 +271,8 @@ deleted objects, which needs the right to get them as well. If an object does no
 				opts = append(opts, precondition)
 			}
 			var missing error
-			for _, key := range args[1:] {
+			for _, arg := range args[1:] {
+				key := keyOf(arg)
 				// The default timeout applies to each request, --timeout to all of them.
 				ctx, cancel := t.withTimeout(all, requestTimeout)
 				if cmd.Flags().Changed("output") {

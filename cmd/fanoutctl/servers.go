@@ -108,10 +108,11 @@ them fail.`,
 	cmd.Flags().BoolVar(&all, "all", false, "show all watchers, in the order in which they started")
 	cmd.Flags().BoolVar(&failing, "failing", false, "show only the watchers that have reported an error")
 	cmd.AddCommand(&cobra.Command{
-		Use:   "end ID",
-		Short: "End a watch; its client resumes on this or another server",
-		Args:  arguments(cobra.ExactArgs(1)),
-		RunE:  func(cmd *cobra.Command, args []string) error { return t.endWatcher(cmd.Context(), args[0]) },
+		Use:               "end ID",
+		Short:             "End a watch; its client resumes on this or another server",
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: t.completeWatchers,
+		RunE:              func(cmd *cobra.Command, args []string) error { return t.endWatcher(cmd.Context(), args[0]) },
 	})
 	return cmd
 }

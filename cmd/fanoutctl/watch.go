@@ -58,6 +58,7 @@ type watchFlags struct {
 	changes      bool
 	previous     bool
 	latest       bool
+	from         string
 	positionFile string
 	exec         string
 	render       []string
@@ -97,6 +98,7 @@ func watchCommand(t *tool) *cobra.Command {
 	bindGoal(cmd, &w.wait)
 	f.BoolVar(&w.previous, "previous", false, "include the previous state of changed objects (json, jsonl and yaml)")
 	f.BoolVar(&w.latest, "latest", false, "when behind, skip to the latest state of each object")
+	f.StringVar(&w.from, "from", "", "show the changes after this `position`: a revision, or EPOCH:REVISION")
 	f.StringVar(&w.positionFile, "position-file", "", "save the position in this `file` and resume from it at the next start")
 	f.StringVar(&w.exec, "exec", "", "run this `command` for each change, or after rendered files have changed")
 	f.StringArrayVar(&w.render, "render", nil, "keep a file up to date from a template, as `file=template`; can be repeated")
@@ -130,6 +132,8 @@ func (w *watchFlags) check() error {
 		return usagef("--signal and --once require --render")
 	case (w.signal == "") != (w.pidFile == ""):
 		return usagef("--signal and --pid-file must be set together")
+	case w.from != "" && (w.changes || w.positionFile != "" || w.goal != follow.NoGoal || renders):
+		return usagef("--from cannot be combined with --changes, --position-file, --wait or --render")
 	case w.changes && w.positionFile != "":
 		return usagef("--changes and --position-file are mutually exclusive")
 	case w.count != 0 && w.positionFile != "":
@@ -159,6 +163,13 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 	}
 	if w.latest {
 		opts = append(opts, client.Latest())
+	}
+	if w.from != "" {
+		position, err := w.tool.parsePosition(ctx, r, w.from)
+		if err != nil {
+			return err
+		}
+		opts = append(opts, client.After(position))
 	}
 	var save follow.SavePosition
 	if w.positionFile != "" {
