@@ -44,8 +44,10 @@ func (s *Stream) Recording(name string, interest func(*fanoutv1.WatchRequest) (*
 		if err != nil {
 			return nil, err
 		}
+		asked := begin(w.request)
+		asked.Away = w.away() // messages are as old as the pause when they are read after it
 		all.Starts = append(all.Starts, check.Start{
-			ID: w.id, Interest: h, Asked: begin(w.request), Stopped: w.stopped, Late: w.request.GetMaxBatchDelay() != nil,
+			ID: w.id, Interest: h, Asked: asked, Stopped: w.stopped, Late: w.request.GetMaxBatchDelay() != nil,
 		})
 	}
 	for _, r := range s.responses {

@@ -129,9 +129,14 @@ func (w *Watch) await(n int) (*fanoutv1.SubscribeResponse_Entry, error) {
 
 // Away returns when the stream was paused since the watch began.
 func (w *Watch) Away() []check.Span {
+	w.stream.mu.Lock()
+	defer w.stream.mu.Unlock()
+	return w.away()
+}
+
+// away is Away for a caller that holds the mutex of the stream.
+func (w *Watch) away() []check.Span {
 	s := w.stream
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var all []check.Span
 	for _, span := range s.paused {
 		if span.To.IsZero() {
