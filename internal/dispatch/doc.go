@@ -55,7 +55,8 @@
 // # Streams
 //
 // A [Stream] serves many watches, of one or more dispatchers, through one [StreamSink]. Its live
-// watches with the same interest and the same options share a cursor. A round marks the cursors
+// watches with the same interest and the same options share a cursor, and a watch that begins where
+// such a cursor is joins it at once. A round marks the cursors
 // whose feeds have changed. When the sink has room, the worker chooses a cut, reads all marked
 // cursors up to the cut, and sends one [Response]. So the events of a revision leave together, and
 // a client that does not read costs nothing for each watch. The goroutine of [Stream.Serve] makes
