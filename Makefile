@@ -120,6 +120,7 @@ test-python: ## Test the Python client: types, its tests, and the conformance ki
 	go build -o bin/conformance ./conformance
 	cd clients/python && FANOUTD=$(CURDIR)/bin/fanoutd $(PYTHON) -m unittest discover -t . -s tests
 	bin/conformance -- $(PYTHON) clients/python/conformance.py
+	FANOUTD_TEST_CLIENTS=python go test -count 1 -timeout 9m ./test/clients
 
 .PHONY: python-wheel
 python-wheel:
@@ -141,6 +142,7 @@ test-node: $(NODE_MODULES) lint-proto-node ## Test the client for Node.js with a
 	CGO_ENABLED=0 go build -trimpath -o bin/conformance ./conformance
 	cd $(NODE_CLIENT) && npm run --silent lint && npm run --silent compile && npm test
 	bin/conformance -- node $(NODE_CLIENT)/build/conformance/main.js
+	FANOUTD_TEST_CLIENTS=node go test -count 1 -timeout 9m ./test/clients
 
 .PHONY: client-node
 client-node: $(NODE_MODULES)
@@ -175,9 +177,13 @@ soak: ## Run the randomized end-to-end test for SOAK (default 10m)
 soak-partition: ## Run the test of network partitions for SOAK (default 10m), and print the longest outages
 	FANOUTD_SOAK=$(SOAK) $(GOTEST) -timeout 0 -count 1 -v -run TestPartitions ./test/e2e
 
+# The clients of other languages that take part, such as CLIENTS=python,node. make test-python and make
+# test-node make them ready.
+CLIENTS ?=
+
 .PHONY: soak-clients
-soak-clients: ## Run the randomized test of the informers for SOAK (default 10m), with one server and with two
-	FANOUTD_SOAK=$(SOAK) $(GOTEST) -timeout 0 -count 1 -v ./test/clients
+soak-clients: ## Run the randomized test of the clients for SOAK (default 10m), with one server and with two
+	FANOUTD_SOAK=$(SOAK) FANOUTD_TEST_CLIENTS=$(CLIENTS) $(GOTEST) -timeout 0 -count 1 -v ./test/clients
 
 # The number of streams or connections of each kind of hostile client.
 HOSTILE ?= 10000

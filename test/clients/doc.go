@@ -8,4 +8,6 @@
 // of each handler must be a possible history of each key: Add, any number of Update with
 // growing revisions, Delete, and so on again. Only a new epoch may lower a revision. Some
 // handlers fail, or are busy while the faults happen.
+//
+// With FANOUTD_TEST_CLIENTS, the clients of other languages take part, in processes of their own.
 package clients

@@ -94,6 +94,7 @@ func runWithFaults(t *testing.T, servers int) {
 		newInformerSubscriber("informer of the latest of a path without a cache", one.Resource(uncached), c.count, latest, client.Prefix("b")),
 		newWatchSubscriber("watch without a cache", plain, c.count),
 	}
+	c.subscribers = append(c.subscribers, newProgramSubscribers(t, proxied)...)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	running, ctx := errgroup.WithContext(ctx)

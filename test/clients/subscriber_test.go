@@ -8,7 +8,7 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-// subscriber keeps a copy of some objects with the Go client.
+// subscriber keeps a copy of some objects with a client.
 type subscriber interface {
 	name() string
 	run(ctx context.Context) error
