@@ -110,6 +110,33 @@ class ServerTest(unittest.IsolatedAsyncioTestCase):
                 while await watches() > 0:
                     await asyncio.sleep(0.01)
 
+    async def test_what_a_slow_caller_does_not_take_waits_at_the_server(self) -> None:
+        value, most = "x" * (512 << 10), (4 << 20) + (1 << 20)  # the largest buffer, and one message
+        last = 0
+        async with (
+            asyncio.timeout(_TIMEOUT),
+            self.config.watch(prefix="large") as slow,
+            self.config.watch(prefix="large") as quick,
+        ):
+            for watch in (slow, quick):
+                async for update in watch:
+                    if update.synced:
+                        break
+            for n in range(40):
+                last = await self.config.put(f"large/{n % 20}", f"{n} {value}")
+                async for update in quick:  # it goes on
+                    if update.events:
+                        break
+                assert slow._stream is not None
+                self.assertLessEqual(slow._stream.inbox.size, most)
+            copy: dict[str, str] = {}
+            async for update in slow:
+                for e in update.events:
+                    copy[e.key] = str(e.object.value).split(" ")[0]
+                if update.position.revision >= last:
+                    break
+            self.assertEqual(copy, {f"large/{n % 20}": str(n) for n in range(20, 40)})
+
     async def test_an_informer_outlives_a_restart_of_the_server(self) -> None:
         server = Server()
         try:
