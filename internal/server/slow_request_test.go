@@ -17,12 +17,16 @@ func TestSlowRequestsAreLogged(t *testing.T) {
 	if _, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Scope: prefix("shop")}); err != nil {
 		t.Fatal(err)
 	}
-	in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Scope: prefix("shop")}).collect().await(ctx, t, synced)
+	req := &fanoutv1.WatchRequest{Resource: config, Scope: prefix("shop")}
+	in.watch(ctx, t, req).collect().await(ctx, t, synced)
+	in.subscribe(ctx, t).start(1, req).catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 	for _, want := range []line{
 		{"method": "/fanout.v1.StoreService/Put", "what": "request", "scope": "key shop/1"},
 		{"method": "/fanout.v1.FanoutService/List", "what": "request", "scope": "prefix shop"},
 		{"method": "/fanout.v1.FanoutService/Watch", "what": "first message", "scope": "prefix shop"},
 		{"method": "/fanout.v1.FanoutService/Watch", "what": "catch-up", "scope": "prefix shop"},
+		{"method": "/fanout.v1.FanoutService/Subscribe", "what": "first message", "scope": "prefix shop"},
+		{"method": "/fanout.v1.FanoutService/Subscribe", "what": "catch-up", "scope": "prefix shop"},
 	} {
 		want["msg"], want["level"], want["resource"], want["identity"] = "slow", "WARN", config, "alice"
 		got := in.lines.await(ctx, t, want)
@@ -33,8 +37,8 @@ func TestSlowRequestsAreLogged(t *testing.T) {
 			t.Errorf("got duration %v in %v, want more than 0", took, got)
 		}
 	}
-	if n := in.server.SlowRequests(); n < 4 {
-		t.Errorf("got %d slow requests, want at least 4", n)
+	if n := in.server.SlowRequests(); n < 6 {
+		t.Errorf("got %d slow requests, want at least 6", n)
 	}
 }
 
@@ -65,7 +69,9 @@ func TestFastRequestsAreNotLoggedAsSlow(t *testing.T) {
 			ctx := within(t)
 			in.awaitLoaded(ctx, t)
 			in.put(ctx, t, config, "k", "v")
-			in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config}).collect().await(ctx, t, synced)
+			req := &fanoutv1.WatchRequest{Resource: config}
+			in.watch(ctx, t, req).collect().await(ctx, t, synced)
+			in.subscribe(ctx, t).start(1, req).catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 			if n := in.server.SlowRequests(); n != 0 || strings.Contains(in.lines.text(), `"msg":"slow"`) {
 				t.Errorf("got %d slow requests, want 0; the log is\n%s", n, in.lines.text())
 			}

@@ -19,6 +19,7 @@ type sink struct {
 	slot    slot
 	encoder encoder
 	sending atomic.Bool // the handler is sending a response
+	times   catchUpTimes
 
 	resources []*backend.Resource // of the messages of the response that is being sent; nil: none. Only the sender uses it
 }
@@ -34,7 +35,11 @@ func (k *sink) init(s *stream) {
 // TrySend.
 func (k *sink) HasRoom() bool {
 	if !k.NeedsWaitingSender() && !k.SendWindow.HasRoom() {
+		k.times.wait(time.Now())
 		return false
+	}
+	if k.times.waits() {
+		k.times.endWait(time.Now())
 	}
 	k.slot.endPart()
 	return true
@@ -70,7 +75,9 @@ func (k *sink) Send(r *dispatch.Response) error {
 	}
 	k.begin(r)
 	k.sending.Store(true)
+	k.times.wait(time.Now())
 	err := k.stream.grpc.SendMsg(message)
+	k.times.endWait(time.Now())
 	k.sending.Store(false)
 	if err != nil {
 		return err
@@ -145,6 +152,9 @@ func (k *sink) done(r *dispatch.Response) {
 	for i := range r.Entries {
 		e := &r.Entries[i]
 		if e.Batch == nil {
+			for _, w := range e.Watches {
+				k.times.forget(w.ID)
+			}
 			s.retire(e.Watches)
 			continue
 		}
@@ -156,9 +166,7 @@ func (k *sink) done(r *dispatch.Response) {
 		if t := resource.Tracer; t != nil && e.Dispatcher != nil && e.Batch.Header.Kind == object.Live && t.Wants() {
 			k.trace(t, e, size, now)
 		}
-		if e.First {
-			k.logSlow(e, now)
-		}
+		k.logSlow(e, now)
 	}
 	if cap(k.encoder.sizes) > maxKeptEntries {
 		k.encoder.sizes = nil
@@ -195,15 +203,29 @@ func (k *sink) trace(t backend.WriteTracer, e *dispatch.Entry, size int, now tim
 	}
 }
 
-// logSlow logs watches whose first message has taken long. Watches that begin together need one
-// line.
+// logSlow logs watches that were slow to begin or to catch up, as those of Watch. Watches that begin
+// or catch up together need one line. The first catch-up is measured from the beginning of the watch,
+// a later one from its own beginning.
 func (k *sink) logSlow(e *dispatch.Entry, now time.Time) {
-	slow := k.stream.service.cfg.Interceptors.Slow
-	if !slow.IsSlow(now.Sub(k.stream.since)) {
-		return // so is no watch of the stream
+	id, slow := e.IDs.All()[0], k.stream.service.cfg.Interceptors.Slow
+	if e.First && slow.IsSlow(now.Sub(k.stream.since)) { // otherwise no watch of the stream is slow
+		if w := k.stream.table.find(id); w != nil {
+			slow.Note(k.stream.ctx, "first message", now.Sub(k.times.beginOf(w.began())), w.summary.Request(w.scope))
+		}
 	}
-	if w := k.stream.table.find(e.IDs.All()[0]); w != nil {
-		slow.Note(k.stream.ctx, "first message", now.Sub(w.began()), w.summary.Request(w.scope))
+	switch e.Batch.Header.Kind {
+	case object.CatchUpBegin:
+		began := now
+		if w := k.stream.table.find(id); w != nil && e.First {
+			began = k.times.beginOf(w.began())
+		}
+		k.times.begin(id, began)
+	case object.Synced:
+		if took := k.times.end(id, now); slow.IsSlow(took) {
+			if w := k.stream.table.find(id); w != nil {
+				slow.Note(k.stream.ctx, "catch-up", took, w.summary.Request(w.scope))
+			}
+		}
 	}
 }
 
