@@ -34,12 +34,14 @@ type heartbeatStream struct{ grpc.ClientStream }
 
 // SendMsg implements grpc.ClientStream.
 func (s heartbeatStream) SendMsg(m any) error {
-	watch, ok := m.(*fanoutv1.WatchRequest)
-	if start, isSubscribe := m.(*fanoutv1.SubscribeRequest); isSubscribe {
-		watch = start.GetStart().GetRequest()
-		ok = watch != nil
+	var watch *fanoutv1.WatchRequest
+	switch m := m.(type) {
+	case *fanoutv1.WatchRequest:
+		watch = m
+	case *fanoutv1.SubscribeRequest:
+		watch = m.GetStart().GetRequest() // nil: the request starts no watch
 	}
-	if ok && watch.GetBookmarkInterval() == nil {
+	if watch != nil && watch.GetBookmarkInterval() == nil {
 		watch.BookmarkInterval = durationpb.New(heartbeat)
 	}
 	return s.ClientStream.SendMsg(m)
