@@ -134,8 +134,8 @@ func (w *scenario) validate(t *testing.T, demanding ...string) *check.Truth {
 	if came := seen["bookmarks"]; came < bookmarks/4 {
 		t.Errorf("got %d bookmarks, want about %d", came, bookmarks)
 	}
-	// One final bookmark may miss its deadline, but not all of them.
-	if finalDue >= 5 && finalCame == 0 {
+	// One or two final bookmarks may miss their deadlines, but not all of them.
+	if finalDue >= 3 && finalCame == 0 {
 		t.Errorf("got no final bookmark before the deadline on any of %d streams", finalDue)
 	}
 	return truth
