@@ -56,6 +56,9 @@ func (c *Cacher) runWatchdog(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case c.updates.Load() != seen: // an update came meanwhile; the next check counts it
+			if err == nil {
+				c.confirm(ctx) // the update itself proves nothing after the doubt
+			}
 		case err != nil:
 			if c.following.CompareAndSwap(true, false) {
 				away = true
