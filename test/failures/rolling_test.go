@@ -2,6 +2,7 @@ package failures
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -29,7 +30,7 @@ type fleetWatcher struct {
 
 	mu        sync.Mutex
 	streams   int               // guarded by mu: that were opened
-	refused   int               // guarded by mu: of these, ended before their first message
+	refused   []error           // guarded by mu: the ends of those without a message
 	lost      time.Time         // guarded by mu: when the last stream ended; zero: it has not
 	outages   []time.Duration   // guarded by mu: from the end of a stream to SYNCED of another
 	revisions []object.Revision // guarded by mu: of the events that the caller got
@@ -81,7 +82,7 @@ func (w *fleetWatcher) intercept(ctx context.Context, d *grpc.StreamDesc, c *grp
 	defer w.mu.Unlock()
 	w.streams++
 	if err != nil {
-		w.refused++
+		w.refused = append(w.refused, err)
 	}
 	return &fleetStream{ClientStream: stream, watcher: w}, err
 }
@@ -105,7 +106,7 @@ func (s *fleetStream) RecvMsg(m any) error {
 			w.noteKind(kind)
 		}
 	case !s.begun:
-		w.refused++
+		w.refused = append(w.refused, err)
 	case w.lost.IsZero():
 		w.lost = time.Now()
 	}
@@ -148,9 +149,10 @@ func (w *fleetWatcher) got() []object.Revision {
 
 // rollingRestart is what the watchers of a fleet saw of a rolling restart.
 type rollingRestart struct {
-	watchers         int
-	resumed, refused int             // streams after the first, and those of them without a message
-	outages          []time.Duration // the shortest first
+	watchers int
+	resumed  int             // streams after the first
+	refused  []error         // the ends of streams without a message
+	outages  []time.Duration // the shortest first
 }
 
 // quantile returns the outage that this share of the outages does not exceed.
@@ -162,7 +164,7 @@ func (r *rollingRestart) quantile(share float64) time.Duration {
 func (r *rollingRestart) String() string {
 	round := func(share float64) time.Duration { return r.quantile(share).Round(100 * time.Microsecond) }
 	return fmt.Sprintf("%d watchers: %.2f resumes each, %d refused attempts, outage p50 %v, p99 %v, longest %v",
-		r.watchers, float64(r.resumed)/float64(r.watchers), r.refused, round(0.5), round(0.99), round(1))
+		r.watchers, float64(r.resumed)/float64(r.watchers), len(r.refused), round(0.5), round(0.99), round(1))
 }
 
 // restartFleet ends three servers behind a load balancer with the signal, one after the other,
@@ -211,7 +213,7 @@ func restartFleet(t *testing.T, watchers int, signal os.Signal) *rollingRestart 
 		}
 		w.mu.Lock()
 		result.resumed += w.streams - 1
-		result.refused += w.refused
+		result.refused = append(result.refused, w.refused...)
 		result.outages = append(result.outages, w.outages...)
 		w.mu.Unlock()
 	}
@@ -233,8 +235,8 @@ func TestRollingRestartBehindALoadBalancer(t *testing.T) {
 		t.Errorf("got %d resumes of %d watchers, want fewer than two each", r.resumed, r.watchers)
 	}
 	// A connection that the balancer opens at the moment of the drain may be reset.
-	if r.refused > r.watchers/20 {
-		t.Errorf("got %d refused attempts of %d watchers, want hardly any", r.refused, r.watchers)
+	if len(r.refused) > r.watchers/20 {
+		t.Errorf("got %d refused attempts of %d watchers, want hardly any:\n%v", len(r.refused), r.watchers, errors.Join(r.refused...))
 	}
 }
 

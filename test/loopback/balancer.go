@@ -47,8 +47,8 @@ func NewBalancer(t testing.TB, servers ...string) *Balancer {
 // connect connects a client to a server, and copies bytes both ways until one side closes.
 func (b *Balancer) connect(near net.Conn) {
 	defer near.Close()
-	for range b.servers {
-		far, err := net.Dial("tcp", b.next())
+	for _, server := range b.inTurn() {
+		far, err := net.Dial("tcp", server)
 		if err != nil {
 			continue
 		}
@@ -57,14 +57,14 @@ func (b *Balancer) connect(near net.Conn) {
 	}
 }
 
-// next returns the server whose turn it is.
-func (b *Balancer) next() string {
+// inTurn returns each server once. The server whose turn it is comes first.
+func (b *Balancer) inTurn() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	first := b.servers[0]
 	copy(b.servers, b.servers[1:])
 	b.servers[len(b.servers)-1] = first
-	return first
+	return append([]string{first}, b.servers[:len(b.servers)-1]...)
 }
 
 func (b *Balancer) carry(near, far net.Conn) {
