@@ -162,11 +162,14 @@ func TestTheTimeLimitEndsWatchesOfClientsThatStopReading(t *testing.T) {
 		t.Errorf("got stream end %v, want DEADLINE_EXCEEDED", err)
 	}
 	got := eventsOf(all)
-	if len(got) == 0 || len(got) == len(want) {
-		t.Fatalf("got %d of %d events, want some but not all", len(got), len(want))
+	if len(got) == len(want) {
+		t.Fatalf("got all %d events, want less", len(got))
 	}
 	for len(got) < len(want) {
-		req := &fanoutv1.WatchRequest{Resource: config, Begin: after(all[len(all)-1].GetPosition())}
+		if len(all) > 0 { // on a busy machine, the limit may pass before the first message
+			here = all[len(all)-1].GetPosition()
+		}
+		req := &fanoutv1.WatchRequest{Resource: config, Begin: after(here)}
 		s = openRaw(ctx, t, in.address, req, wideOpen)
 		s.readFrames()
 		// Any end of the stream is fine: on a busy machine the limit may cut it off again.
