@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/fanoutd/fanoutd/client"
-	"github.com/fanoutd/fanoutd/client/clienttest"
+	"github.com/fanoutd/fanoutd/clienttest"
 )
 
 // Router is the program under test: it keeps backends by region.

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fanoutd/fanoutd/client"
-	"github.com/fanoutd/fanoutd/client/clienttest"
+	"github.com/fanoutd/fanoutd/clienttest"
 	"github.com/fanoutd/fanoutd/test/inprocess"
 )
 

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/fanoutd/fanoutd/client"
-	"github.com/fanoutd/fanoutd/client/clienttest"
+	"github.com/fanoutd/fanoutd/clienttest"
 )
 
 // watch collects updates in short until the context ends.

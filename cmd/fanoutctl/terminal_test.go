@@ -191,7 +191,7 @@ func TestNoCommandQueriesTheTerminal(t *testing.T) {
 	plainly(t, address, nil, "put", "config", "there", "1")
 	for args, shows := range map[string]string{
 		"version":                        "fanoutctl",
-		"--help":                         "Flags:",
+		"--help":                         `Use "fanoutctl \[command\] --help"`,
 		"put config a 1":                 "[0-9]",
 		"get config b":                   `object "b" not found`,
 		"list config":                    "KEY",

@@ -101,7 +101,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/app":         {"internal"},
 		"internal/direct":      {"internal/backoff", "internal/cacher", "internal/dispatch", "internal/object"},
 		"client":               {"gen"},
-		"client/clienttest":    {"client", "internal"}, // the real server, for the tests of users
+		"clienttest":           {"client", "internal"}, // the real server, for the tests of users
 		"cmd/fanoutd":          {"internal/access", "internal/app", "internal/config", "internal/crypt", "internal/version"},
 		"internal/ctl":         {"client", "internal/ctl", "internal/lag", "gen"},
 		"cmd/fanoutctl":        {"client", "internal/ctl", "internal/version"},
@@ -136,16 +136,16 @@ func TestImportsGoOneWay(t *testing.T) {
 func TestLibrariesHaveOneOwner(t *testing.T) {
 	owners := map[string][]string{
 		"go.etcd.io/etcd":                    {"internal/store", "test"},
-		"google.golang.org/grpc":             {"client", "conformance", "internal/server", "internal/store", "gen", "test", "internal/admin", "internal/tracing"},
+		"google.golang.org/grpc":             {"client", "clienttest", "conformance", "internal/server", "internal/store", "gen", "test", "internal/admin", "internal/tracing"},
 		"google.golang.org/protobuf":         {"client", "conformance", "internal/object", "internal/store", "internal/server", "internal/wire", "gen", "test", "internal/admin"},
 		"go.etcd.io/bbolt":                   {"internal/store", "test"},
 		"go.etcd.io/raft":                    {"internal/store"},
 		"github.com/spf13":                   {"cmd"},
 		"github.com/goccy/go-yaml":           {"cmd", "internal/config", "internal/access/policy"},
-		"github.com/tidwall/btree":           {"internal/cacher", "client"},
+		"github.com/tidwall/btree":           {"internal/cacher", "client", "clienttest"},
 		"github.com/tidwall/gjson":           {"internal/object"},
 		"k8s.io":                             {"internal/object", "internal/selector"},
-		"google.golang.org/genproto":         {"client", "conformance", "gen", "internal/server", "test", "internal/admin"},
+		"google.golang.org/genproto":         {"client", "clienttest", "conformance", "gen", "internal/server", "test", "internal/admin"},
 		"github.com/grpc-ecosystem":          {"internal/server", "internal/admin", "internal/metrics", "gen/http"},
 		"github.com/gofrs/flock":             {"internal/store", "cmd/fanoutd"},
 		"go.uber.org/zap":                    {"internal/store", "test"},

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/client"
-	"github.com/fanoutd/fanoutd/client/clienttest"
+	"github.com/fanoutd/fanoutd/clienttest"
 )
 
 // site is what the work leads to.
