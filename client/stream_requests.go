@@ -42,6 +42,12 @@ func (s *sharedStream) nextRequest() (req *fanoutv1.SubscribeRequest, wait time.
 		if req == nil && len(s.reports) > 0 {
 			if wait = s.reports[0].reportAt.Sub(now); wait <= 0 {
 				w = heap.Pop(&s.reports).(*streamWatch)
+				if at := w.reports.earliest(); at.After(now) { // it was queued while its last report was written
+					w.reportAt = at
+					heap.Push(&s.reports, w)
+					s.mu.Unlock()
+					continue
+				}
 				w.reportQueued.Store(false)
 			}
 		}
