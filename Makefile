@@ -91,7 +91,7 @@ test: ## Run all tests, or those of one package: make test P=./internal/dispatch
 	$(GOTEST) -timeout 9m -vet=off -p 3 -parallel 4 $(if $(filter ./...,$(P)),$(LONGEST)) $(P)
 	$(if $(filter ./...,$(P)),cd test/observability && $(GOTEST) -timeout 9m ./...)
 
-# docs/testing.md lists these tests.
+# docs/dev/testing.md lists these tests.
 FULL_SIZE := TestReconnectsLeaveNothingBehind|TestTenThousandChanges|TestHoppingBetweenServers|TestLargeValues|TestStormsEncodeEachEventOnce|TestAwayForADay|TestBoundedAndIsolatedFromReadersThatStop|TestIsolatedFromReadersThatStallAndComeBack
 
 .PHONY: test-full-size
@@ -105,7 +105,7 @@ test-examples: ## Run the commands of examples/README.md and of the pages of the
 
 # examples/ruby/install installs the Debian packages that this test needs.
 .PHONY: test-stubs
-test-stubs: ## Test the generated code of other languages: docs/client-other.md
+test-stubs: ## Test the generated code of other languages: docs/clients/other.md
 	FANOUTD_TEST_STUBS=1 go test -count 1 -timeout 9m ./test/stubs
 
 # clients/python/install installs the Debian packages that these targets need. The packages belong to
@@ -192,7 +192,7 @@ HOSTILE ?= 10000
 hostile: ## Measure what HOSTILE hostile clients (default 10000) cost a well-behaved one
 	FANOUTD_HOSTILE=$(HOSTILE) go test -count 1 -timeout 0 -v ./test/hostile
 
-# The number of watchers. docs/operations.md has the figures of a run.
+# The number of watchers. docs/tasks/operate.md has the figures of a run.
 WATCHERS ?= 200
 
 .PHONY: drain-outage
@@ -213,7 +213,7 @@ fuzz: ## Run each fuzz target for FUZZTIME (default 10m)
 fuzz-surface: ## Send random bytes, frames and requests to a running server, each for FUZZTIME (default 10m)
 	FANOUTD_FUZZ=$(FUZZTIME) go test -timeout 0 -count 1 -v ./test/surface
 
-# Each seed is one recording. docs/robustness.md describes the recordings. CARRIER is the method of
+# Each seed is one recording. docs/dev/robustness.md describes the recordings. CARRIER is the method of
 # all watches, watch or subscribe; without it, half of the watchers use each.
 SEEDS ?= 10
 SECONDS ?= 60
@@ -308,29 +308,29 @@ BENCH := bench/bin
 # suite runs the suite $(1) with the flags $(2). The document names the make target as
 # the command that produced it.
 suite = rm -f $(BENCH)/$(1).jsonl && $(BENCH)/fanoutbench suite $(1) --source . $(2) --output $(BENCH)/$(1).jsonl --document $(DOCUMENT) --command 'make $@'
-DOCUMENT ?= docs/benchmarks.md
+DOCUMENT ?= docs/dev/benchmarks.md
 
 .PHONY: bench-program
 bench-program:
 	cd bench && go build -trimpath -o bin/fanoutbench ./cmd/fanoutbench
 
 .PHONY: bench
-bench: bench-program ## Measure fanoutd next to its peers, and update docs/benchmarks.md
+bench: bench-program ## Measure fanoutd next to its peers, and update docs/dev/benchmarks.md
 	$(call suite,short,--duration 1500ms)
 
 .PHONY: bench-growth
-bench-growth: bench-program ## Measure how costs grow, and update docs/benchmarks.md
+bench-growth: bench-program ## Measure how costs grow, and update docs/dev/benchmarks.md
 	$(call suite,growth,--duration 1500ms)
 
 .PHONY: bench-goals
-bench-goals: bench-program ## Measure every performance goal, update docs/benchmarks.md, and fail if a goal is missed
+bench-goals: bench-program ## Measure every performance goal, update docs/dev/benchmarks.md, and fail if a goal is missed
 	@status=0; \
 	{ $(call suite,goals,--duration 3s --require-goals); } || status=$$?; \
 	{ $(call suite,subscribe,--duration 3s --require-goals); } || status=$$?; \
 	exit $$status
 
 .PHONY: bench-subscribe
-bench-subscribe: bench-program ## Measure streams with many watches, and update docs/benchmarks.md
+bench-subscribe: bench-program ## Measure streams with many watches, and update docs/dev/benchmarks.md
 	$(call suite,subscribe,--duration 3s)
 
 # clients/python/install installs the Debian packages that this needs.
@@ -341,7 +341,7 @@ bench-copies: bench-program $(NODE_MODULES) ## Measure the informers of each lan
 	$(BENCH)/fanoutbench copies --source .
 
 .PHONY: bench-full
-bench-full: bench-program ## Measure everything, which takes hours, and update docs/benchmarks.md
+bench-full: bench-program ## Measure everything, which takes hours, and update docs/dev/benchmarks.md
 	$(call suite,full,--duration 10s)
 
 # The packages that have micro-benchmarks.
@@ -358,8 +358,8 @@ bench-micro: ## Run the micro-benchmarks, and write their results to MICRO (defa
 	$(TOOL) benchstat $(MICRO)
 
 .PHONY: capacity
-capacity: ## Generate the tables and drawings of docs/capacity.md from bench/internal/capacity/constants.json
-	cd bench && go run ./cmd/fanoutbench capacity --document ../docs/capacity.md
+capacity: ## Generate the tables and drawings of docs/dev/capacity.md from bench/internal/capacity/constants.json
+	cd bench && go run ./cmd/fanoutbench capacity --document ../docs/dev/capacity.md
 
 .PHONY: import-speed
 import-speed: ## Compare an import of 100,000 objects with etcd's own client

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A program that imports the client links neither etcd nor the server. docs/client.md has
+// A program that imports the client links neither etcd nor the server. docs/clients/go.md has
 // the number of packages that it links.
 func TestTheClientHasFewDependencies(t *testing.T) {
 	t.Parallel()
@@ -26,16 +26,16 @@ func TestTheClientHasFewDependencies(t *testing.T) {
 			t.Errorf("the client depends on %s", path)
 		}
 	}
-	doc, err := os.ReadFile("../docs/client.md")
+	doc, err := os.ReadFile("../docs/clients/go.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	row := regexp.MustCompile("(?m)^\\| `go list -deps ./client` \\| ([0-9]+) \\| ([0-9]+) \\|$").FindSubmatch(doc)
 	if row == nil {
-		t.Fatal("docs/client.md has no row with the number of packages")
+		t.Fatal("docs/clients/go.md has no row with the number of packages")
 	}
 	others := len(modules) - 1
 	if string(row[1]) != strconv.Itoa(packages) || string(row[2]) != strconv.Itoa(others) {
-		t.Errorf("docs/client.md says %s packages of %s other modules, want %d of %d", row[1], row[2], packages, others)
+		t.Errorf("docs/clients/go.md says %s packages of %s other modules, want %d of %d", row[1], row[2], packages, others)
 	}
 }

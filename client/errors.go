@@ -24,7 +24,7 @@ import (
 var ErrUnknownValue = errors.New("the value of the object is unknown: it was omitted or could not be decrypted")
 
 // Reason is the stable name of the cause of a failed request. Reasons are errors, so
-// errors.Is works with them. docs/errors.md describes each one. A newer server may send
+// errors.Is works with them. docs/reference/errors.md describes each one. A newer server may send
 // reasons that are not listed here.
 type Reason string
 
@@ -104,7 +104,7 @@ type Error struct {
 	Reason Reason
 	// Message is for people.
 	Message string
-	// Metadata has details for programs; docs/errors.md lists the entries.
+	// Metadata has details for programs; docs/reference/errors.md lists the entries.
 	Metadata map[string]string
 	// RetryAfter is how long to wait before the same request may succeed; 0 if the
 	// server does not say.

@@ -17,7 +17,7 @@ import (
 )
 
 func TestEveryDocumentedReasonIsAnError(t *testing.T) {
-	doc, err := os.ReadFile("../docs/errors.md")
+	doc, err := os.ReadFile("../docs/reference/errors.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestEveryDocumentedReasonIsAnError(t *testing.T) {
 		documented = append(documented, string(m[1]))
 	}
 	if len(documented) < 10 {
-		t.Fatalf("got %d reasons in docs/errors.md, want at least 10", len(documented))
+		t.Fatalf("got %d reasons in docs/reference/errors.md, want at least 10", len(documented))
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "errors.go", nil, 0)
 	if err != nil {
@@ -48,7 +48,7 @@ func TestEveryDocumentedReasonIsAnError(t *testing.T) {
 	slices.Sort(documented)
 	slices.Sort(known)
 	if diff := cmp.Diff(documented, known); diff != "" {
-		t.Errorf("-docs/errors.md +errors.go:\n%s", diff)
+		t.Errorf("-docs/reference/errors.md +errors.go:\n%s", diff)
 	}
 }
 

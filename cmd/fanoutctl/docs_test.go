@@ -13,7 +13,7 @@ import (
 
 func documentation(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/fanoutctl.md")
+	text, err := os.ReadFile("../../docs/reference/fanoutctl.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-// The exit codes. docs/fanoutctl.md documents them.
+// The exit codes. docs/reference/fanoutctl.md documents them.
 const (
 	exitOK          = 0
 	exitFailed      = 1   // any failure not listed below

@@ -17,7 +17,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-const docs = "../../docs/configuration.md"
+const docs = "../../docs/reference/configuration.md"
 
 // The documentation lists all settings with their defaults, and no others.
 func TestSettingsAreDocumented(t *testing.T) {
@@ -48,7 +48,7 @@ func TestSettingsAreDocumented(t *testing.T) {
 
 // The documentation lists all exit statuses, and no others.
 func TestExitStatusesAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("../../docs/tasks/operate.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,9 +112,9 @@ func TestDocumentedConfigurationIsValid(t *testing.T) {
 	}
 }
 
-// The settings in docs/security.md are valid together, and its commands work.
+// The settings in docs/tasks/protect.md are valid together, and its commands work.
 func TestDocumentedSecurityExamplesWork(t *testing.T) {
-	const page = "../../docs/security.md"
+	const page = "../../docs/tasks/protect.md"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func settings(path string, v reflect.Value) map[string]string {
 
 // The policy in the documentation is valid, and answers as documented.
 func TestDocumentedPolicyAnswersAsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/security.md")
+	text, err := os.ReadFile("../../docs/tasks/protect.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Refusal returns the error of a server, with a reason of docs/errors.md.
+// Refusal returns the error of a server, with a reason of docs/reference/errors.md.
 func Refusal(code codes.Code, reason string, details ...protoadapt.MessageV1) error {
 	st, err := status.New(code, "refused by the script").WithDetails(
 		append(details, &errdetails.ErrorInfo{Domain: "fanoutd.github.io", Reason: reason})...)

@@ -20,7 +20,7 @@ import (
 // section returns the section of a document with the heading.
 func section(t *testing.T, name, heading string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/" + name)
+	text, err := os.ReadFile("../../docs/reference/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func words(cell string) []string {
 	return found
 }
 
-// docs/http.md lists exactly the paths that are served.
+// docs/reference/http.md lists exactly the paths that are served.
 func TestPathsAreDocumented(t *testing.T) {
 	text, err := describe(openAPI)
 	if err != nil {
@@ -100,7 +100,7 @@ func TestPathsAreDocumented(t *testing.T) {
 		documented[words(row[0])[0]+" "+method] = words(row[2])
 	}
 	if diff := cmp.Diff(documented, served); diff != "" {
-		t.Errorf("-docs/http.md +OpenAPI:\n%s", diff)
+		t.Errorf("-docs/reference/http.md +OpenAPI:\n%s", diff)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestPathsAreDistinct(t *testing.T) {
 	}
 }
 
-// Each reason of docs/errors.md has the HTTP status that docs/http.md documents.
+// Each reason of docs/reference/errors.md has the HTTP status that docs/reference/http.md documents.
 func TestStatusesAreDocumented(t *testing.T) {
 	served := map[string]string{}
 	for _, row := range rows(section(t, "errors.md", "Reasons")) {
@@ -140,7 +140,7 @@ func TestStatusesAreDocumented(t *testing.T) {
 		documented[words(row[0])[0]] = row[1]
 	}
 	if diff := cmp.Diff(documented, served); diff != "" {
-		t.Errorf("-docs/http.md +served:\n%s", diff)
+		t.Errorf("-docs/reference/http.md +served:\n%s", diff)
 	}
 	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
 		if _, ok := served[reason]; !ok {
@@ -149,7 +149,7 @@ func TestStatusesAreDocumented(t *testing.T) {
 	}
 }
 
-// docs/http.md lists the errors that only HTTP has.
+// docs/reference/http.md lists the errors that only HTTP has.
 func TestRefusalsAreDocumented(t *testing.T) {
 	served := map[string][]string{}
 	for httpStatus, r := range refusals {
@@ -163,6 +163,6 @@ func TestRefusalsAreDocumented(t *testing.T) {
 		documented[words(row[0])[0]] = []string{row[1], words(row[2])[0]}
 	}
 	if diff := cmp.Diff(documented, served); diff != "" {
-		t.Errorf("-docs/http.md +served:\n%s", diff)
+		t.Errorf("-docs/reference/http.md +served:\n%s", diff)
 	}
 }

@@ -18,7 +18,7 @@ import (
 const domain = "fanoutd.github.io"
 
 // refusal is the reason and the gRPC code of an error that only HTTP has. Reasons are
-// part of the protocol and never renamed. docs/http.md lists them.
+// part of the protocol and never renamed. docs/reference/http.md lists them.
 type refusal struct {
 	reason string
 	code   codes.Code

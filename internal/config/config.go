@@ -12,7 +12,7 @@ package config
 import "time"
 
 // Config contains all settings. The zero Config is not valid; start from [Defaults]. The yaml
-// tags are the names of the settings. cmd/fanoutd/flags.go and docs/configuration.md describe
+// tags are the names of the settings. cmd/fanoutd/flags.go and docs/reference/configuration.md describe
 // them.
 type Config struct {
 	Listen        string   `yaml:"listen"`

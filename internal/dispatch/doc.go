@@ -60,7 +60,7 @@
 // whose feeds have changed. When the sink has room, the worker chooses a cut, reads all marked
 // cursors up to the cut, and sends one [Response]. So the events of a revision leave together, and
 // a client that does not read costs nothing for each watch. The goroutine of [Stream.Serve] makes
-// the parts of catch-ups. docs/subscribe.md explains the design.
+// the parts of catch-ups. docs/dev/subscribe.md explains the design.
 //
 // # Goroutines and locks
 //

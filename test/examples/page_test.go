@@ -75,9 +75,9 @@ func (p *page) serve(t *testing.T, command string) *process {
 // the program of five lines, change something.
 func TestPages(t *testing.T) {
 	for name, c := range map[string]struct{ language, file string }{
-		"client.md":        {"go", "/tmp/shop/main.go"},
-		"client-python.md": {"python", "/tmp/shop/shop.py"},
-		"client-node.md":   {"js", "/tmp/shop/shop.mjs"},
+		"clients/go.md":     {"go", "/tmp/shop/main.go"},
+		"clients/python.md": {"python", "/tmp/shop/shop.py"},
+		"clients/node.md":   {"js", "/tmp/shop/shop.mjs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := open(t, "docs", name)
@@ -136,7 +136,7 @@ func TestPagesHaveTheSameStructure(t *testing.T) {
 		"What a watch does when something fails", "One stream for all watches", "Informers", "Handlers", "Shared watches",
 		"Reports", "The last known good state", "Each of several servers", "Waiting for subscribers", "Errors", "TLS and tokens", "Unit tests", "Without asyncio",
 	}
-	for _, name := range []string{"client.md", "client-python.md", "client-node.md"} {
+	for _, name := range []string{"clients/go.md", "clients/python.md", "clients/node.md"} {
 		text, err := os.ReadFile(filepath.Join(root, "docs", name))
 		if err != nil {
 			t.Fatal(err)

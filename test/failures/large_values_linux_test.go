@@ -16,7 +16,7 @@ import (
 )
 
 // TestLargeValues writes large values again and again. Memory and disk are bounded by bytes,
-// while the server runs and after a restart. docs/operations.md has the figures of a run.
+// while the server runs and after a restart. docs/tasks/operate.md has the figures of a run.
 func TestLargeValues(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -42,7 +42,7 @@ func TestLargeValues(t *testing.T) {
 	took := time.Since(began)
 	restarted := measure(t, f, dir)
 	t.Logf("empty %v; after %d MiB %v; after a restart, which took %v, %v", empty, puts, written, took.Round(time.Millisecond), restarted)
-	// About half as much again as in docs/operations.md, for a busy machine.
+	// About half as much again as in docs/tasks/operate.md, for a busy machine.
 	for when, c := range map[string]struct{ got, most usage }{
 		"after the puts":  {written, usage{heap: 450, resident: 1600, log: 260, disk: 1600}},
 		"after a restart": {restarted, usage{heap: 300, resident: 1600, log: 260, disk: 1600}},

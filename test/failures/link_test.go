@@ -35,7 +35,7 @@ func TestOneEtcdLinkFrozen(t *testing.T) {
 	s.subscribe(t, f.reads)
 	s.until(t, object.Synced)
 
-	// docs/operations.md: a linearizable read waits at most 3 s, and a write that was sent to
+	// docs/tasks/operate.md: a linearizable read waits at most 3 s, and a write that was sent to
 	// the member 5 s. A busy machine may need more, but a write that waits for its time limit
 	// of 8 s has not noticed that the member is lost.
 	const maxRead, maxWrite = 6 * time.Second, 7 * time.Second

@@ -14,7 +14,7 @@ import (
 // Channelz must be on before the first connection.
 func init() { admin.EnableChannelz() }
 
-// TestDocumentedCommandsWork runs the commands in docs/observability.md.
+// TestDocumentedCommandsWork runs the commands in docs/tasks/monitor.md.
 func TestDocumentedCommandsWork(t *testing.T) {
 	text, err := os.ReadFile(docs)
 	if err != nil {

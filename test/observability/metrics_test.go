@@ -17,9 +17,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/certs"
 )
 
-const docs = "../../docs/observability.md"
+const docs = "../../docs/tasks/monitor.md"
 
-// TestMetricsAreDocumented compares the served metrics with docs/observability.md: names,
+// TestMetricsAreDocumented compares the served metrics with docs/tasks/monitor.md: names,
 // types, labels and help.
 func TestMetricsAreDocumented(t *testing.T) {
 	in := start(t, encrypted(t))
@@ -43,7 +43,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(documented, served); diff != "" {
-		t.Errorf("-docs/observability.md +served:\n%s", diff)
+		t.Errorf("-docs/tasks/monitor.md +served:\n%s", diff)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestAnEventIsCounted(t *testing.T) {
 		{"fanoutd_etcd_requests_total", series{"operation": "commit"}, 1},
 		{"grpc_server_handled_total", series{"grpc_method": "Put", "grpc_code": "OK"}, 1},
 		{"grpc_server_started_total", series{"grpc_method": "Watch", "grpc_service": "fanout.v1.FanoutService"}, 2},
-		// The interceptor does not count messages of watches, see docs/observability.md.
+		// The interceptor does not count messages of watches, see docs/tasks/monitor.md.
 		{"grpc_server_msg_sent_total", series{"grpc_method": "Watch", "grpc_service": "fanout.v1.FanoutService"}, 0},
 	} {
 		if got := after.value(t, c.name, c.with); got != c.want {

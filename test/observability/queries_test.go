@@ -181,7 +181,7 @@ func TestAlertsUseExistingMetrics(t *testing.T) {
 					t.Errorf("%s: label %s does not exist", r.Alert, m[1])
 				}
 			}
-			anchor, ok := strings.CutPrefix(r.Annotations["runbook_url"], "https://github.com/fanoutd/fanoutd/blob/main/docs/observability.md#")
+			anchor, ok := strings.CutPrefix(r.Annotations["runbook_url"], "https://github.com/fanoutd/fanoutd/blob/main/docs/tasks/monitor.md#")
 			if mentioned[anchor] = true; !ok || !strings.Contains(strings.ToLower(string(explained)), "\n### "+strings.ReplaceAll(anchor, "-", " ")+"\n") {
 				t.Errorf("%s: the runbook %q does not exist", r.Alert, r.Annotations["runbook_url"])
 			}

@@ -24,10 +24,10 @@ import (
 // sessionTimeout bounds the whole session, and so the time that a broken test takes to fail.
 const sessionTimeout = time.Minute
 
-// The session of docs/protocol.md is what happens: the test sends what the client sends, and compares what
+// The session of docs/reference/protocol.md is what happens: the test sends what the client sends, and compares what
 // the server answers.
 func TestSessionOfTheProtocolPage(t *testing.T) {
-	text, err := os.ReadFile(root + "/docs/protocol.md")
+	text, err := os.ReadFile(root + "/docs/reference/protocol.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,11 +59,11 @@ func TestSessionOfTheProtocolPage(t *testing.T) {
 		case "server":
 			p.receive(rest)
 		default:
-			t.Fatalf("docs/protocol.md: unknown line %s", line)
+			t.Fatalf("docs/reference/protocol.md: unknown line %s", line)
 		}
 	}
 	if p.received == 0 {
-		t.Error("docs/protocol.md has no answers of the server")
+		t.Error("docs/reference/protocol.md has no answers of the server")
 	}
 }
 
@@ -127,7 +127,7 @@ func (p *player) receive(printed string) {
 	}
 	p.received++
 	if diff := cmp.Diff(p.tree(want), only(p.tree(got), p.tree(want))); diff != "" {
-		p.t.Errorf("docs/protocol.md differs (-printed +real):\n%s", diff)
+		p.t.Errorf("docs/reference/protocol.md differs (-printed +real):\n%s", diff)
 	}
 }
 
@@ -154,7 +154,7 @@ func only(v, printed any) any {
 func (p *player) parse(text string, m proto.Message) {
 	p.t.Helper()
 	if err := protojson.Unmarshal([]byte(text), m); err != nil {
-		p.t.Fatalf("docs/protocol.md: %v in %s", err, text)
+		p.t.Fatalf("docs/reference/protocol.md: %v in %s", err, text)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestArchitectureNamesRealThings checks that every package.Name in docs/architecture.md exists.
+// TestArchitectureNamesRealThings checks that every package.Name in docs/dev/architecture.md exists.
 func TestArchitectureNamesRealThings(t *testing.T) {
 	exists, named := map[string]bool{}, map[string]bool{}
 	for f := range files(t) {
@@ -33,7 +33,7 @@ func TestArchitectureNamesRealThings(t *testing.T) {
 			}
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "dev", "architecture.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestArchitectureNamesRealThings(t *testing.T) {
 			continue // from another module
 		}
 		if checked++; !exists[m] {
-			t.Errorf("docs/architecture.md names %s, which does not exist", m)
+			t.Errorf("docs/dev/architecture.md names %s, which does not exist", m)
 		}
 	}
 	if checked < 20 {
@@ -51,9 +51,9 @@ func TestArchitectureNamesRealThings(t *testing.T) {
 	}
 }
 
-// TestArchitectureNamesRealFiles checks that every file in docs/architecture.md exists.
+// TestArchitectureNamesRealFiles checks that every file in docs/dev/architecture.md exists.
 func TestArchitectureNamesRealFiles(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "dev", "architecture.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,12 +63,12 @@ func TestArchitectureNamesRealFiles(t *testing.T) {
 	}
 	for _, m := range found {
 		if _, err := os.Stat(filepath.Join(root, string(m[1]))); err != nil {
-			t.Errorf("docs/architecture.md names %s: %v", m[1], err)
+			t.Errorf("docs/dev/architecture.md names %s: %v", m[1], err)
 		}
 	}
 }
 
-// TestTestingNamesRealTests checks that every test in docs/testing.md exists, and that the
+// TestTestingNamesRealTests checks that every test in docs/dev/testing.md exists, and that the
 // page names every fuzz target.
 func TestTestingNamesRealTests(t *testing.T) {
 	exists := map[string]bool{}
@@ -79,19 +79,19 @@ func TestTestingNamesRealTests(t *testing.T) {
 			}
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(root, "docs", "testing.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "dev", "testing.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	named := map[string]bool{}
 	for _, m := range regexp.MustCompile("`(?:check\\.)?((?:Test|Fuzz)?[A-Z][A-Za-z]+)`").FindAllStringSubmatch(string(text), -1) {
 		if named[m[1]] = true; !exists[m[1]] {
-			t.Errorf("docs/testing.md names %s, which does not exist", m[1])
+			t.Errorf("docs/dev/testing.md names %s, which does not exist", m[1])
 		}
 	}
 	for name := range exists {
 		if strings.HasPrefix(name, "Fuzz") && !named[name] {
-			t.Errorf("docs/testing.md does not name %s", name)
+			t.Errorf("docs/dev/testing.md does not name %s", name)
 		}
 	}
 	if len(named) < 40 {

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// The commands of docs/client-other.md generate code for each language, and its subscriber prints what the page
+// The commands of docs/clients/other.md generate code for each language, and its subscriber prints what the page
 // shows. It survives a restart of the server.
 func TestPage(t *testing.T) {
 	server := inprocess.Start(t, inprocess.Config(t))
@@ -104,7 +104,7 @@ type page struct {
 
 func readPage(t *testing.T, address string) *page {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "client-other.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "clients", "other.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

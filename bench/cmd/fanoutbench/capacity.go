@@ -23,7 +23,7 @@ func capacityCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capacity",
 		Short: "Calculate the capacity of servers and simulate their failure",
-		Long: `Print the tables of docs/capacity.md, calculated from measured constants and a
+		Long: `Print the tables of docs/dev/capacity.md, calculated from measured constants and a
 simulation. With --document, write them into that page, and plots into images beside it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,7 +47,7 @@ simulation. With --document, write them into that page, and plots into images be
 			return capacity.DrawAll(filepath.Join(filepath.Dir(document), "images"), &c, results)
 		},
 	}
-	cmd.PersistentFlags().StringVar(&file, "constants", "", "file of constants; default: the constants of docs/capacity.md")
+	cmd.PersistentFlags().StringVar(&file, "constants", "", "file of constants; default: the constants of docs/dev/capacity.md")
 	cmd.PersistentFlags().Uint64Var(&seed, "seed", 1, "seed of the random numbers")
 	cmd.Flags().StringVar(&document, "document", "", "page to write the tables into; default: print them")
 	cmd.AddCommand(handshakeCommand(), simulateCommand(constants, &seed))

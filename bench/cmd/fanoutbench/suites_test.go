@@ -56,13 +56,13 @@ func TestGrowthMeasuresEveryCurve(t *testing.T) {
 	}
 }
 
-// docs/benchmarks.md has marker lines for each suite except core, whose results are not
+// docs/dev/benchmarks.md has marker lines for each suite except core, whose results are not
 // published.
 func TestDocumentHasABlockForEverySuite(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(suites)) {
 		part := suites[name].part
 		part.Suite = name
-		err := report.Check(filepath.Join("..", "..", "..", "docs", "benchmarks.md"), part)
+		err := report.Check(filepath.Join("..", "..", "..", "docs", "dev", "benchmarks.md"), part)
 		if (err == nil) != (name != "core") {
 			t.Errorf("suite %s: got error %v, want one only for core", name, err)
 		}

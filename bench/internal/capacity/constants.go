@@ -48,7 +48,7 @@ type Constants struct {
 // together is the number of watches per connection of the constants for shared connections.
 const together = 100
 
-// DefaultConstants returns the constants of docs/capacity.md.
+// DefaultConstants returns the constants of docs/dev/capacity.md.
 func DefaultConstants() Constants {
 	c, err := parse(defaultConstants)
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// docs/capacity.md and its plots match the constants in this package.
+// docs/dev/capacity.md and its plots match the constants in this package.
 func TestDocumentIsUpToDate(t *testing.T) {
 	c := DefaultConstants()
 	sections, results, err := Sections(&c, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	docs := filepath.Join("..", "..", "..", "docs")
+	docs := filepath.Join("..", "..", "..", "docs", "dev")
 	dir := t.TempDir()
 	document := filepath.Join(dir, "capacity.md")
 	text, err := os.ReadFile(filepath.Join(docs, "capacity.md"))
@@ -47,10 +47,10 @@ func TestDocumentIsUpToDate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(filepath.Join(docs, name)); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("docs/%s is not up to date (read error: %v): run make capacity", name, err)
+			t.Errorf("docs/dev/%s is not up to date (read error: %v): run make capacity", name, err)
 		}
 		if name != "capacity.md" && !strings.Contains(string(text), "("+filepath.ToSlash(name)+")") {
-			t.Errorf("docs/capacity.md does not show %s", name)
+			t.Errorf("docs/dev/capacity.md does not show %s", name)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from './gen/error_
 import { StatusSchema, type Status } from './gen/google/rpc/status_pb.js';
 
 /**
- * The stable names of the causes of failed requests. docs/errors.md explains each one. A newer server may send
+ * The stable names of the causes of failed requests. docs/reference/errors.md explains each one. A newer server may send
  * reasons that are not listed here.
  */
 export type Reason =
@@ -68,7 +68,7 @@ export class FanoutError extends Error {
   readonly codeName: string;
   /** The cause. Undefined if the error does not come from fanoutd, for example because no server can be reached. */
   readonly reason: Reason | undefined;
-  /** Details for programs. docs/errors.md lists the entries. */
+  /** Details for programs. docs/reference/errors.md lists the entries. */
   readonly metadata: Readonly<Record<string, string>>;
   /** Milliseconds to wait before the same request may succeed. Undefined if the server does not say. */
   readonly retryAfter: number | undefined;

@@ -17,7 +17,7 @@ _DOMAIN = "fanoutd.github.io"
 
 
 class Reason(str, enum.Enum):
-    """Why a request failed. docs/errors.md explains each reason.
+    """Why a request failed. docs/reference/errors.md explains each reason.
 
     A newer server may send other reasons; they are plain strings in ``Error.reason``.
     """
@@ -77,7 +77,7 @@ class Error(Exception):
         self.reason = reason
         """The reason: compare it with ``Reason``. None: the error does not come from fanoutd."""
         self.metadata = metadata or {}
-        """Details for programs; docs/errors.md lists them."""
+        """Details for programs; docs/reference/errors.md lists them."""
         self.retry_after = retry_after
         """The seconds to wait before the same request may succeed."""
         self.violations = violations

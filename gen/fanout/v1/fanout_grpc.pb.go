@@ -97,7 +97,7 @@ type FanoutServiceClient interface {
 	// Report records how far the client has applied a watch, or why it cannot apply what comes
 	// next. Operators see it in AdminService, and can wait until a revision is applied
 	// everywhere. Reports are never required, and do not change what the watch sends.
-	// docs/reports.md explains them to authors of clients.
+	// docs/tasks/deploy-gate.md explains them to authors of clients.
 	//
 	// Send a report on the connection of the watch, because other servers do not know the watch.
 	// A report replaces the earlier one, so report at most once a second, and wait for the
@@ -300,7 +300,7 @@ type FanoutServiceServer interface {
 	// Report records how far the client has applied a watch, or why it cannot apply what comes
 	// next. Operators see it in AdminService, and can wait until a revision is applied
 	// everywhere. Reports are never required, and do not change what the watch sends.
-	// docs/reports.md explains them to authors of clients.
+	// docs/tasks/deploy-gate.md explains them to authors of clients.
 	//
 	// Send a report on the connection of the watch, because other servers do not know the watch.
 	// A report replaces the earlier one, so report at most once a second, and wait for the

@@ -1,5 +1,5 @@
 // Requests to the server of this page. They only read, and use the public API
-// (docs/http.md). Paths are relative, so the page works behind a proxy that moves it.
+// (docs/reference/http.md). Paths are relative, so the page works behind a proxy that moves it.
 
 // The token is kept while the tab is open.
 const place = 'fanoutd-token';

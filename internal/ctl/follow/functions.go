@@ -13,7 +13,7 @@ import (
 )
 
 // functions are the template functions besides those of text/template. The last argument
-// comes from the pipe. docs/fanoutctl.md documents them.
+// comes from the pipe. docs/reference/fanoutctl.md documents them.
 var functions = template.FuncMap{
 	"fromJSON": fromJSON,
 	"toJSON":   func(v any) (string, error) { return toJSON(v, false) },

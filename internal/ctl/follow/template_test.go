@@ -14,7 +14,7 @@ import (
 
 // The documentation has a table of the functions.
 func TestFunctionsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/fanoutctl.md")
+	text, err := os.ReadFile("../../../docs/reference/fanoutctl.md")
 	if err != nil {
 		t.Fatal(err)
 	}

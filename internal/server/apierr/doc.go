@@ -10,7 +10,7 @@
 //
 // To add a reason: declare it in reason.go, say its code and whether a retry helps in
 // the table there, add the error to answerFor in status.go, and describe it in
-// docs/errors.md. A test compares the four.
+// docs/reference/errors.md. A test compares the four.
 //
 // A status repeats parts of the request. Clients accept only small trailers, so all
 // repeated text goes through [Clip].

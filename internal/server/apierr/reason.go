@@ -9,7 +9,7 @@ const Domain = "fanoutd.github.io"
 // so they are never renamed.
 type Reason string
 
-// The reasons. docs/errors.md describes them for authors of clients.
+// The reasons. docs/reference/errors.md describes them for authors of clients.
 const (
 	ReasonInvalidRequest     Reason = "INVALID_REQUEST"
 	ReasonUnknownResource    Reason = "UNKNOWN_RESOURCE"

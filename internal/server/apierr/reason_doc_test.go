@@ -99,10 +99,10 @@ func served(t *testing.T) []reasonRow {
 	return rows
 }
 
-// documented returns the rows of the table of reasons in docs/errors.md.
+// documented returns the rows of the table of reasons in docs/reference/errors.md.
 func documented(t *testing.T) []reasonRow {
 	t.Helper()
-	doc, err := os.ReadFile("../../../docs/errors.md")
+	doc, err := os.ReadFile("../../../docs/reference/errors.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,10 +187,10 @@ func TestTheDocumentedReasonsAreThoseThatAreServed(t *testing.T) {
 	})
 	got, docs := served(t), documented(t)
 	if diff := cmp.Diff(docs, got, byReason); diff != "" {
-		t.Errorf("-docs/errors.md +served:\n%s", diff)
+		t.Errorf("-docs/reference/errors.md +served:\n%s", diff)
 	}
 	if diff := cmp.Diff(declared(t), reasonsOf(docs)); diff != "" {
-		t.Errorf("-reason.go +docs/errors.md:\n%s", diff)
+		t.Errorf("-reason.go +docs/reference/errors.md:\n%s", diff)
 	}
 	for reason := range meanings {
 		if !slices.Contains(reasonsOf(got), string(reason)) {
