@@ -193,26 +193,32 @@ func TestDeniedRequestsRevealNothing(t *testing.T) {
 		{"anonymous", in, func(string, string) refusal { return unauthenticated }},
 	} {
 		for _, resource := range []string{config, "unknown", ""} {
-			for _, key := range []string{"there", "absent", "not//a key", strings.Repeat("k", 2000)} {
-				for _, scope := range []*fanoutv1.Scope{nil, prefix("there"), exactly("there"), exactly("absent")} {
-					for _, a := range resourceRequests(resource, key, scope) {
-						if a.name == "ListWatchers" && resource == "" {
-							continue
-						}
-						t.Run(fmt.Sprintf("%s/%s/%q/%.10q/%v", who.name, a.name, resource, key, scope), func(t *testing.T) {
-							wantRefusal(t, a.send(ctx, who.in), who.want(a.verb, resource))
-						})
+			for _, about := range []struct {
+				key   string
+				scope *fanoutv1.Scope
+			}{
+				{"there", nil},
+				{"absent", prefix("there")},
+				{"not//a key", exactly("there")},
+				{strings.Repeat("k", 2000), exactly("absent")},
+			} {
+				for _, a := range resourceRequests(resource, about.key, about.scope) {
+					if a.name == "ListWatchers" && resource == "" {
+						continue
 					}
+					t.Run(fmt.Sprintf("%s/%s/%q/%.10q/%v", who.name, a.name, resource, about.key, about.scope), func(t *testing.T) {
+						wantRefusal(t, a.send(within(t), who.in), who.want(a.verb, resource))
+					})
 				}
 			}
 		}
 		for _, a := range serverRequests {
 			t.Run(who.name+"/"+a.name, func(t *testing.T) {
-				wantRefusal(t, a.send(ctx, who.in), who.want("admin", "*"))
+				wantRefusal(t, a.send(within(t), who.in), who.want("admin", "*"))
 			})
 		}
 	}
-	after := in.cost(ctx, t)
+	after := in.cost(within(t), t)
 	if before.Revision != after.Revision || fmt.Sprint(before) != fmt.Sprint(after) {
 		t.Errorf("got costs %v after the denied requests, want %v as before", after, before)
 	}

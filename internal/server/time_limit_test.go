@@ -140,7 +140,7 @@ func TestWatchesUseTheShorterTimeLimit(t *testing.T) {
 // The time limit also ends the watch of a client that has stopped reading. The client
 // learns of it when it reads again, and resumes at its last position.
 func TestTheTimeLimitEndsWatchesOfClientsThatStopReading(t *testing.T) {
-	in := start(t, settings{timeLimit: 100 * time.Millisecond, grace: 100 * time.Millisecond, messageBytes: 64 << 10})
+	in := start(t, settings{timeLimit: 500 * time.Millisecond, grace: 100 * time.Millisecond, messageBytes: 64 << 10})
 	ctx := within(t)
 	here := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing).at
 	var want []event
@@ -162,14 +162,11 @@ func TestTheTimeLimitEndsWatchesOfClientsThatStopReading(t *testing.T) {
 		t.Errorf("got stream end %v, want DEADLINE_EXCEEDED", err)
 	}
 	got := eventsOf(all)
-	if len(got) == len(want) {
-		t.Fatalf("got all %d events, want less", len(got))
+	if len(got) == 0 || len(got) == len(want) {
+		t.Fatalf("got %d of %d events, want some but not all", len(got), len(want))
 	}
 	for len(got) < len(want) {
-		if len(all) > 0 { // on a busy machine, the limit may pass before the first message
-			here = all[len(all)-1].GetPosition()
-		}
-		req := &fanoutv1.WatchRequest{Resource: config, Begin: after(here)}
+		req := &fanoutv1.WatchRequest{Resource: config, Begin: after(all[len(all)-1].GetPosition())}
 		s = openRaw(ctx, t, in.address, req, wideOpen)
 		s.readFrames()
 		// Any end of the stream is fine: on a busy machine the limit may cut it off again.
