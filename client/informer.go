@@ -68,7 +68,7 @@ type Informer[T any] struct {
 	firstFresh int64             // the first state for WaitForSync; 0: there is none yet; guarded by mu
 }
 
-// informerPhase says whether Run was called, and whether it has returned.
+// informerPhase is the stage of an informer: before, during or after Run.
 type informerPhase uint8
 
 const (

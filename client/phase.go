@@ -2,8 +2,8 @@ package client
 
 import "fmt"
 
-// Phase says what an [Update] is part of. A watch begins with a catch-up, which ends with
-// PhaseSynced, and is live from then on. After an interruption, there is another catch-up.
+// Phase is the stage of a watch that an [Update] belongs to. A watch begins with a catch-up, which ends with
+// PhaseSynced, and is live from then on. After an interruption, it catches up again.
 //
 //	start ──> Reset ──> Snapshot... ──> Synced ──> Live...
 //	resume ─────────> CatchingUp... ──> Synced ──> Live...
@@ -11,11 +11,11 @@ type Phase uint8
 
 // The phases of a watch.
 const (
-	// PhaseReset begins a new state: everything that the caller had is void. The events from
-	// here to the next update in PhaseSynced, all of them [Added], are the new state. Another
-	// PhaseReset may come before that and start over.
+	// PhaseReset begins a new state, which replaces everything that the caller had. The events up to
+	// the next update in PhaseSynced, all of them [Added], are the new state. Another PhaseReset may
+	// come before that and start over.
 	PhaseReset Phase = iota + 1
-	// PhaseSnapshot goes on with the new state.
+	// PhaseSnapshot continues the new state.
 	PhaseSnapshot
 	// PhaseCatchingUp brings changes that happened before the watch began, or while it was
 	// interrupted.

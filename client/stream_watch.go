@@ -71,8 +71,8 @@ func (w *streamWatch) Recv(limit time.Duration) (*message, error) {
 	return m, err
 }
 
-// wait returns the next message as soon as it arrives. The timer runs only here, so the time in which the caller handles
-// an update does not count as silence of the server.
+// wait returns the next message as soon as it arrives. The timer runs only here, so time that the caller spends on an
+// update does not count as silence of the server.
 func (w *streamWatch) wait(limit time.Duration) (*message, error) {
 	if w.timer == nil {
 		w.timer = time.NewTimer(limit)

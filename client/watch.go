@@ -16,7 +16,7 @@ import (
 // after applying them. An update may have no events; it then only moves the position,
 // or confirms it.
 type Update struct {
-	// Phase says what the update is part of, such as a new state that replaces what the
+	// Phase is the stage of the watch, such as a new state that replaces what the
 	// caller has.
 	Phase Phase
 	// Delta says that Events are the difference between the caller's position and

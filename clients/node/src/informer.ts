@@ -66,7 +66,7 @@ class Gate {
       this.open = resolve;
       this.fail = reject;
     });
-    this.promise.catch(() => {}); // it may fail although nobody waits
+    this.promise.catch(() => {}); // it may fail while no caller waits
   }
 }
 
@@ -97,7 +97,7 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
   #asOf = 0;
   #interrupted = true;
   #startedAt = 0;
-  #joined = true; // until it is known that nobody else has the watch
+  #joined = true; // false once this informer is known to be the first of its watch
   #changed = () => {};
   #firstState = 0; // the number of the first state; 0: there is none
   #firstFresh = 0; // the same of a state that is fresh enough

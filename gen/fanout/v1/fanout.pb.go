@@ -1577,9 +1577,10 @@ func (x *SubscribeRequest_Stop) GetWatchId() uint64 {
 	return 0
 }
 
-// Report is the position up to which the client has applied a watch, or the error that keeps
-// it from applying what follows. It is never required, and has no answer: a report with an unknown id or an invalid
-// field is ignored. Report at most once a second for each watch.
+// Report is the position up to which the client has applied a watch. If the client cannot apply
+// the next change, the report also has the error. Reports are optional and have no answer: the
+// server ignores a report with an unknown id or an invalid field. Report at most once a second for
+// each watch.
 type SubscribeRequest_Report struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of the watch.

@@ -755,9 +755,10 @@ export const SubscribeRequest_StopSchema: GenMessage<SubscribeRequest_Stop> = /*
   messageDesc(file_fanout_v1_fanout, 8, 1);
 
 /**
- * Report is the position up to which the client has applied a watch, or the error that keeps
- * it from applying what follows. It is never required, and has no answer: a report with an unknown id or an invalid
- * field is ignored. Report at most once a second for each watch.
+ * Report is the position up to which the client has applied a watch. If the client cannot apply
+ * the next change, the report also has the error. Reports are optional and have no answer: the
+ * server ignores a report with an unknown id or an invalid field. Report at most once a second for
+ * each watch.
  *
  * @generated from message fanout.v1.SubscribeRequest.Report
  */
