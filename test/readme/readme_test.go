@@ -28,12 +28,7 @@ func TestTour(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
-	text, err := os.ReadFile(root + "/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &reader{t: t, blocks: parse(string(text)), address: loopback.FreeAddress(t), http: loopback.FreeAddress(t), data: t.TempDir(), epoch: printedEpoch}
-
+	r := open(t, "README.md")
 	server := r.start(r.next("sh"))
 	server.await("msg=serving")
 	// This test is part of the second command, so only compare its text.
@@ -66,15 +61,37 @@ func TestTour(t *testing.T) {
 		t.Errorf("got services %q", services)
 	}
 	r.same(r.start(r.next("sh")).messages, r.next("json"))
-	if len(r.blocks) > 0 {
-		t.Errorf("README.md has further blocks: %v", r.blocks)
-	}
+	r.end()
 }
 
-// reader follows README.md.
+// The commands and the program of docs/getting-started.md print what the page shows.
+func TestGettingStarted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	r := open(t, "docs/getting-started.md")
+	r.start(r.next("sh")).await("msg=serving")
+	r.run(r.next("sh"))
+	watch := r.start(r.next("sh"))
+	watch.prints(r.next("text"))
+	r.run(r.next("sh"))
+	watch.prints(r.next("text"))
+
+	r.run(r.next("sh"))
+	r.write("shop/main.go", r.next("go"))
+	program := r.start(r.next("sh"))
+	program.prints(r.next("text"))
+	r.run(r.next("sh"))
+	program.prints(r.next("text"))
+	r.end()
+}
+
+// reader follows a page.
 type reader struct {
 	t       *testing.T
+	page    string
 	blocks  []block // not used yet
+	temp    string  // replaces /tmp
 	address string  // replaces the printed one, which may be in use
 	http    string  // address of HTTP
 	data    string  // data directory of the server
@@ -82,7 +99,33 @@ type reader struct {
 	prelude string  // setup of each shell
 }
 
-// block is a fenced block of README.md.
+// open opens a page of the repository.
+func open(t *testing.T, page string) *reader {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &reader{t: t, page: page, blocks: parse(string(text)), temp: t.TempDir(), address: loopback.FreeAddress(t), http: loopback.FreeAddress(t), data: t.TempDir(), epoch: printedEpoch}
+}
+
+// end fails if a block of the page was not used.
+func (r *reader) end() {
+	r.t.Helper()
+	if len(r.blocks) > 0 {
+		r.t.Errorf("%s has further blocks: %v", r.page, r.blocks)
+	}
+}
+
+// write writes a file of the page, which is below /tmp.
+func (r *reader) write(name, content string) {
+	r.t.Helper()
+	if err := os.WriteFile(filepath.Join(r.temp, name), []byte(strings.ReplaceAll(content, printedAddress, r.address)), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// block is a fenced block of a page.
 type block struct{ language, text string }
 
 func parse(text string) []block {
@@ -98,7 +141,7 @@ func parse(text string) []block {
 // goProgram runs the body of a main function.
 func (r *reader) goProgram(body string) *terminal {
 	r.t.Helper()
-	source := fmt.Sprintf(`package main
+	r.write("main.go", fmt.Sprintf(`package main
 
 import (
 	"context"
@@ -112,19 +155,15 @@ func main() {
 	ctx := context.Background()
 	%s
 }
-`, strings.ReplaceAll(body, printedAddress, r.address))
-	file := filepath.Join(r.t.TempDir(), "main.go")
-	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
-	return r.start("go run " + file)
+`, body))
+	return r.start("go run /tmp/main.go")
 }
 
 // next returns the next block.
 func (r *reader) next(language string) string {
 	r.t.Helper()
 	if len(r.blocks) == 0 || r.blocks[0].language != language {
-		r.t.Fatalf("the next block of README.md is not %s: %v", language, r.blocks)
+		r.t.Fatalf("the next block of %s is not %s: %v", r.page, language, r.blocks)
 	}
 	text := r.blocks[0].text
 	r.blocks = r.blocks[1:]
@@ -149,7 +188,7 @@ func (r *reader) same(got *json.Decoder, printed string) {
 		if err := want.Decode(&w); errors.Is(err, io.EOF) {
 			return
 		} else if err != nil {
-			r.t.Fatalf("README.md: %v", err)
+			r.t.Fatalf("%s: %v", r.page, err)
 		}
 		var raw json.RawMessage
 		if err := got.Decode(&raw); err != nil {
@@ -163,7 +202,7 @@ func (r *reader) same(got *json.Decoder, printed string) {
 			r.t.Fatal(err)
 		}
 		if diff := cmp.Diff(w, g); diff != "" {
-			r.t.Errorf("README.md differs (-printed +real):\n%s", diff)
+			r.t.Errorf("%s differs (-printed +real):\n%s", r.page, diff)
 		}
 	}
 }
