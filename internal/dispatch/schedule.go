@@ -21,12 +21,16 @@ type Schedule struct {
 
 // NewSchedule returns the schedule for the options.
 func NewSchedule(o *Options) Schedule {
-	s := Schedule{bookmarkInterval: o.BookmarkInterval, batchDelay: o.BatchDelay, lastBookmark: o.LastBookmark}
-	if s.bookmarkInterval > 0 {
-		// A client would take a longer silence for a dead server.
-		s.batchDelay = min(s.batchDelay, s.bookmarkInterval)
+	return Schedule{bookmarkInterval: o.BookmarkInterval, batchDelay: o.longestBatchDelay(), lastBookmark: o.LastBookmark}
+}
+
+// longestBatchDelay is BatchDelay, but at most the bookmark interval: a client would take a longer
+// silence for a dead server.
+func (o *Options) longestBatchDelay() time.Duration {
+	if o.BookmarkInterval > 0 {
+		return min(o.BatchDelay, o.BookmarkInterval)
 	}
-	return s
+	return o.BatchDelay
 }
 
 // Due says which bookmark is due.

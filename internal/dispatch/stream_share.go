@@ -11,11 +11,7 @@ type shareKey struct {
 }
 
 func keyOf(s *Stream, o *Options) shareKey {
-	delay := o.BatchDelay
-	if o.BookmarkInterval > 0 {
-		delay = min(delay, o.BookmarkInterval) // like NewSchedule
-	}
-	return shareKey{s, o.Latest, o.EveryEvent, o.BookmarkInterval, delay}
+	return shareKey{s, o.Latest, o.EveryEvent, o.BookmarkInterval, o.longestBatchDelay()}
 }
 
 func (c *streamCursor) shareKey() shareKey {
