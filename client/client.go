@@ -26,6 +26,7 @@ type Client struct {
 	close   context.CancelFunc
 	closing sync.Once
 	streams *streamPool
+	absence *absence // nil without a notice
 
 	mu     sync.Mutex
 	shared map[string]*sharedWatch // by identity; guarded by mu
@@ -67,7 +68,7 @@ func newClient(to target, opts []Option) (*Client, error) {
 	}
 	c.open, c.close = context.WithCancel(context.Background())
 	interceptors := []grpc.DialOption{
-		grpc.WithChainUnaryInterceptor(c.closedUnary, c.retryReads),
+		grpc.WithChainUnaryInterceptor(c.interceptors(&s)...),
 		grpc.WithChainStreamInterceptor(c.closedStream),
 	}
 	conn, err := grpc.NewClient(to.uri, append(interceptors, s.dialOptions(to)...)...)
@@ -86,6 +87,9 @@ func (c *Client) Close() error {
 	err := ErrClosed
 	c.closing.Do(func() {
 		c.close()
+		if c.absence != nil {
+			c.absence.close()
+		}
 		err = c.conn.Close()
 		c.streams.close()
 	})

@@ -32,6 +32,9 @@ type settings struct {
 	subscriber  *fanoutv1.Subscriber
 	log         *slog.Logger
 	dial        []grpc.DialOption
+
+	waitingAfter  time.Duration
+	waitingNotice func(failure error)
 }
 
 // DefaultKeepalive is the silence on a connection after which the client checks

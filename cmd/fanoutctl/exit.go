@@ -133,6 +133,12 @@ func (t *tool) message(code int, err error) string {
 		return fmt.Sprintf(`object %q not found (at revision %s); run "fanoutctl list" to list the objects`, e.Metadata["key"], e.Metadata["revision"])
 	case errors.Is(err, client.ErrPreconditionFailed):
 		return conflict(e)
+	case code == exitTimeout && e != nil:
+		reason := server + " has not answered in time"
+		if _, failure, ok := strings.Cut(e.Message, "the last attempt failed: "); ok {
+			reason = fmt.Sprintf("cannot reach %s: %s", server, connectFailure(failure))
+		}
+		return fmt.Sprintf("timed out: %s; use --timeout to wait longer", reason)
 	case code == exitTimeout:
 		return fmt.Sprintf("%v; use --timeout to wait longer", err)
 	case e == nil:

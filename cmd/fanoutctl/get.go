@@ -127,10 +127,12 @@ func (t *tool) await(ctx context.Context, r *client.Resource, s *selection, goal
 	ctx, cancel := t.withTimeout(ctx, 0)
 	defer cancel()
 	var found *client.Object
-	for u, err := range r.Watch(ctx, s.forWatch()...) {
+	opts := append(s.forWatch(), client.OnInterruption(t.reportInterruptions()))
+	for u, err := range r.Watch(ctx, opts...) {
 		if err != nil {
-			return goalError(ctx, err, s, goal)
+			return t.goalError(ctx, err, s, goal)
 		}
+		t.interruption = nil
 		if u.Phase == client.PhaseReset {
 			found = nil
 		}
@@ -147,16 +149,16 @@ func (t *tool) await(ctx context.Context, r *client.Resource, s *selection, goal
 			return nil
 		}
 	}
-	return goalError(ctx, context.Cause(ctx), s, goal)
+	return t.goalError(ctx, context.Cause(ctx), s, goal)
 }
 
 // goalError returns err, or a better message if the time is up.
-func goalError(ctx context.Context, err error, s *selection, goal follow.Goal) error {
+func (t *tool) goalError(ctx context.Context, err error, s *selection, goal follow.Goal) error {
 	if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return err
 	}
 	if goal == follow.Absent {
-		return exitError{exitTimeout, fmt.Errorf("timed out waiting until no object%s exists", s)}
+		return exitError{exitTimeout, t.timedOut(" waiting until no object%s exists", s)}
 	}
-	return exitError{exitTimeout, fmt.Errorf("timed out waiting for an object%s", s)}
+	return exitError{exitTimeout, t.timedOut(" waiting for an object%s", s)}
 }

@@ -25,7 +25,6 @@ func main() {
 // run executes the command line and returns the exit code.
 func run(ctx context.Context, args, environ []string, in io.Reader, stdout, stderr io.Writer) int {
 	t := newTool(environ, in, stdout, stderr)
-	defer t.close()
 	cmd := rootCommand(t)
 	cmd.SetArgs(args)
 	cmd.SetOut(t.out)
@@ -34,6 +33,7 @@ func run(ctx context.Context, args, environ []string, in io.Reader, stdout, stde
 	if flushed := t.out.Flush(); err == nil {
 		err = flushed
 	}
+	t.close() // and with it all notices
 	return t.report(ctx, err)
 }
 

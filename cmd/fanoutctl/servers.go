@@ -132,11 +132,12 @@ If standard output is not a terminal, print the screen once.`,
 				return usagef("--interval must be at least 100ms")
 			}
 			ctx := cmd.Context()
+			t.fullScreen = isTerminal(t.stdout) && isTerminal(t.in)
 			servers, err := t.servers(ctx)
 			if err != nil {
 				return err
 			}
-			if !isTerminal(t.stdout) || !isTerminal(t.in) {
+			if !t.fullScreen {
 				answers, partial := ask(ctx, t, servers, top.TakeSnapshot)
 				if answers == nil {
 					return partial

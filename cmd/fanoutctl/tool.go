@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/charmbracelet/colorprofile"
+	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/term"
 	"github.com/schollz/progressbar/v3"
 
@@ -32,6 +34,9 @@ type tool struct {
 	contextName string
 	flags       connection
 	timeout     time.Duration
+	fullScreen  bool // standard error must stay empty
+
+	interruption error // why the watch of the command has lost its server; nil once it goes on
 
 	settings  connection // the settings in effect, set by resolve
 	connected *client.Client
@@ -107,7 +112,30 @@ func (t *tool) options() ([]client.Option, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(opts, client.WithUserAgent("fanoutctl")), nil
+	opts = append(opts, client.WithUserAgent("fanoutctl"))
+	if !t.fullScreen {
+		opts = append(opts, client.WithWaitingNotice(waitingNotice, t.reportWaiting))
+	}
+	return opts, nil
+}
+
+// waitingNotice is the time after which fanoutctl reports that a request waits for a server.
+const waitingNotice = time.Second
+
+// reportWaiting reports that requests wait for a server.
+func (t *tool) reportWaiting(failure error) {
+	if isTerminal(t.stderr) {
+		fmt.Fprint(t.stderr, "\r", ansi.EraseEntireLine) // of a progress bar, which is drawn again
+	}
+	if failure == nil {
+		fmt.Fprintf(t.stderr, "fanoutctl: still waiting for %s to answer\n", t.settings.Server)
+		return
+	}
+	reason := failure.Error()
+	if e, ok := errors.AsType[*client.Error](failure); ok {
+		reason = connectFailure(e.Message)
+	}
+	fmt.Fprintf(t.stderr, "fanoutctl: still waiting for %s: %s\n", t.settings.Server, reason)
 }
 
 // resource returns a client for the named resource.

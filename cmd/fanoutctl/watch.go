@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -200,12 +201,35 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 		}
 		err = e.Run(ctx, updates)
 	default:
-		p := follow.Printer{
-			Events:      output.NewEvents(w.tool.writer(w.format), w.format, w.tool.width()),
-			Differences: !output.MarksResets(w.format),
-			Flush:       w.tool.out.Flush, Goal: w.goal, Count: w.count, Save: save,
+		return w.print(ctx, updates, save)
+	}
+	return w.result(ctx, err)
+}
+
+// errPipeClosed is the cause of a watch that ends because standard output has no reader.
+var errPipeClosed = errors.New("standard output is closed")
+
+// print prints the changes. It ends without an error when the reader of standard output has closed it, even
+// if nothing more happens.
+func (w *watchFlags) print(ctx context.Context, updates follow.Updates, save follow.SavePosition) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if w.goal == follow.NoGoal {
+		stop, err := onPipeClosed(w.tool.stdout, func() { cancel(errPipeClosed) })
+		if err != nil {
+			return err
 		}
-		err = p.Run(ctx, updates)
+		defer stop()
+	}
+	p := follow.Printer{
+		Events:      output.NewEvents(w.tool.writer(w.format), w.format, w.tool.width()),
+		Differences: !output.MarksResets(w.format),
+		Flush:       w.tool.out.Flush, Goal: w.goal, Count: w.count, Save: save,
+	}
+	err := p.Run(ctx, updates)
+	if w.goal == follow.NoGoal && (isPipeClosed(err) || errors.Is(context.Cause(ctx), errPipeClosed)) {
+		w.tool.out.Reset(io.Discard)
+		return nil
 	}
 	return w.result(ctx, err)
 }
@@ -214,6 +238,9 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 func (w *watchFlags) trackSync(updates follow.Stream) follow.Stream {
 	return func(yield func(*client.Update, error) bool) {
 		for u, err := range updates {
+			if err == nil {
+				w.tool.interruption = nil
+			}
 			w.synced = w.synced || err == nil && u.Phase == client.PhaseSynced
 			if !yield(u, err) {
 				return
@@ -230,9 +257,9 @@ func (w *watchFlags) result(ctx context.Context, err error) error {
 	case err == nil || cause == nil || !errors.Is(err, cause) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):
 		return err
 	case w.goal != follow.NoGoal:
-		return goalError(ctx, err, &w.s, w.goal)
+		return w.tool.goalError(ctx, err, &w.s, w.goal)
 	case !w.synced && errors.Is(cause, context.DeadlineExceeded):
-		return exitError{exitTimeout, errors.New("timed out before the initial state was complete")}
+		return exitError{exitTimeout, w.tool.timedOut(" before the initial state was complete")}
 	case w.count == 0 && !w.once:
 		return nil
 	}
@@ -290,10 +317,20 @@ func (t *tool) warn(err error) {
 func (t *tool) reportInterruptions() func(error) {
 	var last time.Time
 	return func(err error) {
+		t.interruption = err
 		if errors.Is(err, client.ErrDraining) || time.Since(last) < time.Minute {
 			return
 		}
 		last = time.Now()
 		fmt.Fprintf(t.stderr, "fanoutctl: %s; retrying\n", t.explain(exitUnavailable, err))
 	}
+}
+
+// timedOut returns the error of a watch whose time was up, with the reason if its server is away.
+func (t *tool) timedOut(format string, args ...any) error {
+	text := "timed out" + fmt.Sprintf(format, args...)
+	if t.interruption == nil {
+		return errors.New(text)
+	}
+	return fmt.Errorf("%s: %s", text, t.explain(exitUnavailable, t.interruption))
 }
