@@ -3,7 +3,6 @@ package document
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 
@@ -97,7 +96,7 @@ const maxDepth = 1000
 // treeJSON writes a YAML node as JSON.
 func treeJSON(out *bytes.Buffer, n *yaml.Node, level int) error {
 	if level > maxDepth {
-		return errors.New("nested too deeply")
+		return at(n, "nested too deeply")
 	}
 	switch n.Kind {
 	case yaml.DocumentNode:
@@ -129,10 +128,10 @@ func mappingJSON(out *bytes.Buffer, n *yaml.Node, level int) error {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name := n.Content[i]
 		if name.Kind != yaml.ScalarNode {
-			return fmt.Errorf("line %d: a key must be a string", name.Line)
+			return at(name, "a key must be a string")
 		}
 		if seen[name.Value] {
-			return fmt.Errorf("line %d: duplicate key %q", name.Line, name.Value)
+			return at(name, "duplicate key %q", name.Value)
 		}
 		seen[name.Value] = true
 		if i > 0 {
@@ -161,7 +160,7 @@ func scalarJSON(out *bytes.Buffer, n *yaml.Node) error {
 	case tag == "!!int" || tag == "!!float" || tag == "!!bool":
 		var v any
 		if err := n.Decode(&v); err != nil {
-			return fmt.Errorf("line %d: %w", n.Line, err)
+			return at(n, "%w", err)
 		}
 		text, err := json.Marshal(v)
 		out.Write(text)

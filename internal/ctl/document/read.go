@@ -3,6 +3,7 @@ package document
 import (
 	"bufio"
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,29 +38,54 @@ type Located struct {
 // the name.
 func Stream(name string, in io.Reader, format Format) iter.Seq2[Located, error] {
 	return func(yield func(Located, error) bool) {
+		for r, err := range records(name, in, format, (*Document).check) {
+			if !yield(Located{r.content, r.where}, err) {
+				return
+			}
+		}
+	}
+}
+
+// record is an item of a stream, with its location.
+type record[T any] struct {
+	content T
+	where   string
+}
+
+// records reads a stream of structs with JSON tags, and stops at the first error.
+func records[T any](name string, in io.Reader, format Format, check func(*T) error) iter.Seq2[record[T], error] {
+	return func(yield func(record[T], error) bool) {
 		r := bufio.NewReaderSize(in, 16<<10)
 		if format == Auto {
 			var err error
 			if format, err = detect(r); err != nil {
-				yield(Located{}, fmt.Errorf("cannot read %s: %w", name, err))
+				yield(record[T]{}, fmt.Errorf("cannot read %s: %w", name, err))
 				return
 			}
 		}
-		next := yamlStream(r)
+		fields := fieldKinds(reflect.TypeFor[T]())
+		next := yamlStream(r, fields)
 		if format == JSON {
 			next = jsonStream(r)
 		}
 		for {
-			d, where, err := next()
+			text, place, err := next()
 			if errors.Is(err, io.EOF) {
 				return
 			}
-			at := strings.TrimSpace(name + " " + where)
+			var content T
+			if err == nil {
+				content, err = fromJSON[T](text, fields)
+			}
+			if err == nil {
+				err = check(&content)
+			}
+			at := strings.TrimSpace(name + " " + where(err, place))
 			if err != nil {
-				yield(Located{}, fmt.Errorf("cannot read %s: %w", at, err))
+				yield(record[T]{}, fmt.Errorf("cannot read %s: %w", at, err))
 				return
 			}
-			if !yield(Located{d, at}, nil) {
+			if !yield(record[T]{content, at}, nil) {
 				return
 			}
 		}
@@ -110,68 +136,76 @@ func detect(r *bufio.Reader) (Format, error) {
 	}
 }
 
-// next returns the next document and its location, or io.EOF at the end.
-type next func() (d Document, where string, err error)
+// next returns the next document as JSON and its location, or io.EOF at the end.
+type next func() (text []byte, where string, err error)
 
 func jsonStream(r *bufio.Reader) next {
 	array := isArray(r)
 	in := json.NewDecoder(r)
 	n := 0
-	return func() (Document, string, error) {
+	return func() ([]byte, string, error) {
 		n++
 		where := fmt.Sprintf("(document %d)", n)
 		if array && n == 1 {
 			if _, err := in.Token(); err != nil {
-				return Document{}, where, err
+				return nil, where, err
 			}
 		}
 		if array && !in.More() {
 			if _, err := in.Token(); err != nil {
-				return Document{}, where, cutShort(err)
+				return nil, where, cutShort(err)
 			}
 			array = false
 		}
 		var text json.RawMessage
-		if err := in.Decode(&text); err != nil {
-			return Document{}, where, err
-		}
-		d, err := fromJSON(text)
-		return d, where, err
+		err := in.Decode(&text)
+		return text, where, err
 	}
 }
 
-func fromJSON(text []byte) (Document, error) {
+func fromJSON[T any](text []byte, fields map[string]string) (T, error) {
+	var content T
 	if !utf8.Valid(text) {
-		return Document{}, errors.New("not valid UTF-8") // the decoder would replace invalid bytes
+		return content, errors.New("not valid UTF-8") // the decoder would replace invalid bytes
 	}
 	in := json.NewDecoder(bytes.NewReader(text))
 	in.DisallowUnknownFields()
-	var d Document
-	if err := in.Decode(&d); err != nil {
-		return Document{}, err
+	if err := in.Decode(&content); err != nil {
+		return content, decodeError(err)
 	}
-	for _, check := range []func([]byte) error{checkDuplicates, checkSpelling} {
-		if err := check(text); err != nil {
-			return Document{}, err
-		}
+	if err := checkDuplicates(text); err != nil {
+		return content, err
 	}
-	return d, d.check()
+	return content, checkSpelling(text, fields)
 }
 
-func yamlStream(r io.Reader) next {
+// decodeError removes the names of Go and its packages from an error of encoding/json.
+func decodeError(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+		return fmt.Errorf("%s cannot be a JSON %s", wrong.Field, wrong.Value)
+	} else if ok {
+		return fmt.Errorf("want a document with a key, got a JSON %s", wrong.Value)
+	}
+	if errors.As(err, new(base64.CorruptInputError)) {
+		return errors.New("data is not base64")
+	}
+	if message, ours := strings.CutPrefix(err.Error(), "json: "); ours {
+		return errors.New(message)
+	}
+	return err
+}
+
+func yamlStream(r io.Reader, fields map[string]string) next {
 	in, err := yaml.NewLoader(r)
-	return func() (Document, string, error) {
+	var queue []*yaml.Node // the rest of a list of documents
+	return func() ([]byte, string, error) {
 		if err != nil {
-			return Document{}, "", err
+			return nil, "", err
 		}
-		for {
+		for len(queue) == 0 {
 			var tree yaml.Node
 			if err := in.Load(&tree); err != nil {
-				// Keep only the first line of the message.
-				if first, _, more := strings.Cut(err.Error(), "\n"); more {
-					err = errors.New(first)
-				}
-				return Document{}, "", err
+				return nil, "", syntaxError(err)
 			}
 			if isEmpty(&tree) {
 				continue // for example after the last "---"
@@ -180,10 +214,15 @@ func yamlStream(r io.Reader) next {
 			if tree.Kind == yaml.DocumentNode {
 				first = tree.Content[0] // not the "---" before it
 			}
-			where := fmt.Sprintf("line %d", first.Line)
-			d, err := fromTree(&tree)
-			return d, where, err
+			queue = []*yaml.Node{first}
+			if first.Kind == yaml.SequenceNode {
+				queue = first.Content
+			}
 		}
+		tree := queue[0]
+		queue = queue[1:]
+		text, err := fromTree(tree, fields)
+		return text, fmt.Sprintf("line %d", tree.Line), err
 	}
 }
 
@@ -191,39 +230,24 @@ func isEmpty(tree *yaml.Node) bool {
 	return tree.IsZero() || tree.Kind == yaml.DocumentNode && (len(tree.Content) == 0 || tree.Content[0].ShortTag() == "!!null")
 }
 
-func fromTree(tree *yaml.Node) (Document, error) {
+func fromTree(tree *yaml.Node, fields map[string]string) ([]byte, error) {
 	var text bytes.Buffer
 	if err := treeJSON(&text, tree, 0); err != nil {
-		return Document{}, err
+		return nil, err
 	}
-	return fromJSON(text.Bytes())
+	return text.Bytes(), checkFields(tree, fields)
 }
-
-// fieldNames are the JSON names of the fields of a [Document].
-var fieldNames = func() []string {
-	var all []string
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[Document]()) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		all = append(all, name)
-	}
-	return all
-}()
 
 // checkSpelling returns an error if a field name differs from the right one only in case,
 // which encoding/json accepts.
-func checkSpelling(text []byte) error {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(text, &fields); err != nil {
+func checkSpelling(text []byte, fields map[string]string) error {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(text, &given); err != nil {
 		return err
 	}
-	for _, name := range fieldNames {
-		delete(fields, name)
-	}
-	for _, name := range fieldNames {
-		for other := range fields {
-			if strings.EqualFold(name, other) {
-				return fmt.Errorf("unknown field %q (did you mean %q?)", other, name)
-			}
+	for name := range given {
+		if _, known := fields[name]; !known {
+			return fmt.Errorf("unknown field %q%s", name, didYouMean(name, fields))
 		}
 	}
 	return nil
