@@ -112,7 +112,7 @@ func TestWatchersFurthestBehindFirst(t *testing.T) {
 
 	p.choose("#watchers-resource", "flags")
 	p.awaitTexts("#watchers-rows th small", "filtered/1 "+grpcVersion)
-	p.click(`article[aria-label=config] footer button:first-child`)
+	p.click(`[aria-label="Watchers config"]`)
 	p.awaitTexts("#watchers-rows tr > :nth-child(2) span", "config", "config", "config")
 	p.choose("#watchers-resource", "audit")
 	p.awaitTexts("#watchers-rows tr")

@@ -11,7 +11,7 @@ export const token = {
 };
 
 // gRPC status codes.
-export const code = { invalid: 3, notFound: 5, denied: 7, outOfRange: 11, unimplemented: 12, unauthenticated: 16 };
+export const code = { invalid: 3, notFound: 5, denied: 7, outOfRange: 11, unimplemented: 12, unavailable: 14, unauthenticated: 16 };
 
 // Refusal is an error answer of the server: a google.rpc.Status.
 export class Refusal extends Error {
@@ -19,7 +19,9 @@ export class Refusal extends Error {
     super(status.message || `The server answers with HTTP status ${http}`);
     this.token = sent; // the token that was refused
     this.code = status.code ?? (http === 401 ? code.unauthenticated : http === 403 ? code.denied : undefined);
-    this.reason = status.details?.find((d) => d.reason)?.reason;
+    const info = status.details?.find((d) => d.reason);
+    this.reason = info?.reason;
+    this.metadata = info?.metadata ?? {};
   }
 
   // wantsToken reports whether another token may help.
@@ -60,6 +62,20 @@ export async function get(path, parameters) {
   return response.json();
 }
 
+// read is get for objects. If etcd does not answer, it returns what the server knows, which may
+// be old.
+export async function read(path, parameters) {
+  try {
+    return await get(path, parameters);
+  } catch (error) {
+    if (error.code !== code.unavailable) throw error;
+    return { ...(await get(path, { ...parameters, 'consistency.any': true })), old: true };
+  }
+}
+
+// of returns the path of a resource, or of something in it.
+export const of = (resource, ...rest) => ['v1/resources', ...[resource, ...rest].map(encodeURIComponent)].join('/');
+
 // lines yields the values of a stream of JSON lines.
 async function* lines(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -85,7 +101,7 @@ export async function* watch(resource, parameters, silence, signal) {
   };
   try {
     heard();
-    const { response, sent } = await open(`v1/resources/${encodeURIComponent(resource)}/watch`, parameters, AbortSignal.any([signal, quiet.signal]));
+    const { response, sent } = await open(of(resource, 'watch'), parameters, AbortSignal.any([signal, quiet.signal]));
     for await (const line of lines(response)) {
       heard();
       if (line.error) throw new Refusal(line.error, sent);

@@ -48,7 +48,14 @@ export function keyed(parent, items, keyOf, make, update) {
 export function options(select, names) {
   const fixed = Array.from(select.options).filter((o) => !o.dataset.key);
   const chosen = select.value;
+  if (chosen && !fixed.some((o) => o.value === chosen) && !names.includes(chosen)) names = [...names, chosen];
   if (select.options.length === fixed.length + names.length && names.every((n, i) => select.options[fixed.length + i].value === n)) return;
   select.replaceChildren(...fixed, ...names.map((name) => el('option', { value: name, 'data-key': name }, name)));
   if (names.includes(chosen) || fixed.some((o) => o.value === chosen)) select.value = chosen;
+}
+
+// choose selects an option, and adds it if it is missing.
+export function choose(select, name) {
+  if (!Array.from(select.options, (o) => o.value).includes(name)) select.append(el('option', { value: name, 'data-key': name }, name));
+  select.value = name;
 }

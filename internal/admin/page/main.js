@@ -1,17 +1,21 @@
 // The status page: the answers of ListResources and ListWatchers, refreshed at intervals,
-// and the tail of a resource.
+// the objects of a resource, and its tail.
 
 import { $, complain, options, say } from './dom.js';
 import { clock } from './format.js';
-import { explain, get, Refusal, token } from './api.js';
+import { code, explain, get, Refusal, token } from './api.js';
 import { Loop } from './loop.js';
 import { Resources } from './resources.js';
 import { Watchers } from './watchers.js';
 import { Tail } from './tail.js';
+import { Browse } from './browse.js';
+import { go } from './route.js';
 
 const tail = new Tail(refused);
+const browse = new Browse(refused);
 const watchers = new Watchers();
 const resources = new Resources({
+  browse: (name) => go(name),
   watchers: (name) => {
     $('watchers-resource').value = name;
     ofWatchers.now();
@@ -28,6 +32,7 @@ const ofResources = new Loop(async () => {
   const names = (answer.resources ?? []).map((r) => r.name);
   options($('watchers-resource'), names);
   options($('tail-resource'), names);
+  options($('browse-resource'), names);
   resources.show(answer);
 }, judge);
 const ofWatchers = new Loop(() => watchers.ask(), judge);
@@ -43,6 +48,8 @@ function judge() {
   for (const { loop, error, places } of shown) {
     complain($(error), loop.error && explain(loop.error));
     if (loop.error) refused(loop.error);
+    // Without the right to list the resources, a visitor may know the name of one.
+    if (loop === ofResources) $('browse-open').hidden = loop.error?.code !== code.denied;
     for (const place of places) $(place).classList.toggle('stale', !loop.fresh);
   }
   const loops = shown.map((s) => s.loop);
@@ -83,6 +90,7 @@ function use(text) {
   ofResources.now();
   ofWatchers.now();
   tail.retry();
+  browse.retry();
 }
 
 $('token-open').addEventListener('click', () => {
@@ -103,3 +111,4 @@ $('watchers-more').addEventListener('click', () => {
   watchers.more();
   ofWatchers.now();
 });
+browse.follow(false);

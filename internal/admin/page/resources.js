@@ -109,7 +109,7 @@ function makeCard(r, actions) {
     opaque: el('p', { class: 'warning', hidden: '' }),
   };
   const button = (text, act) => {
-    const b = el('button', { type: 'button', 'aria-label': `${text} of ${r.name}` }, text);
+    const b = el('button', { type: 'button', 'aria-label': `${text} ${r.name}` }, text);
     b.addEventListener('click', () => act(r.name));
     return b;
   };
@@ -121,7 +121,7 @@ function makeCard(r, actions) {
     el('dl', {}, ...facts.map(([title, , line], i) => el('div', line ? { class: 'line' } : {}, el('dt', {}, title), parts.facts[i]))),
     parts.undecryptable,
     parts.opaque,
-    el('footer', {}, button('Watchers', actions.watchers), button('Tail', actions.tail)),
+    el('footer', {}, button('Browse', actions.browse), button('Watchers', actions.watchers), button('Tail', actions.tail)),
   );
   card.parts = parts;
   return card;

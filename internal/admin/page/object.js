@@ -1,0 +1,85 @@
+// One object: its value and what the server knows about it.
+
+import { $, complain, el, say } from './dom.js';
+import { bytes, count, plural, seconds, shorten, span } from './format.js';
+import { code, explain, of, read } from './api.js';
+import { labelsOf, readable } from './value.js';
+
+const most = 64 * 1024; // characters of a value that are shown at first
+
+// The facts about an object: name, explanation, and value.
+const facts = [
+  ['Content type', 'The media type of the value', (o) => o.contentType],
+  ['Size', 'Of the value as it is stored', (o) => o.size !== undefined && bytes(o.size)],
+  ['Labels', 'Watches and searches can select objects by labels', (o) => labelsOf(o).join(', ')],
+  ['Version', 'The number of writes since the object was created', (o) => count(o.version)],
+  ['Changed at', 'The revision of the last write. Every write to etcd increases the revision by one', (o) => `revision ${o.modRevision}`],
+  ['Created at', 'The revision of the first write', (o) => `revision ${o.createRevision}`],
+  ['Expires', 'etcd removes the object then, unless it is written again', (o) => o.hasTtl && (o.ttl ? `in ${span(seconds(o.ttl))}` : 'yes')],
+];
+
+// ObjectView shows an object.
+export class ObjectView {
+  constructor(refused) {
+    this.refused = refused; // called with errors that another token may fix
+    $('object-reload').addEventListener('click', () => this.load());
+  }
+
+  // open shows an object.
+  open(resource, key) {
+    this.resource = resource;
+    this.key = key;
+    this.object = undefined;
+    say($('object-title'), key);
+    say($('object-state'), '');
+    $('object').hidden = false;
+    $('object-body').hidden = true;
+    return this.load();
+  }
+
+  close() {
+    this.key = undefined;
+    $('object').hidden = true;
+  }
+
+  // load requests the object.
+  async load() {
+    const { resource, key } = this;
+    const current = () => this.resource === resource && this.key === key;
+    complain($('object-error'));
+    try {
+      const answer = await read(of(resource, 'objects', key));
+      if (!current()) return;
+      say($('object-state'), answer.old ? 'etcd does not answer. This is the last state that the server knows.' : '');
+      this.show({ ...answer.object, ttl: answer.ttl });
+    } catch (error) {
+      if (!current()) return;
+      this.show(undefined);
+      if (error.code === code.notFound && error.reason === 'KEY_NOT_FOUND') {
+        say($('object-state'), 'This object does not exist.');
+        return;
+      }
+      complain($('object-error'), explain(error));
+      this.refused(error);
+    }
+  }
+
+  // show draws the object, or nothing if there is none.
+  show(object) {
+    this.object = object;
+    $('object-body').hidden = !object;
+    if (!object) return;
+    const { text, size, note } = readable(object);
+    say($('object-value'), shorten(text, most));
+    const rest = text.length - most;
+    $('object-all').hidden = rest <= 0;
+    say($('object-all'), `Show the other ${plural(rest, 'character')}`);
+    $('object-all').onclick = () => {
+      say($('object-value'), text);
+      $('object-all').hidden = true;
+    };
+    complain($('object-note'), note);
+    const shown = facts.map(([name, title, of]) => [name, title, of({ ...object, size })]).filter(([, , value]) => value);
+    $('object-facts').replaceChildren(...shown.map(([name, title, value]) => el('div', {}, el('dt', { title }, name), el('dd', {}, value))));
+  }
+}

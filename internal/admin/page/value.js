@@ -1,0 +1,74 @@
+// Values of objects as texts for readers.
+
+import { bytes, count } from './format.js';
+
+const longest = 4 * 1024 * 1024; // characters of a text after it has been indented
+const deepest = 100; // levels that are indented
+const dumped = 1024; // bytes of a binary value that are shown
+
+const tokens = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
+
+// indent returns a JSON text with one member on each line, or undefined if it is not JSON. It
+// keeps the tokens as they are: JSON.parse would round large numbers.
+export function indent(text) {
+  try {
+    JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  let depth = 0;
+  let opened = false; // the previous token opened an object or array
+  let out = '';
+  const line = () => `\n${'  '.repeat(depth)}`;
+  for (const [token] of text.matchAll(tokens)) {
+    if (token === '}' || token === ']') {
+      depth--;
+      if (!opened) out += line();
+    } else if (opened) {
+      out += line();
+    }
+    opened = token === '{' || token === '[';
+    if (opened) depth++;
+    out += token === ':' ? ': ' : token;
+    if (token === ',') out += line();
+    if (depth > deepest || out.length > longest) return undefined;
+  }
+  return out;
+}
+
+export const isJSON = (contentType) => /^[^;]*[/+]json\s*(;|$)/i.test(contentType ?? '');
+
+// binary returns the bytes of a value in base64.
+const binary = (data) => Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
+
+// dump shows bytes as hexadecimal numbers and as ASCII characters.
+function dump(all) {
+  const rows = [];
+  for (let at = 0; at < Math.min(all.length, dumped); at += 8) {
+    const row = Array.from(all.subarray(at, at + 8));
+    const hex = row.map((b) => b.toString(16).padStart(2, '0')).join(' ');
+    const ascii = row.map((b) => (b > 31 && b < 127 ? String.fromCharCode(b) : '.')).join('');
+    rows.push(`${at.toString(16).padStart(4, '0')}  ${hex.padEnd(23)}  ${ascii}`);
+  }
+  return rows.join('\n');
+}
+
+// readable returns the value of an object as a text, its size, and a note about it.
+export function readable(o) {
+  if (o.data !== undefined) {
+    const all = binary(o.data);
+    return { text: dump(all), size: all.length, note: all.length > dumped ? `binary; these are the first ${count(dumped)} bytes of ${bytes(all.length)}` : 'binary' };
+  }
+  if (o.text === undefined) {
+    return { text: '', note: o.opaque ? 'The server cannot decrypt the value.' : 'There is no value.' };
+  }
+  const indented = isJSON(o.contentType) ? indent(o.text) : undefined;
+  return {
+    text: indented ?? o.text,
+    size: new Blob([o.text]).size,
+    note: o.opaque ? 'The server cannot decode the value. These are the stored bytes.' : '',
+  };
+}
+
+// labelsOf returns the labels of an object, as in a selector.
+export const labelsOf = (o) => Object.entries(o.labels ?? {}).map(([name, value]) => `${name}=${value}`);
