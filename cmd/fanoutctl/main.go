@@ -101,7 +101,7 @@ func rootCommand(t *tool) *cobra.Command {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Object Commands", []*cobra.Command{getCommand(t), listCommand(t), watchCommand(t), putCommand(t), editCommand(t), deleteCommand(t)}},
+		{"Object Commands", []*cobra.Command{getCommand(t), listCommand(t), describeCommand(t), watchCommand(t), putCommand(t), editCommand(t), deleteCommand(t), txnCommand(t)}},
 		{"Bulk Commands", []*cobra.Command{importCommand(t), exportCommand(t), diffCommand(t)}},
 		{"Server Commands", []*cobra.Command{resourcesCommand(t), watchersCommand(t), topCommand(t), waitCommand(t), benchCommand(t), reencryptCommand(t), reclaimCommand(t)}},
 		{"Other Commands", []*cobra.Command{contextCommand(t), versionCommand()}},

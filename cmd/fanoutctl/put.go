@@ -14,7 +14,6 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/admin"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
-	"github.com/fanoutd/fanoutd/internal/ctl/output"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
@@ -232,92 +231,3 @@ func (p *preconditions) precondition(cmd *cobra.Command) (client.Precondition, e
 }
 
 func isNotFound(err error) bool { return errors.Is(err, client.ErrNotFound) }
-
-func deleteCommand(t *tool) *cobra.Command {
-	var (
-		c      preconditions
-		ignore bool
-		format output.Format
-	)
-	cmd := &cobra.Command{
-		Use:     "delete RESOURCE KEY...",
-		Aliases: []string{"rm"},
-		Short:   "Delete objects",
-		Long: `Delete objects one by one and print the revision of each deletion, or with --output the
-deleted objects, which needs the right to get them as well. If an object does not exist, the others are still deleted and the exit code is 3.`,
-		Example: `  # Delete an object
-  fanoutctl delete config shop/limits
-
-  # Delete all objects below a path
-  fanoutctl list config old -o key | xargs -r fanoutctl delete config`,
-		Args:              arguments(cobra.MinimumNArgs(2)),
-		ValidArgsFunction: t.completeKeys(-1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			precondition, err := c.precondition(cmd)
-			if err != nil {
-				return err
-			}
-			if precondition != nil && len(args) > 2 {
-				return usagef("--if-revision requires a single key")
-			}
-			r, err := t.resource(args[0])
-			if err != nil {
-				return err
-			}
-			all, cancel := t.withTimeout(cmd.Context(), 0)
-			defer cancel()
-			var opts []client.DeleteOption
-			if precondition != nil {
-				opts = append(opts, precondition)
-			}
-			var missing error
-			for _, arg := range args[1:] {
-				key := keyOf(arg)
-				// The default timeout applies to each request, --timeout to all of them.
-				ctx, cancel := t.withTimeout(all, requestTimeout)
-				if cmd.Flags().Changed("output") {
-					deleted, err := t.deleteAndShow(ctx, r, key, format, opts)
-					cancel()
-					if err != nil {
-						return err
-					}
-					if !deleted && !ignore && missing == nil {
-						missing = fmt.Errorf("object %q %w in %s; use --ignore-not-found to ignore missing objects", key, errNotFound, args[0])
-					}
-					continue
-				}
-				revision, deleted, err := r.Delete(ctx, key, opts...)
-				cancel()
-				switch {
-				case err != nil:
-					return err
-				case deleted:
-					fmt.Fprintln(t.out, revision)
-				case !ignore && missing == nil:
-					missing = fmt.Errorf("object %q %w in %s (at revision %d); use --ignore-not-found to ignore missing objects", key, errNotFound, args[0], revision)
-				}
-			}
-			return missing
-		},
-	}
-	c.bind(cmd)
-	cmd.Flags().BoolVar(&ignore, "ignore-not-found", false, "do not fail if an object does not exist")
-	formatFlag(cmd, &format, output.Table)
-	return cmd
-}
-
-// deleteAndShow deletes an object and prints it. It returns false if there was none.
-func (t *tool) deleteAndShow(ctx context.Context, r *client.Resource, key string, format output.Format, opts []client.DeleteOption) (bool, error) {
-	done, err := r.TryDelete(ctx, key, opts...)
-	switch {
-	case err != nil:
-		return false, err
-	case !done.Applied && done.Object == nil:
-		return false, exitError{exitConflict, fmt.Errorf("%q does not exist (at revision %d)", key, done.Revision)}
-	case !done.Applied:
-		return false, exitError{exitConflict, fmt.Errorf("%q has changed: it is at revision %d", key, done.Object.ModRevision)}
-	case !done.Deleted:
-		return false, nil
-	}
-	return true, output.One(t.writer(format), format, t.width(), done.Object)
-}

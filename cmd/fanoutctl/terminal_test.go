@@ -428,3 +428,36 @@ func TestEditIsNotInterrupted(t *testing.T) {
 		t.Errorf("got value %q, want after", out)
 	}
 }
+
+// A deletion of many objects asks first. What changes until the answer is kept.
+func TestDeletionsAreConfirmed(t *testing.T) {
+	address := server(t, "config")
+	for i := range 12 {
+		plainly(t, address, nil, "put", "config", "old/"+strconv.Itoa(10+i), "x")
+	}
+	question := regexp.QuoteMeta("  old/10\n") + `(?s:.*)  old/19 *\n  and 2 more *\nDelete 12 objects in config below old\? \[y/N\] `
+	refused := inTerminal(t, address, 80, nil, "delete", "config", "old", "-r")
+	refused.await(`Delete 12 objects in config below old\? \[y/N\]`)
+	refused.press("\r")
+	refused.ends(exitFailed)
+	refused.await("nothing was deleted")
+	if !regexp.MustCompile(question).MatchString(strings.ReplaceAll(refused.bytes(), "\r", "")) {
+		t.Errorf("the question is %q", refused.bytes())
+	}
+
+	interrupted := inTerminal(t, address, 80, nil, "delete", "config", "old", "-r")
+	interrupted.await(`\[y/N\]`)
+	interrupted.press("\x03")
+	interrupted.ends(exitInterrupted)
+
+	accepted := inTerminal(t, address, 80, nil, "delete", "config", "old", "-r")
+	accepted.await(`\[y/N\]`)
+	plainly(t, address, nil, "put", "config", "old/15", "changed")
+	accepted.press("y\r")
+	accepted.ends(exitConflict)
+	accepted.await(`"old/15" has changed meanwhile and is kept`)
+	accepted.await(`11 of 12 objects deleted`)
+	if out, _ := plainly(t, address, nil, "list", "config", "-o", "key"); out != "old/15\n" {
+		t.Errorf("left are %q, want old/15", out)
+	}
+}

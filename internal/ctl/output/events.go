@@ -38,8 +38,8 @@ const (
 	Synced = "SYNCED"
 )
 
-// newEvent converts a change.
-func newEvent(e client.Event) Event {
+// NewEvent converts a change.
+func NewEvent(e client.Event) Event {
 	shown := Event{Type: e.Type.String(), Revision: e.Revision}
 	if e.Object != nil {
 		d := document.Of(e.Object)
@@ -121,9 +121,9 @@ func (l *Events) event(e client.Event) error {
 	l.n++
 	switch l.format {
 	case JSON, JSONL:
-		return write(l.w, newEvent(e), l.format == JSON)
+		return write(l.w, NewEvent(e), l.format == JSON)
 	case YAML:
-		return writeYAML(l.w, newEvent(e), l.n > 1)
+		return writeYAML(l.w, NewEvent(e), l.n > 1)
 	case Key:
 		_, err := fmt.Fprintln(l.w, e.Object.Key)
 		return err

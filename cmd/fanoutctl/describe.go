@@ -1,0 +1,247 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/ctl/admin"
+	"github.com/fanoutd/fanoutd/internal/ctl/document"
+	"github.com/fanoutd/fanoutd/internal/ctl/output"
+)
+
+// description is an object with its history and its watches, as shown in JSON and YAML.
+type description struct {
+	Resource string            `json:"resource"`
+	Object   document.Document `json:"object"`
+	// HistoryFrom is the first revision that the history covers, and 0 if the server does not know
+	// any.
+	HistoryFrom int64          `json:"historyFrom"`
+	History     []output.Event `json:"history"`
+	// Watches is null without the right to list them.
+	Watches []admin.Watcher `json:"watches"`
+
+	object  *client.Object
+	events  []client.Event
+	several bool
+}
+
+func describeCommand(t *tool) *cobra.Command {
+	var format output.Format
+	cmd := &cobra.Command{
+		Use:   "describe RESOURCE KEY",
+		Short: "Show an object with its history and its watches",
+		Long: `Show the metadata and the value of an object, its changes as far as the server has them in
+memory, and the watches that receive it. The history and the watches require the right
+"admin" to the resource.`,
+		Example: `  # Show who watches an object, and its last changes
+  fanoutctl describe config shop/limits
+
+  # The same for programs
+  fanoutctl describe config shop/limits -o json`,
+		Args:              arguments(cobra.ExactArgs(2)),
+		ValidArgsFunction: t.completeKeys(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch format {
+			case output.Table, output.JSON, output.JSONL, output.YAML:
+			default:
+				return usagef("unsupported output format %q (want table, json, jsonl or yaml)", format)
+			}
+			ctx, cancel := t.withTimeout(cmd.Context(), requestTimeout)
+			defer cancel()
+			d, err := t.describe(ctx, args[0], keyOf(args[1]))
+			if d == nil {
+				return err
+			}
+			if format != output.Table {
+				return errors.Join(output.Record(t.writer(format), format, d), err)
+			}
+			return errors.Join(d.print(t.styled, t.width()), err)
+		},
+	}
+	formatFlag(cmd, &format, output.Table)
+	return cmd
+}
+
+// describe collects what the servers know about an object. If some servers fail, it returns the description
+// and an error.
+func (t *tool) describe(ctx context.Context, resource, key string) (*description, error) {
+	r, err := t.resource(resource)
+	if err != nil {
+		return nil, err
+	}
+	o, err := r.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	d := &description{Resource: resource, Object: document.Of(o), History: []output.Event{}, object: o}
+	servers, err := t.servers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.several = len(servers) > 1
+	partial, err := t.findWatches(ctx, r, servers, d)
+	if err != nil {
+		return nil, err
+	}
+	// The history comes last, because reading it is a watch, too.
+	return d, errors.Join(partial, d.readHistory(ctx, r, servers))
+}
+
+// findWatches finds the watches that receive the object. partial is the error of servers that fail.
+func (t *tool) findWatches(ctx context.Context, r *client.Resource, servers []*admin.Admin, d *description) (partial, err error) {
+	answers, partial := ask(ctx, t, servers, func(ctx context.Context, a *admin.Admin) (admin.WatcherList, error) {
+		return a.Watchers(ctx, d.Resource, true, false)
+	})
+	if answers == nil {
+		return nil, nil // they are not essential
+	}
+	matches := map[selection]bool{}
+	d.Watches = []admin.Watcher{}
+	for _, w := range admin.MergeWatchers(answers, true).Watchers {
+		if w.Key != "" && w.Key != d.object.Key || w.Prefix != "" && !strings.HasPrefix(d.object.Key, strings.TrimSuffix(w.Prefix, "/")+"/") {
+			continue
+		}
+		// The server knows best whether an object matches a selector.
+		s := selection{key: d.object.Key, labels: w.Labels, fields: w.Fields}
+		match, known := matches[s]
+		if !known {
+			n, err := r.Count(ctx, s.forList()...)
+			if err != nil {
+				return nil, err
+			}
+			match = n > 0
+			matches[s] = match
+		}
+		if match {
+			d.Watches = append(d.Watches, w)
+		}
+	}
+	return partial, nil
+}
+
+// readHistory reads the changes of the object from the first server that has it in its window.
+func (d *description) readHistory(ctx context.Context, r *client.Resource, servers []*admin.Admin) error {
+	for _, server := range servers {
+		all, err := server.Resources(ctx, false)
+		i := slices.IndexFunc(all, func(r admin.Resource) bool { return r.Name == d.Resource })
+		if err != nil || i < 0 || all[i].Window == nil || all[i].Position == nil {
+			continue // the history is not essential
+		}
+		from := max(d.object.CreateRevision, all[i].Window.OldestRevision+1)
+		if from > d.object.ModRevision {
+			d.HistoryFrom = from
+			return nil
+		}
+		d.events, d.History = nil, []output.Event{}
+		after := client.Position{Epoch: all[i].Position.Epoch, Revision: from - 1}
+		err = d.replay(ctx, r, after)
+		if errors.Is(err, client.ErrPositionExpired) || errors.Is(err, client.ErrEpochChanged) {
+			continue // the window has moved on meanwhile, or another server has answered
+		}
+		d.HistoryFrom = from
+		return err
+	}
+	return nil
+}
+
+// replay reads the changes after a position, up to the present version.
+func (d *description) replay(ctx context.Context, r *client.Resource, after client.Position) error {
+	for u, err := range r.Watch(ctx, client.Key(d.object.Key), client.After(after), client.EveryEvent()) {
+		if err != nil {
+			return err
+		}
+		for _, e := range u.Events {
+			d.events, d.History = append(d.events, e), append(d.History, output.NewEvent(e))
+			if e.Revision >= d.object.ModRevision {
+				return nil
+			}
+		}
+		if u.Phase.Complete() && u.Position.Revision >= d.object.ModRevision {
+			return nil
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// print writes the description for people.
+func (d *description) print(w io.Writer, width int) error {
+	o := d.object
+	out := output.Visible(w)
+	row := func(name, value string) {
+		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%-14s%s", name, value), " "))
+	}
+	row("Key:", o.Key)
+	row("Resource:", d.Resource)
+	row("Content type:", cmp.Or(o.ContentType, "-"))
+	row("Size:", humanize.IBytes(uint64(len(o.Value))))
+	name := "Labels:"
+	for _, label := range slices.Sorted(maps.Keys(o.Labels)) {
+		row(name, label+"="+o.Labels[label])
+		name = ""
+	}
+	if len(o.Labels) == 0 {
+		row(name, "-")
+	}
+	row("Created:", fmt.Sprintf("revision %d", o.CreateRevision))
+	row("Changed:", fmt.Sprintf("revision %d, version %d", o.ModRevision, o.Version))
+	if o.HasTTL {
+		row("Time to live:", cmp.Or(d.Object.TTL, "unknown"))
+	}
+	switch {
+	case o.Undecryptable():
+		row("Value:", "the server cannot decrypt it")
+	case !utf8.Valid(o.Value):
+		row("Value:", "binary data")
+	default:
+		row("Value:", "")
+		for line := range strings.Lines(string(o.Value)) {
+			fmt.Fprintf(out, "  %s\n", strings.TrimRight(line, "\r\n"))
+		}
+	}
+	if err := d.printHistory(w, width); err != nil {
+		return err
+	}
+	return d.printWatches(w, width)
+}
+
+func (d *description) printHistory(w io.Writer, width int) error {
+	switch {
+	case d.HistoryFrom == 0:
+		_, err := fmt.Fprint(w, "\nHistory: not available\n")
+		return err
+	case len(d.events) == 0:
+		_, err := fmt.Fprintf(w, "\nHistory: no changes since revision %d, the oldest in memory\n", d.HistoryFrom)
+		return err
+	}
+	title := "all changes"
+	if d.HistoryFrom > d.object.CreateRevision {
+		title = fmt.Sprintf("since revision %d, the oldest in memory", d.HistoryFrom)
+	}
+	if _, err := fmt.Fprintf(w, "\nHistory (%s):\n", title); err != nil {
+		return err
+	}
+	return output.NewEvents(w, output.Table, width).Show(&client.Update{Phase: client.PhaseLive, Events: d.events})
+}
+
+func (d *description) printWatches(w io.Writer, width int) error {
+	if d.Watches == nil {
+		_, err := fmt.Fprint(w, "\nWatches: not available\n")
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "\nWatches (%d):\n", len(d.Watches)); err != nil {
+		return err
+	}
+	columns, cells := admin.WatcherTable(d.several, false)
+	return output.Records(w, output.Table, width, columns, d.Watches, cells)
+}

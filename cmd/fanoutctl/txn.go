@@ -1,0 +1,212 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/ctl/document"
+	"github.com/fanoutd/fanoutd/internal/ctl/output"
+)
+
+const txnLong = `Apply several operations at one revision, or none of them. The operations come from FILE,
+from standard input ("-"), or from flags. FILE is a list in YAML or JSON:
+
+  - put: shop/limits
+    value: {rps: 200}       # JSON; or text, or data in base64
+    labels: {team: web}
+    ifRevision: 12          # optional; or ifAbsent: true
+  - delete: shop/old
+  - check: shop/owner       # writes nothing, but requires the revision
+    ifRevision: 7
+
+A put may also have contentType, ttl (such as 30s) or keepTtl: true. Each key may occur once.
+If a precondition does not hold, nothing is written and the exit code is 4.`
+
+const txnExample = `  # Apply the operations of a file
+  fanoutctl txn config changes.yaml
+
+  # Move an object, unless another client has changed it
+  fanoutctl txn config - <<END
+  - put: shop/new
+    value: {rps: 100}
+    ifAbsent: true
+  - delete: shop/old
+    ifRevision: 12
+  END
+
+  # The same kinds of operations as flags
+  fanoutctl txn config --put 'shop/limits={"rps": 200}' --delete shop/old --check shop/owner=7`
+
+// txnResult is the result of a transaction, as shown in JSON and YAML.
+type txnResult struct {
+	Revision   int64          `json:"revision"`
+	Operations []txnOperation `json:"operations"`
+}
+
+// txnOperation is what one operation did.
+type txnOperation struct {
+	Operation string `json:"operation"`
+	Key       string `json:"key"`
+	Result    string `json:"result"` // written, deleted, not-found or unchanged
+}
+
+func txnCommand(t *tool) *cobra.Command {
+	var (
+		format                output.Format
+		puts, deletes, checks []string
+	)
+	cmd := &cobra.Command{
+		Use:               "txn RESOURCE [FILE]",
+		Short:             "Apply several operations, or none of them",
+		Long:              txnLong,
+		Example:           txnExample,
+		Args:              arguments(cobra.RangeArgs(1, 2)),
+		ValidArgsFunction: t.completeSource,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			flags := len(puts)+len(deletes)+len(checks) > 0
+			var operations []document.Operation
+			var err error
+			switch {
+			case flags && len(args) == 2:
+				return usagef("FILE cannot be combined with --put, --delete or --check")
+			case flags:
+				operations, err = flagOperations(puts, deletes, checks)
+			case len(args) == 2:
+				operations, err = t.fileOperations(args[1])
+			case !isTerminal(t.in):
+				operations, err = t.fileOperations("-")
+			default:
+				return usagef("no operations; name a FILE, or use --put, --delete or --check")
+			}
+			if err != nil {
+				return err
+			}
+			if len(operations) == 0 {
+				return usagef("no operations: the input is empty")
+			}
+			return t.transact(cmd, args[0], operations, format)
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&puts, "put", nil, "write an object, as `key=value`; can be repeated")
+	f.StringArrayVar(&deletes, "delete", nil, "delete the object with this `key`; can be repeated")
+	f.StringArrayVar(&checks, "check", nil, "require a revision, as `key=revision`; 0 means that the object is absent; can be repeated")
+	formatFlag(cmd, &format, output.Table)
+	return cmd
+}
+
+// fileOperations reads the operations of a file, or of standard input.
+func (t *tool) fileOperations(path string) ([]document.Operation, error) {
+	if path == "-" {
+		return document.Operations("standard input", t.in, document.Auto)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the operations: %w", err)
+	}
+	defer file.Close()
+	format := document.Auto
+	if e := filepath.Ext(path); e == ".yaml" || e == ".yml" {
+		format = document.YAML
+	}
+	return document.Operations(path, file, format)
+}
+
+// flagOperations returns the operations of the flags.
+func flagOperations(puts, deletes, checks []string) ([]document.Operation, error) {
+	var all []document.Operation
+	for _, arg := range puts {
+		key, value, ok := strings.Cut(arg, "=")
+		if key = keyOf(key); !ok || key == "" {
+			return nil, usagef("--put: invalid value %q (want key=value)", arg)
+		}
+		o := document.Operation{Put: key, ContentType: document.TypeOf("", []byte(value))}
+		if utf8.ValidString(value) {
+			o.Text = &value
+		} else {
+			o.Data = []byte(value)
+		}
+		all = append(all, o)
+	}
+	for _, key := range deletes {
+		if key = keyOf(key); key == "" {
+			return nil, usagef("--delete requires a key")
+		}
+		all = append(all, document.Operation{Delete: key})
+	}
+	for _, arg := range checks {
+		// A key may contain an equals sign, a revision may not.
+		i := strings.LastIndexByte(arg, '=')
+		revision, err := strconv.ParseInt(arg[i+1:], 10, 64)
+		if i < 1 || err != nil || revision < 0 {
+			return nil, usagef("--check: invalid value %q (want key=revision)", arg)
+		}
+		o := document.Operation{Check: keyOf(arg[:i]), IfAbsent: revision == 0}
+		if revision > 0 {
+			o.IfRevision = &revision
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// transact applies the operations and prints what each of them did.
+func (t *tool) transact(cmd *cobra.Command, resource string, operations []document.Operation, format output.Format) error {
+	r, err := t.resource(resource)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := t.withTimeout(cmd.Context(), requestTimeout)
+	defer cancel()
+	stores := storesLabels(t.codec(ctx, resource))
+	var ops []client.Op
+	for _, o := range operations {
+		o.Put, o.Delete, o.Check = keyOf(o.Put), keyOf(o.Delete), keyOf(o.Check)
+		if cmd.Flags().Changed("put") && !stores {
+			o.ContentType = "" // it was only guessed
+		}
+		ops = append(ops, o.Op())
+	}
+	done, err := r.Transact(ctx, ops...)
+	if e, ok := errors.AsType[*client.Error](err); ok && errors.Is(err, client.ErrPreconditionFailed) {
+		return exitError{exitConflict, fmt.Errorf("nothing was written: %s", txnConflict(e))}
+	}
+	if err != nil {
+		return err
+	}
+	result := txnResult{Revision: done.Revision}
+	for i, o := range operations {
+		did := map[string]string{"put": "written", "check": "unchanged", "delete": "not-found"}[o.Kind()]
+		if i < len(done.Deleted) && done.Deleted[i] {
+			did = "deleted"
+		}
+		result.Operations = append(result.Operations, txnOperation{o.Kind(), keyOf(o.Key()), did})
+	}
+	if format == output.JSON || format == output.YAML || format == output.JSONL {
+		return output.Record(t.writer(format), format, result)
+	}
+	columns := []output.Column{{Title: "KEY", Style: output.Name}, {Title: "OPERATION"}, {Title: "RESULT"}, {Title: "REVISION", Right: true}}
+	return output.Records(t.writer(format), format, t.width(), columns, result.Operations, func(o txnOperation) []string {
+		return []string{o.Key, o.Operation, o.Result, strconv.FormatInt(result.Revision, 10)}
+	})
+}
+
+// txnConflict describes the precondition that did not hold.
+func txnConflict(e *client.Error) string {
+	key, expected, actual := e.Metadata["key"], e.Metadata["expected_revision"], e.Metadata["mod_revision"]
+	switch {
+	case expected == "0":
+		return fmt.Sprintf("%q exists (revision %s)", key, actual)
+	case actual == "0":
+		return fmt.Sprintf("%q does not exist, want revision %s", key, expected)
+	}
+	return fmt.Sprintf("%q is at revision %s, want %s", key, actual, expected)
+}
