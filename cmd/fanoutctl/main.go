@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
+	"github.com/fanoutd/fanoutd/internal/man"
 	"github.com/fanoutd/fanoutd/internal/version"
 )
 
@@ -116,6 +117,7 @@ func rootCommand(t *tool) *cobra.Command {
 	last := groups[len(groups)-1].title
 	cmd.SetCompletionCommandGroupID(last)
 	cmd.SetHelpCommandGroupID(last)
+	cmd.AddCommand(man.Command())
 	// Without this, "completion fsh" succeeds and prints the help.
 	cmd.InitDefaultCompletionCmd()
 	for _, c := range cmd.Commands() {

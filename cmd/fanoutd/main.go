@@ -19,6 +19,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/app"
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/internal/man"
 	"github.com/fanoutd/fanoutd/internal/version"
 )
 
@@ -154,7 +155,7 @@ func rootCommand(environ []string) *cobra.Command {
 		cmd.PersistentFlags().AddFlagSet(g.flags)
 	}
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error { return usage(cmd, groups) })
-	cmd.AddCommand(configCommand(environ), keysetCommand(), policyCommand(environ), tokenCommand(), versionCommand())
+	cmd.AddCommand(configCommand(environ), keysetCommand(), policyCommand(environ), tokenCommand(), versionCommand(), man.Command())
 	return cmd
 }
 

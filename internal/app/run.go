@@ -10,6 +10,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/metrics"
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/systemd"
 )
 
 // Run serves until ctx is done or serving fails. If ctx is done, it drains the watches first.
@@ -44,10 +45,15 @@ func (a *App) Run(ctx context.Context) error {
 	if a.security.certificates != nil {
 		registry.RegisterCertificate(a.security.certificates.Leaf)
 	}
-	web, err := a.web(srv, registry.Handler())
+	probe, err := srv.Probe()
 	if err != nil {
 		srv.Stop(ctx)
 		return errors.Join(err, a.close(ctx))
+	}
+	web, err := a.web(srv, registry.Handler())
+	if err != nil {
+		srv.Stop(ctx)
+		return errors.Join(err, probe.Close(), a.close(ctx))
 	}
 	if web != nil {
 		srv.OnDrain(web.Drain)
@@ -75,6 +81,13 @@ func (a *App) Run(ctx context.Context) error {
 		a.log.Info("serving HTTP", "address", a.AdminAddr().String())
 	}
 	a.log.Info("serving", "address", a.Addr().String(), "resources", len(a.resources))
+	reporting, stopReporting := context.WithCancel(ctx)
+	var reports sync.WaitGroup
+	reports.Go(func() {
+		systemd.Notify(reporting, systemd.Service{Unready: a.unready(srv), Alive: probe.Alive, Log: a.log})
+	})
+	defer reports.Wait()
+	defer stopReporting()
 
 	select {
 	case <-ctx.Done():
@@ -92,6 +105,7 @@ func (a *App) Run(ctx context.Context) error {
 	defer cancel()
 	// A stream over HTTP ends with the gRPC stream behind it.
 	srv.Stop(grace)
+	err = errors.Join(err, probe.Close())
 	if web != nil {
 		err = errors.Join(err, web.Stop(grace))
 	}

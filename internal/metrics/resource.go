@@ -140,11 +140,5 @@ func (c *resourceCollector) collectDispatch(to chan<- prometheus.Metric, r *back
 	send(to, c.evictions, s.Evictions, r.Name)
 	send(to, c.catchUpBytes, s.CatchUpBytes, r.Name)
 	send(to, c.catchUpStates, s.CatchUpStates, r.Name)
-	age := 0.0
-	if state := r.Cacher.State(); state != nil && s.DispatchedUpTo.Epoch == state.Position().Epoch {
-		if waiting, ok := state.Arrived(s.DispatchedUpTo.Revision); ok {
-			age = time.Since(waiting).Seconds()
-		}
-	}
-	send(to, c.queueAge, age, r.Name)
+	send(to, c.queueAge, r.QueueAge().Seconds(), r.Name)
 }

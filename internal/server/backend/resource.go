@@ -64,6 +64,23 @@ type Lag struct {
 	IsMinimum bool          // the oldest event has waited at least this long: it is older than the window
 }
 
+// QueueAge returns how long the oldest change has waited for the dispatcher: it is in the cache
+// but not in the logs of the feeds. It returns 0 if no change waits.
+func (r *Resource) QueueAge() time.Duration {
+	if r.Direct != nil {
+		return 0
+	}
+	done, state := r.Dispatcher.Stats().DispatchedUpTo, r.Cacher.State()
+	if state == nil || done.Epoch != state.Position().Epoch {
+		return 0
+	}
+	arrived, ok := state.Arrived(done.Revision)
+	if !ok {
+		return 0
+	}
+	return time.Since(arrived)
+}
+
 // Source returns the source that serves the resource.
 func (r *Resource) Source() Source {
 	if r.Direct != nil {
