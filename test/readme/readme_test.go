@@ -64,7 +64,8 @@ func TestTour(t *testing.T) {
 	r.end()
 }
 
-// The commands and the program of docs/getting-started.md print what the page shows.
+// The commands and the program of docs/getting-started.md print what the page shows, and so do those of the
+// pages that continue with its server.
 func TestGettingStarted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -84,6 +85,33 @@ func TestGettingStarted(t *testing.T) {
 	r.run(r.next("sh"))
 	program.prints(r.next("text"))
 	r.end()
+
+	r.turnTo("docs/tasks/subscribe.md")
+	r.prelude = curl()
+	r.next("python") // test/rules compares these two with the pages of the clients
+	r.next("js")
+	for _, kind := range []string{"RESET", "KIND_CATCH_UP_BEGIN"} {
+		var first json.RawMessage
+		if err := r.start(r.next("sh")).messages.Decode(&first); err != nil || !strings.Contains(string(first), kind) {
+			t.Errorf("%s: got first message %s (%v), want %s", r.page, first, err, kind)
+		}
+	}
+	r.end()
+
+	r.turnTo("docs/tasks/files.md")
+	r.write("backends.tmpl", r.next("template"))
+	r.run(r.next("sh"))
+	render := r.start(r.next("sh"))
+	render.prints(r.next("text"))
+	r.run(r.next("sh"))
+	render.prints(r.next("text"))
+	r.run(r.next("sh"))
+	r.write("value.tmpl", r.next("template"))
+	r.run(r.next("sh"))
+	if got, err := os.ReadFile(filepath.Join(r.temp, "a.json")); err != nil || !strings.Contains(string(got), "10.0.0.1") {
+		t.Errorf("%s: got file %q (%v)", r.page, got, err)
+	}
+	r.end()
 }
 
 // reader follows a page.
@@ -102,11 +130,19 @@ type reader struct {
 // open opens a page of the repository.
 func open(t *testing.T, page string) *reader {
 	t.Helper()
+	r := &reader{t: t, temp: t.TempDir(), address: loopback.FreeAddress(t), http: loopback.FreeAddress(t), data: t.TempDir(), epoch: printedEpoch}
+	r.turnTo(page)
+	return r
+}
+
+// turnTo opens another page, while everything that was started keeps running.
+func (r *reader) turnTo(page string) {
+	r.t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, page))
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
-	return &reader{t: t, page: page, blocks: parse(string(text)), temp: t.TempDir(), address: loopback.FreeAddress(t), http: loopback.FreeAddress(t), data: t.TempDir(), epoch: printedEpoch}
+	r.page, r.blocks = page, parse(string(text))
 }
 
 // end fails if a block of the page was not used.
