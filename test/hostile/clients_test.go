@@ -84,39 +84,16 @@ func (a *attack) start(ctx context.Context, group *sync.WaitGroup) error {
 	case subscribeInSilence:
 		return a.subscribeSilently(ctx, group)
 	case resetGRPC, resetHTTP:
-		// On a busy machine, it takes a while until the server has counted enough resets.
-		a.unanswered.Add(1)
-		a.calmed = sync.OnceFunc(a.unanswered.Done)
-		for i := range a.Size {
-			group.Go(func() {
-				defer a.calmed()
-				a.reset(ctx, i)
-			})
-		}
+		a.untilCalmed(ctx, group, a.reset)
 		return nil
 	case restartAlways:
-		a.unanswered.Add(1)
-		a.calmed = sync.OnceFunc(a.unanswered.Done)
-		for i := range a.Size {
-			group.Go(func() {
-				defer a.calmed()
-				a.restart(ctx, i)
-			})
-		}
+		a.untilCalmed(ctx, group, a.restart)
 		return nil
 	case startSnapshots, startFromNow:
-		a.limits = map[string]int{}
-		a.unanswered.Add(a.Size)
-		for i := range a.Size {
-			group.Go(func() { a.startAtOnce(ctx, i) })
-		}
+		a.countingLimits(ctx, group, a.startAtOnce)
 		return nil
 	case openSnapshots, openFromNow:
-		a.limits = map[string]int{}
-		a.unanswered.Add(a.Size)
-		for i := range a.Size {
-			group.Go(func() { a.openAtOnce(ctx, i) })
-		}
+		a.countingLimits(ctx, group, a.openAtOnce)
 		return nil
 	}
 	for i := range loops {
@@ -132,6 +109,28 @@ func (a *attack) start(ctx context.Context, group *sync.WaitGroup) error {
 		})
 	}
 	return nil
+}
+
+// untilCalmed runs all clients of the attack. It counts as unanswered until the server has calmed one
+// of them: on a busy machine, it takes a while until the server has counted enough.
+func (a *attack) untilCalmed(ctx context.Context, group *sync.WaitGroup, client func(context.Context, int)) {
+	a.unanswered.Add(1)
+	a.calmed = sync.OnceFunc(a.unanswered.Done)
+	for i := range a.Size {
+		group.Go(func() {
+			defer a.calmed()
+			client(ctx, i)
+		})
+	}
+}
+
+// countingLimits runs all clients of the attack, and counts the limits that refuse them.
+func (a *attack) countingLimits(ctx context.Context, group *sync.WaitGroup, client func(context.Context, int)) {
+	a.limits = map[string]int{}
+	a.unanswered.Add(a.Size)
+	for i := range a.Size {
+		group.Go(func() { client(ctx, i) })
+	}
 }
 
 // dial connects from one of the attackers' hosts.
