@@ -52,10 +52,10 @@ memory, and the watches that receive it. The history and the watches require the
 		Args:              arguments(cobra.ExactArgs(2)),
 		ValidArgsFunction: t.completeKeys(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch format {
-			case output.Table, output.JSON, output.JSONL, output.YAML:
+			switch {
+			case format == output.Table || format == output.JSON || format == output.JSONL || format == output.YAML || format.IsTemplate():
 			default:
-				return usagef("unsupported output format %q (want table, json, jsonl or yaml)", format)
+				return usagef("unsupported output format %q (want table, json, jsonl, yaml or a template)", format)
 			}
 			ctx, cancel := t.withTimeout(cmd.Context(), requestTimeout)
 			defer cancel()

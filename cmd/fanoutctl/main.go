@@ -131,7 +131,7 @@ func rootCommand(t *tool) *cobra.Command {
 // formatFlag adds the flag --output.
 func formatFlag(cmd *cobra.Command, format *output.Format, byDefault output.Format) {
 	*format = byDefault
-	cmd.Flags().VarP(format, "output", "o", "output format: table, wide, json, yaml, jsonl, value or key")
+	cmd.Flags().VarP(format, "output", "o", "output format: table, wide, json, yaml, jsonl, value, key, jsonpath=PATH or go-template=TEMPLATE")
 	_ = cmd.RegisterFlagCompletionFunc("output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var names []string
 		for _, f := range output.Formats {

@@ -190,7 +190,7 @@ func (t *tool) transact(cmd *cobra.Command, resource string, operations []docume
 		}
 		result.Operations = append(result.Operations, txnOperation{o.Kind(), keyOf(o.Key()), did})
 	}
-	if format == output.JSON || format == output.YAML || format == output.JSONL {
+	if format == output.JSON || format == output.YAML || format == output.JSONL || format.IsTemplate() {
 		return output.Record(t.writer(format), format, result)
 	}
 	columns := []output.Column{{Title: "KEY", Style: output.Name}, {Title: "OPERATION"}, {Title: "RESULT"}, {Title: "REVISION", Right: true}}

@@ -119,6 +119,9 @@ func (l *Events) marker(e Event) error {
 
 func (l *Events) event(e client.Event) error {
 	l.n++
+	if l.format.IsTemplate() {
+		return executeLine(l.w, l.format, NewEvent(e))
+	}
 	switch l.format {
 	case JSON, JSONL:
 		return write(l.w, NewEvent(e), l.format == JSON)

@@ -34,10 +34,17 @@ const (
 // Formats lists the formats in the order of the help text.
 var Formats = []Format{Table, Wide, JSON, YAML, JSONL, Value, Key}
 
-// Set sets the format by name. With String and Type it makes *Format a flag value.
+// Set sets the format by name, or by a template such as jsonpath=.value.rps. With String and Type it makes *Format a flag value.
 func (f *Format) Set(name string) error {
+	if given := Format(name); given.IsTemplate() {
+		if _, err := given.template(); err != nil {
+			return err
+		}
+		*f = given
+		return nil
+	}
 	if !slices.Contains(Formats, Format(name)) {
-		return fmt.Errorf("unknown format %q (want %s)", name, names())
+		return fmt.Errorf("unknown format %q (want %s, jsonpath=… or go-template=…)", name, names())
 	}
 	*f = Format(name)
 	return nil
@@ -77,10 +84,12 @@ func NewObjects(w io.Writer, format Format, width int) *Objects {
 
 // One prints a single object: as JSON without an array, and the value exactly.
 func One(w io.Writer, format Format, width int, o *client.Object) error {
-	switch format {
-	case JSON:
+	switch {
+	case format.IsTemplate():
+		return execute(w, format, object(o))
+	case format == JSON:
 		return write(w, object(o), true)
-	case Value:
+	case format == Value:
 		_, err := w.Write(o.Value)
 		return err
 	}
@@ -94,6 +103,9 @@ func One(w io.Writer, format Format, width int, o *client.Object) error {
 // Add prints one more object.
 func (l *Objects) Add(o *client.Object) error {
 	l.n++
+	if l.format.IsTemplate() {
+		return executeLine(l.w, l.format, object(o))
+	}
 	switch l.format {
 	case JSON:
 		text, err := document.EncodeJSON(object(o), true)
@@ -161,8 +173,11 @@ func writeYAML(w io.Writer, v any, separate bool) error {
 }
 
 // Record prints a single value of another type in one of the formats that encode it: as JSON
-// without an array, as YAML, or as one line of JSON.
+// without an array, as YAML, as one line of JSON, or with a template.
 func Record(w io.Writer, format Format, v any) error {
+	if format.IsTemplate() {
+		return execute(w, format, v)
+	}
 	if format == YAML {
 		return writeYAML(w, v, false)
 	}
@@ -172,6 +187,14 @@ func Record(w io.Writer, format Format, v any) error {
 // Records prints rows of another type, such as resources. Tables consist of the cells, and the
 // first cell is the key. The other formats encode the rows.
 func Records[T any](w io.Writer, format Format, width int, header []Column, rows []T, cells func(T) []string) error {
+	if format.IsTemplate() {
+		for _, r := range rows {
+			if err := executeLine(w, format, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	switch format {
 	case JSON:
 		if rows == nil {
