@@ -81,6 +81,8 @@ func bind(c *config.Config) []flagGroup {
 				"`address` of the HTTP and JSON service, as host:port (empty: disabled)")
 			fs.StringSliceVar(&c.AdminHosts, "admin-hosts", c.AdminHosts,
 				"comma-separated `names` under which browsers reach it; IP addresses and localhost are always accepted")
+			fs.StringSliceVar(&c.HTTPOrigins, "http-origins", c.HTTPOrigins,
+				"comma-separated `origins`, such as https://app.example.com, whose pages may use it with the rights of their visitors")
 			fs.StringVar(&c.Pprof, "pprof", c.Pprof, "`when` to serve Go profiles at /debug/pprof/: always, loopback (if admin-listen is a loopback address) or never")
 			fs.BoolVar(&c.Channelz, "channelz", c.Channelz, "serve gRPC channelz, which slows deliveries by 8 to 10 %")
 		}),

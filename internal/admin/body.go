@@ -2,13 +2,13 @@ package admin
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -44,13 +44,17 @@ func (c Config) bodies(next http.Handler) http.Handler {
 			refuse(w, http.StatusUnsupportedMediaType, "the body must not have a content encoding such as gzip")
 			return
 		}
-		wanted := r.Method == http.MethodPut || r.Method == http.MethodPost
-		if wanted && !isJSON(r.Header.Get("Content-Type")) {
-			refuse(w, http.StatusUnsupportedMediaType, "the content type must be application/json")
+		if err := checkType(r); err != nil {
+			refuse(w, http.StatusUnsupportedMediaType, "%v", err)
 			return
 		}
-		if wanted && !allowsQuery(r) {
+		if r.Method == http.MethodPost && r.URL.RawQuery != "" {
 			refuseQuery(w, r, "query parameters are not allowed here: put their values into the body")
+			return
+		}
+		write, field, err := parseWrite(r)
+		if err != nil {
+			refuseField(w, http.StatusBadRequest, field, "%s: %v", field, err)
 			return
 		}
 		done, err := c.receive(r)
@@ -60,51 +64,82 @@ func (c Config) bodies(next http.Handler) http.Handler {
 		}
 		done = sync.OnceFunc(done)
 		defer done()
-		body, err := read(w, r)
+		limit := c.maxBody(r.Method)
+		body, err := read(w, r, limit)
 		switch {
 		case isTooLarge(err):
-			refuse(w, http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBodyBytes)
+			refuse(w, http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", limit)
 			return
 		case err != nil:
 			refuseField(w, http.StatusBadRequest, "body", "cannot read the body: %v", err)
 			return
 		}
-		stream := wanted && r.URL.Path == subscribePath
-		if err := check(body, wanted, stream); err != nil {
+		stream := r.Method == http.MethodPost && r.URL.Path == subscribePath
+		if err := check(r, body, stream); err != nil {
 			refuseField(w, http.StatusBadRequest, "body", "%v", err)
 			return
 		}
-		if stream {
+		switch {
+		case stream:
 			r.Body = &requestBody{bytes.NewReader(body), done}
-		} else {
+		case r.Method == http.MethodPost:
 			r.Body = io.NopCloser(bytes.NewReader(body))
+		case write != nil:
+			write.value = body
+			r = r.Clone(context.WithValue(r.Context(), writeKey{}, write))
+			r.Header.Del("Content-Type") // of the value, which the gateway does not parse
+			r.Body = http.NoBody
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// copiesOfBody is how many times a body is in memory at most: as JSON and as a message.
+// maxBody returns the maximum size of a body.
+func (c Config) maxBody(method string) int64 {
+	if method == http.MethodPut && c.MaxValueBytes > 0 {
+		return c.MaxValueBytes
+	}
+	return maxBodyBytes
+}
+
+// copiesOfBody is how many times a body is in memory at most: as received and as a message.
 const copiesOfBody = 2
 
 // receive asks whether the body may be read.
 func (c Config) receive(r *http.Request) (done func(), err error) {
-	size := r.ContentLength
+	size, limit := r.ContentLength, c.maxBody(r.Method)
 	if size < 0 {
-		size = maxBodyBytes // unknown
+		size = limit // unknown
 	}
-	if c.Receive == nil || size == 0 || size > maxBodyBytes {
+	if c.Receive == nil || size == 0 || size > limit {
 		return func() {}, nil // nothing is read
 	}
 	return c.Receive(asOfGRPC(r), r.Method+" "+r.URL.Path, certificateOf(r), r.Header.Values("Authorization"), copiesOfBody*size)
 }
 
+// checkType checks the content type of a body: JSON, or the type of the value that a PUT stores.
+func checkType(r *http.Request) error {
+	contentType := r.Header.Get("Content-Type")
+	switch {
+	case r.Method == http.MethodPut && isForm(contentType):
+		return fmt.Errorf("the content type is %q, which is for forms: say what the value is, for example with curl -H 'Content-Type: application/json'", contentType)
+	case r.Method == http.MethodPost && !isJSON(contentType):
+		return errors.New("the body must be JSON, with the header Content-Type: application/json")
+	}
+	return nil
+}
+
 // check returns what is wrong with a body. The gateway would read only the first JSON value, and
 // take white space for an empty message.
-func check(body []byte, wanted, stream bool) error {
+func check(r *http.Request, body []byte, stream bool) error {
 	switch {
-	case !wanted && len(body) > 0:
+	case r.Method == http.MethodPut && len(body) == 0 && r.Header.Get("Content-Type") == "":
+		return errors.New("the body must be the value: to store an empty one, say its Content-Type")
+	case r.Method == http.MethodPut:
+		return nil
+	case r.Method != http.MethodPost && len(body) > 0:
 		return errors.New("a body is not allowed here: use query parameters")
-	case !wanted:
+	case r.Method != http.MethodPost:
 		return nil
 	case len(body) == 0:
 		return errors.New("the body must not be empty")
@@ -120,23 +155,17 @@ func check(body []byte, wanted, stream bool) error {
 // checkNotInPath returns an error if a body sets a field that the path already sets: one
 // of the two would be ignored.
 func checkNotInPath(body any) error {
-	switch body := body.(type) {
-	case **fanoutv1.PutOperation:
-		if (*body).GetKey() != "" {
-			return errors.New("the key must be in the path only")
-		}
-	case *fanoutv1.TransactRequest:
-		if body.GetResource() != "" {
-			return errors.New("the resource must be in the path only")
-		}
+	transaction, ok := body.(*fanoutv1.TransactRequest)
+	if ok && transaction.GetResource() != "" {
+		return errors.New("the resource must be in the path only")
 	}
 	return nil
 }
 
 // read reads the body.
-func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if r.ContentLength > maxBodyBytes {
-		return nil, &http.MaxBytesError{Limit: maxBodyBytes} // before reading any of it
+func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if r.ContentLength > limit {
+		return nil, &http.MaxBytesError{Limit: limit} // before reading any of it
 	}
 	if r.ContentLength == 0 {
 		return nil, nil
@@ -146,7 +175,7 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err := control.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	return body, errors.Join(err, control.SetReadDeadline(time.Time{}))
 }
 
@@ -170,19 +199,4 @@ func isEncoded(h http.Header) bool {
 func isJSON(contentType string) bool {
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	return err == nil && mediaType == "application/json"
-}
-
-// allowsQuery reports whether a request with a body may have the query parameters that it
-// has: none, or for PUT the one field that is not part of the body.
-func allowsQuery(r *http.Request) bool {
-	if r.URL.RawQuery == "" {
-		return true
-	}
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	for name := range query {
-		if name != "return_current" && name != "returnCurrent" {
-			return false
-		}
-	}
-	return err == nil && r.Method == http.MethodPut
 }

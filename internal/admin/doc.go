@@ -8,10 +8,13 @@
 //
 //	guard.go           protection against requests that a browser was tricked into
 //	body.go            which bodies are accepted, and their size
+//	value.go           values as bodies of PUT and GET
+//	call.go            what the gateway does not translate
 //	query.go           query parameters, none of which is ignored
 //	status.go          the HTTP status of an error
 //	refusal.go         errors that only HTTP has
 //	stream.go          lines of JSON as they come, until the client stops reading
+//	event.go           the same as server-sent events, for browsers
 //	openapi.go         the OpenAPI document
 //	connection_age.go  the maximum age of connections
 //

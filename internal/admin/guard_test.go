@@ -103,8 +103,12 @@ func TestErrorsAreShort(t *testing.T) {
 	s := open(t, nil)
 	huge := strings.Repeat("1", 7<<20)
 	for name, a := range map[string]answer{
-		"a number in the body":   s.do(t, "PUT", "/v1/resources/config/objects/a", `{"expectedModRevision": `+huge+`}`),
-		"a field of the body":    s.do(t, "PUT", "/v1/resources/config/objects/a", `{"`+huge+`": 1}`),
+		"a number in the body":   s.do(t, "POST", "/v1/resources/config/transactions", `{"operations": `+huge+`}`),
+		"a field of the body":    s.do(t, "POST", "/v1/resources/config/transactions", `{"`+huge+`": 1}`),
+		"a condition":            s.do(t, "PUT", "/v1/resources/config/objects/a", `{}`, "If-Match", huge[:60<<10]),
+		"the last event":         s.do(t, "GET", "/v1/resources/config/watch", "", "Last-Event-ID", huge[:60<<10]),
+		"a type of a value":      s.do(t, "PUT", "/v1/resources/config/objects/a", `{}`, "Content-Type", "application/"+huge[:60<<10]),
+		"the type of a form":     s.do(t, "PUT", "/v1/resources/config/objects/a", `{}`, "Content-Type", "multipart/form-data; boundary="+huge[:60<<10]),
 		"a name in the query":    s.do(t, "GET", "/v1/resources/config/objects?"+huge[:60<<10]+"=1", ""),
 		"a value in the query":   s.do(t, "GET", "/v1/resources/config/objects?page_size="+huge[:60<<10], ""),
 		"a query beside a body":  s.do(t, "PUT", "/v1/resources/config/objects/a?"+huge[:60<<10]+"=1", `{}`),
@@ -153,8 +157,8 @@ func TestUnknownHostNamesAreRefused(t *testing.T) {
 
 func TestSizesAreBounded(t *testing.T) {
 	s := open(t, nil)
-	large := `{"text": "` + strings.Repeat("x", 8<<20) + `"}`
-	if a := s.do(t, "PUT", "/v1/resources/config/objects/a", large); a.status != http.StatusRequestEntityTooLarge || a.reason(t) != "BODY_TOO_LARGE" {
+	large := `"` + strings.Repeat("x", 8<<20) + `"`
+	if a := s.do(t, "POST", "/v1/resources/config/transactions", large); a.status != http.StatusRequestEntityTooLarge || a.reason(t) != "BODY_TOO_LARGE" {
 		t.Errorf("a large body: %d %s", a.status, a.body)
 	}
 	// Without Content-Length.
@@ -173,8 +177,14 @@ func TestSizesAreBounded(t *testing.T) {
 	if a := s.do(t, "GET", "/", "", "X-Large", strings.Repeat("x", 80<<10)); a.status != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("a large header: %d", a.status)
 	}
-	// The gRPC server checks bodies that HTTP accepts.
-	if a := s.do(t, "PUT", "/v1/resources/config/objects/a", `{"text": "`+strings.Repeat("x", 2<<20)+`"}`); a.status != 400 || a.reason(t) != "INVALID_REQUEST" {
+	// A value has a limit of its own.
+	value := strings.Repeat("x", 1<<20)
+	if a := s.do(t, "PUT", "/v1/resources/config/objects/a", value+"x", "Content-Type", "text/plain"); a.status != http.StatusRequestEntityTooLarge || a.reason(t) != "BODY_TOO_LARGE" {
 		t.Errorf("a large value: %d %s", a.status, a.body)
+	}
+	s.put(t, "a", value)
+	// The gRPC server checks bodies that HTTP accepts.
+	if a := s.do(t, "POST", "/v1/resources/config/transactions", `{"operations": [{"put": {"key": "a", "text": "`+value+`x"}}]}`); a.status != 400 || a.reason(t) != "INVALID_REQUEST" {
+		t.Errorf("a large value in a transaction: %d %s", a.status, a.body)
 	}
 }

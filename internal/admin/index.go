@@ -14,12 +14,12 @@ const index = `fanoutd, HTTP and JSON
 
   GET     /v1/resources                         resources and their status
   GET     /v1/resources/RESOURCE/objects        list, with ?prefix=PATH and others
-  GET     /v1/resources/RESOURCE/objects/KEY    get
-  PUT     /v1/resources/RESOURCE/objects/KEY    put, for example {"text": "..."}
+  GET     /v1/resources/RESOURCE/objects/KEY    get; with ?raw the value alone
+  PUT     /v1/resources/RESOURCE/objects/KEY    put: the body is the value, with its Content-Type
   DELETE  /v1/resources/RESOURCE/objects/KEY    delete
   POST    /v1/resources/RESOURCE/transactions   several writes at once
   POST    /v1/resources/RESOURCE/reencrypt      encrypt stored values with the current key
-  GET     /v1/resources/RESOURCE/watch          the current objects and every change, as lines of JSON
+  GET     /v1/resources/RESOURCE/watch          the current objects and every change, as lines of JSON or server-sent events
   GET     /v1/resources/RESOURCE/applied        how many watches have applied a revision, as lines of JSON
   POST    /v1/subscribe                         several watches in one answer, as lines of JSON
   POST    /v1/reports                           report how far a watch is applied

@@ -55,19 +55,49 @@ func describe(generated []byte) ([]byte, error) {
 					p["name"] = plainName(p["name"].(string))
 				}
 			}
-			if method == "get" || method == "delete" { // others have a body
+			if method != "post" { // which has a body
 				operation["parameters"] = append(operation["parameters"].([]any), flagParameters(operation["operationId"].(string))...)
 			}
 			paths[plain][method] = operation
 		}
 	}
-	for path, method := range map[string]string{watchPath: "get", appliedPath: "get", subscribePath: "post"} {
-		if stream := paths[strings.ReplaceAll(path, "=*}", "}")][method]; stream != nil {
-			stream["produces"] = []string{(*lines)(nil).StreamContentType(nil)}
-		}
+	at := func(method, pattern string) map[string]any {
+		return paths[strings.NewReplacer("=**}", "}", "=*}", "}").Replace(pattern)][method]
 	}
+	at("post", subscribePath)["produces"] = []string{streamType}
+	at("get", watchPath)["produces"] = []string{streamType, eventStreamType}
+	at("get", appliedPath)["produces"] = []string{streamType, eventStreamType}
+	at("get", objectPath)["produces"] = []string{"application/json", "*/*"}
+	at("put", objectPath)["consumes"] = []string{"*/*"}
+	addParameters(at("get", watchPath),
+		parameter("query", "lastEventId", "string", "The id of the last event of a stream of server-sent events: the watch continues after it."),
+		parameter("header", lastEventHeader, "string", "The same, as browsers send it. It overrides the parameter."))
+	addParameters(at("get", objectPath),
+		parameter("query", "raw", "boolean", "Return the value itself, with its content type, and with its mod_revision as entity tag."))
+	addParameters(at("put", objectPath),
+		map[string]any{"in": "body", "name": "value", "description": "The value. Its content type is that of the body.", "schema": map[string]any{"type": "string", "format": "binary"}},
+		parameter("header", "If-Match", "string", "The same as ifModRevision, in quotes."),
+		parameter("header", "If-None-Match", "string", "*: the same as ifModRevision=0."))
+	addParameters(at("delete", objectPath), parameter("header", "If-Match", "string", "The same as ifModRevision, in quotes."))
 	document.Paths = paths
 	return json.MarshalIndent(document, "", "  ")
+}
+
+// addParameters adds parameters that the protocol does not have, and removes those that are in the
+// body.
+func addParameters(operation map[string]any, more ...map[string]any) {
+	all := slices.DeleteFunc(operation["parameters"].([]any), func(p any) bool {
+		name := p.(map[string]any)["name"]
+		return name == "put.text" || name == "put.data" || name == "put.contentType"
+	})
+	for _, p := range more {
+		all = append(all, p)
+	}
+	operation["parameters"] = all
+}
+
+func parameter(in, name, kind, description string) map[string]any {
+	return map[string]any{"in": in, "name": name, "type": kind, "required": false, "description": description}
 }
 
 // flagParameters returns the query parameters that the generator leaves out: messages

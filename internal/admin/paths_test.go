@@ -28,8 +28,8 @@ func TestObjectsOverHTTP(t *testing.T) {
 			t.Errorf("%s: got %v", path, got)
 		}
 	}
-	put := call[fanoutv1.PutResponse](t, s, "PUT", "/v1/resources/config/objects/full",
-		`{"data": "AAE=", "contentType": "application/x", "labels": {"env": "prod"}, "if_mod_revision": 0, "ttl": "100s"}`)
+	created := s.do(t, "PUT", "/v1/resources/config/objects/full?labels[env]=prod&if_mod_revision=0&ttl=100s", "\x00\x01", "Content-Type", "application/x")
+	put := parse[fanoutv1.PutResponse](t, created.body)
 	got := call[fanoutv1.GetResponse](t, s, "GET", "/v1/resources/config/objects/full", "").GetObject()
 	if string(got.GetData()) != "\x00\x01" || got.GetContentType() != "application/x" || got.GetLabels()["env"] != "prod" {
 		t.Errorf("got %v", got)
@@ -42,7 +42,7 @@ func TestObjectsOverHTTP(t *testing.T) {
 		}
 	}
 	const full = "/v1/resources/config/objects/full"
-	if p := call[fanoutv1.PutResponse](t, s, "PUT", full+"?return_current=true", `{"text": "2", "if_mod_revision": 1}`); p.GetApplied() || p.GetObject().GetKey() != "full" {
+	if p := call[fanoutv1.PutResponse](t, s, "PUT", full+"?return_current=true&if_mod_revision=1", `2`); p.GetApplied() || p.GetObject().GetKey() != "full" {
 		t.Errorf("a put that is not applied: got %v", p)
 	}
 	right := fmt.Sprintf("%s?if_mod_revision=%d&return_deleted=true", full, put.GetRevision())
@@ -60,7 +60,7 @@ func TestListsOverHTTP(t *testing.T) {
 	for i := range 5 {
 		before = s.put(t, fmt.Sprint("team/", i), fmt.Sprint(i))
 	}
-	call[fanoutv1.PutResponse](t, s, "PUT", "/v1/resources/config/objects/team/0", `{"text": "new", "labels": {"env": "prod"}}`)
+	call[fanoutv1.PutResponse](t, s, "PUT", "/v1/resources/config/objects/team/0?labels[env]=prod", `"new"`)
 	s.put(t, "other", "x")
 	list := func(parameters string) (keys []string, last *fanoutv1.ListResponse) {
 		last = call[fanoutv1.ListResponse](t, s, "GET", "/v1/resources/config/objects?"+parameters, "")
@@ -162,25 +162,38 @@ func TestErrorsOverHTTP(t *testing.T) {
 		{"GET", objects + "/%ff", "", 400, "INVALID_REQUEST"},
 		{"DELETE", "/v1/watchers/%ff", "", 400, "INVALID_REQUEST"},
 		{"PUT", objects + "/b?%ff=1", `{"text": "1"}`, 400, "INVALID_REQUEST"},
-		{"PUT", objects + "/b", "\xff", 400, "INVALID_REQUEST"},
 		{"GET", objects, `{"prefix": "a"}`, 400, "INVALID_REQUEST"},
-		{"PUT", objects + "/b", `{"text": "1", "if_mod_revision": 1}`, 412, "PRECONDITION_FAILED"},
-		{"PUT", objects + "/b?if_mod_revision=1", `{"text": "1"}`, 400, "INVALID_REQUEST"},
-		{"PUT", objects + "/b", `{"txt": "1"}`, 400, "INVALID_REQUEST"},
-		{"PUT", objects + "/b", `{"text": "1"`, 400, "INVALID_REQUEST"},
-		{"PUT", objects + "/b", `{"text": "1"}{"if_mod_revision": 1}`, 400, "INVALID_REQUEST"},
-		{"PUT", objects + "/b", `{"text": "1"}}`, 400, "INVALID_REQUEST"},
-		{"PUT", objects + "/b", " \n", 400, "INVALID_REQUEST"},
-		{"PUT", objects + "/b", `{"key": "c", "text": "1"}`, 400, "INVALID_REQUEST"},
-		{"PUT", objects + "/b", `{"text": "` + strings.Repeat("x", 1001) + `"}`, 400, "INVALID_REQUEST"},
-		{"PUT", objects + "/b//c", `{"text": "1"}`, 400, "INVALID_REQUEST"},
+		{"PUT", objects + "/b?if_mod_revision=1", `1`, 412, "PRECONDITION_FAILED"},
+		{"PUT", objects + "/b?if_mod_rev=1", `1`, 400, "INVALID_REQUEST"},
+		{"PUT", objects + "/b?put=1", `1`, 400, "INVALID_REQUEST"},
+		{"PUT", objects + "/b?put.key=c", `1`, 400, "INVALID_REQUEST"},
+		{"PUT", objects + "/b?text=1", `1`, 400, "INVALID_REQUEST"},
+		{"PUT", objects + "/b?put.data=1", `1`, 400, "INVALID_REQUEST"},
+		{"PUT", objects + "/b?ttl=1", `1`, 400, "INVALID_REQUEST"},
+		{"PUT", objects + "/b?ttl=1s&keep_ttl=true", `1`, 400, "INVALID_REQUEST"},
+		{"PUT", objects + "/b?labels[env]=a%20b", `1`, 400, "INVALID_REQUEST"},
+		{"PUT", objects + "/b?labels=a", `1`, 400, "INVALID_REQUEST"},
+		{"PUT", objects + "/b", "", 400, "INVALID_REQUEST"},
+		{"PUT", objects + "/b", strings.Repeat("x", 1001), 413, "BODY_TOO_LARGE"},
+		{"PUT", objects + "/b//c", `1`, 400, "INVALID_REQUEST"},
 		{"PUT", objects, `{"text": "1"}`, 405, "METHOD_NOT_ALLOWED"},
 		{"POST", objects + "/b", `{"text": "1"}`, 405, "METHOD_NOT_ALLOWED"},
 		{"PATCH", objects + "/b", ``, 405, "METHOD_NOT_ALLOWED"},
 		{"DELETE", objects + "/a?if_mod_rev=1", "", 400, "INVALID_REQUEST"},
 		{"DELETE", objects + "/a?delete=1", "", 400, "INVALID_REQUEST"},
 		{"DELETE", objects + "/a", `{"if_mod_revision": 1}`, 400, "INVALID_REQUEST"},
+		{"GET", objects + "/a?raw=yes", "", 400, "INVALID_REQUEST"},
+		{"GET", objects + "/a?raw&raw", "", 400, "INVALID_REQUEST"},
+		{"GET", objects + "/nothing?raw", "", 404, "KEY_NOT_FOUND"},
+		{"GET", objects + "?raw", "", 400, "INVALID_REQUEST"},
+		{"DELETE", objects + "/a?raw", "", 400, "INVALID_REQUEST"},
 		{"POST", "/v1/resources/config/transactions", `{}`, 400, "INVALID_REQUEST"},
+		{"POST", "/v1/resources/config/transactions", "\xff", 400, "INVALID_REQUEST"},
+		{"POST", "/v1/resources/config/transactions", `{"operations": [{"put": {"key": "b"}}]`, 400, "INVALID_REQUEST"},
+		{"POST", "/v1/resources/config/transactions", `{"operations": [{"put": {"key": "b"}}]}{}`, 400, "INVALID_REQUEST"},
+		{"POST", "/v1/resources/config/transactions", `{"operations": [{"put": {"key": "b"}}]}}`, 400, "INVALID_REQUEST"},
+		{"POST", "/v1/resources/config/transactions", `{"operations": [{"put": {"key": "b", "txt": "1"}}]}`, 400, "INVALID_REQUEST"},
+		{"POST", "/v1/resources/config/transactions", " \n", 400, "INVALID_REQUEST"},
 		{"POST", "/v1/resources/config/transactions", `{"resource": "x", "operations": [{"put": {"key": "b"}}]}`, 400, "INVALID_REQUEST"},
 		{"GET", "/v1/watchers?page_size=-1", "", 400, "INVALID_REQUEST"},
 		{"GET", "/v1/watchers/x", "", 405, "METHOD_NOT_ALLOWED"},
@@ -226,8 +239,11 @@ func TestInvalidFieldsAreNamedOverHTTP(t *testing.T) {
 		{"GET", objects + "?prefix=a&prefix=b", "", "prefix"},
 		{"GET", objects + "/a?key=b", "", "key"},
 		{"GET", objects, `{"prefix": "a"}`, "body"},
-		{"PUT", objects + "/a?if_mod_revision=1", `{"text": "1"}`, "if_mod_revision"},
-		{"PUT", objects + "/a", `{"txt": "1"}`, "body"},
+		{"PUT", objects + "/a?if_mod_rev=1", `1`, "if_mod_rev"},
+		{"PUT", objects + "/a?content_type=x", `1`, "content_type"},
+		{"PUT", objects + "/a?put.ifModRevision=-1", `1`, "put.if_mod_revision"},
+		{"PUT", objects + "/a", "", "body"},
+		{"POST", "/v1/resources/config/transactions", `{"txt": "1"}`, "body"},
 	} {
 		a := s.do(t, c.method, c.path, c.body)
 		if found := a.violations(t); len(found) != 1 || found[0] != c.field {

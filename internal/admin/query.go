@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"unicode/utf8"
@@ -41,6 +42,8 @@ func (p *parameters) Parse(msg proto.Message, values url.Values, filter *utiliti
 		switch key := strings.Join(path, ".") + index; {
 		case err != nil:
 			return err
+		case isValue(path):
+			return fmt.Errorf("unknown parameter %q: the body is the value, and its type is in the header Content-Type", name)
 		case filter.HasCommonPrefix(path):
 			return fmt.Errorf("the parameter %q is a part of the path", name)
 		case !utf8.ValidString(v[0]), !utf8.ValidString(index):
@@ -66,6 +69,31 @@ func (p *parameters) Parse(msg proto.Message, values url.Values, filter *utiliti
 	return nil
 }
 
+// takeParameter removes a query parameter that the gateway does not know, and returns its value;
+// nil if it is absent.
+func takeParameter(r *http.Request, names ...string) (value *string, _ *http.Request, err error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, r, nil // the gateway says so
+	}
+	for _, name := range names {
+		values := query[name]
+		if len(values) > 1 || len(values) == 1 && value != nil {
+			return nil, r, fmt.Errorf("the parameter %q is given twice", name)
+		}
+		if len(values) == 1 {
+			value = &values[0]
+			delete(query, name)
+		}
+	}
+	if value == nil {
+		return nil, r, nil
+	}
+	r = r.Clone(r.Context())
+	r.URL.RawQuery = query.Encode()
+	return value, r, nil
+}
+
 // splitIndex splits the index of a map from a name: labels[app] is the value of the label app.
 // The index includes its brackets.
 func splitIndex(name string) (field, index string) {
@@ -73,6 +101,11 @@ func splitIndex(name string) (field, index string) {
 		return name[:i], name[i:]
 	}
 	return name, ""
+}
+
+// isValue reports whether a field is the value of an object to store, or its content type.
+func isValue(path []string) bool {
+	return len(path) == 2 && path[0] == "put" && (path[1] == "text" || path[1] == "data" || path[1] == "content_type")
 }
 
 // isFlag reports whether a field is a message without fields, such as from_now. Over

@@ -33,7 +33,7 @@ func (s *site) upload(t *testing.T, from string, size int, header string) *uploa
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() }) // fails if the test has closed it already
-	_, err = fmt.Fprintf(conn, "PUT /v1/resources/config/objects/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+	_, err = fmt.Fprintf(conn, "POST /v1/resources/config/transactions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
 		"Expect: 100-continue\r\n%sContent-Length: %d\r\n\r\n", header, size)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestBodiesOfRefusedClientsAreNotRead(t *testing.T) {
 	}
 	s.stop()
 	text, err := os.ReadFile(log)
-	if n := strings.Count(string(text), `"method":"PUT /v1/resources/config/objects/a","peer":"127.0.0.2:`); err != nil || n != 99 {
+	if n := strings.Count(string(text), `"method":"POST /v1/resources/config/transactions","peer":"127.0.0.2:`); err != nil || n != 99 {
 		t.Errorf("got %d audit records of denials, %v:\n%.500s", n, err, text)
 	}
 }

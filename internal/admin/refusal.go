@@ -31,6 +31,7 @@ var refusals = map[int]refusal{
 	http.StatusMethodNotAllowed:      {"METHOD_NOT_ALLOWED", codes.Unimplemented},
 	http.StatusRequestEntityTooLarge: {"BODY_TOO_LARGE", codes.InvalidArgument},
 	http.StatusUnsupportedMediaType:  {"UNSUPPORTED_MEDIA_TYPE", codes.InvalidArgument},
+	http.StatusUnprocessableEntity:   {"VALUE_UNREADABLE", codes.FailedPrecondition},
 	http.StatusMisdirectedRequest:    {"UNKNOWN_HOST", codes.InvalidArgument},
 	http.StatusNotImplemented:        {"NOT_SERVED", codes.Unimplemented},
 }
@@ -118,7 +119,7 @@ var quotedName = regexp.MustCompile(`(?:parameter|field) ("[^"]*")`)
 // fieldOf returns the invalid field of a request. The gateway names it only in the text
 // of its error.
 func fieldOf(r *http.Request, message string) string {
-	if r.Method == http.MethodPut || r.Method == http.MethodPost {
+	if r.Method == http.MethodPost {
 		return "body"
 	}
 	if m := quotedName.FindStringSubmatch(message); m != nil {

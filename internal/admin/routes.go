@@ -10,6 +10,7 @@ import (
 
 // Paths that need special treatment, as patterns of the gateway.
 const (
+	objectPath  = "/v1/resources/{resource=*}/objects/{key=**}" // of GET
 	watchPath   = "/v1/resources/{resource=*}/watch"
 	appliedPath = "/v1/resources/{resource=*}/applied"
 	watcherPath = "/v1/watchers/{id=*}"
@@ -49,6 +50,9 @@ func checked(next runtime.HandlerFunc) runtime.HandlerFunc {
 			*probe = pattern
 			return
 		}
+		if isStream(pattern) || pattern == subscribePath {
+			w.Header().Set("X-Accel-Buffering", "no") // nginx would hold messages back
+		}
 		switch {
 		case isStream(pattern) && r.Context().Value(methodKey{}) == http.MethodHead:
 			// It would wait for an hour or longer, for nothing.
@@ -58,9 +62,30 @@ func checked(next runtime.HandlerFunc) runtime.HandlerFunc {
 			// The gateway does not check for parameters if a path has none.
 			refuseQuery(w, r, "this path has no query parameters")
 		default:
+			r, field, err := prepare(r, pattern)
+			if err != nil {
+				refuseField(w, http.StatusBadRequest, field, "%v", err)
+				return
+			}
 			next(w, r, parts)
 		}
 	}
+}
+
+// prepare handles the headers and parameters that the gateway does not know. An error concerns the
+// field.
+func prepare(r *http.Request, pattern string) (_ *http.Request, field string, err error) {
+	if events := isStream(pattern) && acceptsEvents(r.Header); events || r.Header.Get("Accept") == eventStreamType {
+		r = withAccept(r, events)
+	}
+	switch {
+	case pattern == watchPath:
+		return withLastEvent(r)
+	case pattern == objectPath && r.Method == http.MethodGet:
+		r, err := withRaw(r)
+		return r, "raw", err
+	}
+	return r, "", nil
 }
 
 // refuseQuery refuses a request with query parameters and names the first one.

@@ -59,6 +59,12 @@ type Config struct {
 	// bytes is the memory that the body will take; done is called when that is free again.
 	Receive func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string, bytes int64) (done func(), err error)
 
+	// Origins are the origins of pages that may use the API from browsers, besides the status page.
+	Origins []string
+
+	// MaxValueBytes is the maximum size of a value that is written. 0: that of any body.
+	MaxValueBytes int64
+
 	// LimitStreams, if set, wraps each connection, to limit the HTTP/2 streams that its client
 	// opens and resets.
 	LimitStreams func(conn net.Conn) net.Conn
@@ -146,7 +152,10 @@ func (s *Server) Stop(ctx context.Context) {
 func newHandler(cfg Config, grpc http.Handler) (http.Handler, error) {
 	api := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newLines()),
+		runtime.WithMarshalerOption(eventStreamType, events{newLines()}),
 		runtime.WithForwardResponseOption(unlessGone),
+		runtime.WithForwardResponseOption(valueHeaders),
+		runtime.WithForwardResponseRewriter(asRaw),
 		runtime.WithErrorHandler(answerError),
 		runtime.WithStreamErrorHandler(noteStreamError),
 		runtime.WithRoutingErrorHandler(answerRoutingError),
@@ -160,7 +169,7 @@ func newHandler(cfg Config, grpc http.Handler) (http.Handler, error) {
 		runtime.WithDisablePathLengthFallback(),
 	)
 	ctx := context.Background() // the handlers start nothing that it would end
-	conn := heartbeats{cfg.Conn}
+	conn := calls{cfg.Conn}
 	err := errors.Join(
 		gateway.RegisterFanoutServiceHandlerClient(ctx, api, fanoutv1.NewFanoutServiceClient(conn)),
 		gateway.RegisterStoreServiceHandlerClient(ctx, api, fanoutv1.NewStoreServiceClient(conn)),
@@ -178,7 +187,7 @@ func newHandler(cfg Config, grpc http.Handler) (http.Handler, error) {
 		return nil, fmt.Errorf("read the status page: %w", err)
 	}
 	next := statusPage(files, withIndex(description, cfg.bodies(headers(streams(answerTimeout, withCertificate(api))))))
-	return guard(cfg.Hosts, probes(cfg, operators(cfg, grpc, next))), nil
+	return guard(cfg.Hosts, cfg.Origins, probes(cfg, operators(cfg, grpc, next))), nil
 }
 
 // withCertificate passes the client's certificate on to the gRPC server.

@@ -78,7 +78,7 @@ type answer struct {
 	body   []byte
 }
 
-// do sends a request, with a JSON body unless that is empty. more are pairs of a header
+// do sends a request, with a body of JSON unless that is empty. more are pairs of a header
 // name and its value; Host is set on the request itself.
 func (s *site) do(t *testing.T, method, path, body string, more ...string) answer {
 	t.Helper()
@@ -143,11 +143,11 @@ func parse[T any, P interface {
 // put stores a text value.
 func (s *site) put(t *testing.T, key, text string) int64 {
 	t.Helper()
-	quoted, err := json.Marshal(text)
-	if err != nil {
-		t.Fatal(err)
+	a := s.do(t, "PUT", "/v1/resources/config/objects/"+key, text, "Content-Type", "text/plain")
+	if a.status != http.StatusOK {
+		t.Fatalf("put %s: %d %s", key, a.status, a.body)
 	}
-	return call[fanoutv1.PutResponse](t, s, "PUT", "/v1/resources/config/objects/"+key, `{"text": `+string(quoted)+`}`).GetRevision()
+	return parse[fanoutv1.PutResponse](t, a.body).GetRevision()
 }
 
 // get returns the text value of a key.

@@ -56,6 +56,14 @@ func detail[T any](st *status.Status) (d T) {
 func answerError(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	st := complete(r, err)
 	setRetryAfter(w.Header(), st)
+	if r.Header.Get("Accept") == eventStreamType && isTemporary(st) {
+		w.Header().Set("Content-Type", eventStreamType)
+		event, err := marshalEnd(st.Proto())
+		if err == nil {
+			_, _ = w.Write(append(event, '\n')) // an error means that the client has gone
+		}
+		return
+	}
 	runtime.DefaultHTTPErrorHandler(ctx, mux, m, w, r, &runtime.HTTPStatusError{HTTPStatus: httpStatus(st), Err: st.Err()})
 }
 

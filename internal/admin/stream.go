@@ -7,53 +7,23 @@ import (
 	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 )
 
-// heartbeat is the default bookmark interval of watches over HTTP. It is short enough that
-// no proxy closes the connection as idle.
-const heartbeat = 30 * time.Second
-
-// heartbeats is a connection that sets the default bookmark interval.
-type heartbeats struct{ grpc.ClientConnInterface }
-
-// NewStream implements grpc.ClientConnInterface.
-func (c heartbeats) NewStream(ctx context.Context, d *grpc.StreamDesc, method string, o ...grpc.CallOption) (grpc.ClientStream, error) {
-	stream, err := c.ClientConnInterface.NewStream(ctx, d, method, o...)
-	return heartbeatStream{stream}, err
-}
-
-type heartbeatStream struct{ grpc.ClientStream }
-
-// SendMsg implements grpc.ClientStream.
-func (s heartbeatStream) SendMsg(m any) error {
-	var watch *fanoutv1.WatchRequest
-	switch m := m.(type) {
-	case *fanoutv1.WatchRequest:
-		watch = m
-	case *fanoutv1.SubscribeRequest:
-		watch = m.GetStart().GetRequest() // nil: the request starts no watch
-	}
-	if watch != nil && watch.GetBookmarkInterval() == nil {
-		watch.BookmarkInterval = durationpb.New(heartbeat)
-	}
-	return s.ClientStream.SendMsg(m)
-}
-
 // lines marshals messages as JSON, each message of a stream as one line.
 type lines struct{ runtime.JSONPb }
 
-// Marshal implements runtime.Marshaler. It writes the boolean results of DELETE requests
+// Marshal implements runtime.Marshaler. It writes the boolean results of PUT and DELETE requests
 // even if they are false.
 func (l *lines) Marshal(v any) ([]byte, error) {
 	switch v := v.(type) {
+	case rawValue:
+		return v, nil
 	case *fanoutv1.PutResponse, *fanoutv1.DeleteResponse, *fanoutv1.EndWatcherResponse:
 		return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(v.(proto.Message))
 	}
@@ -85,6 +55,11 @@ func (*lines) StreamContentType(any) string { return streamType }
 
 const streamType = "application/x-ndjson"
 
+// isStreamType reports whether responses with a content type last until their client leaves.
+func isStreamType(contentType string) bool {
+	return contentType == streamType || contentType == eventStreamType
+}
+
 // streams lets streaming responses last as long as their client reads them. All other
 // responses must be read within the timeout.
 func streams(timeout time.Duration, next http.Handler) http.Handler {
@@ -96,6 +71,7 @@ func streams(timeout time.Duration, next http.Handler) http.Handler {
 		ctx = access.UntilAnswered(ctx, answered)
 		s := &responseWriter{ResponseWriter: w, timeout: timeout, client: r.Context(), cancel: cancel}
 		next.ServeHTTP(s, r.WithContext(context.WithValue(ctx, responseWriterKey{}, s)))
+		s.heartbeat.stop()
 		if s.begun && r.ProtoMajor == 2 {
 			// A deadline that was set when the client had just gone would keep the memory of
 			// the connection until then. It cannot be cleared if the connection is closed,
@@ -108,11 +84,12 @@ func streams(timeout time.Duration, next http.Handler) http.Handler {
 // responseWriter writes the response of the gateway.
 type responseWriter struct {
 	http.ResponseWriter
-	timeout time.Duration   // for responses that are no stream
-	client  context.Context // done when the client has gone
-	begun   bool            // part of the body was written
-	cancel  func()          // ends the request
-	failed  *status.Status  // the error that ends a stream, once known
+	timeout   time.Duration   // for responses that are no stream
+	client    context.Context // done when the client has gone
+	begun     bool            // part of the body was written
+	cancel    func()          // ends the request
+	failed    *status.Status  // the error that ends a stream, once known
+	heartbeat heartbeat       // of server-sent events
 }
 
 type responseWriterKey struct{}
@@ -126,6 +103,9 @@ func (s *responseWriter) WriteHeader(httpCode int) {
 	if s.failed != nil {
 		setRetryAfter(s.Header(), s.failed)
 		httpCode = httpStatus(s.failed)
+		if s.sendsEvents() && isTemporary(s.failed) {
+			httpCode = http.StatusOK
+		}
 	}
 	if httpCode == http.StatusUnauthorized {
 		s.Header().Set("WWW-Authenticate", "Bearer") // the gateway puts the message there
@@ -139,23 +119,36 @@ func (s *responseWriter) Write(b []byte) (int, error) {
 	if s.client.Err() != nil {
 		return len(b), nil
 	}
-	if !s.begun && s.Header().Get("Content-Type") != streamType {
+	if !s.begun && (s.failed != nil || !isStreamType(s.Header().Get("Content-Type"))) {
 		// Setting a deadline fails only without a network.
 		_ = http.NewResponseController(s.ResponseWriter).SetWriteDeadline(time.Now().Add(s.timeout))
 	}
+	if s.sendsEvents() {
+		return s.writeEvent(b)
+	}
 	s.begun = true
+	s.write(b)
+	return len(b), nil
+}
+
+func (s *responseWriter) write(b []byte) {
 	if _, err := s.ResponseWriter.Write(b); err != nil {
 		s.cancel()
 	}
-	return len(b), nil
 }
 
 // FlushError flushes in the same way. http.ResponseController calls it after each line.
 func (s *responseWriter) FlushError() error {
+	s.heartbeat.mu.Lock()
+	defer s.heartbeat.mu.Unlock()
+	s.flush()
+	return nil
+}
+
+func (s *responseWriter) flush() {
 	if err := http.NewResponseController(s.ResponseWriter).Flush(); err != nil {
 		s.cancel()
 	}
-	return nil
 }
 
 // unlessGone ends a request whose client has gone before its response is encoded.

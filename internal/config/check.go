@@ -31,6 +31,17 @@ func checkHost(s string) error {
 	return nil
 }
 
+// checkOrigin validates the origin of a page, in the form that browsers send: lower case, and
+// without the default port.
+func checkOrigin(s string) error {
+	scheme, host, _ := strings.Cut(s, "://")
+	port, known := map[string]string{"http": ":80", "https": ":443"}[scheme]
+	if !known || checkHost(host) != nil || s != strings.ToLower(s) || strings.HasSuffix(host, port) || strings.Contains(host, "*") {
+		return fmt.Errorf("invalid origin %q (want a scheme, a host and a port that is not the default, in lower case, such as https://app.example.com or http://localhost:3000)", s)
+	}
+	return nil
+}
+
 func checkEndpoint(s string) error {
 	invalid := fmt.Errorf("invalid endpoint %q (want host:port or a URL, such as 10.0.0.1:2379 or https://etcd-1:2379)", s)
 	address := s

@@ -55,6 +55,7 @@ type Config struct {
 
 	AdminListen string   `yaml:"admin-listen"` // empty: disabled
 	AdminHosts  []string `yaml:"admin-hosts"`
+	HTTPOrigins []string `yaml:"http-origins"`
 	Pprof       string   `yaml:"pprof"`
 	Channelz    bool     `yaml:"channelz"`
 

@@ -33,6 +33,9 @@ func (c *Config) Problems() Problems {
 	for i, host := range c.AdminHosts {
 		v.check(fmt.Sprintf("admin-hosts[%d]", i), checkHost(host))
 	}
+	for i, origin := range c.HTTPOrigins {
+		v.check(fmt.Sprintf("http-origins[%d]", i), checkOrigin(origin))
+	}
 	v.oneOf("pprof", c.Pprof, PprofAlways, PprofLoopback, PprofNever)
 	v.transport(c)
 	v.authentication(c)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -96,6 +97,13 @@ func (p *tab) hear(event any) {
 		text, _ := json.Marshal(e.Args)
 		complain("console: %s", text)
 	}
+}
+
+// allowComplaints forgets the reports that contain a text.
+func (p *tab) allowComplaints(about string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.complaints = slices.DeleteFunc(p.complaints, func(c string) bool { return strings.Contains(c, about) })
 }
 
 func (p *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {

@@ -1,5 +1,5 @@
 // Command curl replaces curl if it is missing, in tests that run the commands of the
-// documentation. It supports the flags that they use: -X, -H, -d and -N.
+// documentation. It supports the flags that they use: -X, -H, -d, --data-binary, -N and -g.
 package main
 
 import (
@@ -21,7 +21,18 @@ func main() {
 func run() error {
 	method := flag.String("X", http.MethodGet, "method")
 	body := flag.String("d", "", "body")
+	flag.Func("data-binary", "body, or @ and the file with it", func(value string) error {
+		file, ok := strings.CutPrefix(value, "@")
+		if !ok {
+			*body = value
+			return nil
+		}
+		content, err := os.ReadFile(file)
+		*body = string(content)
+		return err
+	})
 	flag.Bool("N", false, "do not buffer; it never does")
+	flag.Bool("g", false, "brackets in URLs mean themselves; they always do")
 	header := http.Header{}
 	flag.Func("H", "header", func(line string) error {
 		name, value, _ := strings.Cut(line, ":")

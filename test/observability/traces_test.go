@@ -171,7 +171,7 @@ func TestUnsampledRequestsAreNotTraced(t *testing.T) {
 	in := start(t, func(cfg *config.Config) { cfg.OTLPEndpoint, cfg.TraceSampleRatio = r.url, 1 })
 	w := in.watch(t, &fanoutv1.WatchRequest{})
 	// The caller decides, also over HTTP.
-	req, err := http.NewRequestWithContext(within(t), http.MethodPut, "http://"+in.admin+"/v1/resources/config/objects/k", strings.NewReader(`{"text": "v"}`))
+	req, err := http.NewRequestWithContext(within(t), http.MethodPut, "http://"+in.admin+"/v1/resources/config/objects/k", strings.NewReader(`"v"`))
 	if err != nil {
 		t.Fatal(err)
 	}

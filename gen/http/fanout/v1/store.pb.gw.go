@@ -36,7 +36,7 @@ var (
 	_ = metadata.Join
 )
 
-var filter_StoreService_Put_0 = &utilities.DoubleArray{Encoding: map[string]int{"put": 0, "resource": 1, "key": 2}, Base: []int{1, 1, 3, 2, 0, 0, 0}, Check: []int{0, 1, 1, 2, 2, 4, 3}}
+var filter_StoreService_Put_0 = &utilities.DoubleArray{Encoding: map[string]int{"resource": 0, "put": 1, "key": 2}, Base: []int{1, 1, 1, 2, 0, 0}, Check: []int{0, 1, 1, 3, 2, 4}}
 
 func request_StoreService_Put_0(ctx context.Context, marshaler runtime.Marshaler, client extFanoutv1.StoreServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
@@ -44,9 +44,6 @@ func request_StoreService_Put_0(ctx context.Context, marshaler runtime.Marshaler
 		metadata runtime.ServerMetadata
 		err      error
 	)
-	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq.Put); err != nil && !errors.Is(err, io.EOF) {
-		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
-	}
 	val, ok := pathParams["resource"]
 	if !ok {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "resource")
@@ -82,9 +79,6 @@ func local_request_StoreService_Put_0(ctx context.Context, marshaler runtime.Mar
 		metadata runtime.ServerMetadata
 		err      error
 	)
-	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq.Put); err != nil && !errors.Is(err, io.EOF) {
-		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
-	}
 	val, ok := pathParams["resource"]
 	if !ok {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "resource")

@@ -1,0 +1,46 @@
+package admin
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A stream of events without messages has comments, until its request ends.
+func TestSilentEventsHaveComments(t *testing.T) {
+	for contentType, want := range map[string]string{
+		eventStreamType: "data: 1\n\n" + "data: 2\n\n:\n:\n:\n",
+		streamType:      "data: 1\n\n" + "data: 2\n\n",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			recorder := httptest.NewRecorder()
+			deadline := &deadlineOf{ResponseWriter: recorder}
+			streams(time.Minute, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", contentType)
+				time.Sleep(10 * heartbeatInterval) // no response yet, so no comment
+				for _, message := range []string{"data: 1\n\n", "data: 2\n\n"} {
+					_, _ = w.Write([]byte(message)) // never fails
+					time.Sleep(heartbeatInterval / 2)
+				}
+				time.Sleep(4*heartbeatInterval - heartbeatInterval/4)
+			})).ServeHTTP(deadline, httptest.NewRequestWithContext(t.Context(), "GET", "/", nil))
+			time.Sleep(10 * heartbeatInterval) // the request has ended
+			body := recorder.Body.String()
+			retry, rest, _ := strings.Cut(body, "\n")
+			if contentType == streamType {
+				rest = body
+			} else if !strings.HasPrefix(retry, "retry: ") {
+				t.Errorf("the stream begins with %q", retry)
+			}
+			if rest != want {
+				t.Errorf("%s: got %q", contentType, rest)
+			}
+			if len(deadline.sets) > 0 {
+				t.Error("the stream has a deadline")
+			}
+		})
+	}
+}
