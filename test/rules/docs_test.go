@@ -9,7 +9,24 @@ import (
 	"testing"
 )
 
-// TestArchitectureNamesRealThings checks that every package.Name in docs/dev/architecture.md exists.
+// architecture lists the pages about the parts of the server.
+var architecture = []string{"architecture.md", "watches.md", "store.md", "subscribe.md"}
+
+// readArchitecture returns these pages, one after another.
+func readArchitecture(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, name := range architecture {
+		text, err := os.ReadFile(filepath.Join(root, "docs", "dev", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
+}
+
+// TestArchitectureNamesRealThings checks that every package.Name in the pages about the architecture exists.
 func TestArchitectureNamesRealThings(t *testing.T) {
 	exists, named := map[string]bool{}, map[string]bool{}
 	for f := range files(t) {
@@ -33,17 +50,13 @@ func TestArchitectureNamesRealThings(t *testing.T) {
 			}
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(root, "docs", "dev", "architecture.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	checked := 0
-	for _, m := range regexp.MustCompile(`[A-Za-z]+(\.[A-Z][A-Za-z]+)+`).FindAllString(string(text), -1) {
+	for _, m := range regexp.MustCompile(`[A-Za-z]+(\.[A-Z][A-Za-z]+)+`).FindAllString(readArchitecture(t), -1) {
 		if owner, _, _ := strings.Cut(m, "."); !named[owner] {
 			continue // from another module
 		}
 		if checked++; !exists[m] {
-			t.Errorf("docs/dev/architecture.md names %s, which does not exist", m)
+			t.Errorf("docs/dev names %s, which does not exist", m)
 		}
 	}
 	if checked < 20 {
@@ -51,19 +64,15 @@ func TestArchitectureNamesRealThings(t *testing.T) {
 	}
 }
 
-// TestArchitectureNamesRealFiles checks that every file in docs/dev/architecture.md exists.
+// TestArchitectureNamesRealFiles checks that every file in the pages about the architecture exists.
 func TestArchitectureNamesRealFiles(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs", "dev", "architecture.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := regexp.MustCompile("`((?:client|cmd|docs|internal|proto|test)/[a-z0-9_./]+)`").FindAllSubmatch(text, -1)
+	found := regexp.MustCompile("`((?:client|cmd|docs|internal|proto|test)/[a-z0-9_./]+)`").FindAllStringSubmatch(readArchitecture(t), -1)
 	if len(found) < 50 {
 		t.Errorf("found only %d files and folders", len(found))
 	}
 	for _, m := range found {
-		if _, err := os.Stat(filepath.Join(root, string(m[1]))); err != nil {
-			t.Errorf("docs/dev/architecture.md names %s: %v", m[1], err)
+		if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+			t.Errorf("docs/dev names %s: %v", m[1], err)
 		}
 	}
 }
