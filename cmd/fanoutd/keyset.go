@@ -24,7 +24,7 @@ To replace a key:
   2. fanoutd keyset promote FILE     then copy the file to all servers
   3. fanoutctl reencrypt RESOURCE    for each resource
   4. fanoutd keyset remove FILE ID   once neither etcd's history nor any backup that you may
-                                     restore is older than step 3; see docs/tasks/protect.md
+                                     restore is older than step 3; see docs/tasks/encrypt.md
 
 The file is an unencrypted Tink keyset in JSON: anyone who can read it can decrypt the
 values. Keep a copy, but not with the backups of etcd.`

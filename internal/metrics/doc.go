@@ -8,7 +8,7 @@
 // almost nothing on the path of an event. The few counters on that path belong to the
 // packages that update them.
 //
-// docs/tasks/monitor.md lists all metrics, and a test compares it with the served ones.
+// docs/reference/metrics.md lists all metrics, and a test compares it with the served ones.
 // Label values are resource names and words from fixed lists, never keys or client names:
 // clients must not be able to increase the number of series.
 package metrics

@@ -23,7 +23,7 @@ func (s *instance) put(t *testing.T, key, text string) error {
 }
 
 // TestEmbeddedEtcdRestoredFromABackup backs up and restores the embedded etcd with etcd's own
-// tools, as docs/tasks/operate.md describes. A subscriber with an older position receives a
+// tools, as docs/tasks/backup.md describes. A subscriber with an older position receives a
 // new snapshot.
 func TestEmbeddedEtcdRestoredFromABackup(t *testing.T) {
 	if testing.Short() {

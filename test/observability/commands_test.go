@@ -16,7 +16,7 @@ func init() { admin.EnableChannelz() }
 
 // TestDocumentedCommandsWork runs the commands in docs/tasks/monitor.md.
 func TestDocumentedCommandsWork(t *testing.T) {
-	text, err := os.ReadFile(docs)
+	text, err := os.ReadFile(monitorPage)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,9 +17,13 @@ import (
 	"github.com/fanoutd/fanoutd/test/certs"
 )
 
-const docs = "../../docs/tasks/monitor.md"
+// The pages that these tests compare with the server.
+const (
+	monitorPage = "../../docs/tasks/monitor.md"
+	metricsPage = "../../docs/reference/metrics.md"
+)
 
-// TestMetricsAreDocumented compares the served metrics with docs/tasks/monitor.md: names,
+// TestMetricsAreDocumented compares the served metrics with docs/reference/metrics.md: names,
 // types, labels and help.
 func TestMetricsAreDocumented(t *testing.T) {
 	in := start(t, encrypted(t))
@@ -30,7 +34,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 		served[name] = strings.ToLower(f.GetType().String()) + " | " + strings.Join(labelNames(f), " ") + " | " + f.GetHelp()
 	}
-	text, err := os.ReadFile(docs)
+	text, err := os.ReadFile(metricsPage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +47,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(documented, served); diff != "" {
-		t.Errorf("-docs/tasks/monitor.md +served:\n%s", diff)
+		t.Errorf("-docs/reference/metrics.md +served:\n%s", diff)
 	}
 }
 
@@ -161,7 +165,7 @@ func TestAnEventIsCounted(t *testing.T) {
 		{"fanoutd_etcd_requests_total", series{"operation": "commit"}, 1},
 		{"grpc_server_handled_total", series{"grpc_method": "Put", "grpc_code": "OK"}, 1},
 		{"grpc_server_started_total", series{"grpc_method": "Watch", "grpc_service": "fanout.v1.FanoutService"}, 2},
-		// The interceptor does not count messages of watches, see docs/tasks/monitor.md.
+		// The interceptor does not count messages of watches, see docs/reference/metrics.md.
 		{"grpc_server_msg_sent_total", series{"grpc_method": "Watch", "grpc_service": "fanout.v1.FanoutService"}, 0},
 	} {
 		if got := after.value(t, c.name, c.with); got != c.want {

@@ -155,7 +155,7 @@ func TestAlertsUseExistingMetrics(t *testing.T) {
 	if err := yaml.UnmarshalWithOptions(text, &file, yaml.Strict()); err != nil {
 		t.Fatal(err)
 	}
-	explained, err := os.ReadFile(docs)
+	explained, err := os.ReadFile(monitorPage)
 	if err != nil {
 		t.Fatal(err)
 	}
