@@ -203,7 +203,10 @@ func (h *heartbeat) stop() {
 	}
 }
 
-func (s *responseWriter) sendsEvents() bool { return s.Header().Get("Content-Type") == eventStreamType }
+// sendsEvents reports whether the response has events: those of a stream, or one with an error.
+func (s *responseWriter) sendsEvents() bool {
+	return s.stream && s.Header().Get("Content-Type") == eventStreamType
+}
 
 // writeEvent writes a part of an event.
 func (s *responseWriter) writeEvent(b []byte) (int, error) {

@@ -51,6 +51,7 @@ func checked(next runtime.HandlerFunc) runtime.HandlerFunc {
 			return
 		}
 		if isStream(pattern) || pattern == subscribePath {
+			markStream(r)
 			w.Header().Set("X-Accel-Buffering", "no") // nginx would hold messages back
 		}
 		switch {

@@ -55,11 +55,6 @@ func (*lines) StreamContentType(any) string { return streamType }
 
 const streamType = "application/x-ndjson"
 
-// isStreamType reports whether responses with a content type last until their client leaves.
-func isStreamType(contentType string) bool {
-	return contentType == streamType || contentType == eventStreamType
-}
-
 // streams lets streaming responses last as long as their client reads them. All other
 // responses must be read within the timeout.
 func streams(timeout time.Duration, next http.Handler) http.Handler {
@@ -85,6 +80,7 @@ func streams(timeout time.Duration, next http.Handler) http.Handler {
 type responseWriter struct {
 	http.ResponseWriter
 	timeout   time.Duration   // for responses that are no stream
+	stream    bool            // the path is one of a stream
 	client    context.Context // done when the client has gone
 	begun     bool            // part of the body was written
 	cancel    func()          // ends the request
@@ -93,6 +89,20 @@ type responseWriter struct {
 }
 
 type responseWriterKey struct{}
+
+// markStream marks the response to a request as a stream, unless it is an error.
+func markStream(r *http.Request) {
+	if s, ok := r.Context().Value(responseWriterKey{}).(*responseWriter); ok {
+		s.stream = true
+	}
+}
+
+// sendsStream reports whether the response lasts until its client leaves. A value may have the
+// same content types.
+func (s *responseWriter) sendsStream() bool {
+	contentType := s.Header().Get("Content-Type")
+	return s.stream && s.failed == nil && (contentType == streamType || contentType == eventStreamType)
+}
 
 // Unwrap is called by http.ResponseController.
 func (s *responseWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
@@ -119,7 +129,7 @@ func (s *responseWriter) Write(b []byte) (int, error) {
 	if s.client.Err() != nil {
 		return len(b), nil
 	}
-	if !s.begun && (s.failed != nil || !isStreamType(s.Header().Get("Content-Type"))) {
+	if !s.begun && !s.sendsStream() {
 		// Setting a deadline fails only without a network.
 		_ = http.NewResponseController(s.ResponseWriter).SetWriteDeadline(time.Now().Add(s.timeout))
 	}

@@ -31,13 +31,25 @@ func TestAnswersHaveToBeRead(t *testing.T) {
 	}
 	<-ended
 
-	for contentType, want := range map[string]bool{"application/json": true, streamType: false} {
+	for _, c := range []struct {
+		stream      bool // by its path
+		contentType string
+		want        bool
+	}{
+		{false, "application/json", true},
+		{false, streamType, true}, // a value
+		{false, eventStreamType, true},
+		{true, "application/json", true}, // an error
+		{true, streamType, false},
+		{true, eventStreamType, false},
+	} {
 		deadline := &deadlineOf{ResponseWriter: httptest.NewRecorder()}
-		w := &responseWriter{ResponseWriter: deadline, timeout: time.Minute, client: t.Context()}
-		w.Header().Set("Content-Type", contentType)
+		w := &responseWriter{ResponseWriter: deadline, timeout: time.Minute, client: t.Context(), stream: c.stream}
+		w.Header().Set("Content-Type", c.contentType)
 		_, _ = w.Write(nil) // never fails
-		if set := len(deadline.sets) > 0; set != want {
-			t.Errorf("%s: deadline set: %v", contentType, set)
+		w.heartbeat.stop()
+		if set := len(deadline.sets) > 0; set != c.want {
+			t.Errorf("%s of a stream (%v): deadline set: %v", c.contentType, c.stream, set)
 		}
 	}
 }

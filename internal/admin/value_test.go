@@ -23,6 +23,8 @@ func TestValuesAreRaw(t *testing.T) {
 		{"image/png", "\x89PNG\r\n\x00\xff", "image/png"},
 		{"application/json", "\xff", "application/json"},
 		{"text/plain", "", "text/plain"},
+		{"text/event-stream", "data: 1\n\n", "text/event-stream"}, // not taken for a stream
+		{"application/x-ndjson", "{}\n", "application/x-ndjson"},
 		{"", "no type", "application/octet-stream"},
 	} {
 		put := s.do(t, "PUT", path, c.body, "Content-Type", c.contentType)
