@@ -14,8 +14,8 @@ type incident struct {
 
 var incidents = []incident{
 	{"kill", "the process of one server ends without notice", kill},
-	{"rolling", "all servers are replaced, one after the other, each drained before", rolling},
-	{"zone", "the machines of one zone are gone, and nobody says so", zone},
+	{"rolling", "all servers are replaced one after another, each after a drain", rolling},
+	{"zone", "the machines of one zone are lost without notice", zone},
 	{"outage", "the processes of all servers end at the same time", outage},
 	{"compacted", "the same, and etcd is compacted before they are back", compacted},
 	{"restore", "etcd is restored from a backup: all positions are of another epoch", restore},

@@ -149,10 +149,10 @@ func Cases(c *Constants) []Case {
 		}
 	}
 	return []Case{
-		{"100,000 watches, each with a connection of its own", with(100_000, 1, 3, 0, Least), Incidents()},
+		{"100,000 watches, one on a connection", with(100_000, 1, 3, 0, Least), Incidents()},
 		{"the same, spread at random", with(100_000, 1, 3, 0, Random), []string{"kill", "rolling"}},
 		{"the same, behind 10 addresses", with(100_000, 1, 3, 10, Least), []string{"kill", "rolling", "outage"}},
-		{"a million watches, each with a connection of its own", with(1_000_000, 1, 0, 0, Least), []string{"kill", "rolling", "zone", "restore"}},
+		{"a million watches, one on a connection", with(1_000_000, 1, 0, 0, Least), []string{"kill", "rolling", "zone", "restore"}},
 		{"100 million watches, 100 on a connection", with(100_000_000, together, 0, 0, Least), []string{"kill", "zone", "restore"}},
 	}
 }
@@ -219,7 +219,7 @@ func ResultTable(results []Result) string {
 		})
 	}
 	return table([]string{
-		"incident", "interruptions:", "half:", "99 %:", "longest:", "over after:", "snapshots:", "differences:", "tries in vain:",
+		"incident", "interruptions:", "half:", "99 %:", "longest:", "over after:", "snapshots:", "differences:", "failed attempts:",
 		"connections/s:", "processors:", "GiB:", "connections:", "uneven:",
 	}, rows)
 }
