@@ -31,10 +31,23 @@ var kubernetesVariable = regexp.MustCompile(`^FANOUTD_([A-Z0-9_]+_)?(SERVICE_HOS
 // file, which overrides the defaults. It returns a usageError with all problems and their
 // origins.
 func load(flags *pflag.FlagSet, environ []string) (config.Config, error) {
+	cfg, locate, err := read(flags, environ)
+	if err != nil {
+		return config.Config{}, err
+	}
+	if problems := locate(validate(&cfg)); len(problems) > 0 {
+		return config.Config{}, usageError{problems}
+	}
+	return cfg, nil
+}
+
+// read returns the effective configuration before its validation, and a function that sets the origins of
+// problems.
+func read(flags *pflag.FlagSet, environ []string) (config.Config, func(config.Problems) config.Problems, error) {
 	vars := variables(environ)
 	cfg, file, err := readFile(flags, vars)
 	if err != nil {
-		return config.Config{}, usageError{err}
+		return config.Config{}, nil, usageError{err}
 	}
 	set := sources(&cfg)
 	origins := map[string]string{} // setting to flag or variable, if one sets it
@@ -47,14 +60,16 @@ func load(flags *pflag.FlagSet, environ []string) (config.Config, error) {
 			}
 		}
 	})
-	if len(problems) == 0 {
-		descriptors := readDescriptors(&cfg)
-		problems = locate(slices.Concat(cfg.Problems(), descriptors, readPassword(&cfg)), origins, file)
-	}
 	if len(problems) > 0 {
-		return config.Config{}, usageError{problems}
+		return config.Config{}, nil, usageError{problems}
 	}
-	return cfg, nil
+	return cfg, func(problems config.Problems) config.Problems { return locate(problems, origins, file) }, nil
+}
+
+// validate returns the problems of a configuration. It reads the files whose contents are a part of it.
+func validate(cfg *config.Config) config.Problems {
+	descriptors := readDescriptors(cfg)
+	return slices.Concat(cfg.Problems(), descriptors, readPassword(cfg))
 }
 
 // variables returns the FANOUTD_ variables that are not empty.
@@ -173,10 +188,10 @@ func configCommand(environ []string) *cobra.Command {
 		Short: "Inspect the configuration",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("fanoutd config requires a command: print")}
+			return usageError{errors.New("fanoutd config requires a command: check or print")}
 		},
 	}
-	cmd.AddCommand(&cobra.Command{
+	cmd.AddCommand(configCheckCommand(environ), &cobra.Command{
 		Use:   "print",
 		Short: "Validate and print the effective configuration",
 		Long: `Validate the configuration that results from flags, environment variables, the

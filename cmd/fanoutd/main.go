@@ -117,8 +117,8 @@ const rootExample = `  # Start with an embedded etcd in ./data
   # Use an external etcd
   fanoutd --etcd-endpoints https://etcd-1:2379,https://etcd-2:2379 --etcd-ca-file ca.pem
 
-  # Check the configuration and print it
-  fanoutd --config fanoutd.yaml config print`
+  # Check the configuration with its files and its etcd
+  fanoutd --config fanoutd.yaml config check --etcd`
 
 func rootCommand(environ []string) *cobra.Command {
 	cmd := &cobra.Command{

@@ -1,0 +1,163 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/access/jwt"
+	"github.com/fanoutd/fanoutd/internal/access/policy"
+	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/internal/crypt"
+	"github.com/fanoutd/fanoutd/internal/store"
+)
+
+// fileCheck collects the problems of files.
+type fileCheck struct {
+	problems config.Problems
+	log      *slog.Logger // of parsers
+}
+
+// CheckFiles opens the files that a configuration names as [Build] does, and checks that the server could
+// write its own. It changes nothing. Descriptor sets and the password of etcd are a part of the
+// configuration and are not checked again.
+func CheckFiles(cfg config.Config) config.Problems {
+	c := &fileCheck{log: slog.New(slog.DiscardHandler)}
+	c.pair("tls-cert-file", cfg.TLSCertFile, "tls-key-file", cfg.TLSKeyFile)
+	c.file("tls-client-ca-file", cfg.TLSClientCAFile, checkAuthorities)
+	c.file("token-file", cfg.TokenFile, func([]byte) error {
+		_, err := access.LoadTokens(cfg.TokenFile, c.log)
+		return err
+	})
+	c.file("jwt-ca-file", cfg.JWTCAFile, checkAuthorities)
+	c.file("jwt-jwks-file", cfg.JWTJWKSFile, func([]byte) error {
+		_, err := jwt.Open(jwt.Config{Issuer: cfg.JWTIssuer, KeysFile: cfg.JWTJWKSFile, Log: c.log})
+		return err
+	})
+	c.file("policy-file", cfg.PolicyFile, func(content []byte) error {
+		_, err := policy.Parse(cfg.PolicyFile, content)
+		return err
+	})
+	c.file("keyset-file", cfg.KeysetFile, func(content []byte) error {
+		return errors.Join(checkPermissions(cfg.KeysetFile), crypt.NewKeyring(c.log).Use(content))
+	})
+	if len(cfg.EtcdEndpoints) > 0 {
+		c.file("etcd-ca-file", cfg.EtcdCAFile, checkAuthorities)
+		c.pair("etcd-cert-file", cfg.EtcdCertFile, "etcd-key-file", cfg.EtcdKeyFile)
+	} else {
+		c.add("data-dir", checkWritableDir(cfg.DataDir))
+	}
+	if cfg.AuditLog != "" && cfg.AuditLog != "-" {
+		c.add("audit-log", checkWritableFile(cfg.AuditLog))
+	}
+	return c.problems
+}
+
+func (c *fileCheck) add(key string, err error) {
+	if err != nil {
+		c.problems = append(c.problems, config.Problem{Key: key, Message: err.Error()})
+	}
+}
+
+// file checks a file, unless the setting is empty. It reports whether there is no problem.
+func (c *fileCheck) file(key, path string, check func(content []byte) error) bool {
+	if path == "" {
+		return true
+	}
+	content, err := os.ReadFile(path)
+	if err == nil {
+		if err = check(content); err != nil && !strings.Contains(err.Error(), path) {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	c.add(key, err)
+	return err == nil
+}
+
+// pair checks a certificate with its key.
+func (c *fileCheck) pair(certKey, certFile, keyKey, keyFile string) {
+	readable := func([]byte) error { return nil }
+	found := c.file(certKey, certFile, readable)
+	if found = c.file(keyKey, keyFile, readable) && found; !found || certFile == "" || keyFile == "" {
+		return
+	}
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err == nil && time.Now().After(pair.Leaf.NotAfter) {
+		err = fmt.Errorf("%s has expired on %s", certFile, pair.Leaf.NotAfter.Format(time.DateTime))
+	}
+	c.add(certKey, err)
+}
+
+func checkAuthorities(content []byte) error {
+	if !x509.NewCertPool().AppendCertsFromPEM(content) {
+		return errors.New("the file contains no certificate")
+	}
+	return nil
+}
+
+// checkWritableDir checks that a directory is writable, or that it can be created.
+func checkWritableDir(dir string) error {
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) && filepath.Dir(dir) != dir {
+		return checkWritableDir(filepath.Dir(dir))
+	}
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is not a directory", dir)
+	}
+	probe, err := os.CreateTemp(dir, ".fanoutd-check-*")
+	if err != nil {
+		return fmt.Errorf("cannot write to %s: %w", dir, err)
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+// checkWritableFile checks that a file can be appended to, or created.
+func checkWritableFile(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return checkWritableDir(filepath.Dir(path))
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// CheckEtcd reads from the external etcd of a configuration, for each resource, until ctx ends.
+func CheckEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (err error) {
+	if len(cfg.EtcdEndpoints) == 0 {
+		return errors.New("etcd-endpoints is not set: the embedded etcd runs only in the server")
+	}
+	s, err := openStore(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close(context.WithoutCancel(ctx))) }()
+	for _, r := range cfg.Resources {
+		if err := readFrom(ctx, s, &r); err != nil {
+			return fmt.Errorf("cannot read resource %s from etcd at %v: %w", r.Name, cfg.EtcdEndpoints, err)
+		}
+	}
+	return nil
+}
+
+// readFrom reads a key of a resource.
+func readFrom(ctx context.Context, s *store.Store, r *config.Resource) error {
+	_, _, err := s.Collection(r.Name, r.Prefix).List(ctx, 0, "", 1)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("no answer in time: %w", err)
+	}
+	return err
+}
