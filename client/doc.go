@@ -23,8 +23,8 @@
 //
 // An [Object] has a key, which is a path, a value and labels. Each write gets a revision,
 // a number that grows with every write and is the same at all servers. An object has the
-// revision of its last write, a list is of one revision, and a write can require the
-// revision that was read ([IfRevision]).
+// revision of its last write, and a list is the state at one revision. A write can require
+// the revision that was read ([IfRevision]).
 //
 // A [Position] is a revision together with its epoch. A new epoch begins when etcd is
 // replaced or restored from a backup; revisions of different epochs cannot be compared.
@@ -47,11 +47,10 @@
 // change. Most programs want an informer.
 //
 // [Resource.Watch] is the layer below: an iterator over updates that reconnects and
-// resumes for as long as the program runs. Its events are ordered and complete, and none
-// comes twice; Watch lists the guarantees. In return, a caller that keeps a copy must do
+// resumes for as long as the program runs. Its events are ordered, complete and unique; Watch lists the guarantees. In return, a caller that keeps a copy must do
 // three things with each [Update]:
 //
-//   - In [PhaseReset], forget the copy: a new state follows.
+//   - In [PhaseReset], discard the copy: a new state follows.
 //   - Apply the events by key: store the object of [Added] and [Modified], remove that of
 //     [Deleted].
 //   - If the phase is complete ([Phase.Complete]), the copy is the state at Position. Save the
@@ -82,13 +81,13 @@
 //
 // # Handlers
 //
-// Each [Handler] of an informer has a goroutine of its own, so a slow handler delays nothing
-// else. What happens while it is busy waits as one change per object, from what the handler
-// has to the latest version. So besides the copy of the informer, a handler holds at most two
+// Each [Handler] of an informer has its own goroutine, so a slow handler delays nothing
+// else. While it is busy, one change per object waits, from the version that the handler
+// has to the latest. So besides the copy of the informer, a handler holds at most two
 // older versions of each object, however slow it is.
 //
-// If a handler returns an error, the object is offered again, after a second at first and
-// after a minute at last, until the handler accepts it or a newer version. Other objects go on.
+// If a handler returns an error, it gets the object again, after a delay that grows from a second to
+// a minute, until it accepts the object or a newer version. Other objects continue.
 //
 // Handlers can be added and removed at any time ([Informer.AddHandler]).
 //
@@ -103,9 +102,9 @@
 //
 // # Reports
 //
-// Watches and informers report to the server how far they are applied, at most once a second (once a
-// minute while nothing but bookmarks comes), so that operators see which processes have a change. For an informer, a change is applied when all
-// handlers have accepted it; an object that cannot be decoded, or for which a handler fails, is
+// Watches and informers report which position they have applied, at most once a second (once a minute
+// if only bookmarks arrive), so that operators see which processes have a change. For an informer,
+// a change is applied when all handlers have accepted it; an object that cannot be decoded, or for which a handler fails, is
 // reported with its error. [WithSubscriber] names the process. If a server does not take reports,
 // everything else works without them.
 //
@@ -123,6 +122,6 @@
 //
 //	if errors.Is(err, client.ErrNotFound) { ... }
 //
-// Watches and informers retry until their context ends, or until an error shows that no
-// retry can help. After [Client.Close], all calls fail with [ErrClosed].
+// Watches and informers retry until their context ends, or until a permanent
+// error. After [Client.Close], all calls fail with [ErrClosed].
 package client

@@ -59,7 +59,7 @@ func TestGoClientConforms(t *testing.T) {
 	}
 }
 
-// broken has a fault for each scenario, and a variant in which the scenario must notice it.
+// broken has a fault and a variant for each scenario, which must notice the fault.
 var broken = map[string]struct {
 	fault   string
 	variant scenario.Variant

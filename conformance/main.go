@@ -2,7 +2,7 @@
 //
 //	go run ./conformance [flags] -- COMMAND [ARG...]
 //
-// COMMAND is a test client: a program that follows watches with the client and says what it sees, see
+// COMMAND is a test client: a program that follows watches with the client and prints what it receives, see
 // README.md.
 package main
 

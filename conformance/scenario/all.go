@@ -4,13 +4,13 @@ package scenario
 var All = []Scenario{
 	{
 		Name: "snapshot", run: snapshot,
-		Must: "Replace the copy by the objects of a RESET at its SYNCED, then apply events as they come.",
+		Must: "Replace the copy with the objects of a RESET at its SYNCED, then apply events as they arrive.",
 		Why:  "A state is complete only at SYNCED.",
 	},
 	{
 		Name: "reset-cut", run: cutReset,
 		Must: "Drop the objects of a RESET that is cut, and resume at the last complete state or without a position.",
-		Why:  "Half of a snapshot is no state.",
+		Why:  "Half of a snapshot is not a state.",
 	},
 	{
 		Name: "replay-cut", run: cutReplay,
@@ -20,11 +20,11 @@ var All = []Scenario{
 	{
 		Name: "delta-cut", run: cutDelta,
 		Must: "Hold the events of a DELTA until SYNCED. If it is cut, drop them and resume where it began.",
-		Why:  "The events of a DELTA lie after the position. The next server may not know them.",
+		Why:  "The events of a DELTA are later than the position. The next server may not know them.",
 	},
 	{
 		Name: "reset-restarted", run: restartedReset,
-		Must: "Drop what is held when another catch-up begins.",
+		Must: "Drop held events when another catch-up begins.",
 		Why:  "The server starts over if it cannot finish a catch-up.",
 	},
 	{
@@ -44,13 +44,13 @@ var All = []Scenario{
 	},
 	{
 		Name: "partial", run: partial,
-		Must: "Hold partial messages until the last part. If the stream ends before, drop them and resume before all of them.",
-		Why:  "A position never points inside of a revision.",
+		Must: "Hold partial messages until the last part. If the stream ends before it, drop them and resume before all of them.",
+		Why:  "A position never points inside a revision.",
 	},
 	{
 		Name: "partial-drained", run: drainedPartial,
 		Must: "Drop partial messages at DRAINING.",
-		Why:  "The rest of them does not come.",
+		Why:  "The rest never arrives.",
 	},
 	{
 		Name: "latest", run: merged,
@@ -65,17 +65,17 @@ var All = []Scenario{
 	{
 		Name: "unknown-entries", run: unknownEntries, subscribeOnly: true,
 		Must: "Ignore entries with unknown content or unknown ids.",
-		Why:  "Later versions of the protocol add some. Entries may cross with a stop.",
+		Why:  "Later versions of the protocol add some. An entry may cross with a stop.",
 	},
 	{
 		Name: "absent-values", run: absentValues,
-		Must: "Tell an absent value from an empty one.",
+		Must: "Distinguish an absent value from an empty one.",
 		Why:  "A server leaves out values that it cannot decrypt.",
 	},
 	{
 		Name: "ages", run: ages,
 		Must: "Accept messages with an age.",
-		Why:  "A server that has lost etcd serves what it knows.",
+		Why:  "A server that has lost etcd serves its last state.",
 	},
 	{
 		Name: "new-epoch", run: newEpoch,
@@ -85,7 +85,7 @@ var All = []Scenario{
 	{
 		Name: "lost-position", run: lostPosition,
 		Must: "Begin without a position after OUT_OF_RANGE.",
-		Why:  "The server cannot continue from the position, now or later.",
+		Why:  "No retry with this position can succeed.",
 	},
 	{
 		Name: "restart", run: restarted, informerOnly: true,
@@ -95,7 +95,7 @@ var All = []Scenario{
 	{
 		Name: "restart-forgotten", run: forgotten, informerOnly: true,
 		Must: "Begin without a position if there is no state file.",
-		Why:  "A position is worth nothing without the objects.",
+		Why:  "A position is useless without the objects.",
 	},
 	{
 		Name: "restart-damaged", run: damaged, informerOnly: true,
@@ -104,8 +104,8 @@ var All = []Scenario{
 	},
 	{
 		Name: "restart-other", run: otherWatch, informerOnly: true,
-		Must: "Do not use the state file of another watch.",
-		Why:  "Its objects are others.",
+		Must: "Reject the state file of another watch.",
+		Why:  "It has other objects.",
 	},
 	{
 		Name: "killed", run: killed, informerOnly: true,
@@ -120,17 +120,17 @@ var All = []Scenario{
 	{
 		Name: "refusals", run: refusals,
 		Must: "Wait between attempts, also after errors with unknown reasons.",
-		Why:  "A server that refuses is not helped by a thousand attempts.",
+		Why:  "Repeated attempts would overload the server further.",
 	},
 	{
 		Name: "final", run: final,
-		Must: "Stop a watch after an error that no retry can help, and report its reason. Other watches go on.",
-		Why:  "The program has to decide what to do.",
+		Must: "Stop a watch after an error that no retry can help, and report its reason. Other watches continue.",
+		Why:  "The program must decide how to continue.",
 	},
 	{
 		Name: "drained", run: drained,
 		Must: "After resume_at_once, resume at once on another connection.",
-		Why:  "The server ends its watches one after the other, and accepts no new ones.",
+		Why:  "The server ends its watches one after another, and accepts no new ones.",
 	},
 	{
 		Name: "limited", run: limited,
@@ -139,28 +139,28 @@ var All = []Scenario{
 	},
 	{
 		Name: "silent", run: silent,
-		Must: "Treat three bookmark intervals without a message as a dead server, and not less than two.",
+		Must: "Treat a server as dead after three bookmark intervals without a message, and never after less than two.",
 		Why:  "A connection may die without an error.",
 	},
 	{
 		Name: "half-open", run: halfOpen,
-		Must: "Find out that a connection is dead, with keepalive or by opening another one after a silence.",
+		Must: "Detect a dead connection with keepalive, or open another one after a silence.",
 		Why:  "Another stream on a dead connection would be silent, too.",
 	},
 	{
 		Name: "reconnects", run: reconnects,
-		Must: "Come back after a random delay.",
-		Why:  "Clients that lose a server together must not come back together.",
+		Must: "Reconnect after a random delay.",
+		Why:  "Clients that lose a server together must not return together.",
 	},
 	{
 		Name: "paused", run: paused, watchOnly: true,
-		Must: "Read a bounded amount while the application takes nothing, and let other watches go on.",
+		Must: "Read a bounded amount while the application is paused, and let other watches continue.",
 		Why:  "The server waits for a slow client at no cost.",
 	},
 	{
 		Name: "stopped", run: stopped,
 		Must: "End a watch at the server when the application ends it.",
-		Why:  "The server keeps it otherwise.",
+		Why:  "Otherwise the server keeps it.",
 	},
 	{
 		Name: "reports", run: reported,
@@ -169,8 +169,8 @@ var All = []Scenario{
 	},
 	{
 		Name: "reports-paused", run: pausedReport,
-		Must: "Report nothing that the application has not taken.",
-		Why:  "A deployment goes on when all have applied a change.",
+		Must: "Do not report updates that the application has not taken.",
+		Why:  "A deployment continues when all clients have applied a change.",
 	},
 	{
 		Name: "reports-rejected", run: rejected, informerOnly: true,
@@ -184,7 +184,7 @@ var All = []Scenario{
 	},
 	{
 		Name: "refused-start", run: refusedStart, subscribeOnly: true,
-		Must: "Start a refused watch again after the delay of RetryInfo. Other watches go on.",
+		Must: "Start a refused watch again after the delay of RetryInfo. Other watches continue.",
 		Why:  "A refusal concerns one watch.",
 	},
 }

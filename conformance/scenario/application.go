@@ -144,7 +144,7 @@ func reported(r *run) {
 	}
 }
 
-// pausedReport lets the application wait. What it has not taken is not applied.
+// pausedReport pauses the application. Updates that it has not taken are not applied.
 func pausedReport(r *run) {
 	h := r.history("e1")
 	h.Write(script.Put("a/1", "1"))

@@ -114,7 +114,7 @@ func drained(r *run) {
 	}
 }
 
-// goAwayTime is the time in which a GOAWAY reaches the client.
+// goAwayTime is enough for a GOAWAY to reach the client.
 const goAwayTime = 100 * time.Millisecond
 
 // endDrained ends a watch, and the stream that carries it.

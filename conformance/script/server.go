@@ -120,7 +120,7 @@ func (s *Server) HangUp() {
 // Address returns the address of the server.
 func (s *Server) Address() string { return s.address }
 
-// signal wakes everybody who waits for a change. The caller holds mu.
+// signal wakes all goroutines that wait for a change. The caller holds mu.
 func (s *Server) signal() {
 	close(s.changed)
 	s.changed = make(chan struct{})

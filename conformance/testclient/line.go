@@ -11,7 +11,7 @@ type Command struct {
 	// Name is the name of the watch that the command is about. The watch has the prefix "NAME/".
 	Name string `json:"name"`
 
-	// With Watch: the addresses of the servers, in the order in which the client may use them.
+	// With Watch: the addresses of the servers, in the order of use.
 	Servers []string `json:"servers,omitempty"`
 
 	// With Watch: the name of the client object that carries the watch. Watches with the same name share
@@ -28,7 +28,7 @@ type Command struct {
 	// With Watch: the interval of bookmarks in milliseconds.
 	BookmarkMillis int `json:"bookmarkMillis,omitempty"`
 
-	// With Watch: the file in which the client keeps its state, and begins with it. Empty: none.
+	// With Watch: the client's state file. Empty: none.
 	State string `json:"state,omitempty"`
 
 	// With Reject and Accept: the key of an object. The application returns an error for each change of

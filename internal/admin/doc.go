@@ -1,6 +1,6 @@
 // Package admin serves the protocol over HTTP as JSON, for people and programs that do
-// not use gRPC, and the endpoints for operators. It knows nothing of resources: it turns
-// every request into a gRPC request over the connection that it is given, so the same
+// not use gRPC, and the endpoints for operators. It turns each
+// request into a gRPC request over an in-process connection, so the same
 // checks, limits and logs apply. The paths are in proto/fanout/v1/http.yaml, and
 // grpc-gateway does the translation.
 //
@@ -10,7 +10,7 @@
 //	body.go            which bodies are accepted, and their size
 //	value.go           values as bodies of PUT and GET
 //	call.go            what the gateway does not translate
-//	query.go           query parameters, none of which is ignored
+//	query.go           query parameters; unknown ones are errors
 //	status.go          the HTTP status of an error
 //	refusal.go         errors that only HTTP has
 //	stream.go          lines of JSON as they come, until the client stops reading

@@ -1,4 +1,4 @@
-// Package audit records who has written, who was denied, and what operators have done. The
+// Package audit records writes, denials and actions of operators. The
 // log is a file with one line of JSON per record, which is rotated.
 //
 // Writing never blocks a request. [Log.Write] queues a record, and one goroutine writes the

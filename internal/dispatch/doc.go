@@ -10,7 +10,7 @@
 // change once, encodes the event once and appends the bytes to its log. Appending never
 // waits for a watcher. One pass over all new changes is called a round.
 //
-// A [Watcher] is a cursor: the revision up to which it has delivered everything. The next
+// A [Watcher] is a cursor: everything up to its revision has been delivered. The next
 // message of a watcher has the events between its cursor and the end of the log, up to a size
 // limit. So a busy system sends many events in one message, and a lone event is sent at once.
 // If a client does not read, its watcher costs a cursor, a few messages in flight, and at

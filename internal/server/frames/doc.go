@@ -1,10 +1,10 @@
 // Package frames follows the HTTP/2 frames of a connection, below gRPC or net/http. Both lack
 // hooks that a server needs:
 //
-//   - gRPC reads each message into memory as a whole, and does not say how large the message
-//     is before. Clients that have not authenticated could fill the memory of the server with
-//     requests. A [Conn] parses the 5 bytes that precede each gRPC message. A [Request] is what
-//     has come of one stream: the server waits for the size of its message, reserves the
+//   - gRPC reads each message into memory as a whole, and has no hook for its size
+//     before that. Clients that have not authenticated could fill the memory of the server with
+//     requests. A [Conn] parses the 5 bytes that precede each gRPC message. A [Request] is the received
+//     part of one stream: the server waits for the size of its message, reserves the
 //     memory, and only then lets gRPC read it.
 //   - A client may open streams and reset them as fast as it can send. A Conn applies a
 //     [Budget]: it counts the streams that the client opens, and those that are reset at once,
@@ -21,5 +21,5 @@
 // the requests of many clients on it.
 //
 // One goroutine reads a Conn and one writes it. The methods of a Request may be
-// called from any goroutine, and so may those of a Conn that say so.
+// called from any goroutine, and those of a Conn whose comments allow it.
 package frames

@@ -3,11 +3,10 @@
 // [Limits] is the configuration and [Limiter] the state. A [Client] is an authenticated
 // name, or else the address of a host. There are four kinds of limit:
 //
-//   - Counts of things that last: watches, distinct selectors, connections. There is one
-//     limit for all clients and one for each. A request that exceeds one is refused at once.
-//   - Amounts of things that are soon given back: snapshots being sent, the memory of
-//     lists and of requests. A [FairSemaphore] hands them out. A client that finds none
-//     waits; clients take turns.
+//   - Counts: watches, distinct selectors, connections. There is one limit for all clients and
+//     one for each. A request that exceeds one is refused at once.
+//   - Amounts that are held briefly: snapshots being sent, the memory of
+//     lists and of requests. A [FairSemaphore] hands them out; clients wait and take turns.
 //   - Rates: requests and connections per second ([ClientLimiters]).
 //   - Sizes: one request.
 //

@@ -1,8 +1,8 @@
-// Package rpc does what every request needs before and after its handler.
+// Package rpc has the interceptors that run before and after each handler.
 //
 // On the wire, a request with one answer is a stream with one message. gRPC would call the
-// interceptors of such a request only after it has read the message, that is before
-// anybody has been authenticated. So a [Registrar] registers all methods as streams, and
+// interceptors of such a request only after it has read the message, and so before
+// the client is authenticated. So a [Registrar] registers all methods as streams, and
 // they share one chain of interceptors, in this order:
 //
 //  1. [Observers]: metrics and traces
@@ -17,12 +17,11 @@
 // Watch does steps 2 to 5 itself, because the stack of an interceptor would stay in memory
 // for as long as the watch lasts. [Interceptors.Admission] has the others.
 //
-// An inner interceptor cannot change the context of an outer one. What an outer one needs
-// to know, such as the identity for the audit log, is left in the [Call].
+// An inner interceptor cannot change the context of an outer one. So it leaves values for outer
+// ones in the [Call], such as the identity for the audit log.
 //
-// Each stream has a context that the server can end ([WithStreamContext], [CutOff]): a
-// handler that sends to a client that does not read waits for nothing else.
+// Each stream has a context that the server can end ([WithStreamContext], [CutOff]). Nothing else
+// ends the wait of a handler that sends to a client that does not read.
 //
-// [Rights] answers what a caller may do, by the policy in use. Handlers ask it before they
-// look at anything else.
+// [Rights] decides by the current policy what a caller may do. Handlers ask it first.
 package rpc

@@ -7,8 +7,8 @@
 //
 // [dispatch.Stream] makes the responses, and one worker sends them. It owns the cursors, the order
 // on the wire and the times of ends. This package owns everything else: requests, ids, rights,
-// quotas, the registry, reports, and the encoding of responses. What it has in common with the
-// Watch method comes from package watch: the registry, the counters, the parsing of requests,
+// quotas, the registry, reports, and the encoding of responses. It shares with the
+// Watch method, in package watch: the registry, the counters, the parsing of requests,
 // the window of bytes in flight, and reports.
 //
 // # Goroutines and locks
