@@ -40,30 +40,43 @@ build: ## Build bin/fanoutd and bin/fanoutctl
 run: build ## Build and start the server with the embedded etcd in ./data
 	exec bin/fanoutd
 
-# A release has one folder per platform. The binaries are static and depend only on the
-# commit and the Go version.
-PLATFORMS ?= linux-amd64 linux-arm64
+# A release: archives for all platforms, and packages for Linux. The binaries are static. Everything
+# depends only on the commit and the versions of Go and of the tools.
+PLATFORMS ?= linux-amd64 linux-arm64 darwin-amd64 darwin-arm64
 DIST ?= dist
 SBOM := go tool -modfile=tools/sbom/go.mod cyclonedx-gomod
+NFPM := go tool -modfile=tools/packages/go.mod nfpm
+
+# The programs of platform $(1). The server is for Linux and macOS.
+programs = fanoutctl$(if $(filter windows-%,$(1)),.exe, fanoutd)
+BINARIES := $(foreach p,$(PLATFORMS),$(addprefix $(DIST)/$(p)/,$(call programs,$(p))))
 
 .PHONY: binaries
 binaries: ## Build reproducible static binaries in dist/ for PLATFORMS
-	@for platform in $(PLATFORMS); do \
-		mkdir -p $(DIST)/$$platform; \
-		for name in fanoutd fanoutctl; do \
-			echo "$(DIST)/$$platform/$$name"; \
-			CGO_ENABLED=0 GOOS=$${platform%-*} GOARCH=$${platform#*-} GOAMD64=v1 GOARM64=v8.0 GOFLAGS= \
-				go build -trimpath -buildvcs=true -ldflags='-s -w -buildid=' -o $(DIST)/$$platform/$$name ./cmd/$$name; \
-		done; \
+	@for binary in $(BINARIES); do \
+		platform=$$(basename "$$(dirname "$$binary")"); name=$$(basename "$$binary" .exe); \
+		echo "$$binary"; \
+		CGO_ENABLED=0 GOOS=$${platform%-*} GOARCH=$${platform#*-} GOAMD64=v1 GOARM64=v8.0 GOFLAGS= \
+			go build -trimpath -buildvcs=true -ldflags='-s -w -buildid=' -o "$$binary" ./cmd/$$name; \
 	done
 
+# The manual pages and completions are the same on all platforms.
+.PHONY: manuals
+manuals:
+	deploy/packages/manuals $(DIST)/manuals
+
+# The archives, packages and bills of materials of a release; see docs/dev/release.md.
 .PHONY: dist
-dist: binaries ## Build the binaries with their bills of materials (CycloneDX) and checksums
-	@for binary in $(foreach platform,$(PLATFORMS),$(DIST)/$(platform)/fanoutd $(DIST)/$(platform)/fanoutctl); do \
-		echo "$$binary.cdx.json"; \
-		$(SBOM) bin -json -noserial -output $$binary.cdx.json $$binary; \
+dist: binaries manuals ## Build archives, deb and rpm packages, bills of materials (CycloneDX) and checksums in dist/
+	rm -rf $(DIST)/release && mkdir -p $(DIST)/release
+	@for binary in $(BINARIES); do \
+		platform=$$(basename "$$(dirname "$$binary")"); name=$$(basename "$$binary" .exe); \
+		echo "$(DIST)/release/$$name-$$platform.cdx.json"; \
+		$(SBOM) bin -json -noserial -output "$(DIST)/release/$$name-$$platform.cdx.json" "$$binary"; \
 	done
-	cd $(DIST) && sha256sum */fanoutd */fanoutctl */*.cdx.json > SHA256SUMS
+	sed -i 's/"timestamp": "[^"]*"/"timestamp": "$(shell TZ=UTC git log -1 --format=%cd --date=format-local:%FT%TZ)"/' $(DIST)/release/*.cdx.json
+	NFPM="$(NFPM)" deploy/packages/build $(DIST) $(PLATFORMS)
+	cd $(DIST)/release && sha256sum * > SHA256SUMS
 
 .PHONY: clean
 clean: ## Remove everything that was built
@@ -157,7 +170,7 @@ clients: python-wheel client-node ## Build the clients in dist/: a wheel for Pyt
 test-browser: ## Test the status page in a browser
 	cd test/browser && FANOUTD_TEST_BROWSER=1 go test -count 1 -timeout 9m ./...
 
-# test/packaging/install installs the checkers of systemd and Prometheus.
+# test/packaging/install installs the tools and the Debian that these tests need. Tests that need root skip themselves without CI=true.
 .PHONY: test-packaging
 test-packaging: ## Test the release binaries and the files in deploy/
 	cd test/packaging && go test -count 1 -timeout 9m ./...
@@ -240,7 +253,7 @@ lint-go: check-format
 	$(TOOL) staticcheck ./...
 	@fixes=$$(go fix -diff ./... 2>&1) || true; \
 	if [ -n "$$fixes" ]; then echo "$$fixes"; echo "run go fix ./..."; exit 1; fi
-	@for module in tools tools/sbom; do \
+	@for module in tools tools/sbom tools/packages; do \
 		echo "$$module: go mod tidy -diff"; \
 		(cd $$module && go mod tidy -diff); \
 	done

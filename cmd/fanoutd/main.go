@@ -126,6 +126,7 @@ func rootCommand(environ []string) *cobra.Command {
 		Short:         "Serve List and Watch over gRPC for data in etcd",
 		Long:          rootLong,
 		Example:       rootExample,
+		Version:       version.Line("fanoutd"),
 		Args:          arguments(cobra.NoArgs),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -148,6 +149,7 @@ func rootCommand(environ []string) *cobra.Command {
 			return a.Run(cmd.Context())
 		},
 	}
+	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	groups := commandLine()
