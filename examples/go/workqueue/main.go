@@ -5,7 +5,7 @@
 //
 // A handler of an informer gets one change after another, and retries on its own. Use a queue
 // if the work is slow, and can be done for several objects at the same time. Then a report only
-// only confirms that the informer has a change: the client cannot know when the queue is done with it.
+// confirms that the informer has a change: the client cannot know when the queue is done with it.
 package main
 
 import (
