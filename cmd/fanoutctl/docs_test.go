@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func documentation(t *testing.T) string {
@@ -75,4 +76,28 @@ func TestDocumentedFlagsExist(t *testing.T) {
 			t.Errorf("documented flag --%s does not exist", m[1])
 		}
 	}
+}
+
+// The placeholders of flags name what they stand for, not its type in Go, and every command and flag
+// explains itself.
+func TestHelpIsForUsers(t *testing.T) {
+	root := rootCommand(newTool(nil, nil, nil, nil))
+	types := []string{"string", "strings", "stringArray", "stringToString", "int", "int32", "int64", "uint", "uint32", "float", "long"}
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Short == "" || strings.HasSuffix(c.Short, ".") {
+			t.Errorf("%s: its summary is %q", c.CommandPath(), c.Short)
+		}
+		check := func(f *pflag.Flag) {
+			placeholder, usage := pflag.UnquoteUsage(f)
+			if slices.Contains(types, placeholder) || usage == "" || f.DefValue == "[]" && !strings.HasSuffix(f.Value.Type(), "Array") {
+				t.Errorf("%s --%s %s %q (default %s)", c.CommandPath(), f.Name, placeholder, usage, f.DefValue)
+			}
+		}
+		c.LocalFlags().VisitAll(check)
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(root)
 }

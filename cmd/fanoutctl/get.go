@@ -109,7 +109,7 @@ func (r *readOptions) consistency() (client.Consistency, error) {
 
 // bindGoal defines the flag --wait.
 func bindGoal(cmd *cobra.Command, wait *string) {
-	cmd.Flags().StringVar(wait, "wait", "", "wait until an object exists or is absent: `exists|absent`")
+	cmd.Flags().StringVar(wait, "wait", "", "wait until an object `exists`, or until none does (--wait=absent)")
 	cmd.Flags().Lookup("wait").NoOptDefVal = string(follow.Exists)
 }
 

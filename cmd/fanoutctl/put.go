@@ -117,6 +117,7 @@ the wait together; without it there is no limit for the wait.`,
 	cmd.Flags().StringVarP(&file, "file", "f", "", "read the value from this `file` (-: standard input)")
 	cmd.Flags().StringVar(&contentType, "content-type", "", "media `type` of the value")
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "set a label, as `name=value`; can be repeated")
+	cmd.Flags().Lookup("label").DefValue = "" // not []
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "time to live: delete the object after this `duration`, such as 30s")
 	cmd.Flags().BoolVar(&keepTTL, "keep-ttl", false, "keep the time to live of the object, if it has one")
 	c.bind(cmd)

@@ -19,6 +19,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/test/inprocess"
+	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 func TestMain(m *testing.M) {
@@ -32,14 +33,15 @@ const patience = 60 * time.Second
 // the given ones with the default codec, "documents" and "papers" (JSON) and "blobs" (raw).
 func server(t *testing.T, names ...string) (address string) {
 	t.Helper()
-	address, _ = encryptedServer(t, names...)
+	address, _, _ = encryptedServer(t, names...)
 	return address
 }
 
-// encryptedServer is like server, and also returns the keyset file.
-func encryptedServer(t *testing.T, names ...string) (address, keyset string) {
+// encryptedServer is like server, and also returns the keyset file and the address of the HTTP service.
+func encryptedServer(t *testing.T, names ...string) (address, keyset, web string) {
 	t.Helper()
 	cfg := inprocess.Config(t)
+	cfg.AdminListen = loopback.FreeAddress(t)
 	cfg.KeysetFile = filepath.Join(t.TempDir(), "keys.json")
 	content, _, err := crypt.Create()
 	if err != nil {
@@ -57,7 +59,7 @@ func encryptedServer(t *testing.T, names ...string) (address, keyset string) {
 		r.Codec = codec
 		cfg.Resources = append(cfg.Resources, r)
 	}
-	return inprocess.Start(t, cfg).Address(), cfg.KeysetFile
+	return inprocess.Start(t, cfg).Address(), cfg.KeysetFile, cfg.AdminListen
 }
 
 // rotate adds a key to the keyset file, promotes it and returns its ID.
@@ -93,7 +95,7 @@ func TestScripts(t *testing.T) {
 	for _, s := range scripts {
 		names = append(names, resourceOf(s))
 	}
-	address, keyset := encryptedServer(t, names...)
+	address, keyset, web := encryptedServer(t, names...)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
@@ -102,6 +104,7 @@ func TestScripts(t *testing.T) {
 			for name, value := range map[string]string{
 				"FANOUTCTL_SERVER": address,
 				"KEYSET":           keyset,
+				"HTTP_ADDRESS":     web,
 				"R":                resourceOf(filepath.Base(env.WorkDir)),
 				"HOME":             env.WorkDir,
 				"XDG_CONFIG_HOME":  filepath.Join(env.WorkDir, "config"),

@@ -34,7 +34,7 @@ type setting struct {
 
 var settings = []setting{
 	{"server", "`address` of the server: host:port, a comma-separated list of these, or a gRPC URI (default \"" + defaultServer + "\")", func(c *connection) *string { return &c.Server }},
-	{"tls", "`true|false`: use TLS (default true, except for loopback addresses)", func(c *connection) *string { return &c.TLS }},
+	{"tls", "use TLS: `true|false` (default true, except for loopback addresses)", func(c *connection) *string { return &c.TLS }},
 	{"ca-file", "`file` with the certificate authorities (PEM) to trust instead of the system's", func(c *connection) *string { return &c.CAFile }},
 	{"cert-file", "`file` with the client certificate (PEM)", func(c *connection) *string { return &c.CertFile }},
 	{"key-file", "`file` with the private key (PEM) of the client certificate", func(c *connection) *string { return &c.KeyFile }},

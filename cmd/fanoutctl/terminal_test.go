@@ -363,7 +363,7 @@ func TestReencryptIsContinued(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
-	address, keyset := encryptedServer(t, "config")
+	address, keyset, _ := encryptedServer(t, "config")
 	const objects = 3000
 	file := filepath.Join(t.TempDir(), "many.jsonl")
 	var text strings.Builder

@@ -107,7 +107,7 @@ func watchCommand(t *tool) *cobra.Command {
 	f.BoolVar(&w.once, "once", false, "exit after rendering the files once")
 	f.StringVar(&w.signal, "signal", "", "send this `signal`, such as HUP, after rendered files have changed")
 	f.StringVar(&w.pidFile, "pid-file", "", "`file` with the process ID to signal")
-	f.StringVar(&w.onFailure, "on-failure", string(follow.Stop), "what to do when a command fails: `stop|continue|retry`")
+	f.StringVar(&w.onFailure, "on-failure", string(follow.Stop), "`action` when a command fails: stop, continue or retry")
 	return cmd
 }
 
