@@ -112,6 +112,27 @@ func TestDocumentedConfigurationIsValid(t *testing.T) {
 	}
 }
 
+// The configuration in docs/from-etcd.md is valid.
+func TestConfigurationForExistingDataIsValid(t *testing.T) {
+	const page = "../../docs/from-etcd.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "```yaml\n")
+	example, _, _ := strings.Cut(rest, "```")
+	c, _, err := config.ReadFile(page, []byte(example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problems := c.Problems(); len(problems) > 0 {
+		t.Error(problems)
+	}
+	if len(c.Resources) != 1 || c.Resources[0].Prefix != "/config/" || len(c.EtcdEndpoints) != 1 {
+		t.Errorf("got %+v", c)
+	}
+}
+
 // The settings in docs/tasks/protect.md are valid together, and its commands work.
 func TestDocumentedSecurityExamplesWork(t *testing.T) {
 	const page = "../../docs/tasks/protect.md"

@@ -114,6 +114,20 @@ func TestGettingStarted(t *testing.T) {
 	r.end()
 }
 
+// The programs of docs/from-etcd.md compile.
+func TestProgramsOfFromEtcd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	r := open(t, "docs/from-etcd.md")
+	for _, b := range r.blocks {
+		if b.language == "go" {
+			r.write("main.go", b.text)
+			r.run("go vet /tmp/main.go")
+		}
+	}
+}
+
 // reader follows a page.
 type reader struct {
 	t       *testing.T
