@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
@@ -160,6 +161,20 @@ func checkNotInPath(body any) error {
 		return errors.New("the resource must be in the path only")
 	}
 	return nil
+}
+
+// explain says which request a body should be.
+func explain(request any, err error) error {
+	m, ok := request.(proto.Message)
+	if !ok || errors.Is(err, io.EOF) {
+		return err
+	}
+	name := m.ProtoReflect().Descriptor().Name()
+	hint := ""
+	if name == "TransactRequest" {
+		hint = "; to store a document as it is, PUT it at the path of its object"
+	}
+	return fmt.Errorf("the body is not a %s: %w%s", name, err, hint)
 }
 
 // read reads the body.

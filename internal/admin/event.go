@@ -26,7 +26,7 @@ import (
 // message. The browser resumes at the last id.
 const eventStreamType = "text/event-stream"
 
-// events marshals the messages of a stream as server-sent events.
+// events marshals the messages of a stream as server-sent events, and all else as lines does.
 type events struct{ *lines }
 
 // StreamContentType implements runtime.StreamContentType.
@@ -149,17 +149,6 @@ func acceptsEvents(h http.Header) bool {
 		}
 	}
 	return false
-}
-
-// withAccept makes the gateway choose the marshaler of server-sent events or lines of JSON. It
-// compares the whole header.
-func withAccept(r *http.Request, events bool) *http.Request {
-	r = r.Clone(r.Context())
-	r.Header.Del("Accept")
-	if events {
-		r.Header.Set("Accept", eventStreamType)
-	}
-	return r
 }
 
 // isTemporary reports whether a later try may succeed. A browser tries again only if the response

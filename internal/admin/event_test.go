@@ -153,7 +153,9 @@ func TestWatchAsEventsResumes(t *testing.T) {
 func TestEventsAreNegotiated(t *testing.T) {
 	s := open(t, nil)
 	s.put(t, "a", "1")
+	const start = `{"start": {"watch_id": 1, "request": {"resource": "config"}}}`
 	for _, c := range []struct{ path, accept, want string }{
+		{"/v1/subscribe", "text/event-stream", "text/event-stream"},
 		{watchPath, "text/event-stream", "text/event-stream"},
 		{watchPath, "Text/Event-Stream; charset=utf-8", "text/event-stream"},
 		{watchPath, "application/json, text/event-stream;q=0.5, */*;q=0.1", "text/event-stream"},
@@ -165,7 +167,11 @@ func TestEventsAreNegotiated(t *testing.T) {
 		{"/v1/resources", "text/event-stream", "application/json"},
 	} {
 		ctx, leave := context.WithTimeout(t.Context(), patience)
-		resp := s.send(t, ctx, "GET", c.path, "", "Accept", c.accept)
+		method, body := "GET", ""
+		if c.path == "/v1/subscribe" {
+			method, body = "POST", start
+		}
+		resp := s.send(t, ctx, method, c.path, body, "Accept", c.accept)
 		if got := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || got != c.want {
 			t.Errorf("%s with %q: got %d, %s", c.path, c.accept, resp.StatusCode, got)
 		}

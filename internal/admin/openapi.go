@@ -64,9 +64,9 @@ func describe(generated []byte) ([]byte, error) {
 	at := func(method, pattern string) map[string]any {
 		return paths[strings.NewReplacer("=**}", "}", "=*}", "}").Replace(pattern)][method]
 	}
-	at("post", subscribePath)["produces"] = []string{streamType}
-	at("get", watchPath)["produces"] = []string{streamType, eventStreamType}
-	at("get", appliedPath)["produces"] = []string{streamType, eventStreamType}
+	for pattern, method := range map[string]string{watchPath: "get", appliedPath: "get", subscribePath: "post"} {
+		at(method, pattern)["produces"] = []string{streamType, eventStreamType}
+	}
 	at("get", objectPath)["produces"] = []string{"application/json", "*/*"}
 	at("put", objectPath)["consumes"] = []string{"*/*"}
 	addParameters(at("get", watchPath),

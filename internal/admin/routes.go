@@ -76,8 +76,10 @@ func checked(next runtime.HandlerFunc) runtime.HandlerFunc {
 // prepare handles the headers and parameters that the gateway does not know. An error concerns the
 // field.
 func prepare(r *http.Request, pattern string) (_ *http.Request, field string, err error) {
-	if events := isStream(pattern) && acceptsEvents(r.Header); events || r.Header.Get("Accept") == eventStreamType {
-		r = withAccept(r, events)
+	if acceptsEvents(r.Header) {
+		// The gateway compares the whole header with the type of a marshaler.
+		r = r.Clone(r.Context())
+		r.Header.Set("Accept", eventStreamType)
 	}
 	switch {
 	case pattern == watchPath:

@@ -56,7 +56,7 @@ func detail[T any](st *status.Status) (d T) {
 func answerError(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	st := complete(r, err)
 	setRetryAfter(w.Header(), st)
-	if r.Header.Get("Accept") == eventStreamType && isTemporary(st) {
+	if isStreamRequest(r) && r.Header.Get("Accept") == eventStreamType && isTemporary(st) {
 		w.Header().Set("Content-Type", eventStreamType)
 		event, err := marshalEnd(st.Proto())
 		if err == nil {
@@ -84,8 +84,9 @@ func answerRoutingError(_ context.Context, api *runtime.ServeMux, _ runtime.Mars
 	case http.StatusNotFound:
 		refuse(w, httpStatus, "unknown path: see / for a list")
 	case http.StatusMethodNotAllowed:
-		w.Header().Set("Allow", allowedMethods(api, r))
-		refuse(w, httpStatus, "method %s is not allowed here: see / for a list", r.Method)
+		allowed := allowedMethods(api, r)
+		w.Header().Set("Allow", allowed)
+		refuse(w, httpStatus, "method %s is not allowed here, only %s", r.Method, allowed)
 	default:
 		refuseField(w, httpStatus, "", "cannot parse the path: %s", http.StatusText(httpStatus))
 	}

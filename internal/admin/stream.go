@@ -35,7 +35,7 @@ func (l *lines) NewDecoder(r io.Reader) runtime.Decoder {
 	next := l.JSONPb.NewDecoder(r)
 	return runtime.DecoderFunc(func(v any) error {
 		if err := next.Decode(v); err != nil {
-			return err
+			return explain(v, err)
 		}
 		return checkNotInPath(v)
 	})
@@ -95,6 +95,12 @@ func markStream(r *http.Request) {
 	if s, ok := r.Context().Value(responseWriterKey{}).(*responseWriter); ok {
 		s.stream = true
 	}
+}
+
+// isStreamRequest reports whether the path of a request is one of a stream.
+func isStreamRequest(r *http.Request) bool {
+	s, ok := r.Context().Value(responseWriterKey{}).(*responseWriter)
+	return ok && s.stream
 }
 
 // sendsStream reports whether the response lasts until its client leaves. A value may have the

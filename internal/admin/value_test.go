@@ -182,8 +182,8 @@ func TestErrorsAboutBodiesSayWhatToDo(t *testing.T) {
 		{"PUT", object, "", "", 400, "say its Content-Type"},
 		{"PUT", object + "?text=1", "text/plain", "1", 400, "the body is the value"},
 		{"POST", transactions, "application/x-www-form-urlencoded", `{"operations": []}`, 415, "Content-Type: application/json"},
-		{"POST", transactions, "application/json", `{"rps": 100}`, 400, "rps"},
-		{"POST", object, "application/json", `{"rps": 100}`, 405, "POST"},
+		{"POST", transactions, "application/json", `{"rps": 100}`, 400, "to store a document as it is, PUT it"},
+		{"POST", object, "application/json", `{"rps": 100}`, 405, "only GET, HEAD, PUT, DELETE"},
 	} {
 		a := s.do(t, c.method, c.path, c.body, "Content-Type", c.contentType)
 		if a.status != c.status || !strings.Contains(string(a.body), c.want) {
