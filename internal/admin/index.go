@@ -25,6 +25,7 @@ const index = `fanoutd, HTTP and JSON
   POST    /v1/reports                           report how far a watch is applied
   GET     /v1/watchers                          active watches
   DELETE  /v1/watchers/ID                       end a watch
+  GET     /v1/rights?resource=NAME&key=KEY      what you may do with an object
   POST    /v1/space/reclaim                     free unused space of an embedded etcd
 
   /healthz                                      liveness: the process answers

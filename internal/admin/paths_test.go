@@ -271,6 +271,9 @@ func TestWritesCanBeOff(t *testing.T) {
 	if a := s.do(t, "PUT", "/v1/resources/config/objects/a", `{"text": "1"}`); a.status != http.StatusNotImplemented || a.reason(t) != "NOT_SERVED" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
+	if a := s.do(t, "GET", "/v1/rights?resource=config", ""); strings.TrimSpace(string(a.body)) != `{"rights":["get","list","watch","admin"]}` {
+		t.Errorf("rights: got %s", a.body)
+	}
 }
 
 func TestIndex(t *testing.T) {
@@ -289,6 +292,12 @@ func TestIndex(t *testing.T) {
 		if len(words) > 2 && strings.HasPrefix(words[1], "/v1") {
 			listed[words[0]+" "+words[1]] = true
 		}
+	}
+	// The path for the status page is not a part of the protocol.
+	if rights := "GET /v1/rights?resource=NAME&key=KEY"; listed[rights] {
+		delete(listed, rights)
+	} else {
+		t.Errorf("the index lacks %s", rights)
 	}
 	for path, methods := range document.Paths {
 		path = strings.NewReplacer("{resource}", "RESOURCE", "{key}", "KEY", "{id}", "ID").Replace(path)

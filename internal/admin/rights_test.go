@@ -76,6 +76,34 @@ func TestRightsOverHTTP(t *testing.T) {
 		}
 	}
 
+	// A caller may ask what it may do.
+	for _, test := range []struct{ who, query, rights string }{
+		{"", "resource=config&key=team/a", `["list"]`},
+		{"alice", "resource=config&key=team/a", `["get","watch"]`},
+		{"alice", "resource=config&key=teams/a", `[]`},
+		{"alice", "resource=config", `[]`},
+		{"root", "resource=unknown", `["get","list","watch","put","delete","admin"]`},
+	} {
+		var header []string
+		if test.who != "" {
+			header = []string{"Authorization", authorization[test.who]}
+		}
+		a := s.do(t, "GET", "/v1/rights?"+test.query, "", header...)
+		if got, want := strings.TrimSpace(string(a.body)), `{"rights":`+test.rights+`}`; got != want {
+			t.Errorf("rights of %q for %s: got %s, want %s", test.who, test.query, got, want)
+		}
+	}
+	for path, status := range map[string]int{
+		"?resource=config&key=a&key=b": http.StatusBadRequest, "?resource=config&prefix=a": http.StatusBadRequest, "?key=a": http.StatusBadRequest, "?resource=%ff": http.StatusBadRequest,
+	} {
+		if a := s.do(t, "GET", "/v1/rights"+path, "", "Authorization", authorization["alice"]); a.status != status {
+			t.Errorf("%s: got %d %s, want %d", path, a.status, a.body, status)
+		}
+	}
+	if a := s.do(t, "GET", "/v1/rights?resource=config", "", "Authorization", "Bearer wrong"); a.status != http.StatusUnauthorized {
+		t.Errorf("a wrong token asks for its rights: got %d", a.status)
+	}
+
 	// The server follows the policy file: a watch ends with its right.
 	w := s.watch(t, "prefix=team&from_now=true", "Authorization", authorization["alice"])
 	w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)

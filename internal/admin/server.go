@@ -65,6 +65,10 @@ type Config struct {
 	// MaxValueBytes is the maximum size of a value that is written. 0: that of any body.
 	MaxValueBytes int64
 
+	// Rights, if set, is called in the same way, and returns what the client may do with a key of a
+	// resource, or with the whole resource if the key is empty, as verbs of a policy.
+	Rights func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string, resource, key string) ([]string, error)
+
 	// LimitStreams, if set, wraps each connection, to limit the HTTP/2 streams that its client
 	// opens and resets.
 	LimitStreams func(conn net.Conn) net.Conn
@@ -186,7 +190,7 @@ func newHandler(cfg Config, grpc http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the status page: %w", err)
 	}
-	next := statusPage(files, withIndex(description, cfg.bodies(headers(streams(answerTimeout, withCertificate(api))))))
+	next := statusPage(files, withIndex(description, cfg.rights(cfg.bodies(headers(streams(answerTimeout, withCertificate(api)))))))
 	return guard(cfg.Hosts, cfg.Origins, probes(cfg, operators(cfg, grpc, next))), nil
 }
 

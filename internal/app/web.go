@@ -28,7 +28,7 @@ func (a *App) web(srv *server.Server, metrics http.Handler) (*web, error) {
 	}
 	s, err := admin.New(admin.Config{
 		Conn: conn, Hosts: a.cfg.AdminHosts, Origins: a.cfg.HTTPOrigins, MaxValueBytes: int64(a.cfg.MaxValueSize), Metrics: metrics, Unready: a.unready(srv), Profiles: a.cfg.ServesProfiles(), Channelz: a.cfg.Channelz,
-		Operator: srv.Operator, Receive: srv.Receive, LimitStreams: srv.LimitStreams,
+		Operator: srv.Operator, Receive: srv.Receive, Rights: srv.Rights, LimitStreams: srv.LimitStreams,
 		TLS: a.security.tls("h2", "http/1.1"), Log: a.log,
 	})
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/audit"
+	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/frames"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
@@ -293,6 +294,24 @@ func (s *Server) Operator(ctx context.Context, what string, certificate *x509.Ce
 // rpc.Interceptors.
 func (s *Server) Receive(ctx context.Context, what string, certificate *x509.Certificate, authorization []string, bytes int64) (done func(), err error) {
 	return s.interceptors.Receive(ctx, what, certificate, authorization, bytes)
+}
+
+// Rights returns the names of the verbs that a caller may apply to a key of a resource, or to the
+// whole resource if the key is empty; see rpc.Interceptors. Without StoreService nobody may write.
+func (s *Server) Rights(ctx context.Context, what string, certificate *x509.Certificate, authorization []string, resource, key string) ([]string, error) {
+	scope := object.Scope{}
+	if key != "" {
+		scope = object.ExactKey(object.Key(key))
+	}
+	verbs, err := s.interceptors.Verbs(ctx, what, certificate, authorization, resource, scope)
+	_, writes := s.GetServiceInfo()[fanoutv1.StoreService_ServiceDesc.ServiceName]
+	var names []string
+	for _, verb := range verbs {
+		if writes || verb != policy.Put && verb != policy.Delete {
+			names = append(names, verb.String())
+		}
+	}
+	return names, err
 }
 
 // GetServiceInfo returns the registered services and their methods.

@@ -28,6 +28,9 @@ const wildcard = "*"
 // verbNames are the names of the verbs, in the order of their bits.
 var verbNames = [...]string{"get", "list", "watch", "put", "delete", "admin"}
 
+// Verbs returns all verbs, each on its own.
+func Verbs() []Verb { return []Verb{Get, List, Watch, Put, Delete, Admin} }
+
 // ParseVerb returns the verb with the name.
 func ParseVerb(name string) (Verb, error) {
 	i := slices.Index(verbNames[:], name)

@@ -1,4 +1,4 @@
-// Requests to the server of this page. They only read, and use the public API
+// Requests to the server of this page. They use the public API
 // (docs/reference/http.md). Paths are relative, so the page works behind a proxy that moves it.
 
 // The token is kept while the tab is open.
@@ -40,11 +40,11 @@ export function explain(error) {
 
 // open sends a request. It returns the response if that is successful, and the token that
 // it sent.
-async function open(path, parameters, signal) {
+async function open(path, parameters, signal, more = {}) {
   const url = `${path}?${new URLSearchParams(parameters)}`;
   const sent = token.get();
-  const headers = sent ? { Authorization: `Bearer ${sent}` } : {};
-  const response = await fetch(url, { headers, signal, cache: 'no-store', credentials: 'same-origin', redirect: 'error' });
+  const headers = { ...more.headers, ...(sent && { Authorization: `Bearer ${sent}` }) };
+  const response = await fetch(url, { ...more, headers, signal, cache: 'no-store', credentials: 'same-origin', redirect: 'error' });
   if (response.ok) return { response, sent };
   let status = {};
   try {
@@ -60,6 +60,19 @@ async function open(path, parameters, signal) {
 export async function get(path, parameters) {
   const { response } = await open(path, parameters, AbortSignal.timeout(10_000));
   return response.json();
+}
+
+// send sends a request that writes, and returns its JSON answer.
+export async function send(method, path, parameters, body) {
+  const more = body ? { method, body: JSON.stringify(body), headers: { 'Content-Type': 'application/json' } } : { method };
+  const { response } = await open(path, parameters || {}, AbortSignal.timeout(10_000), more);
+  return response.json();
+}
+
+// rights returns the verbs that the visitor may apply to an object.
+export async function rights(resource, key) {
+  const answer = await get('v1/rights', { resource, key });
+  return answer.rights;
 }
 
 // read is get for objects. If etcd does not answer, it returns what the server knows, which may

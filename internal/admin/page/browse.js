@@ -1,16 +1,41 @@
 // Browsing a resource: the tree of its keys or the result of a search, and one object.
 
-import { $, choose, el } from './dom.js';
+import { $, choose, complain, el, say } from './dom.js';
 import { go, link, place } from './route.js';
 import { Level } from './tree.js';
 import { Search } from './search.js';
 import { ObjectView } from './object.js';
+import { Editor } from './edit.js';
+import { rights } from './api.js';
 
 // Browse follows the address of the page.
 export class Browse {
   constructor(refused) {
     this.on = { refused, loaded: () => this.mark() };
     this.object = new ObjectView(refused);
+    this.codecs = {}; // of the resources whose status the visitor may see
+    this.editor = new Editor({
+      show: (key, object) => key === this.object.key && object && this.object.show(object),
+      written: (resource, key, base) => this.written(resource, key, base),
+      deleted: (resource, key) => {
+        this.link()?.closest('li').remove();
+        void this.object.open(resource, key);
+        $('object-title').focus();
+      },
+      closed: () => {
+        if (this.object.key === undefined) $('object').hidden = true;
+        $(this.object.key === undefined ? 'browse-new' : 'object-edit').focus();
+      },
+    });
+    $('object-edit').addEventListener('click', () => this.edit(this.object.object));
+    $('browse-new').addEventListener('click', () => this.edit());
+    $('object-delete').addEventListener('click', () => this.editor.confirm(this.resource, this.object.object, this.object.rights));
+    document.addEventListener('click', (e) => {
+      const a = e.target.closest?.('a[href^="#/"]');
+      if (!a) return;
+      if (this.editor.changed && !window.confirm('Discard your changes?')) e.preventDefault();
+      else if (a.hash === location.hash) this.follow(true); // the browser does nothing
+    });
     this.root = undefined; // the folder that the tree shows; undefined for a search
     window.addEventListener('hashchange', () => this.follow(true));
     $('browse-resource').addEventListener('change', () => go($('browse-resource').value));
@@ -42,6 +67,7 @@ export class Browse {
     const folder = path === '' || path.endsWith('/');
     choose($('browse-resource'), resource);
     if (folder || this.resource !== resource) this.tree(resource, path.slice(0, path.lastIndexOf('/') + 1));
+    this.editor.close();
     if (folder) this.object.close();
     else void this.object.open(resource, path);
     this.mark();
@@ -64,6 +90,46 @@ export class Browse {
     $('browse-list').replaceChildren(new Level(resource, path, this.on).node);
     $('browse-clear').hidden = true;
     $('browse-panels').hidden = false;
+    void this.allow();
+  }
+
+  // allow shows the button for a new object if the visitor may create one here.
+  async allow() {
+    const { resource, root } = this;
+    $('browse-new').hidden = true;
+    const verbs = await rights(resource, `${root}x`).catch(() => []);
+    if (this.resource !== resource || this.root !== root) return;
+    this.verbs = verbs;
+    $('browse-new').hidden = !verbs.includes('put');
+  }
+
+  // edit opens the form for the object that is shown, or for a new one.
+  edit(object) {
+    const codec = this.codecs[this.resource];
+    if (object) {
+      this.editor.open(this.resource, object, { codec, rights: this.object.rights });
+      return;
+    }
+    this.object.close();
+    this.mark();
+    $('object').hidden = false;
+    for (const part of ['object-body', 'object-edit', 'object-delete', 'history', 'receivers']) $(part).hidden = true;
+    complain($('object-error'));
+    say($('object-title'), 'New object');
+    say($('object-state'), '');
+    this.editor.open(this.resource, undefined, { codec, path: this.root ?? '', rights: this.verbs });
+    $('object').scrollIntoView({ block: 'nearest' });
+  }
+
+  // written shows an object that was written.
+  written(resource, key, base) {
+    if (!base) this.tree(resource, key.slice(0, key.lastIndexOf('/') + 1));
+    if (this.object.key === key) {
+      void this.object.load();
+      $('object-title').focus();
+    } else {
+      go(resource, key);
+    }
   }
 
   // search shows the objects that match the form.

@@ -33,6 +33,7 @@ const ofResources = new Loop(async () => {
   options($('watchers-resource'), names);
   options($('tail-resource'), names);
   options($('browse-resource'), names);
+  browse.codecs = Object.fromEntries((answer.resources ?? []).map((r) => [r.name, r.codec]));
   resources.show(answer);
 }, judge);
 const ofWatchers = new Loop(() => watchers.ask(), judge);

@@ -2,7 +2,9 @@
 
 import { $, complain, el, say } from './dom.js';
 import { bytes, count, plural, seconds, shorten, span } from './format.js';
-import { code, explain, of, read } from './api.js';
+import { code, explain, of, read, rights } from './api.js';
+import { History } from './history.js';
+import { Receivers } from './receivers.js';
 import { labelsOf, readable } from './value.js';
 
 const most = 64 * 1024; // characters of a value that are shown at first
@@ -22,6 +24,9 @@ const facts = [
 export class ObjectView {
   constructor(refused) {
     this.refused = refused; // called with errors that another token may fix
+    this.rights = [];
+    this.history = new History();
+    this.receivers = new Receivers();
     $('object-reload').addEventListener('click', () => this.load());
   }
 
@@ -34,12 +39,26 @@ export class ObjectView {
     say($('object-state'), '');
     $('object').hidden = false;
     $('object-body').hidden = true;
+    this.history.of(resource, key);
+    this.receivers.of(resource, key);
+    this.allow([]);
     return this.load();
   }
 
   close() {
     this.key = undefined;
+    this.history.stop();
     $('object').hidden = true;
+  }
+
+  // allow shows the controls for what the visitor may do.
+  allow(verbs) {
+    this.rights = verbs;
+    const { object } = this;
+    $('object-edit').hidden = !verbs.includes('put') || object?.text === undefined || Boolean(object.opaque);
+    $('object-delete').hidden = !verbs.includes('delete') || !object;
+    $('history').hidden = !verbs.includes('watch') || !verbs.includes('list');
+    $('receivers').hidden = !verbs.includes('admin') || !object;
   }
 
   // load requests the object.
@@ -52,11 +71,16 @@ export class ObjectView {
       if (!current()) return;
       say($('object-state'), answer.old ? 'etcd does not answer. This is the last state that the server knows.' : '');
       this.show({ ...answer.object, ttl: answer.ttl });
+      const verbs = await rights(resource, key).catch(() => []);
+      if (current()) this.allow(verbs);
     } catch (error) {
       if (!current()) return;
       this.show(undefined);
+      this.allow([]);
       if (error.code === code.notFound && error.reason === 'KEY_NOT_FOUND') {
         say($('object-state'), 'This object does not exist.');
+        const verbs = await rights(resource, key).catch(() => []);
+        if (current()) this.allow(verbs);
         return;
       }
       complain($('object-error'), explain(error));

@@ -72,3 +72,12 @@ export function readable(o) {
 
 // labelsOf returns the labels of an object, as in a selector.
 export const labelsOf = (o) => Object.entries(o.labels ?? {}).map(([name, value]) => `${name}=${value}`);
+
+// asText returns an object as a text that can be compared: its value, and with its content type and
+// labels if they are wanted.
+export function asText(o, all) {
+  const { text } = readable(o);
+  if (!all) return text;
+  const type = o.contentType || 'default';
+  return [`content type: ${type}`, ...labelsOf(o).sort().map((label) => `label: ${label}`), '', text].join('\n');
+}

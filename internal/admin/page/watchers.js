@@ -8,7 +8,7 @@ import { get } from './api.js';
 const steps = [20, 100, 1000]; // rows
 
 // described describes the selection of a watcher.
-function described(q) {
+export function described(q) {
   const scope = q.scope?.key ?? (q.scope?.prefix ? `${q.scope.prefix.replace(/\/$/, '')}/…` : 'everything');
   const more = [
     q.labelSelector && `labels ${q.labelSelector}`,
@@ -29,7 +29,7 @@ function stateOf(w) {
 
 // who names the client of a watcher: by the name that it has given itself, or else by its
 // identity, or else by its address.
-function who(w) {
+export function who(w) {
   const names = [w.subscriber?.instance, w.identity, w.peer].filter(Boolean);
   return [names[0] ?? unknown, [...names.slice(1), w.userAgent].filter(Boolean).join(' · ')];
 }
@@ -51,7 +51,7 @@ function behind(w) {
 
 // applied returns how long events have waited to be applied, or the error that the client has
 // reported. Most clients report nothing.
-function applied(w) {
+export function applied(w) {
   if (w.error) return ['failed', shorten(w.error.message || `code ${w.error.code}`, 120)];
   if (w.appliedLag === undefined) return [unknown, ''];
   const lag = seconds(w.appliedLag);

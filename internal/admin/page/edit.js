@@ -1,0 +1,173 @@
+// Writing: a form for an object, the review of its changes, and the deletion. A write has the
+// revision that the visitor has seen as its precondition.
+
+import { $, complain, el, say } from './dom.js';
+import { explain, of, send } from './api.js';
+import { differences } from './diff.js';
+import { asText, indent, isJSON, labelsOf } from './value.js';
+
+// parseLabels returns the labels of a text such as "env=prod, team=cart".
+function parseLabels(text) {
+  const parts = text.split(',').map((part) => part.trim()).filter(Boolean);
+  return Object.fromEntries(parts.map((part) => {
+    const at = part.indexOf('=');
+    return at < 0 ? [part, ''] : [part.slice(0, at).trim(), part.slice(at + 1).trim()];
+  }));
+}
+
+// Editor shows the form. on.show is called with a newer state of the object, on.written after a
+// write, on.deleted after a deletion, and on.closed when the form closes without a write.
+export class Editor {
+  constructor(on) {
+    this.on = on;
+    $('edit').addEventListener('submit', (e) => {
+      e.preventDefault();
+      if ($('edit-review').hidden) this.review();
+      else void this.write();
+    });
+    $('edit-again').addEventListener('click', () => this.again());
+    $('edit-cancel').addEventListener('click', () => this.cancel());
+    $('edit').addEventListener('keydown', (e) => {
+      if (e.key !== 'Escape') return;
+      e.preventDefault();
+      if (!$('edit-review').hidden) this.again();
+      else if (!this.changed) this.cancel();
+    });
+    $('delete-cancel').addEventListener('click', () => $('delete').close());
+    $('delete-confirm').addEventListener('click', () => this.delete());
+  }
+
+  // changed reports whether the form has changes that are not written.
+  get changed() {
+    return !$('edit').hidden && this.fields() !== this.began;
+  }
+
+  fields() {
+    return JSON.stringify(['key', 'value', 'type', 'labels'].map((name) => $(`edit-${name}`).value));
+  }
+
+  // open shows the form for an object, or for a new one with a key that begins with path. codec is
+  // that of the resource, if it is known.
+  open(resource, object, { codec, path, rights }) {
+    this.resource = resource;
+    this.base = object;
+    this.free = codec === undefined || codec === 'object'; // content type and labels are up to the writer
+    this.rights = rights;
+    $('edit-key').value = object?.key ?? path;
+    $('edit-key-row').hidden = Boolean(object);
+    $('edit-value').value = object?.text ?? '';
+    $('edit-type').value = object?.contentType ?? '';
+    $('edit-labels').value = object ? labelsOf(object).join(', ') : '';
+    for (const row of ['type', 'labels']) $(`edit-${row}-row`).hidden = !this.free;
+    $('edit').hidden = false;
+    this.again();
+    this.began = this.fields();
+    $(object ? 'edit-value' : 'edit-key').focus();
+  }
+
+  close() {
+    $('edit').hidden = true;
+  }
+
+  cancel() {
+    this.close();
+    this.on.closed();
+  }
+
+  // again returns from the review to the form.
+  again() {
+    complain($('edit-error'));
+    $('edit-fields').hidden = false;
+    $('edit-review').hidden = true;
+    $('edit-again').hidden = true;
+    say($('edit-submit'), 'Review the changes');
+    $('edit-value').focus();
+  }
+
+  // operation returns the write that the form describes.
+  operation() {
+    return {
+      key: $('edit-key').value.trim(), text: $('edit-value').value,
+      contentType: this.free ? $('edit-type').value.trim() : this.base?.contentType,
+      labels: this.free ? parseLabels($('edit-labels').value) : this.base?.labels,
+    };
+  }
+
+  // review shows the changes before they are written.
+  review() {
+    const wanted = this.operation();
+    complain($('edit-error'), isJSON(wanted.contentType) && indent(wanted.text) === undefined && 'The value is not JSON, or is nested too deeply to be shown.');
+    const before = this.base ? asText(this.base, true) : '';
+    const after = asText(wanted, true);
+    $('edit-diff').replaceChildren(before === after ? el('p', { class: 'hint' }, this.base?.text === wanted.text ? 'There are no changes.' : 'Only white space changes.') : differences(before, after));
+    $('edit-fields').hidden = true;
+    $('edit-review').hidden = false;
+    $('edit-again').hidden = false;
+    say($('edit-review-title'), this.base ? `Changes of ${wanted.key}` : `New object ${wanted.key}`);
+    say($('edit-submit'), this.base ? 'Write' : 'Create');
+    $('edit-review-title').focus();
+  }
+
+  async write() {
+    const { resource, base } = this;
+    const { key, text, contentType, labels } = this.operation();
+    const put = {
+      key, text, ifModRevision: base?.modRevision ?? 0,
+      ...(this.free && Object.keys(labels).length > 0 && { labels }),
+      ...(this.free && contentType && { contentType }),
+      ...(base?.hasTtl && { keepTtl: true }),
+    };
+    $('edit-submit').disabled = true;
+    try {
+      const answer = await send('POST', of(resource, 'transactions'), {}, { operations: [{ put }], returnCurrent: this.rights.includes('get') });
+      if (answer.applied) {
+        this.close();
+        this.on.written(resource, key, base);
+      } else {
+        this.conflict(key, answer.results?.[0]?.object);
+      }
+    } catch (error) {
+      complain($('edit-error'), explain(error));
+    } finally {
+      $('edit-submit').disabled = false;
+    }
+  }
+
+  // conflict compares the form with the state that somebody else has written meanwhile.
+  conflict(key, current) {
+    this.base = current;
+    this.on.show(key, current);
+    this.review();
+    complain($('edit-error'), current
+      ? `The object has changed since you began: it is at revision ${current.modRevision} now, as shown above. To write your value instead, review the changes to that state.`
+      : 'The object was deleted since you began. You can create it again.');
+  }
+
+  // confirm asks before an object is deleted.
+  confirm(resource, object, rights) {
+    this.doomed = { resource, object, rights };
+    complain($('delete-error'));
+    say($('delete-text'), `Delete ${object.key} of ${resource}? It is at revision ${object.modRevision}. Every watch on it receives the deletion.`);
+    $('delete').showModal();
+    $('delete-cancel').focus();
+  }
+
+  async delete() {
+    const { resource, object, rights } = this.doomed;
+    try {
+      const answer = await send('DELETE', of(resource, 'objects', object.key), {
+        'delete.ifModRevision': object.modRevision, ...(rights.includes('get') && { returnCurrent: true }),
+      });
+      if (!answer.applied && answer.object) {
+        this.on.show(object.key, answer.object);
+        this.confirm(resource, answer.object, rights);
+        complain($('delete-error'), 'The object has changed since you opened it. The newer value is shown behind this question.');
+        return;
+      }
+      $('delete').close();
+      this.on.deleted(resource, object.key);
+    } catch (error) {
+      complain($('delete-error'), explain(error));
+    }
+  }
+}

@@ -1,0 +1,283 @@
+package browser
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/config"
+)
+
+// edit replaces the value in the form, and goes on to the review.
+func (p *tab) edit(value string) {
+	p.t.Helper()
+	p.fill("#edit-value", value)
+	p.click("#edit-submit")
+	p.await(`!document.querySelector("#edit-review").hidden`)
+}
+
+// fill replaces the text of a field.
+func (p *tab) fill(selector, text string) {
+	p.t.Helper()
+	p.await(`document.querySelector(` + quote(selector) + `).getClientRects().length > 0`)
+	eval[bool](p, `document.querySelector(`+quote(selector)+`).value = `+quote(text)+`, true`)
+}
+
+// object returns an object from the API.
+func (s *site) object(t *testing.T, resource, key string) *fanoutv1.Object {
+	t.Helper()
+	return ask[fanoutv1.GetResponse](t, s, "v1/resources/"+resource+"/objects/"+key).GetObject()
+}
+
+// Selectors of the lines that a diff removes and adds.
+const (
+	removed = "#edit-diff del"
+	added   = "#edit-diff ins"
+)
+
+// TestEdit checks that a change is shown before it is written, and keeps what it does not change.
+func TestEdit(t *testing.T) {
+	s := start(t)
+	s.fill(t)
+	p := open(t, s.url+"#/config/shop/cart/limits-prod", desktop)
+	p.awaitText("#freshness", "Live")
+	p.click("#object-edit")
+	p.edit(`{"rps": 150, "burst": 20}`)
+	p.awaitTexts(removed, `-   "rps": 100,`)
+	p.awaitTexts(added, `+   "rps": 150,`)
+	if got := s.object(t, "config", "shop/cart/limits-prod"); got.GetVersion() != 1 {
+		t.Errorf("the review has written: got version %d", got.GetVersion())
+	}
+	p.click("#edit-submit")
+	p.awaitText("#object-value", `"rps": 150`)
+	p.awaitObjectFact("Version", "2")
+	got := s.object(t, "config", "shop/cart/limits-prod")
+	if got.GetText() != `{"rps": 150, "burst": 20}` || got.GetContentType() != "application/json" || got.GetLabels()["env"] != "prod" || got.GetLabels()["team"] != "cart" {
+		t.Errorf("got %v", got)
+	}
+
+	// Labels and the content type are part of the review.
+	p.click("#object-edit")
+	p.fill("#edit-labels", "env=test")
+	p.fill("#edit-type", "text/plain")
+	p.click("#edit-submit")
+	p.awaitTexts(removed, "- content type: application/json", "- label: env=prod", "- label: team=cart", "- {", `-   "rps": 150,`, `-   "burst": 20`, "- }")
+	p.click("#edit-again")
+	p.fill("#edit-type", "application/json")
+	p.click("#edit-submit")
+	p.awaitTexts(removed, "- label: env=prod", "- label: team=cart")
+	p.awaitTexts(added, "+ label: env=test")
+	p.click("#edit-submit")
+	p.awaitObjectFact("Labels", "env=test")
+
+	// The codec of flags leaves neither to the writer.
+	eval[bool](p, `location.hash = "#/flags/checkout/cart", true`)
+	p.awaitText("#object-value", "owner")
+	p.click("#object-edit")
+	p.await(`document.querySelector("#edit-type").getClientRects().length === 0`)
+	p.edit(`{"owner": }`)
+	p.awaitText("#edit-error", "not JSON")
+	p.click("#edit-submit")
+	p.awaitText("#edit-error", "INVALID_REQUEST")
+	p.click("#edit-again")
+	p.edit(`{"owner": "nobody"}`)
+	p.click("#edit-submit")
+	p.awaitText("#object-value", "nobody")
+}
+
+// TestEditConflict checks that a write never replaces a value that the visitor has not seen.
+func TestEditConflict(t *testing.T) {
+	s := start(t)
+	s.put(t, "config", "limits", "one\ntwo\nthree")
+	p := open(t, s.url+"#/config/limits", desktop)
+	p.click("#object-edit")
+	p.edit("one\n2\nthree")
+	p.awaitTexts(removed, "- two")
+	s.put(t, "config", "limits", "one\ntwo\nthree\nfour")
+	p.click("#edit-submit")
+	p.awaitText("#edit-error", "has changed since")
+	p.awaitTexts("#object-value", "one\ntwo\nthree\nfour")
+	p.awaitTexts(removed, "- two", "- four")
+	p.awaitTexts(added, "+ 2")
+	if got := s.object(t, "config", "limits").GetText(); got != "one\ntwo\nthree\nfour" {
+		t.Errorf("got %q, want the newer value", got)
+	}
+	p.click("#edit-submit")
+	p.awaitTexts("#object-value", "one\n2\nthree")
+
+	p.click("#object-edit")
+	p.edit("new")
+	s.delete(t, "config", "limits")
+	p.click("#edit-submit")
+	p.awaitText("#edit-error", "was deleted since")
+	p.click("#edit-submit")
+	p.awaitTexts("#object-value", "new")
+	p.awaitObjectFact("Version", "1")
+}
+
+func TestCreateAndDelete(t *testing.T) {
+	s := start(t)
+	s.fill(t)
+	p := open(t, s.url+"#/config/shop/cart/", desktop)
+	p.awaitText("#freshness", "Live")
+	create := func(key, value string) {
+		t.Helper()
+		p.click("#browse-new")
+		p.await(`document.activeElement.id === "edit-value" || document.activeElement.id === "edit-key"`)
+		if got := eval[string](p, `document.querySelector("#edit-key").value`); got != "shop/cart/" {
+			t.Errorf("got the key %q, want the folder", got)
+		}
+		p.fill("#edit-key", key)
+		p.edit(value)
+		p.click("#edit-submit")
+	}
+	create("shop/cart/banner", "Hello")
+	p.awaitTexts("#object-value", "Hello")
+	p.awaitTexts(keys, "banner", "limits-prod", "limits-test")
+	if !strings.HasSuffix(eval[string](p, `location.href`), "#/config/shop/cart/banner") {
+		t.Error("the address does not name the new object")
+	}
+	// An existing object is not replaced.
+	create("shop/cart/limits-prod", "Mine")
+	p.awaitText("#edit-error", "has changed since")
+	p.click("#edit-cancel")
+
+	p.click(`[data-path="shop/cart/banner"]`)
+	p.awaitTexts("#object-value", "Hello")
+	p.click("#object-delete")
+	p.awaitText("#delete-text", "Delete shop/cart/banner of config?")
+	p.click("#delete-cancel")
+	s.put(t, "config", "shop/cart/banner", "Hello again")
+	p.click("#object-delete")
+	p.click("#delete-confirm")
+	p.awaitText("#delete-error", "has changed")
+	p.awaitTexts("#object-value", "Hello again")
+	p.click("#delete-confirm")
+	p.awaitText("#object-state", "does not exist")
+	p.awaitTexts(keys, "limits-prod", "limits-test")
+	p.await(`!document.querySelector("#delete").open`)
+}
+
+// TestEditWithTheKeyboard edits an object without a mouse.
+func TestEditWithTheKeyboard(t *testing.T) {
+	s := start(t)
+	s.put(t, "config", "banner", "Hello")
+	p := open(t, s.url+"#/config/banner", desktop)
+	p.await(`!document.querySelector("#object-edit").hidden`)
+	press := func(key string) { p.do("press a key", chromedp.KeyEvent(key)) }
+	has := func(id string) { p.await(`document.activeElement.id === "` + id + `"`) }
+	eval[bool](p, `document.querySelector("#object-edit").focus(), true`)
+	press("\r")
+	has("edit-value")
+	press("!")
+	press("\x1b") // does not discard changes
+	has("edit-value")
+	for _, id := range []string{"edit-type", "edit-labels", "edit-submit"} {
+		press("\t")
+		has(id)
+	}
+	press("\r")
+	has("edit-review-title")
+	press("\x1b")
+	has("edit-value")
+	p.click("#edit-submit")
+	has("edit-review-title")
+	for _, id := range []string{"", "edit-submit"} {
+		press("\t")
+		if id != "" {
+			has(id)
+		}
+	}
+	press("\r")
+	p.awaitObjectFact("Version", "2")
+	has("object-title")
+	p.await(`!document.querySelector("#object-delete").hidden`)
+	eval[bool](p, `document.querySelector("#object-delete").focus(), true`)
+	press("\r")
+	has("delete-cancel")
+	press("\x1b")
+	p.await(`!document.querySelector("#delete").open`)
+	has("object-delete")
+}
+
+// TestReadersCannotEdit checks that the page offers what the visitor may do, and nothing else.
+func TestReadersCannotEdit(t *testing.T) {
+	s, tokens := guarded(t, `
+- {subjects: [reader], verbs: [get, list], resources: [config]}
+- {subjects: [writer], verbs: [get, list, watch, put], resources: [config]}
+`, "reader", "writer")
+	s.fill(t)
+	p := open(t, s.url+"#/config/shop/cart/limits-prod", desktop)
+	controls := []string{"object-edit", "object-delete", "browse-new", "history", "receivers"}
+	offered := func(who string, want ...string) {
+		t.Helper()
+		p.await(`!document.getElementById("token").hidden || (document.querySelector("#token-open").click(), true)`)
+		p.write("#token-text", tokens[who])
+		p.awaitText("#object-value", `"rps": 100`)
+		p.await(`document.querySelectorAll("#browse-list a").length === 2`)
+		visible := `JSON.stringify(` + quoteAll(controls) + `.filter((id) => !document.getElementById(id).hidden)) === JSON.stringify(` + quoteAll(want) + `)`
+		p.await(visible)
+	}
+	p.awaitText("#object-error", "no credentials")
+	offered("writer", "object-edit", "browse-new", "history")
+	offered("reader")
+	offered("root", controls...)
+	offered("reader")
+}
+
+// quoteAll returns texts as a JavaScript array.
+func quoteAll(texts []string) string {
+	quoted := []string{}
+	for _, text := range texts {
+		quoted = append(quoted, quote(text))
+	}
+	return "[" + strings.Join(quoted, ",") + "]"
+}
+
+// TestHistory checks that the page shows the changes in the window of the server, and those that
+// happen while it is open.
+func TestHistory(t *testing.T) {
+	s := start(t, func(c *config.Config) { c.Resources[0].Window.MinEvents, c.Resources[0].Window.MaxEvents = 8, 8 })
+	s.put(t, "config", "limits", "too old")
+	for range 8 {
+		s.put(t, "config", "other", "1")
+	}
+	s.put(t, "config", "limits", "a\nb")
+	s.put(t, "config", "limits", "a\n<b>c</b>")
+	p := open(t, s.url+"#/config/limits", desktop)
+	p.click("#history > summary")
+	p.awaitTexts("#history-list .type", "modified", "modified")
+	p.awaitText("#history-state", "where the memory of the server begins")
+	p.click("#history-list li:first-child summary")
+	p.awaitTexts("#history-list li:first-child del", "- b")
+	p.awaitTexts("#history-list li:first-child ins", "+ <b>c</b>")
+	s.delete(t, "config", "limits")
+	p.awaitTexts("#history-list .type", "deleted", "modified", "modified")
+	p.awaitText("#history-list li:first-child", " at ")
+	p.click("#object-reload")
+	p.awaitText("#object-state", "does not exist")
+	p.awaitTexts("#history-list .type", "deleted", "modified", "modified")
+}
+
+// TestReceivers checks that the page lists the watches whose scope and selectors match the object.
+func TestReceivers(t *testing.T) {
+	s := start(t)
+	s.fill(t)
+	watch := func(agent string, req *fanoutv1.WatchRequest) {
+		req.Resource = "config"
+		s.watch(t, agent, req)
+	}
+	watch("all/1", &fanoutv1.WatchRequest{})
+	watch("prod/1", &fanoutv1.WatchRequest{LabelSelector: "env=prod"})
+	watch("test/1", &fanoutv1.WatchRequest{LabelSelector: "env=test"})
+	watch("named/1", &fanoutv1.WatchRequest{FieldSelector: "name=limits-prod", Scope: below("shop")})
+	watch("other/1", &fanoutv1.WatchRequest{Scope: below("shop/ca")})
+	watch("key/1", &fanoutv1.WatchRequest{Scope: only("shop/cart/limits-prod")})
+	s.watch(t, "flags/1", &fanoutv1.WatchRequest{Resource: "flags"})
+	p := open(t, s.url+"#/config/shop/cart/limits-prod", desktop)
+	p.click("#receivers > summary")
+	p.awaitTexts("#receivers-list small:nth-child(2)", "all/1 "+grpcVersion, "prod/1 "+grpcVersion, "named/1 "+grpcVersion, "key/1 "+grpcVersion)
+	p.awaitTexts("#receivers-state", "4 watches of this server")
+}
