@@ -46,6 +46,30 @@ func TestSettingsAreDocumented(t *testing.T) {
 	}
 }
 
+// docs/reference/limits.md has the default of each limit.
+func TestLimitsAreDocumentedWithTheirDefaults(t *testing.T) {
+	text, err := os.ReadFile("../../docs/reference/limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\|.*\\| `([a-z-]+)` \\| (.*?) \\|").FindAllStringSubmatch(string(text), -1) {
+		documented[row[1]] = strings.NewReplacer(",", "", " ", "", "off", "0").Replace(row[2])
+	}
+	c := config.Defaults()
+	sources(&c).VisitAll(func(f *pflag.Flag) {
+		got, ok := documented[f.Name]
+		isLimit := strings.HasPrefix(f.Name, "max-") && !strings.HasSuffix(f.Name, "-burst")
+		if isLimit && !ok || ok && got != f.DefValue {
+			t.Errorf("%s: got documented default %q, want %q", f.Name, got, f.DefValue)
+		}
+		delete(documented, f.Name)
+	})
+	for name := range documented {
+		t.Errorf("documented limit %s does not exist", name)
+	}
+}
+
 // The documentation lists all exit statuses, and no others.
 func TestExitStatusesAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/tasks/operate.md")
