@@ -123,7 +123,8 @@ func topCommand(t *tool) *cobra.Command {
 		Use:   "top",
 		Short: "Show resources and watchers, refreshed continuously",
 		Long: `Show the resources and watchers of the servers, the watchers that are furthest behind
-first, and refresh the screen continuously. Press q, Esc or Ctrl-C to quit.
+first, and refresh the screen continuously. Press q, Esc or Ctrl-C to quit, s to sort, / to
+filter, the arrow keys to scroll, and ? for all keys. A narrow terminal shows fewer columns.
 
 If standard output is not a terminal, print the screen once.`,
 		Args: arguments(cobra.NoArgs),

@@ -232,12 +232,21 @@ func TestTop(t *testing.T) {
 	c.await(`1 watchers, 0 behind, 0 blocked`)
 	c.await(`ID +INSTANCE +PEER +RESOURCE +STATE`)
 	c.await(`config +live .* shop/`)
+	c.press("?")
+	c.await(`Keys:`)
+	c.press("?s")
+	c.await(`s: sort by sent`)
+	c.press("/nowhere\r")
+	c.await(`/: filter "nowhere"`)
+	c.await(`papers .*\n *q: quit`) // no watchers
+	c.press("\x1b")
+	c.await(`config +live .* shop/`)
 
 	c.press("q")
 	c.ends(exitOK)
 	c.wantRestored()
-	again := inTerminal(t, address, 120, nil, "top")
-	again.await(`q: quit`)
+	again := inTerminal(t, address, 80, nil, "top")
+	again.await(`ID .* FILTER *\n.* live .* shop/`) // all of a line fits into 80 columns
 	again.press("\x03")
 	again.ends(exitOK)
 	// Stopping a watch is not a failure either.

@@ -38,7 +38,10 @@ const wideScreen = 160
 
 // View formats the screen within a width and a height; 0 means no limit. At least one server
 // must have answered.
-func (s Screen) View(width, height int) string {
+func (s Screen) View(width, height int) string { return s.view(&controls{}, width, height) }
+
+// view is View with what the user has chosen.
+func (s Screen) view(chosen *controls, width, height int) string {
 	several := len(s) > 1
 	var resources []admin.Answer[[]admin.Resource]
 	var lists []admin.Answer[admin.WatcherList]
@@ -47,23 +50,33 @@ func (s Screen) View(width, height int) string {
 		lists = append(lists, admin.Answer[admin.WatcherList]{Value: snapshot.watchers})
 	}
 	rows, merged := admin.MergeResources(resources), admin.MergeWatchers(lists, true)
-	watchers := merged.Watchers
+	watcherColumns, watcherCells := admin.WatcherTable(several, width == 0 || width >= wideScreen)
+	watchers := chosen.selected(merged.Watchers, watcherCells)
 
 	var b strings.Builder
 	b.WriteString(s.title(merged) + "\n\n")
 	if height > 0 {
 		r, w := divide(height-2, len(rows), len(watchers))
-		rows, watchers = rows[:r], watchers[:w]
+		rows, watchers = visible(chosen, resourceTable, rows, r), visible(chosen, watcherTable, watchers, w)
 	}
-	// Writing to a strings.Builder does not fail.
 	columns, cells := admin.ResourceTable(several)
-	_ = output.Records(&b, output.Table, width, columns, rows, cells)
+	writeTable(&b, width, columns, rows, cells, lesserResourceColumns)
 	if len(watchers) > 0 {
 		b.WriteString("\n")
-		columns, cells := admin.WatcherTable(several, width == 0 || width >= wideScreen)
-		_ = output.Records(&b, output.Table, width, columns, watchers, cells)
+		writeTable(&b, width, watcherColumns, watchers, watcherCells, lesserWatcherColumns)
 	}
 	return b.String()
+}
+
+// writeTable writes a table that fits into the width.
+func writeTable[T any](b *strings.Builder, width int, columns []output.Column, rows []T, cells func(T) []string, lesser []string) {
+	var texts [][]string
+	for _, r := range rows {
+		texts = append(texts, cells(r))
+	}
+	columns, texts = fit(columns, texts, width, lesser)
+	// Writing to a strings.Builder does not fail.
+	_ = output.Records(b, output.Table, width, columns, texts, func(row []string) []string { return row })
 }
 
 // title returns the first line.

@@ -100,8 +100,9 @@ func (p *Program) show(ctx context.Context, screen tcell.Screen, results <-chan 
 	for i, s := range p.Servers {
 		answers[i].Server = s.Server
 	}
+	var chosen controls
 	for {
-		p.draw(screen, answers)
+		p.draw(screen, answers, &chosen)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -110,7 +111,7 @@ func (p *Program) show(ctx context.Context, screen tcell.Screen, results <-chan 
 		case event := <-screen.EventQ():
 			switch event := event.(type) {
 			case *tcell.EventKey:
-				if quits(event) {
+				if !chosen.press(event) {
 					return nil
 				}
 			case *tcell.EventError:
@@ -118,10 +119,6 @@ func (p *Program) show(ctx context.Context, screen tcell.Screen, results <-chan 
 			}
 		}
 	}
-}
-
-func quits(key *tcell.EventKey) bool {
-	return key.Key() == tcell.KeyCtrlC || key.Key() == tcell.KeyEscape || key.Key() == tcell.KeyRune && key.Str() == "q"
 }
 
 // update records a result. If one of several servers fails, its last snapshot is dropped,
@@ -139,15 +136,15 @@ func (s Screen) update(r result) {
 }
 
 // draw draws the screen. tcell sends only differences to the terminal.
-func (p *Program) draw(screen tcell.Screen, answers Screen) {
+func (p *Program) draw(screen tcell.Screen, answers Screen, chosen *controls) {
 	width, height := screen.Size()
 	screen.Clear()
-	paint(screen, p.text(answers, width, height))
+	paint(screen, p.text(answers, chosen, width, height))
 	screen.Show()
 }
 
-// text returns the errors, the view and the help line.
-func (p *Program) text(answers Screen, width, height int) string {
+// text returns the errors, the view or the help, and the status line.
+func (p *Program) text(answers Screen, chosen *controls, width, height int) string {
 	var b strings.Builder
 	var names []string
 	for _, a := range answers {
@@ -158,12 +155,14 @@ func (p *Program) text(answers Screen, width, height int) string {
 		}
 	}
 	switch {
+	case chosen.help:
+		b.WriteString(helpText)
 	case len(answers.snapshots()) > 0:
-		b.WriteString(answers.View(width, height-1))
+		b.WriteString(answers.view(chosen, width, height-1))
 	case b.Len() == 0:
 		b.WriteString("Connecting to " + strings.Join(names, ", ") + " ...\n")
 	}
-	b.WriteString(output.Faint.Styled("q: quit"))
+	b.WriteString(output.Faint.Styled(chosen.status()))
 	return b.String()
 }
 

@@ -1,0 +1,58 @@
+package top
+
+import (
+	"slices"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/fanoutd/fanoutd/internal/ctl/output"
+)
+
+// The columns that a narrow screen leaves out, the least important ones first.
+var (
+	lesserResourceColumns = []string{"CODEC", "FILTERS", "REVISION", "WINDOW"}
+	lesserWatcherColumns  = []string{"ERROR", "APPLIED REVISION", "SENT REVISION", "EVENTS", "PEER", "SENT", "AGE", "RESOURCE", "APPLIED"}
+)
+
+// minFilterWidth is the width that a narrow screen leaves for the last column.
+const minFilterWidth = 12
+
+// fit leaves out columns until the rows fit into the width; 0 means no limit. Without the column PEER,
+// clients without a name are shown by their address.
+func fit(columns []output.Column, rows [][]string, width int, lesser []string) ([]output.Column, [][]string) {
+	for _, title := range lesser {
+		if width == 0 || widthOf(columns, rows) <= width {
+			break
+		}
+		i := slices.IndexFunc(columns, func(c output.Column) bool { return c.Title == title })
+		if i < 0 {
+			continue
+		}
+		columns = slices.Delete(slices.Clone(columns), i, i+1)
+		for r, cells := range rows {
+			if title == "PEER" && cells[i-1] == "-" {
+				cells[i-1] = cells[i]
+			}
+			rows[r] = slices.Delete(cells, i, i+1)
+		}
+	}
+	return columns, rows
+}
+
+// widthOf returns the width of a table. Its last column may be cut.
+func widthOf(columns []output.Column, rows [][]string) int {
+	total := 0
+	for i, c := range columns {
+		width := ansi.StringWidth(c.Title)
+		for _, cells := range rows {
+			width = max(width, ansi.StringWidth(cells[i]))
+		}
+		if i == len(columns)-1 {
+			width = min(width, minFilterWidth)
+		} else {
+			width += 2
+		}
+		total += width
+	}
+	return total
+}
