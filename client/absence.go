@@ -19,7 +19,7 @@ func WithWaitingNotice(after time.Duration, notice func(failure error)) Option {
 	return func(s *settings) { s.waitingAfter, s.waitingNotice = after, notice }
 }
 
-// absence is the time for which no server has answered the requests of a client.
+// absence measures how long no server has answered the requests of a client.
 type absence struct {
 	after     time.Duration
 	notice    func(failure error)

@@ -13,7 +13,7 @@ import (
 )
 
 // Notices come after a second, ten seconds and so on, while requests wait for a server. An answer,
-// or a connection to a slow server, begins anew.
+// or a connection to a slow server, resets the delay.
 func TestWaitingNotices(t *testing.T) {
 	away := status.Error(codes.Unavailable, "away")
 	for name, c := range map[string]struct {

@@ -104,9 +104,9 @@
 //
 // Watches and informers report which position they have applied, at most once a second (once a minute
 // if only bookmarks arrive), so that operators see which processes have a change. For an informer,
-// a change is applied when all handlers have accepted it; an object that cannot be decoded, or for which a handler fails, is
-// reported with its error. [WithSubscriber] names the process. If a server does not take reports,
-// everything else works without them.
+// a change is applied when all handlers have accepted it. If an object cannot be decoded, or a handler
+// fails, the report has the error. [WithSubscriber] names the process. Everything else also works with
+// servers that do not take reports.
 //
 // # Without a server
 //

@@ -186,7 +186,7 @@ func errorOfStatus(st *status.Status) *Error {
 
 // checkUTF8 returns the error that the server would give to a request with a string
 // that is not UTF-8, or nil if there is no such string. gRPC cannot encode such a
-// request, and its own error would not say which field is wrong.
+// request, and its own error would not name the field.
 func checkUTF8(req proto.Message) error {
 	bad := &errdetails.BadRequest{}
 	refuse := func(path protopath.Path, description string) {

@@ -26,7 +26,7 @@ func (f *freshness) stale(asOf time.Time) bool {
 	return f.ended.Load() || asOf.IsZero() || lost != nil && !asOf.After(*lost) || time.Since(asOf) > f.limit
 }
 
-// minFreshness is the shortest time for which a copy counts as current, even if bookmarks come
+// minFreshness is how long a copy counts as current at least, even if bookmarks come
 // more often. A quiet server hears from etcd only every few seconds.
 const minFreshness = 10 * time.Second
 

@@ -99,7 +99,7 @@ type informerOption func(*informerConfig)
 func (o informerOption) inform(c *informerConfig) { o(c) }
 
 // Resync makes the informer pass every item to its handlers at this interval, as an
-// Update in which nothing has changed. Use it where handlers must undo what other
+// Update without a change. Use it where handlers must undo what other
 // programs change without fanoutd. Default: never.
 func Resync(interval time.Duration) InformerOption {
 	return informerOption(func(c *informerConfig) { c.resync = interval })
@@ -284,7 +284,7 @@ func (i *Informer[T]) apply(c change[*Object]) (change[*entry[T]], bool) {
 	return change[*entry[T]]{old: old, new: e, since: c.since}, true
 }
 
-// publish publishes the next state, to which a step leads.
+// publish publishes the state after a step.
 func (i *Informer[T]) publish(s *step[*entry[T]]) {
 	published := i.next.copy()
 	i.mu.Lock()

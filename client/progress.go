@@ -4,7 +4,7 @@ package client
 type progress struct {
 	applied Position // everything up to it is applied; no revision: not known, or nothing
 	err     error    // why the receiver cannot apply what comes next; nil if it can
-	// attempted is the position up to which everything is applied or has failed.
+	// Everything up to attempted is applied or has failed.
 	attempted Position
 }
 

@@ -209,8 +209,8 @@ func TestWaitForAMinimumOfWatches(t *testing.T) {
 	})
 }
 
-// A server that has never answered may have any number of watches. The wait says so, goes on
-// with the others, and succeeds when the server is there.
+// A server that has never answered may have any number of watches. The wait reports it, continues
+// with the others, and succeeds when the server answers.
 func TestWaitWithAServerThatIsDown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

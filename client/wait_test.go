@@ -243,8 +243,8 @@ func TestWaitForSubscribersThatComeAndGo(t *testing.T) {
 	w.reaches(2)
 }
 
-// A server stops while its subscriber has not applied the revision. The wait says so, goes on with
-// the other server, and counts the subscriber there.
+// A server stops while its subscriber has not applied the revision. The wait reports it, continues
+// with the other server, and counts the subscriber there.
 func TestWaitWhileTheServerOfASubscriberStops(t *testing.T) {
 	t.Parallel()
 	p, released := newPair(t), make(chan struct{})
