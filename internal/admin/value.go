@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -91,12 +90,7 @@ func (w *write) addTo(request any) error {
 	case *fanoutv1.PutRequest:
 		put := request.GetPut()
 		put.ContentType = w.contentType
-		// Only the codec "protobuf" distinguishes text from bytes: its text is JSON.
-		if isJSON(w.contentType) && utf8.Valid(w.value) {
-			put.Value = &fanoutv1.PutOperation_Text{Text: string(w.value)}
-		} else {
-			put.Value = &fanoutv1.PutOperation_Data{Data: w.value}
-		}
+		put.Value = &fanoutv1.PutOperation_Data{Data: w.value} // the content type says whether it is text
 		condition = &put.IfModRevision
 	case *fanoutv1.DeleteRequest:
 		condition = &request.GetDelete().IfModRevision
@@ -119,7 +113,7 @@ func (w *write) overHTTP(err error) error {
 	if st.Code() != codes.InvalidArgument {
 		return err
 	}
-	names := []string{"put.text", "body", "put.data", "body", "put.content_type", "Content-Type"}
+	names := []string{"put.data", "body", "put.content_type", "Content-Type"}
 	if w.condition != "" {
 		names = append(names, "put.if_mod_revision", w.condition, "delete.if_mod_revision", w.condition)
 	}

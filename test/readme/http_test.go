@@ -1,15 +1,28 @@
 package readme
 
-import "testing"
+import (
+	"net/http"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/test/inprocess"
+	"github.com/fanoutd/fanoutd/test/poll"
+)
 
 // The commands of docs/reference/http.md print what the page shows.
 func TestHTTPPage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes more than a second")
-	}
 	r := open(t, "docs/reference/http.md")
 	r.prelude = curl()
-	r.start("go run ./cmd/fanoutd").await("msg=serving")
+	cfg := inprocess.Config(t)
+	cfg.AdminListen = r.http
+	inprocess.Start(t, cfg)
+	poll.Until(t, "the server serves", func() bool {
+		resp, err := http.Get("http://" + r.http + "/v1/resources/config/objects")
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
 	for range 3 { // values
 		r.answers()
 	}
