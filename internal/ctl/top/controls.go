@@ -152,14 +152,15 @@ func (c *controls) status() string {
 	if c.typing {
 		return "Filter: " + c.filter + "_"
 	}
-	line := "q: quit  ?: help  s: sort by " + orders[c.order].name + "  /: filter"
+	var line strings.Builder
+	line.WriteString("q: quit  ?: help  s: sort by " + orders[c.order].name + "  /: filter")
 	if c.filter != "" {
-		line += fmt.Sprintf(" %q", c.filter)
+		fmt.Fprintf(&line, " %q", c.filter)
 	}
 	for table, name := range []string{"watcher", "resource"} {
 		if c.first[table] > 0 {
-			line += fmt.Sprintf("  from %s %d", name, c.first[table]+1)
+			fmt.Fprintf(&line, "  from %s %d", name, c.first[table]+1)
 		}
 	}
-	return line
+	return line.String()
 }

@@ -76,7 +76,7 @@ func TestKeys(t *testing.T) {
 			var chosen controls
 			quits := false
 			text := p.text(s, &chosen, 0, height)
-			for _, key := range strings.Fields(c.press) {
+			for key := range strings.FieldsSeq(c.press) {
 				event := tcell.NewEventKey(tcell.KeyRune, strings.Replace(key, "Space", " ", 1), tcell.ModNone)
 				if code, ok := keys[key]; ok {
 					event = tcell.NewEventKey(code, "", tcell.ModNone)
