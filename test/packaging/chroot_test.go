@@ -23,12 +23,15 @@ func missing(t *testing.T, what string) {
 }
 
 // system is a root directory in which programs run as on a machine of its own: it has its own
-// /proc and its own network, which is only the loopback interface.
+// /proc and its own network, with the addresses 127.0.0.1 and outside.
 type system struct {
 	t    *testing.T
 	root string
 	pid  string // of the process that keeps the namespaces
 }
+
+// outside is an address that other machines could reach.
+const outside = "192.0.2.1"
 
 // newSystem runs programs in the root directory until the test ends.
 func newSystem(t *testing.T, root string) system {
@@ -40,7 +43,7 @@ func newSystem(t *testing.T, root string) system {
 		t.Fatal(err)
 	}
 	// The process ends with its standard input.
-	keep := exec.Command("unshare", "--net", "--mount", "sh", "-c", `mount -t proc proc "$0/proc" && ip link set lo up && echo ready && read -r _`, root)
+	keep := exec.Command("unshare", "--net", "--mount", "sh", "-c", `mount -t proc proc "$0/proc" && ip link set lo up && ip address add "$1" dev lo && echo ready && read -r _`, root, outside)
 	keep.Stderr = t.Output()
 	in, err := keep.StdinPipe()
 	if err != nil {
@@ -82,7 +85,11 @@ func newDebian(t *testing.T) system {
 
 // command returns a command of the system. The user is a name, or numbers such as 1:1.
 func (s system) command(ctx context.Context, user string, environ []string, args ...string) *exec.Cmd {
-	enter := []string{"--target", s.pid, "--net", "--mount", "chroot", "--userspec=" + user, s.root}
+	chroot, err := exec.LookPath("chroot") // the program, not one of the system
+	if err != nil {
+		missing(s.t, err.Error())
+	}
+	enter := []string{"--target", s.pid, "--net", "--mount", chroot, "--userspec=" + user, s.root}
 	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
 	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", "LC_ALL=C"}, environ...)
 	return cmd

@@ -131,17 +131,46 @@ func TestKubernetes(t *testing.T) {
 	if stop := duration(t, settings["drain-delay"]) + duration(t, settings["drain-period"]) + duration(t, settings["shutdown-grace"]); stop >= grace {
 		t.Errorf("a stop may take %v, got a grace period of %v", stop, grace)
 	}
-	// Every configured file is in a volume.
+	// Callers need credentials, and do what a policy allows.
+	if settings["token-file"] == "" || settings["policy-file"] == "" {
+		t.Errorf("got token file %v and policy %v", settings["token-file"], settings["policy-file"])
+	}
+	examples := exampleSecrets(t)
+	for _, v := range pod.Spec.Volumes {
+		if v.Secret != nil && len(examples[v.Secret.SecretName]) == 0 {
+			t.Errorf("there is no example of the secret %s", v.Secret.SecretName)
+		}
+	}
+	// Every configured file is in a volume, and in the example if that is a secret.
 	for key, value := range settings {
 		path, _ := value.(string)
 		if !strings.HasSuffix(key, "-file") || path == "" {
 			continue
 		}
-		mounted := slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return filepath.Dir(path) == m.MountPath })
-		if !mounted {
+		i := slices.IndexFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return filepath.Dir(path) == m.MountPath })
+		if i < 0 {
 			t.Errorf("%s: %s is not in a volume", key, path)
+			continue
+		}
+		j := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == container.VolumeMounts[i].Name })
+		if name := pod.Spec.Volumes[j].Secret.SecretName; examples[name][filepath.Base(path)] == "" {
+			t.Errorf("%s: the example of the secret %s lacks %s", key, name, filepath.Base(path))
 		}
 	}
+}
+
+// exampleSecrets returns the data of the secrets of deploy/kubernetes, by name.
+func exampleSecrets(t *testing.T) map[string]map[string]string {
+	t.Helper()
+	examples := map[string]map[string]string{}
+	for text := range strings.SplitSeq(string(read(t, "deploy/kubernetes/secrets.example.yaml")), "\n---\n") {
+		var secret corev1.Secret
+		if err := yaml.UnmarshalStrict([]byte(text), &secret); err != nil {
+			t.Fatal(err)
+		}
+		examples[secret.Name] = secret.StringData
+	}
+	return examples
 }
 
 // effective returns the settings that result from a configuration file.
