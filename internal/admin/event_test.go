@@ -139,8 +139,8 @@ func TestWatchAsEventsResumes(t *testing.T) {
 	}
 	for _, last := range []string{"rubbish", synced + "x", ":1", "x:-1", "x:", "x:1:1", "%zz:1", "x:99999999999999999999"} {
 		for field, a := range map[string]answer{
-			"Last-Event-ID": s.do(t, "GET", watchPath, "", "Last-Event-ID", last),
-			"lastEventId":   s.do(t, "GET", watchPath+"?lastEventId="+url.QueryEscape(last), ""),
+			"Last-Event-ID": s.do(t, "GET", watchPath+"?time_limit=1s", "", "Last-Event-ID", last),
+			"lastEventId":   s.do(t, "GET", watchPath+"?time_limit=1s&lastEventId="+url.QueryEscape(last), ""),
 		} {
 			if a.status != http.StatusBadRequest || !slices.Equal(a.violations(t), []string{field}) {
 				t.Errorf("%s: %s: got %d %s", field, last, a.status, a.body)
