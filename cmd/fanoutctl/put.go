@@ -36,7 +36,8 @@ the argument, from --file, or from standard input if VALUE or FILE is "-" or if 
 piped and not empty.
 
 The content type is derived from the file name, or is application/json if the value is a
-JSON object or array. Use --content-type to set another one.
+JSON object or array. A value that begins like one must be valid JSON. Use --content-type
+to set another one.
 
 With --wait, wait until the watches that overlap the key have applied the write, as
 "fanoutctl wait" does with the printed revision; see its help for the flags. If the exit
@@ -76,6 +77,11 @@ the wait together; without it there is no limit for the wait.`,
 			data, err := t.value(args, file)
 			if err != nil {
 				return err
+			}
+			if contentType == "" {
+				if err := document.CheckJSON(file, data); err != nil {
+					return usagef("%v; to write it nevertheless, name its --content-type", err)
+				}
 			}
 			var servers []client.Server
 			if wait {

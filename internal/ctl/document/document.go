@@ -186,8 +186,27 @@ func TypeOf(file string, value []byte) string {
 	if t, ok := types[strings.ToLower(filepath.Ext(file))]; ok {
 		return t
 	}
-	if text := bytes.TrimSpace(value); len(text) > 0 && (text[0] == '{' || text[0] == '[') && json.Valid(text) {
+	if looksLikeJSON(value) && json.Valid(value) {
 		return "application/json"
 	}
 	return ""
+}
+
+func looksLikeJSON(value []byte) bool {
+	text := bytes.TrimSpace(value)
+	return len(text) > 0 && (text[0] == '{' || text[0] == '[')
+}
+
+// CheckJSON returns what is wrong with a value that is not JSON, although the extension of its file,
+// or its beginning, promises an object or array.
+func CheckJSON(file string, value []byte) error {
+	t, known := types[strings.ToLower(filepath.Ext(file))]
+	if known && !IsJSON(t) || !known && !looksLikeJSON(value) {
+		return nil
+	}
+	var document json.RawMessage
+	if err := json.Unmarshal(value, &document); err != nil {
+		return fmt.Errorf("the value is not valid JSON: %w", err)
+	}
+	return nil
 }
