@@ -36,7 +36,7 @@ func newResourceCollector(resources []backend.Resource) *resourceCollector {
 
 	c.leftOut = c.gauge("left_out_keys", "Keys in etcd that are omitted because they are empty or not valid UTF-8. Stops at 1,000.", r)
 
-	c.revision = c.gauge("cacher_revision", "etcd revision up to which the cache is complete.", r)
+	c.revision = c.gauge("cacher_revision", "Revision of the cache: it has every change up to this etcd revision.", r)
 	c.lagRevisions = c.gauge("cacher_lag_revisions", "Number of revisions that etcd has and the cache does not have half a second later. Missing while etcd does not answer.", r)
 	c.lagSeconds = c.gauge("cacher_lag_seconds", "Seconds since the etcd watch last sent a change or a progress notification. While cacher_lag_revisions is high, its changes may be old.", r)
 	c.objects = c.gauge("cacher_objects", "Objects in the cache.", r)
@@ -53,7 +53,7 @@ func newResourceCollector(resources []backend.Resource) *resourceCollector {
 	c.mismatches = c.counter("cacher_mismatches_total", "Number of times that the self-check found a difference between the cache and etcd. Should be 0.", r)
 
 	c.interests = c.gauge("dispatch_interests", "Distinct watched interests (scope, selectors, projection).", r)
-	c.through = c.gauge("dispatch_revision", "Revision up to which every change is in the logs of the feeds.", r)
+	c.through = c.gauge("dispatch_revision", "Revision of the logs of the feeds: they have every change up to this revision.", r)
 	c.queueAge = c.gauge("dispatch_queue_age_seconds", "Age of the oldest change that is in the cache but not in the logs of the feeds; 0 if there is none.", r)
 	c.events = c.counter("dispatch_events_total", "Encoded events: one per change and interest.", r)
 	c.eventBytes = c.counter("dispatch_event_bytes_total", "Size of the encoded events.", r)

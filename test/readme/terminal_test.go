@@ -16,7 +16,7 @@ const patience = 8 * time.Minute
 
 // command returns a command that a shell runs.
 func (r *reader) command(text string) *exec.Cmd {
-	text = strings.NewReplacer(printedAddress, r.address, printedHTTP, r.http, printedEpoch, r.epoch, "/tmp/", r.temp+"/").Replace(text)
+	text = strings.NewReplacer(printedAddress, r.address, printedHTTP, r.http, "/tmp/", r.temp+"/").Replace(text)
 	cmd := exec.CommandContext(r.t.Context(), "bash", "-c", r.prelude+"\n"+text)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "FANOUTD_LISTEN="+r.address, "FANOUTD_ADMIN_LISTEN="+r.http, "FANOUTD_DATA_DIR="+r.data, "FANOUTCTL_SERVER="+r.address)
