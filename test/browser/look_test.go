@@ -119,12 +119,12 @@ func TestAccessibility(t *testing.T) {
 	reached := []string{}
 	for range 60 {
 		p.do("press Tab", chromedp.KeyEvent("\t"))
-		id := eval[string](p, `document.activeElement.id || document.activeElement.localName`)
-		if reached = append(reached, id); id == "summary" {
+		id := eval[string](p, `document.activeElement.closest("#tail-events li") ? "event" : document.activeElement.id || document.activeElement.localName`)
+		if reached = append(reached, id); id == "event" {
 			break
 		}
 	}
-	for _, id := range []string{"watchers-resource", "tail-resource", "tail-prefix", "tail-stop", "tail-pause", "tail-events", "summary"} {
+	for _, id := range []string{"watchers-resource", "tail-resource", "tail-prefix", "tail-stop", "tail-pause", "tail-events", "event"} {
 		if !slices.Contains(reached, id) {
 			t.Errorf("the keyboard does not reach %s, only %q", id, reached)
 		}

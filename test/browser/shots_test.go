@@ -58,7 +58,7 @@ func TestScreenshots(t *testing.T) {
 	}, client.Prefix("shop"))
 	s.watch(t, "payment/3.0.2", &fanoutv1.WatchRequest{Resource: "flags", FieldSelector: "owner=payment"})
 	s.watchStuck(t, "billing/1.0.0", "shop/payment/rates", 3)
-	wide, narrow := look{width: 1120, height: 1290}, look{width: 360, height: 780, scale: 1.5}
+	wide, narrow := look{width: 1120, height: 1290}, look{width: 375, height: 780, scale: 1.5}
 	p := open(t, s.url, wide)
 	p.awaitText("#freshness", "Live")
 	p.await(`document.querySelectorAll("#tail-resource option").length === 3`)
@@ -91,13 +91,37 @@ func TestScreenshots(t *testing.T) {
 	} {
 		p.as(shot.as)
 		p.await(fmt.Sprint(`innerWidth === `, shot.as.width))
-		eval[bool](p, `document.querySelector(`+quote(shot.top)+`).scrollIntoView(), true`)
-		image, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, shot.name+".png"), image, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		p.shoot(filepath.Join(dir, shot.name+".png"), shot.top)
+	}
+
+	// An object with its watches, and the review of a change.
+	p.as(look{width: 1120, height: 900})
+	eval[bool](p, `location.hash = "#/config/shop/", true`)
+	p.awaitText("#browse-list", "cart/")
+	p.click("#browse-list li:nth-child(2) summary")
+	p.click(`[data-path="shop/payment/limits-prod"]`)
+	p.awaitText("#object-value", "rps")
+	p.click("#history > summary")
+	p.awaitText("#history-state", "change")
+	p.click("#history-list li:first-child summary")
+	p.click("#receivers > summary")
+	p.awaitText("#receivers-list", "stock-59d4")
+	p.shoot(filepath.Join(dir, "status-browse.png"), "#browse")
+	p.as(narrow)
+	p.click("#object-edit")
+	p.edit(`{"rps": 400, "burst": 50}`)
+	p.shoot(filepath.Join(dir, "status-edit.png"), "#edit")
+}
+
+// shoot saves a picture of the window, with an element at the top.
+func (p *tab) shoot(file, top string) {
+	p.t.Helper()
+	eval[bool](p, `document.querySelector(`+quote(top)+`).scrollIntoView(), true`)
+	image, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(file, image, 0o644); err != nil {
+		p.t.Fatal(err)
 	}
 }

@@ -74,7 +74,7 @@ func TestResourcesAreThoseOfTheAPI(t *testing.T) {
 // column returns a column of the table of watchers.
 func (p *tab) column(n int) []string {
 	p.t.Helper()
-	return p.texts(fmt.Sprintf("#watchers-rows tr > :nth-child(%d) span", n))
+	return p.texts(fmt.Sprintf("#watchers-rows tr > :nth-child(%d) > div > :first-child", n))
 }
 
 // TestWatchersFurthestBehindFirst checks that the watcher with the largest lag comes first,
@@ -93,14 +93,14 @@ func TestWatchersFurthestBehindFirst(t *testing.T) {
 	if got := p.texts("#watchers-rows th small"); !strings.HasPrefix(got[0], "stuck/1") {
 		t.Errorf("first watcher: got %q", got[0])
 	}
-	if got, want := p.column(3), []string{"shop/large", "everything", "everything", "shop/…"}; !slices.Equal(got, want) {
+	if got, want := p.column(3), []string{"shop/large", "all objects", "all objects", "shop/…"}; !slices.Equal(got, want) {
 		t.Errorf("scopes: got %q, want %q", got, want)
 	}
 	if got, want := p.texts("#watchers-rows td:nth-child(3) small"), []string{"", "", "fields owner=cart · latest only · no values", "labels env in (prod)"}; !slices.Equal(got, want) {
 		t.Errorf("selectors: got %q, want %q", got, want)
 	}
 	stuck := ask[fanoutv1.ListWatchersResponse](t, s, "v1/watchers?order=ORDER_LAG").GetWatchers()[0]
-	if got, want := p.column(5), fmt.Sprintf("%d events", stuck.GetLagEvents()); got[0] != want || got[1] != "nothing" {
+	if got, want := p.column(5), fmt.Sprintf("%d events", stuck.GetLagEvents()); got[0] != want || got[1] != "none" {
 		t.Errorf("lag: got %q, want %s", got, want)
 	}
 	if got := p.texts("#watchers-rows tr:first-child td:nth-child(5) small")[0]; !strings.HasPrefix(got, "for ") {
@@ -114,9 +114,11 @@ func TestWatchersFurthestBehindFirst(t *testing.T) {
 	p.awaitTexts("#watchers-rows th small", "filtered/1 "+grpcVersion)
 	p.click(`[aria-label="Watchers config"]`)
 	p.awaitTexts("#watchers-rows tr > :nth-child(2) span", "config", "config", "config")
+	p.click("#watchers-rows tr:first-child td:nth-child(3) a")
+	p.awaitTexts("#object-title", "shop/large")
 	p.choose("#watchers-resource", "audit")
 	p.awaitTexts("#watchers-rows tr")
-	p.awaitText("#watchers .nothing", "Nobody watches")
+	p.awaitText("#watchers .nothing", "There are no watchers")
 }
 
 // TestLagBeyondTheWindow checks how the page shows a lag of which only the minimum is known.
@@ -128,7 +130,7 @@ func TestLagBeyondTheWindow(t *testing.T) {
 	}
 	p := open(t, s.url, desktop)
 	p.awaitText("#watchers-rows td:nth-child(5) small", "for more than ")
-	if got := p.column(5)[0]; got == "nothing" {
+	if got := p.column(5)[0]; got == "none" {
 		t.Errorf("lag: got %q", got)
 	}
 }
@@ -148,7 +150,7 @@ func TestWatcherWithoutASnapshotIsFirst(t *testing.T) {
 	if got := p.texts("#watchers-rows th small"); !strings.HasPrefix(got[0], "new/1") {
 		t.Errorf("first watcher: got %q", got)
 	}
-	if got := p.column(5)[0]; got != "everything" {
+	if got := p.column(5)[0]; got != "no snapshot yet" {
 		t.Errorf("lag: got %q", got)
 	}
 }
@@ -232,15 +234,17 @@ func TestReportsAreShown(t *testing.T) {
 	p := open(t, s.url, desktop)
 	p.awaitTexts("#watchers-rows th span", "failing-1", "late-1", "silent-1", "current-1")
 	got := p.column(6)
-	if got[0] != "failed" || !strings.HasSuffix(got[1], " late") || got[2] != "–" || got[3] != "everything" {
+	if got[0] != "failed" || !strings.HasSuffix(got[1], " late") || got[2] != "not reported" || got[3] != "up to date" {
 		t.Errorf("applied: got %q", got)
 	}
 	small := p.texts("#watchers-rows td:nth-child(6) small")
 	if want := fmt.Sprint("up to revision ", before.GetRevision()); small[0] != "rps is <b>negative</b>" || small[1] != want {
 		t.Errorf("reports: got %q, want the error and %s", small, want)
 	}
-	p.await(`document.querySelector("#watchers-rows th").title.includes("version=2.4")`)
-	p.await(`document.querySelector("#watchers-rows td:nth-child(6)").title.includes("applied up to revision")`)
+	p.click("#watchers-rows th summary")
+	p.awaitText("#watchers-rows th details", "version=2.4")
+	p.awaitText("#watchers-rows th details", fmt.Sprint("applied up to revision ", before.GetRevision()))
+	p.awaitText("#watchers-rows th details", "rps is <b>negative</b>")
 	p.awaitText("#watchers-failed", "1")
 
 	p.click("#watchers-failing")

@@ -42,6 +42,9 @@ func TestTailShowsWritesAsTheyHappen(t *testing.T) {
 	// A click shows the whole value.
 	p.click("#tail-events li:nth-child(4) summary")
 	p.awaitTexts("#tail-events li:nth-child(4) pre", "first")
+	if got := eval[string](p, `document.querySelector("#tail-events li:nth-child(4) .jump a").hash`); got != "#/config/shop/new" {
+		t.Errorf("the event leads to %s", got)
+	}
 	p.awaitText("#tail-events li:nth-child(4) dl", "env=prod")
 	p.click("#tail-events li:nth-child(3) summary")
 	p.awaitTexts("#tail-events li:nth-child(3) pre", strings.TrimSpace(strings.Repeat("long ", 100)))

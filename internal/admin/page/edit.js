@@ -133,7 +133,7 @@ export class Editor {
     }
   }
 
-  // conflict compares the form with the state that somebody else has written meanwhile.
+  // conflict compares the form with the newer state of the object.
   conflict(key, current) {
     this.base = current;
     this.on.show(key, current);

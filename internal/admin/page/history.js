@@ -82,7 +82,7 @@ export class History {
           list.prepend(...(message.events ?? []).map((e) => row(e, live)).reverse());
           while (list.childElementCount > most) list.lastElementChild.remove();
           if (message.kind === 'KIND_SYNCED') live = true;
-          if (live) say($('history-state'), `${plural(list.childElementCount, 'change')}${oldest ? ` after revision ${oldest}, where the memory of the server begins` : ''}`);
+          if (live) say($('history-state'), `${list.childElementCount === most ? 'the last ' : ''}${plural(list.childElementCount, 'change')}${oldest ? ` after revision ${oldest}, where the memory of the server begins` : ''}`);
         }
       } catch (error) {
         if (error.reason !== 'POSITION_EXPIRED' || oldest) {

@@ -3,6 +3,7 @@
 
 import { $, el, say, complain } from './dom.js';
 import { bytes, clock, count, shorten } from './format.js';
+import { link } from './route.js';
 import { code, explain, Refusal, watch } from './api.js';
 
 const most = 200; // events kept
@@ -48,7 +49,7 @@ function kept(event) {
   };
 }
 
-function row(e) {
+function row(e, resource) {
   const beginning = e.isText ? shorten(e.value, brief).replace(/\s+/g, ' ') : `binary, ${bytes(e.size)}`;
   const more = el('details', {}, el(
     'summary', {},
@@ -61,6 +62,7 @@ function row(e) {
   more.addEventListener('toggle', () => {
     if (!more.open || more.childElementCount > 1) return;
     more.append(
+      el('p', { class: 'jump' }, el('a', { href: link(resource, e.key) }, 'Browse this object')),
       el('dl', {}, ...e.facts.map(([name, v]) => el('div', {}, el('dt', {}, name), el('dd', {}, v)))),
       el('pre', { tabindex: '0', 'aria-label': `Value of ${e.key}` }, e.value),
     );
@@ -145,6 +147,7 @@ export class Tail {
     complain($('tail-error'));
     this.denied = false;
     this.wanted = wanted;
+    this.resource = resource;
     this.running = new AbortController();
     $('tail-follow').hidden = true;
     $('tail-stop').hidden = false;
@@ -218,7 +221,7 @@ export class Tail {
   show() {
     if (this.paused || this.waiting.length === 0) return;
     const list = $('tail-events');
-    const rows = this.waiting.map((e) => (e.gap ? el('li', { class: 'gap' }, e.gap) : row(e)));
+    const rows = this.waiting.map((e) => (e.gap ? el('li', { class: 'gap' }, e.gap) : row(e, this.resource)));
     this.waiting = [];
     list.prepend(...rows.reverse());
     while (list.childElementCount > most) list.lastElementChild.remove();

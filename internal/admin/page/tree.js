@@ -11,7 +11,7 @@ const requests = 20; // at most, for that
 const smallest = 5; // objects in a page
 const largest = 100;
 
-// after is the character after the slash: no key of a folder is behind it.
+// after is the character after the slash: it begins after every key of a folder.
 const after = '0';
 
 // Level is a folder: its objects and the folders directly in it.

@@ -4,12 +4,13 @@
 import { $, el, say, keyed } from './dom.js';
 import { count, bytes, plural, seconds, shorten, span, unknown } from './format.js';
 import { get } from './api.js';
+import { link } from './route.js';
 
 const steps = [20, 100, 1000]; // rows
 
 // described describes the selection of a watcher.
 export function described(q) {
-  const scope = q.scope?.key ?? (q.scope?.prefix ? `${q.scope.prefix.replace(/\/$/, '')}/…` : 'everything');
+  const scope = q.scope?.key ?? (q.scope?.prefix ? `${q.scope.prefix.replace(/\/$/, '')}/…` : 'all objects');
   const more = [
     q.labelSelector && `labels ${q.labelSelector}`,
     q.fieldSelector && `fields ${q.fieldSelector}`,
@@ -21,10 +22,15 @@ export function described(q) {
   return [scope, more.filter(Boolean).join(' · ')];
 }
 
+// placeOf returns the address of what a watch covers.
+function placeOf({ resource, scope }) {
+  return link(resource, scope?.key ?? (scope?.prefix ? `${scope.prefix.replace(/\/$/, '')}/` : ''));
+}
+
 function stateOf(w) {
   if (w.blocked) return ['blocked', 'A message waits for the network: the client does not read, or not fast enough'];
-  if (w.state === 'STATE_CATCHING_UP') return ['catching up', 'Being brought to the present'];
-  return ['live', 'At the present, or close behind'];
+  if (w.state === 'STATE_CATCHING_UP') return ['catching up', 'Receives a snapshot or the events that it has missed'];
+  return ['live', 'Receives events as they happen'];
 }
 
 // who names the client of a watcher: by the name that it has given itself, or else by its
@@ -39,13 +45,13 @@ const labels = (w) => Object.entries(w.subscriber?.labels ?? {}).map(([name, val
 
 // behind returns how many events wait for a watcher, and for how long.
 function behind(w) {
-  if (Number(w.position?.revision ?? 0) === 0) return ['everything', '']; // no position yet
+  if (Number(w.position?.revision ?? 0) === 0) return ['no snapshot yet', ''];
   if (w.lagRevisions === undefined) return [unknown, ''];
   const lag = seconds(w.lag);
   const none = Number(w.lagEvents ?? w.lagRevisions) === 0;
-  if (none && !w.lagIsMinimum) return ['nothing', ''];
+  if (none && !w.lagIsMinimum) return ['none', ''];
   const since = `for ${w.lagIsMinimum ? 'more than ' : ''}${span(lag)}`;
-  if (none) return ['everything', since]; // a new epoch: revisions cannot be compared
+  if (none) return ['all objects', since]; // a new epoch: revisions cannot be compared
   return [w.lagEvents !== undefined ? plural(w.lagEvents, 'event') : plural(w.lagRevisions, 'revision'), since];
 }
 
@@ -53,9 +59,9 @@ function behind(w) {
 // reported. Most clients report nothing.
 export function applied(w) {
   if (w.error) return ['failed', shorten(w.error.message || `code ${w.error.code}`, 120)];
-  if (w.appliedLag === undefined) return [unknown, ''];
+  if (w.appliedLag === undefined) return ['not reported', ''];
   const lag = seconds(w.appliedLag);
-  return lag === 0 ? ['everything', ''] : [`${span(lag)} late`, `up to revision ${w.applied.revision}`];
+  return [lag === 0 ? 'up to date' : `${span(lag)} late`, `up to revision ${w.applied.revision}`];
 }
 
 // reported describes the last report in full.
@@ -63,8 +69,16 @@ function reported(w) {
   return [
     w.applied && `applied up to revision ${w.applied.revision}`,
     w.error && w.appliedLag !== undefined && `${span(seconds(w.appliedLag))} late`,
-    w.error && `failed at ${new Date(w.errorTime).toISOString()}`,
+    w.error && `failed at ${new Date(w.errorTime).toLocaleString()}`,
     w.error?.message,
+  ].filter(Boolean).join('\n');
+}
+
+// details describes a watcher in full, one fact in a line.
+function details(w) {
+  return [
+    w.subscriber?.instance, ...labels(w), w.identity && `identity ${w.identity}`, w.peer, w.userAgent, `watch ${w.id}`,
+    `began at ${new Date(w.since).toLocaleString()}`, `state: ${stateOf(w)[1]}`, reported(w) || 'applied position: not reported',
   ].filter(Boolean).join('\n');
 }
 
@@ -74,18 +88,21 @@ const columns = [
   ['Resource', (w) => [w.request.resource]],
   ['Watches', (w) => described(w.request)],
   ['State', (w) => [stateOf(w)[0]]],
-  ['Behind', behind],
+  ['Lag', behind],
   ['Applied', applied],
   ['Sent', (w) => [bytes(w.bytes ?? 0), plural(w.messages ?? 0, 'message')]],
-  ['For', (w) => [span((Date.now() - new Date(w.since)) / 1000)]],
+  ['Age', (w) => [span((Date.now() - new Date(w.since)) / 1000)]],
 ];
 
 function makeRow() {
-  const parts = columns.map(() => [el('span'), el('small')]);
+  const parts = columns.map(([name]) => [name === 'Watches' ? el('a') : el('span'), el('small')]);
+  const more = el('p');
   const row = el('tr', {}, ...columns.map(([name], i) => (
     el(i ? 'td' : 'th', { 'data-name': name, ...(i ? {} : { scope: 'row' }) }, el('div', {}, ...parts[i]))
   )));
+  row.cells[0].firstChild.append(el('details', {}, el('summary', {}, 'Details'), more));
   row.parts = parts;
+  row.more = more;
   return row;
 }
 
@@ -100,12 +117,11 @@ function updateRow(row, w) {
   badge.className = 'badge';
   badge.dataset.state = state;
   badge.title = meaning;
-  row.cells[0].title = [w.subscriber?.instance, ...labels(w), w.identity, w.peer, w.userAgent, `watch ${w.id}`].filter(Boolean).join('\n');
-  row.cells[4].dataset.quiet = ['nothing', unknown].includes(row.parts[4][0].textContent);
-  row.cells[5].dataset.quiet = ['everything', unknown].includes(row.parts[5][0].textContent);
+  row.parts[2][0].setAttribute('href', placeOf(w.request));
+  say(row.more, details(w));
+  row.cells[4].dataset.quiet = ['none', unknown].includes(row.parts[4][0].textContent);
+  row.cells[5].dataset.quiet = ['up to date', 'not reported'].includes(row.parts[5][0].textContent);
   row.cells[5].dataset.failed = Boolean(w.error);
-  row.cells[5].title = reported(w);
-  row.cells[7].title = new Date(w.since).toISOString();
 }
 
 // Watchers requests and shows the watchers.
@@ -128,7 +144,7 @@ export class Watchers {
     say($('watchers-count'), total === 0 ? '' : all.length < total ? `${count(all.length)} of ${count(total)}, those that are furthest behind` : `${count(total)}, furthest behind first`);
     say($('watchers-failed'), count(answer.failing ?? 0));
     $('watchers-none').hidden = total > 0;
-    say($('watchers-none'), failing ? 'No watcher reports an error.' : 'Nobody watches.');
+    say($('watchers-none'), failing ? 'No watcher reports an error.' : 'There are no watchers.');
     $('watchers-more').hidden = all.length >= total || this.step === steps.length - 1;
   }
 
