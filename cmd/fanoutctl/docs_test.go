@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -100,4 +101,56 @@ func TestHelpIsForUsers(t *testing.T) {
 		}
 	}
 	walk(root)
+}
+
+// The fanoutctl commands of all pages have existing commands and flags, and as many arguments as they take.
+func TestDocumentedCommandsParse(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{"tasks", "reference", "clients"} {
+		more, err := filepath.Glob("../../docs/" + folder + "/*.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, more...)
+	}
+	checked := 0
+	for _, page := range append(pages, "../../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^(?:    )?(?:\$ )?(?:bin/)?fanoutctl ((?:[^\\\n]|\\\n)+)$`).FindAllStringSubmatch(string(text), -1) {
+			root := rootCommand(newTool(nil, nil, nil, nil))
+			root.InitDefaultCompletionCmd()
+			c, rest, err := root.Find(words(m[1]))
+			if err == nil {
+				err = c.ParseFlags(rest)
+			}
+			if err == nil {
+				err = c.ValidateArgs(c.Flags().Args())
+			}
+			if err != nil {
+				t.Errorf("%s: fanoutctl %s: %v", page, m[1], err)
+			}
+			checked++
+		}
+	}
+	if checked < 30 {
+		t.Errorf("found only %d commands", checked)
+	}
+}
+
+// words splits a command at spaces outside of quotes. The command ends where the shell does something else.
+func words(command string) []string {
+	var all []string
+	for _, word := range regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`).FindAllString(strings.ReplaceAll(command, "\\\n", " "), -1) {
+		if strings.ContainsAny(word[:1], "|>&#") {
+			break
+		}
+		all = append(all, strings.NewReplacer("'", "", `"`, "").Replace(word))
+	}
+	return all
 }
