@@ -7,6 +7,7 @@
 // The package adds what HTTP needs beyond that:
 //
 //	guard.go           protection against requests that a browser was tricked into
+//	origin.go          pages of other origins that may use the API
 //	body.go            which bodies are accepted, and their size
 //	value.go           values as bodies of PUT and GET
 //	call.go            what the gateway does not translate

@@ -16,15 +16,16 @@ import (
 //   - A page of another origin can send requests but not read the answers.
 //     http.CrossOriginProtection refuses those that write. Bodies need a content type
 //     for which browsers send a preflight request first, and without CORS headers in
-//     the answer they stop there. Origins of the setting http-origins are excepted. Reads are refused as well, because profiles, traces and
-//     watches cost something while nobody reads them. A link to the status page works.
+//     the answer they stop there. Reads are refused as well, because profiles, traces and
+//     watches cost something even if the page cannot read them. A link to the status page
+//     works. Origins of the configuration are excepted, see origin.go.
 //   - A page can make its own host name resolve to our address (DNS rebinding), which
 //     gives it our origin. So the Host header must be an IP address, localhost, or one
 //     of the configured names.
 func guard(hosts []string, trusted origins, next http.Handler) http.Handler {
 	protected := http.NewCrossOriginProtection()
 	refuseForeign := func(w http.ResponseWriter) {
-		refuse(w, http.StatusForbidden, "request from a page of another origin")
+		refuse(w, http.StatusForbidden, "request from a page of another origin: if its pages may use the API, add it to the setting http-origins")
 	}
 	protected.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { refuseForeign(w) }))
 	checked := protected.Handler(next)
@@ -86,39 +87,4 @@ func allowed(host string, hosts []string) bool {
 	}
 	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return err == nil
-}
-
-// origins are the origins whose pages may use the API.
-type origins []string
-
-// admits reports whether a page of one of the origins sent a request to the API, and sets the
-// headers with which the browser lets the page read the response (CORS). Such a page may also use
-// what its visitors have, such as client certificates.
-func (o origins) admits(h http.Header, r *http.Request) bool {
-	if len(o) == 0 || !strings.HasPrefix(r.URL.Path, "/v1/") {
-		return false
-	}
-	h.Add("Vary", "Origin")
-	origin := r.Header.Get("Origin")
-	if !slices.Contains(o, origin) {
-		return false
-	}
-	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Allow-Credentials", "true")
-	h.Set("Access-Control-Expose-Headers", "ETag, Retry-After, "+watchHeader)
-	return true
-}
-
-// isPreflight reports whether a browser asks what a page may send.
-func isPreflight(r *http.Request) bool {
-	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
-}
-
-// answerPreflight answers what a page may send.
-func answerPreflight(w http.ResponseWriter) {
-	h := w.Header()
-	h.Set("Access-Control-Allow-Methods", "GET, HEAD, PUT, POST, DELETE")
-	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Traceparent, Tracestate")
-	h.Set("Access-Control-Max-Age", "600")
-	w.WriteHeader(http.StatusNoContent)
 }

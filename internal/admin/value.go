@@ -17,6 +17,10 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
+// The path of an object stands for its value, as in other key-value stores over HTTP: PUT stores its
+// body as it is. Everything else about a write is in the query or in headers, so no JSON document
+// can be taken for options. The JSON form of a put is in transactions.
+
 // write is the part of a PUT or DELETE that is not in its path and query: the body of a PUT is
 // the value, and headers have its content type and the precondition.
 type write struct {
