@@ -1,8 +1,6 @@
 package packaging
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -31,37 +29,40 @@ func manifests(t *testing.T) map[string]any {
 	}
 	found := map[string]any{}
 	for _, r := range resources.Resources() {
-		var into any
-		switch r.GetKind() {
-		case "Namespace":
-			into = &corev1.Namespace{}
-		case "ServiceAccount":
-			into = &corev1.ServiceAccount{}
-		case "Service":
-			into = &corev1.Service{}
-		case "ConfigMap":
-			into = &corev1.ConfigMap{}
-		case "Deployment":
-			into = &appsv1.Deployment{}
-		case "PodDisruptionBudget":
-			into = &policyv1.PodDisruptionBudget{}
-		case "NetworkPolicy":
-			into = &networkingv1.NetworkPolicy{}
-		default:
-			t.Fatalf("unknown kind %s", r.GetKind())
-		}
 		text, err := r.MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
 		}
-		decoder := json.NewDecoder(bytes.NewReader(text))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(into); err != nil {
-			t.Errorf("%s %s: %v", r.GetKind(), r.GetName(), err)
-		}
-		found[r.GetKind()+" "+r.GetName()] = into
+		found[r.GetKind()+" "+r.GetName()] = decode(t, r.GetKind(), text)
 	}
 	return found
+}
+
+// decode returns an object of Kubernetes. Unknown fields are errors.
+func decode(t *testing.T, kind string, text []byte) (into any) {
+	t.Helper()
+	switch kind {
+	case "Namespace":
+		into = &corev1.Namespace{}
+	case "ServiceAccount":
+		into = &corev1.ServiceAccount{}
+	case "Service":
+		into = &corev1.Service{}
+	case "ConfigMap":
+		into = &corev1.ConfigMap{}
+	case "Deployment":
+		into = &appsv1.Deployment{}
+	case "PodDisruptionBudget":
+		into = &policyv1.PodDisruptionBudget{}
+	case "NetworkPolicy":
+		into = &networkingv1.NetworkPolicy{}
+	default:
+		t.Fatalf("unknown kind %s", kind)
+	}
+	if err := yaml.UnmarshalStrict(text, into); err != nil {
+		t.Errorf("%s: %v\n%s", kind, err, text)
+	}
+	return into
 }
 
 // get returns the only object of its type whose key has this prefix.
@@ -76,13 +77,21 @@ func get[T any](t *testing.T, all map[string]any, begin string) T {
 	panic("unreachable")
 }
 
-func TestKubernetes(t *testing.T) {
-	all := manifests(t)
+func TestKubernetes(t *testing.T) { isComplete(t, manifests(t)) }
+
+// isComplete checks that the objects of an installation fit together, and that the server accepts
+// its configuration.
+func isComplete(t *testing.T, all map[string]any) {
+	t.Helper()
 	deployment := get[*appsv1.Deployment](t, all, "Deployment fanoutd")
 	pod := deployment.Spec.Template
-	labels := pod.Labels
-	if len(labels) == 0 {
-		t.Fatal("pods have no labels")
+	for name, value := range deployment.Spec.Selector.MatchLabels {
+		if pod.Labels[name] != value {
+			t.Errorf("the pods lack the label %s", name)
+		}
+	}
+	if len(deployment.Spec.Selector.MatchLabels) == 0 {
+		t.Fatal("the deployment selects all pods")
 	}
 	if n := *deployment.Spec.Replicas; n != 3 {
 		t.Errorf("got %d replicas", n)

@@ -1,0 +1,103 @@
+package packaging
+
+import (
+	"io"
+	"log/slog"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const chartFolder = "deploy/helm/fanoutd"
+
+// rendered returns the objects of the chart, by kind and name.
+func rendered(t *testing.T, values map[string]any) (map[string]any, error) {
+	t.Helper()
+	chart, err := loader.Load(filepath.Join(root, chartFolder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := common.ReleaseOptions{Name: "fanoutd", Namespace: "fanoutd", IsInstall: true}
+	all, err := util.ToRenderValues(chart, values, release, common.DefaultCapabilities) // checks the schema
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Render(chart, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]any{}
+	for name, text := range files {
+		if !strings.HasSuffix(name, ".yaml") {
+			continue
+		}
+		for _, object := range regexp.MustCompile(`(?m)^---\n`).Split(text, -1) {
+			var head struct {
+				Kind     string
+				Metadata struct{ Name string }
+			}
+			if err := yaml.Unmarshal([]byte(object), &head); err != nil {
+				t.Fatalf("%s: %v\n%s", name, err, object)
+			}
+			if head.Kind != "" {
+				found[head.Kind+" "+head.Metadata.Name] = decode(t, head.Kind, []byte(object))
+			}
+		}
+	}
+	return found, nil
+}
+
+// TestChart renders the chart with Helm. It has the same parts as deploy/kubernetes.
+func TestChart(t *testing.T) {
+	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) // Helm's linter reports to it as well
+	for _, m := range lint.RunAll(filepath.Join(root, chartFolder), nil, "fanoutd").Messages {
+		if m.Severity >= support.WarningSev {
+			t.Errorf("lint: %v", m)
+		}
+	}
+	all, err := rendered(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	isComplete(t, all)
+
+	changed, err := rendered(t, map[string]any{
+		"image":         map[string]any{"repository": "registry.example.com/fanoutd", "tag": "1.2.3"},
+		"config":        map[string]any{"log-level": "debug"},
+		"networkPolicy": map[string]any{"enabled": false},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after := get[*appsv1.Deployment](t, all, "Deployment").Spec.Template, get[*appsv1.Deployment](t, changed, "Deployment").Spec.Template
+	if got := after.Spec.Containers[0].Image; got != "registry.example.com/fanoutd:1.2.3" {
+		t.Errorf("got image %s", got)
+	}
+	if before.Annotations["checksum/config"] == after.Annotations["checksum/config"] {
+		t.Error("a change of the configuration does not start a rollout")
+	}
+	if changed["NetworkPolicy fanoutd"] != nil {
+		t.Error("the network policy cannot be disabled")
+	}
+	for _, wrong := range []map[string]any{
+		{"replicas": 0},
+		{"typo": true},
+		{"image": map[string]any{"repository": ""}},
+		{"config": map[string]any{"etcd-endpoints": []any{}}},
+		{"config": map[string]any{"tls-client-auth": "required"}},
+	} {
+		if _, err := rendered(t, wrong); err == nil {
+			t.Errorf("the schema accepts %v", wrong)
+		}
+	}
+}
