@@ -123,8 +123,11 @@ type Violation struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	if e.Reason != "" {
+	switch {
+	case e.Reason != "":
 		return fmt.Sprintf("%s (%s)", e.Message, e.Reason)
+	case e.Code == codes.Unknown: // says nothing
+		return e.Message
 	}
 	return fmt.Sprintf("%s (%s)", e.Message, e.Code)
 }

@@ -2,6 +2,7 @@ package clienttest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -44,6 +45,34 @@ func Example() {
 	stop()
 	<-done
 	// Output: b1
+}
+
+// The program refuses a value, and an operator sees why.
+func Example_refusal() {
+	t := &exampleTest{}
+	defer t.end()
+
+	s := clienttest.NewServer(t, "config")
+	c := s.Client()
+	config := c.Resource("config")
+	limits := client.NewInformer(config, client.JSONDecoder[struct{ RPS int }](), client.Key("shop/limits"))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- limits.Run(ctx) }()
+
+	revision, err := config.Put(ctx, "shop/limits", client.Text(`{"rps": "many"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.Wait(ctx, client.WaitOptions{
+		Servers: []client.Server{{Address: "test", Client: c}}, Resource: "config", Revision: revision, MinWatches: 1,
+	})
+	if refused, ok := errors.AsType[*client.RefusedError](err); ok {
+		fmt.Println(refused.Failures()[0].Err)
+	}
+	stop()
+	<-done
+	// Output: object "shop/limits" at revision 2: decode JSON: json: cannot unmarshal string into Go struct field .RPS of type int
 }
 
 // A watch that was away for too long starts over.

@@ -87,7 +87,7 @@ func TestGettingStarted(t *testing.T) {
 	r.prelude = curl()
 	r.next("python") // test/rules compares these two with the pages of the clients
 	r.next("js")
-	for _, kind := range []string{"RESET", "KIND_CATCH_UP_BEGIN"} {
+	for _, kind := range []string{"RESET", "KIND_CATCH_UP_BEGIN", "CATCH_UP_RESET"} {
 		var first json.RawMessage
 		if err := r.start(r.next("sh")).messages.Decode(&first); err != nil || !strings.Contains(string(first), kind) {
 			t.Errorf("%s: got first message %s (%v), want %s", r.page, first, err, kind)

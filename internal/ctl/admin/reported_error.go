@@ -3,6 +3,8 @@ package admin
 import (
 	"strings"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/fanoutd/fanoutd/client"
 )
 
@@ -21,5 +23,8 @@ func reportedErrorOf(e *client.Error) *ReportedError {
 
 // String returns the message and the code.
 func (r *ReportedError) String() string {
+	if r.Message != "" && r.Code == codes.Unknown.String() { // which says nothing
+		return r.Message
+	}
 	return strings.TrimSpace(r.Message + " (" + r.Code + ")")
 }
