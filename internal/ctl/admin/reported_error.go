@@ -3,8 +3,6 @@ package admin
 import (
 	"strings"
 
-	"google.golang.org/grpc/codes"
-
 	"github.com/fanoutd/fanoutd/client"
 )
 
@@ -23,7 +21,7 @@ func reportedErrorOf(e *client.Error) *ReportedError {
 
 // String returns the message and the code.
 func (r *ReportedError) String() string {
-	if r.Message != "" && r.Code == codes.Unknown.String() { // which says nothing
+	if r.Message != "" && r.Code == "Unknown" { // which says nothing
 		return r.Message
 	}
 	return strings.TrimSpace(r.Message + " (" + r.Code + ")")
