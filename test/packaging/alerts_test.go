@@ -159,6 +159,7 @@ func TestAlerts(t *testing.T) {
 			{"a new one", steady("fanoutd_decode_failures_total", config, "7x50 8x20") + steady("fanoutd_cacher_undecryptable_objects", config, "0x70"), true},
 			{"present at the start", steady("fanoutd_decode_failures_total", config, "_x5 7x10"), true},
 			{"none", steady("fanoutd_decode_failures_total", config, "0x60"), false},
+			{"a key was missing", steady("fanoutd_decode_failures_total", config, "0x10 7x50") + steady("fanoutd_cacher_undecryptable_objects", config, "0x10 7x8 0x42"), false},
 			{"a key is missing", steady("fanoutd_decode_failures_total", config, "0x10 7x50") + steady("fanoutd_cacher_undecryptable_objects", config, "0x10 7x50"), false},
 		},
 		"FanoutdUndecryptable": {
