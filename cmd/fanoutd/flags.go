@@ -178,7 +178,7 @@ func sources(c *config.Config) *pflag.FlagSet {
 // helpWidth is the line width of the help text.
 const helpWidth = 100
 
-// usage prints the usage of a command, with the settings in groups.
+// usage prints the usage of a command. Only the root command lists the settings, in groups.
 func usage(cmd *cobra.Command, groups []flagGroup) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage:\n  %s\n", cmd.UseLine())
@@ -202,11 +202,17 @@ func usage(cmd *cobra.Command, groups []flagGroup) error {
 			own.AddFlag(f)
 		}
 	})
+	if cmd.HasParent() {
+		groups = nil
+	}
 	if own.HasFlags() {
 		groups = append([]flagGroup{{"Flags of " + cmd.CommandPath(), own}}, groups...)
 	}
 	for _, g := range groups {
 		fmt.Fprintf(&b, "\n%s:\n%s", g.title, g.flags.FlagUsagesWrapped(helpWidth))
+	}
+	if cmd.HasParent() {
+		b.WriteString("\nSettings are flags of all commands, such as --config; \"fanoutd --help\" lists them.\n")
 	}
 	_, err := fmt.Fprint(cmd.OutOrStderr(), b.String())
 	return err
