@@ -22,19 +22,26 @@ func TestKubernetesPage(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(dir, "deploy/kubernetes"), os.DirFS(filepath.Join(root, "deploy/kubernetes"))); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"my-cluster", "fanoutd"} {
+	for _, name := range []string{"my-cluster", "fanoutd-keys"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	server := fanoutd(t)
-	text := strings.NewReplacer("/tmp/", dir+"/", "make build\n", "", "bin/fanoutd ", server+" ").Replace(string(read(t, "docs/kubernetes.md")))
+	text := strings.NewReplacer("~/", dir+"/", "make build\n", "", "bin/fanoutd ", server+" ").Replace(string(read(t, "docs/kubernetes.md")))
 	for _, b := range regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```").FindAllStringSubmatch(text, -1) {
 		switch name, _, _ := strings.Cut(strings.TrimPrefix(b[2], "# "), "\n"); b[1] + " " + name {
 		case "yaml policy.yaml":
-			write(t, filepath.Join(dir, "fanoutd", name), b[2])
+			write(t, filepath.Join(dir, "fanoutd-keys", name), b[2])
 		case "yaml kustomization.yaml", "yaml fanoutd.yaml":
 			write(t, filepath.Join(dir, "my-cluster", name), b[2])
+		case "yaml add to kustomization.yaml", "yaml add to fanoutd.yaml":
+			path := filepath.Join(dir, "my-cluster", strings.TrimPrefix(name, "add to "))
+			before, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, path, string(before)+b[2])
 		default:
 			if b[1] != "sh" {
 				continue
@@ -49,7 +56,7 @@ func TestKubernetesPage(t *testing.T) {
 			}
 		}
 	}
-	if tokens, err := os.ReadFile(filepath.Join(dir, "fanoutd/tokens")); err != nil || strings.Count(string(tokens), "sha256:") != 2 {
+	if tokens, err := os.ReadFile(filepath.Join(dir, "fanoutd-keys/tokens")); err != nil || strings.Count(string(tokens), "sha256:") != 3 {
 		t.Errorf("got tokens %q (%v)", tokens, err)
 	}
 
@@ -75,8 +82,11 @@ func TestKubernetesPage(t *testing.T) {
 		}
 	}
 	pod := deployment.Spec.Template.Spec
-	if got := pod.Containers[0].Image; got != "registry.example.com/fanoutd:1.0.0" {
+	if got := pod.Containers[0].Image; got != "registry.example.com/fanoutd:4657a58" {
 		t.Errorf("got image %s", got)
+	}
+	if n := *deployment.Spec.Replicas; n != 5 {
+		t.Errorf("got %d replicas, want those of the example", n)
 	}
 	for key, value := range effective(t, config.Data["fanoutd.yaml"]) {
 		path, _ := value.(string)
@@ -90,6 +100,9 @@ func TestKubernetesPage(t *testing.T) {
 		}
 		volume := pod.Containers[0].VolumeMounts[i].Name
 		j := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == volume })
+		if pod.Volumes[j].ConfigMap != nil {
+			continue
+		}
 		if row := "| `" + pod.Volumes[j].Secret.SecretName + "` |"; !strings.Contains(text, row) {
 			t.Errorf("%s: the page has no row %s", key, row)
 		}
