@@ -42,7 +42,7 @@ run: build ## Build and start the server with the embedded etcd in ./data
 
 # A release: archives for all platforms, and packages for Linux. The binaries are static. Everything
 # depends only on the commit and the versions of Go and of the tools.
-PLATFORMS ?= linux-amd64 linux-arm64 darwin-amd64 darwin-arm64
+PLATFORMS ?= linux-amd64 linux-arm64 darwin-amd64 darwin-arm64 windows-amd64 windows-arm64
 DIST ?= dist
 SBOM := go tool -modfile=tools/sbom/go.mod cyclonedx-gomod
 NFPM := go tool -modfile=tools/packages/go.mod nfpm
@@ -250,6 +250,10 @@ check-format:
 lint-go: check-format
 	go mod tidy -diff
 	go vet ./...
+	@for os in darwin windows; do \
+		echo "$$os: vet"; \
+		GOOS=$$os go vet ./cmd/fanoutctl ./client/... ./internal/ctl/...; \
+	done
 	$(TOOL) staticcheck ./...
 	@fixes=$$(go fix -diff ./... 2>&1) || true; \
 	if [ -n "$$fixes" ]; then echo "$$fixes"; echo "run go fix ./..."; exit 1; fi

@@ -12,7 +12,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
-	"github.com/google/renameio/v2"
+
+	"github.com/fanoutd/fanoutd/internal/ctl/replace"
 )
 
 // connection contains the settings for reaching a server. An empty field is not set.
@@ -89,7 +90,7 @@ func (f *contextFile) write(path string) error {
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
 	if err == nil {
-		err = renameio.WriteFile(path, text, 0o600)
+		err = replace.Content(path, text, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write contexts: %w", err)

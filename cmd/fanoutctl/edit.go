@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path"
 	"strings"
 
@@ -152,9 +151,8 @@ func editFile(o *client.Object) (string, error) {
 // runEditor runs the editor and returns the content of the file afterwards. It never kills
 // the editor, which may hold unsaved changes and must restore the terminal.
 func (t *tool) runEditor(file string) ([]byte, error) {
-	line := cmp.Or(t.vars[envPrefix+"EDITOR"], t.variable("VISUAL"), t.variable("EDITOR"), "vi")
-	// The line may contain arguments; the shell splits it.
-	cmd := exec.Command("sh", "-c", line+` "$@"`, line, file)
+	line := cmp.Or(t.vars[envPrefix+"EDITOR"], t.variable("VISUAL"), t.variable("EDITOR"), defaultEditor)
+	cmd := editorCommand(line, file)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = t.in, t.stdout, t.stderr, t.environ
 	interrupts.setEditorRunning(true)
 	err := cmd.Run()

@@ -159,7 +159,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"github.com/charmbracelet/x/ansi":    {"cmd/fanoutctl", "internal/ctl/output", "internal/ctl/top"},
 		"github.com/schollz/progressbar":     {"cmd/fanoutctl"},
 		"google.golang.org/grpc/reflection":  {"internal/server", "internal/admin"},
-		"github.com/natefinch/atomic":        {"client", "cmd/fanoutd"},
+		"github.com/natefinch/atomic":        {"client", "cmd/fanoutd", "internal/ctl/replace"},
 		"github.com/tink-crypto/tink-go":     {"internal/crypt"},
 		"github.com/coreos/go-systemd":       {"internal/systemd", "test"},
 		"github.com/coreos/go-oidc":          {"internal/access/jwt"},

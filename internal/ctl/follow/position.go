@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/ctl/replace"
 )
 
 // saveInterval is how long a position may be held back if no command has run since the last
@@ -52,7 +50,7 @@ type savedPosition struct {
 // Load returns the saved position, or the zero position if there is no file. It fails if the
 // file belongs to another watch.
 func (f *PositionFile) Load() (client.Position, error) {
-	removeTemporaries(f.Path)
+	replace.RemoveTemporaries(f.Path)
 	text, err := os.ReadFile(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return client.Position{}, nil
@@ -121,7 +119,7 @@ func (f *PositionFile) writeLocked() error {
 	}
 	text, err := json.Marshal(savedPosition{f.WatchSpec, f.latest})
 	if err == nil {
-		err = renameio.WriteFile(f.Path, append(text, '\n'), 0o644, renameio.WithTempDir(filepath.Dir(f.Path)))
+		err = replace.Content(f.Path, append(text, '\n'), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot save position: %w", err)

@@ -11,9 +11,8 @@ import (
 	"path/filepath"
 	"text/template"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/ctl/replace"
 )
 
 // TemplateFile is a file that is rendered from a template. The file is replaced atomically,
@@ -36,7 +35,7 @@ func OpenTemplate(path, templatePath string) (*TemplateFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot parse template: %w", err)
 	}
-	removeTemporaries(resolve(path))
+	replace.RemoveTemporaries(resolve(path))
 	return &TemplateFile{Path: path, template: t}, nil
 }
 
@@ -92,12 +91,11 @@ func (f *TemplateFile) replace(text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	// The temporary file must be on the same file system as the target.
-	t, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithPermissions(newFileMode), renameio.WithExistingPermissions())
+	t, err := replace.Begin(path, newFileMode)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = t.Cleanup() }()
+	defer t.Discard()
 	if _, err := t.Write(text); err != nil {
 		return err
 	}
@@ -105,7 +103,7 @@ func (f *TemplateFile) replace(text []byte) error {
 	if err := f.markPending(); err != nil {
 		return err
 	}
-	return t.CloseAtomicallyReplace()
+	return t.Commit()
 }
 
 // pendingSuffix is the suffix of ".NAME.pending", an empty file beside the rendered one. It

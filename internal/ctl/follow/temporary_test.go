@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/renameio/v2"
+
+	"github.com/fanoutd/fanoutd/internal/ctl/replace"
 )
 
 // A process that is killed while it replaces a file leaves a temporary file behind. The next
@@ -26,18 +27,18 @@ func TestTemporaryFilesOfKilledProcessesAreRemoved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "file")
-			kept := []string{".file", ".file.pending", ".file2", "file2", "file123456789012345678"}
+			kept := []string{".file", ".file.pending", ".file2", "file2", ".file.fanoutctl-", ".file2.fanoutctl-1", "file.fanoutctl-123456789012345678"}
 			for _, name := range kept {
 				if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
 			for range 3 {
-				left, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir))
+				left, err := replace.Begin(path, 0o600)
 				if err != nil {
 					t.Fatal(err)
 				}
-				left.File.Close() // without Cleanup
+				left.Close() // without Discard
 			}
 			if err := begin(path); err != nil {
 				t.Fatal(err)

@@ -12,10 +12,9 @@ import (
 	"path"
 	"path/filepath"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
+	"github.com/fanoutd/fanoutd/internal/ctl/replace"
 )
 
 // Sink is the target of an export.
@@ -55,12 +54,12 @@ func NewStream(w io.Writer, format Format) *Stream {
 
 // NewFile returns a Stream that replaces a file atomically on Close.
 func NewFile(path string, format Format) (*Stream, error) {
-	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithPermissions(0o644), renameio.WithExistingPermissions())
+	f, err := replace.Begin(path, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	s := NewStream(f, format)
-	s.close, s.drop = f.CloseAtomicallyReplace, func() { _ = f.Cleanup() }
+	s.close, s.drop = f.Commit, f.Discard
 	return s, nil
 }
 
