@@ -12,9 +12,10 @@ import (
 func TestExistingFileKeepsItsPermissions(t *testing.T) {
 	for name, existing := range map[string]fs.FileMode{"new": 0, "narrower": 0o600, "wider than the umask": 0o666} {
 		t.Run(name, func(t *testing.T) {
-			path, want := filepath.Join(t.TempDir(), "file"), fs.FileMode(0o640)
+			path := filepath.Join(t.TempDir(), "file")
+			mode, want := fs.FileMode(0o600), fs.FileMode(0o600) // which no usual umask narrows
 			if existing != 0 {
-				want = existing
+				mode, want = 0o640, existing
 				if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -22,7 +23,7 @@ func TestExistingFileKeepsItsPermissions(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := replace.Content(path, []byte("new"), 0o640); err != nil {
+			if err := replace.Content(path, []byte("new"), mode); err != nil {
 				t.Fatal(err)
 			}
 			info, err := os.Stat(path)
