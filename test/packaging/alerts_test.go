@@ -21,7 +21,7 @@ func promtool(t *testing.T) string {
 			return path
 		}
 	}
-	t.Skip("promtool is missing; test/packaging/install installs it")
+	missing(t, "promtool is missing")
 	panic("unreachable")
 }
 

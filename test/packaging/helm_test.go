@@ -20,10 +20,16 @@ import (
 
 const chartFolder = "deploy/helm/fanoutd"
 
-// rendered returns the objects of the chart, by kind and name.
+// rendered returns the objects of the chart in the repository, by kind and name.
 func rendered(t *testing.T, values map[string]any) (map[string]any, error) {
 	t.Helper()
-	chart, err := loader.Load(filepath.Join(root, chartFolder))
+	return render(t, filepath.Join(root, chartFolder), values)
+}
+
+// render returns the objects of a chart, by kind and name.
+func render(t *testing.T, path string, values map[string]any) (map[string]any, error) {
+	t.Helper()
+	chart, err := loader.Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,5 +105,21 @@ func TestChart(t *testing.T) {
 		if _, err := rendered(t, wrong); err == nil {
 			t.Errorf("the schema accepts %v", wrong)
 		}
+	}
+}
+
+// TestReleasedChart checks that the chart of a release installs the image of that release.
+func TestReleasedChart(t *testing.T) {
+	all, err := render(t, released(t, "fanoutd-"+version(t)+".tgz"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	isComplete(t, all)
+	deployment := get[*appsv1.Deployment](t, all, "Deployment")
+	if got := deployment.Spec.Template.Spec.Containers[0].Image; got != "fanoutd:"+version(t) {
+		t.Errorf("got image %s, want that of version %s", got, version(t))
+	}
+	if got := deployment.Labels["helm.sh/chart"]; got != "fanoutd-"+version(t) {
+		t.Errorf("got chart %s", got)
 	}
 }

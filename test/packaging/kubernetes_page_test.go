@@ -16,6 +16,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// codeBlock matches a code block of a page: its language, and its text.
+var codeBlock = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```")
+
 // The files and commands of docs/kubernetes.md work up to where a cluster is needed.
 func TestKubernetesPage(t *testing.T) {
 	dir := t.TempDir()
@@ -29,7 +32,7 @@ func TestKubernetesPage(t *testing.T) {
 	}
 	server := fanoutd(t)
 	text := strings.NewReplacer("~/", dir+"/", "make build\n", "", "bin/fanoutd ", server+" ").Replace(string(read(t, "docs/kubernetes.md")))
-	for _, b := range regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```").FindAllStringSubmatch(text, -1) {
+	for _, b := range codeBlock.FindAllStringSubmatch(text, -1) {
 		switch name, _, _ := strings.Cut(strings.TrimPrefix(b[2], "# "), "\n"); b[1] + " " + name {
 		case "yaml policy.yaml":
 			write(t, filepath.Join(dir, "fanoutd-keys", name), b[2])
@@ -56,6 +59,7 @@ func TestKubernetesPage(t *testing.T) {
 			}
 		}
 	}
+	checkSecrets(t, text, dir)
 	if tokens, err := os.ReadFile(filepath.Join(dir, "fanoutd-keys/tokens")); err != nil || strings.Count(string(tokens), "sha256:") != 3 {
 		t.Errorf("got tokens %q (%v)", tokens, err)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"k8s.io/component-base/cli"
+	"k8s.io/kubectl/pkg/cmd"
 )
 
 // root is the root of the repository.
@@ -19,6 +21,9 @@ const root = "../.."
 var dir string
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "kubectl" {
+		os.Exit(cli.Run(cmd.NewDefaultKubectlCommand()))
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		os.RemoveAll(dir)
 		os.Exit(code)
@@ -44,8 +49,9 @@ var build = sync.OnceValues(func() (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(dir, "fanoutd")
-	cmd := exec.Command("go", "build", "-o", path, "./cmd/fanoutd")
-	cmd.Dir = root
+	// It is compiled like a release, so the go command compiles its packages only once for both.
+	cmd := exec.Command("go", "build", "-trimpath", "-o", path, "./cmd/fanoutd")
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build fanoutd: %w\n%s", err, out)
 	}

@@ -1,23 +1,28 @@
 package packaging
 
 import (
+	"debug/buildinfo"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 )
 
-// built is a release of the newest commit for one platform, in a folder of its own. The tests
-// share it.
+// built is a release of the newest commit, in a folder of its own. The tests share it.
 type built struct {
-	clone string
-	once  sync.Once
+	platforms string
+	clone     string
+	once      sync.Once
 }
 
-// releases are two releases of the same commit, built in different folders.
-var releases [2]built
-
+// platform is that of the machine that runs the tests.
 const platform = "linux-amd64"
+
+// releases are two releases of the same commit, built in different folders. The first one is also for
+// platforms whose programs cannot run here, one of each kind.
+var releases = [2]built{{platforms: platform + " linux-arm64 darwin-arm64 windows-amd64"}, {platforms: platform}}
 
 // release returns the folder dist/ of a release.
 func release(t *testing.T, i int) string {
@@ -28,13 +33,23 @@ func release(t *testing.T, i int) string {
 		clone := filepath.Join(dir, strings.Repeat("a", i+1), "fanoutd")
 		run(t, root, nil, "git", "clone", "--quiet", "--no-hardlinks", ".", clone)
 		// Environment variables of the builder make no difference.
-		run(t, clone, []string{"GOFLAGS=-tags=other", "TZ=Asia/Tokyo"}, "make", "dist", "PLATFORMS="+platform)
+		run(t, clone, []string{"GOFLAGS=-tags=other", "TZ=Asia/Tokyo"}, "make", "dist", "PLATFORMS="+r.platforms)
 		r.clone = clone
 	})
 	if r.clone == "" {
 		t.Fatal("the release could not be built")
 	}
 	return filepath.Join(r.clone, "dist")
+}
+
+// version returns the version of the release, without its v.
+func version(t *testing.T) string {
+	t.Helper()
+	info, err := buildinfo.ReadFile(filepath.Join(release(t, 0), platform, "fanoutctl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimPrefix(info.Main.Version, "v")
 }
 
 // released returns the only file of the release whose name matches.
@@ -50,25 +65,34 @@ func released(t *testing.T, pattern string) string {
 // TestReleaseIsReproducible checks that two releases of one commit are equal, to the byte.
 func TestReleaseIsReproducible(t *testing.T) {
 	first, second := filepath.Join(release(t, 0), "release"), filepath.Join(release(t, 1), "release")
-	if out := run(t, ".", nil, "diff", "-r", "--brief", first, second); out != "" {
-		t.Error(out)
+	// An archive, two packages in two formats, and two bills of materials; the chart.
+	names := checksums(t, second)
+	if len(names) != 8 {
+		t.Errorf("got files %q", names)
 	}
-	sums := run(t, first, nil, "sha256sum", "--check", "SHA256SUMS")
-	// An archive, two packages in two formats, and two bills of materials.
-	if n := strings.Count(sums, ": OK\n"); n != 7 {
-		t.Errorf("got %d files:\n%s", n, sums)
+	for _, name := range names {
+		run(t, ".", nil, "cmp", filepath.Join(first, name), filepath.Join(second, name))
+	}
+	// The first release also has seven files for linux-arm64, three for macOS and two for Windows.
+	if names := checksums(t, first); len(names) != 8+7+3+2 {
+		t.Errorf("got files %q", names)
 	}
 }
 
-// TestArchive checks what an archive contains.
-func TestArchive(t *testing.T) {
-	names := run(t, ".", nil, "tar", "-tzf", released(t, "*.tar.gz"))
-	for _, name := range []string{
-		"fanoutd", "fanoutctl", "README.md", "LICENSE", "CHANGELOG.md", "man/fanoutd.1.gz", "man/fanoutctl-watch.1.gz",
-		"completions/fanoutctl.bash", "completions/fanoutctl.zsh", "completions/fanoutctl.fish", "completions/fanoutctl.ps1",
-	} {
-		if !strings.Contains(names, "-"+platform+"/"+name+"\n") {
-			t.Errorf("the archive lacks %s", name)
+// checksums returns the names in the file SHA256SUMS of a release. It has a right line for every other file.
+func checksums(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	for line := range strings.Lines(run(t, folder, nil, "sha256sum", "--check", "--strict", "SHA256SUMS")) {
+		names = append(names, strings.TrimSuffix(line, ": OK\n"))
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() != "SHA256SUMS" && !slices.Contains(names, e.Name()) {
+			t.Errorf("SHA256SUMS lacks %s", e.Name())
 		}
 	}
+	return names
 }

@@ -32,6 +32,9 @@ func TestSystemd(t *testing.T) {
 	if got := value("Restart") + " " + value("StartLimitIntervalSec"); got != "on-failure 0" {
 		t.Errorf("systemd gives up on a server that cannot start: %s", got)
 	}
+	if value("Type") != "notify" || value("WatchdogSec") == "" {
+		t.Error("systemd does not learn when the server is ready, or that it hangs")
+	}
 	if value("ProcSubset") == "pid" {
 		t.Error("/proc/stat is hidden, so the metric process_start_time_seconds is missing")
 	}
