@@ -23,12 +23,13 @@ func TestWaitingNotices(t *testing.T) {
 		requests  int
 		want      []string
 	}{
-		"no answer":       {[]error{nil}, 25 * time.Second, false, 1, []string{"1s waits", "10s waits"}},
-		"slow":            {[]error{nil}, 25 * time.Second, true, 1, nil},
-		"failed attempts": {[]error{away, away, away}, 4 * time.Second, false, 1, []string{"1s waits", "10s away"}},
-		"failed requests": {[]error{away}, 100 * time.Millisecond, false, 20, []string{"1s away"}},
-		"answers":         {[]error{nil}, 600 * time.Millisecond, false, 20, nil},
-		"refusals":        {[]error{status.Error(codes.NotFound, "")}, 600 * time.Millisecond, false, 20, nil},
+		"no answer":        {[]error{nil}, 25 * time.Second, false, 1, []string{"1s waits", "10s waits"}},
+		"slow":             {[]error{nil}, 25 * time.Second, true, 1, nil},
+		"failed attempts":  {[]error{away, away, away}, 4 * time.Second, false, 1, []string{"1s waits", "10s away"}},
+		"failed requests":  {[]error{away}, 100 * time.Millisecond, false, 20, []string{"1s away"}},
+		"failures between": {[]error{away, nil}, 400 * time.Millisecond, false, 20, nil},
+		"answers":          {[]error{nil}, 600 * time.Millisecond, false, 20, nil},
+		"refusals":         {[]error{status.Error(codes.NotFound, "")}, 600 * time.Millisecond, false, 20, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -59,4 +60,21 @@ func TestWaitingNotices(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A client that is closed reports nothing more, although a request still waits.
+func TestNoNoticeAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		notices := 0
+		a := &absence{after: time.Second, connected: func() bool { return false }, notice: func(error) { notices++ }}
+		timer := time.AfterFunc(5*time.Second, a.close)
+		defer timer.Stop()
+		_ = a.request(t.Context(), "", nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+			time.Sleep(25 * time.Second)
+			return nil
+		})
+		if notices != 1 {
+			t.Errorf("got %d notices, want that of the first second", notices)
+		}
+	})
 }

@@ -22,11 +22,12 @@ func configCheckCommand(environ []string) *cobra.Command {
 		Short: "Validate the configuration and open what it names",
 		Long: `Validate the configuration and open the files that it names: certificates and their keys,
 authorities, tokens, the policy, keysets and descriptor sets. Check that the server could write
-its data and the audit log. All problems are reported at once, and nothing is changed. A server
+its data and the audit log. Warn of subjects and groups of the policy that no caller can have, as
+far as that is known. All problems are reported at once, and nothing is changed. A server
 with this configuration may be running.
 
 With --etcd, also read from the external etcd, for each resource, with the configured
-credentials.
+credentials, and check the right to write the key fanoutd-epoch.
 
 The exit code is 2 if there are problems, and 1 if only etcd fails.`,
 		Example: `  # Check a file before a restart
@@ -46,6 +47,13 @@ The exit code is 2 if there are problems, and 1 if only etcd fails.`,
 			problems := append(validate(&cfg), app.CheckFiles(cfg)...)
 			if problems = locate(problems); len(problems) > 0 {
 				return usageError{problems}
+			}
+			warnings, err := app.CheckSubjects(cfg)
+			if err != nil {
+				return err
+			}
+			for _, warning := range warnings {
+				fmt.Fprintln(cmd.OutOrStdout(), "warning:", warning)
 			}
 			what := "the configuration and its files are"
 			if etcd {

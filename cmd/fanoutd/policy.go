@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 
@@ -65,7 +66,7 @@ func policyCanCommand(environ []string) *cobra.Command {
 		Short: "Check whether the policy allows an action",
 		Long: `Check whether the policy file allows SUBJECT to do VERB on a key of RESOURCE, on a prefix,
 or, without either, on the whole resource. The subject "` + policy.Anonymous + `" is a client without
-credentials.
+credentials. The subject has the groups of --groups, and those of its tokens in the token file.
 
 Prints yes or no. The exit code is 1 for no.`,
 		Example: `  # Check a single key
@@ -75,9 +76,20 @@ Prints yes or no. The exit code is 1 for no.`,
   fanoutd --policy-file policy.yaml policy can bob watch config --prefix eu --groups staff`,
 		Args: arguments(cobra.RangeArgs(3, 4)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, _, err := readPolicy(cmd.Flags(), environ)
+			p, cfg, err := readPolicy(cmd.Flags(), environ)
 			if err != nil {
 				return err
+			}
+			if cfg.TokenFile != "" {
+				tokens, err := access.LoadTokens(cfg.TokenFile, slog.New(slog.DiscardHandler))
+				if err != nil {
+					return usageError{err}
+				}
+				for _, token := range tokens.Identities() {
+					if token.Name == args[0] {
+						groups = append(groups, token.Groups...)
+					}
+				}
 			}
 			caller := access.Identity{Name: args[0], Groups: groups, Method: access.Token}
 			if caller.Name == policy.Anonymous {

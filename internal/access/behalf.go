@@ -5,7 +5,7 @@ import (
 	"crypto/x509"
 )
 
-// The keys of what a gateway in this process says about its requests.
+// The context keys of what a gateway in this process knows about its requests.
 type (
 	behalfKey   struct{}
 	answeredKey struct{}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -63,6 +64,9 @@ func (t *Tokens) Run(ctx context.Context, changed func()) {
 
 // Check makes Run poll the file at once, and waits for that or until ctx is done.
 func (t *Tokens) Check(ctx context.Context) { t.file.Check(ctx) }
+
+// Identities returns the identities of all tokens, in no particular order.
+func (t *Tokens) Identities() []Identity { return slices.Collect(maps.Values(*t.known.Load())) }
 
 func (t *Tokens) use(content []byte) error {
 	known, err := parseTokens(string(content))

@@ -133,15 +133,20 @@ func checkType(r *http.Request) error {
 // check returns what is wrong with a body. The gateway would read only the first JSON value, and
 // take white space for an empty message.
 func check(r *http.Request, body []byte, stream bool) error {
+	switch r.Method {
+	case http.MethodPut:
+		if len(body) == 0 && r.Header.Get("Content-Type") == "" {
+			return errors.New("the body must be the value: to store an empty one, send its Content-Type")
+		}
+		return nil
+	case http.MethodPost:
+	default:
+		if len(body) > 0 {
+			return errors.New("a body is not allowed here: use query parameters")
+		}
+		return nil
+	}
 	switch {
-	case r.Method == http.MethodPut && len(body) == 0 && r.Header.Get("Content-Type") == "":
-		return errors.New("the body must be the value: to store an empty one, say its Content-Type")
-	case r.Method == http.MethodPut:
-		return nil
-	case r.Method != http.MethodPost && len(body) > 0:
-		return errors.New("a body is not allowed here: use query parameters")
-	case r.Method != http.MethodPost:
-		return nil
 	case len(body) == 0:
 		return errors.New("the body must not be empty")
 	case stream:
@@ -163,7 +168,7 @@ func checkNotInPath(body any) error {
 	return nil
 }
 
-// explain says which request a body should be.
+// explain adds the name of the message that a body should be to the error of parsing it.
 func explain(request any, err error) error {
 	m, ok := request.(proto.Message)
 	if !ok || errors.Is(err, io.EOF) {

@@ -35,7 +35,7 @@ func (c calls) NewStream(ctx context.Context, d *grpc.StreamDesc, method string,
 
 type callStream struct {
 	grpc.ClientStream
-	last *fanoutv1.Position // where a watch resumes; nil: as the request says
+	last *fanoutv1.Position // where a watch resumes; nil: where the request begins
 }
 
 // bookmarkInterval is the default bookmark interval of watches over HTTP. It is short enough that

@@ -1,8 +1,7 @@
 // Package admin serves the protocol over HTTP as JSON, for people and programs that do
-// not use gRPC, and the endpoints for operators. It turns each
-// request into a gRPC request over an in-process connection, so the same
-// checks, limits and logs apply. The paths are in proto/fanout/v1/http.yaml, and
-// grpc-gateway does the translation.
+// not use gRPC, and the endpoints for operators. It turns each request into a gRPC
+// request over an in-process connection, so the same checks, limits and logs apply. The
+// paths are in proto/fanout/v1/http.yaml, and grpc-gateway does the translation.
 //
 // The package adds what HTTP needs beyond that:
 //

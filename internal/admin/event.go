@@ -126,7 +126,8 @@ func withLastEvent(r *http.Request) (_ *http.Request, field string, err error) {
 	return r.WithContext(context.WithValue(r.Context(), lastEventKey{}, position)), "", nil
 }
 
-// resumeAt makes a watch begin after the last event. The URL still says where the first watch began.
+// resumeAt makes a watch begin after the last event. The URL is still that of the
+// first request.
 func resumeAt(watch *fanoutv1.WatchRequest, last *fanoutv1.Position) {
 	switch {
 	case last == nil:

@@ -215,7 +215,7 @@ func TestErrorsOfEvents(t *testing.T) {
 	}
 }
 
-// A server that stops says how to resume.
+// A server that stops sends the delay before the next attempt, and the reason.
 func TestStopOfEvents(t *testing.T) {
 	s := open(t, nil)
 	w := s.events(t, watchPath)

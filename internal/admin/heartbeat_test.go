@@ -7,7 +7,21 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
+
+// The id of an event names its position, whatever the epoch is: a relay passes on those of others.
+func TestEventIDsNameAnyPosition(t *testing.T) {
+	for _, epoch := range []string{"3f-1", "a:b", "a b\n%2F", "ü"} {
+		want := &fanoutv1.Position{Epoch: epoch, Revision: 7}
+		id := eventID(want)
+		got, err := parseEventID(id)
+		if err != nil || got.GetEpoch() != epoch || got.GetRevision() != 7 || strings.ContainsAny(id, " \n") {
+			t.Errorf("%q: got %v, %v from the id %q", epoch, got, err, id)
+		}
+	}
+}
 
 // A stream of events without messages has comments, until its request ends.
 func TestSilentEventsHaveComments(t *testing.T) {

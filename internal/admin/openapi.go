@@ -79,6 +79,7 @@ func describe(generated []byte) ([]byte, error) {
 		parameter("header", "If-Match", "string", "The same as ifModRevision, in quotes."),
 		parameter("header", "If-None-Match", "string", "*: the same as ifModRevision=0."))
 	addParameters(at("delete", objectPath), parameter("header", "If-Match", "string", "The same as ifModRevision, in quotes."))
+	paths[rightsPath] = map[string]map[string]any{"get": describedRights()}
 	document.Paths = paths
 	return json.MarshalIndent(document, "", "  ")
 }
@@ -98,6 +99,25 @@ func addParameters(operation map[string]any, more ...map[string]any) {
 
 func parameter(in, name, kind, description string) map[string]any {
 	return map[string]any{"in": in, "name": name, "type": kind, "required": false, "description": description}
+}
+
+// describedRights describes rightsPath, which the protocol does not have.
+func describedRights() map[string]any {
+	resource := parameter("query", "resource", "string", "The name of a resource, or * for the rights to all resources.")
+	resource["required"] = true
+	verbs := map[string]any{"type": "array", "items": map[string]any{"type": "string"}}
+	answer := func(description string, schema map[string]any) map[string]any {
+		return map[string]any{"description": description, "schema": schema}
+	}
+	return map[string]any{
+		"summary":     "What the caller may do with an object, or with a whole resource, as verbs of the policy.",
+		"operationId": "Rights",
+		"parameters":  []any{resource, parameter("query", "key", "string", "The key of the object. Default: the whole resource.")},
+		"responses": map[string]any{
+			"200":     answer("The verbs.", map[string]any{"type": "object", "properties": map[string]any{"rights": verbs}}),
+			"default": answer("An error.", map[string]any{"$ref": "#/definitions/Status"}),
+		},
+	}
 }
 
 // flagParameters returns the query parameters that the generator leaves out: messages

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"crypto/x509"
 	"net/http"
 	"net/http/pprof"
 	"strconv"
@@ -13,16 +14,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// operators serves metrics, profiles and, over gRPC, channelz. They are for operators only: each
-// request must pass Config.Operator.
+// operators serves profiles and, over gRPC, channelz to callers that pass Config.Operator, and
+// metrics to callers that pass Config.Scraper.
 func operators(cfg Config, grpc, next http.Handler) http.Handler {
-	grpc = cfg.forOperators(grpc)
+	grpc = guarded(grpc, cfg.Operator)
 	metrics, profiles := cfg.Metrics, http.Handler(nil)
 	if metrics != nil {
-		metrics = cfg.forOperators(metrics)
+		metrics = guarded(metrics, cfg.Scraper)
 	}
 	if cfg.Profiles {
-		profiles = cfg.forOperators(pprofs())
+		profiles = guarded(pprofs(), cfg.Operator)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -38,13 +39,13 @@ func operators(cfg Config, grpc, next http.Handler) http.Handler {
 	})
 }
 
-// forOperators wraps a handler so that each request must pass Config.Operator.
-func (c Config) forOperators(served http.Handler) http.Handler {
-	if c.Operator == nil {
+// guarded wraps a handler so that each request must pass admit, which may be nil.
+func guarded(served http.Handler, admit func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error) http.Handler {
+	if admit == nil {
 		return served
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := c.Operator(asOfGRPC(r), r.Method+" "+r.URL.Path, certificateOf(r), r.Header.Values("Authorization"))
+		err := admit(asOfGRPC(r), r.Method+" "+r.URL.Path, certificateOf(r), r.Header.Values("Authorization"))
 		if err != nil {
 			refuseWith(w, status.Convert(err))
 			return
@@ -82,7 +83,7 @@ func (a clientAddr) String() string { return string(a) }
 // whole process.
 const maxProfileSeconds = 60
 
-// pprofs serves Go's profiles. A CPU profile takes as long as the request says, 30
+// pprofs serves Go's profiles. A CPU profile takes as long as the request asks for, 30
 // seconds by default; this server has no timeout for writing an answer.
 func pprofs() http.Handler {
 	mux := http.NewServeMux()

@@ -77,16 +77,16 @@ func dial(t *testing.T, address string) *grpc.ClientConn {
 	return conn
 }
 
-// /readyz follows the health service; /healthz always succeeds.
+// /readyz follows the health service, also while etcd cannot be reached; /healthz always succeeds.
 func TestProbes(t *testing.T) {
 	t.Parallel()
-	d := openDoor(t, admin.Config{})
+	d := openDoor(t, admin.Config{Unready: func() string { return "etcd cannot be reached" }})
 	for _, c := range []struct {
 		health grpc_health_v1.HealthCheckResponse_ServingStatus
 		ready  int
 		text   string
 	}{
-		{grpc_health_v1.HealthCheckResponse_NOT_SERVING, http.StatusServiceUnavailable, "the server is NOT_SERVING\n"},
+		{grpc_health_v1.HealthCheckResponse_NOT_SERVING, http.StatusServiceUnavailable, "the server is NOT_SERVING: etcd cannot be reached\n"},
 		{grpc_health_v1.HealthCheckResponse_SERVING, http.StatusOK, "ok\n"},
 	} {
 		d.health.SetServingStatus("", c.health)
@@ -110,14 +110,21 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// Exactly the endpoints for operators ask Config.Operator.
+// Exactly the endpoints for operators ask Config.Operator, and only the metrics ask Config.Scraper.
 func TestOperatorEndpointsAreChecked(t *testing.T) {
 	t.Parallel()
 	locked := func(context.Context, string, *x509.Certificate, []string) error {
 		return status.Error(codes.Unauthenticated, "who are you?")
 	}
 	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") })
-	d := openDoor(t, admin.Config{Metrics: served, Profiles: true, Operator: locked})
+	scraper := openDoor(t, admin.Config{Metrics: served, Profiles: true, Operator: locked})
+	if a := scraper.do(t, "GET", "/metrics", ""); a.status != http.StatusOK {
+		t.Errorf("metrics ask for an operator: got %d", a.status)
+	}
+	if a := scraper.do(t, "GET", "/debug/pprof/", ""); a.status != http.StatusUnauthorized {
+		t.Errorf("profiles do not ask for an operator: got %d", a.status)
+	}
+	d := openDoor(t, admin.Config{Metrics: served, Profiles: true, Operator: locked, Scraper: locked})
 	for path, open := range map[string]bool{
 		"/": true, "/openapi.json": true, "/healthz": true, "/readyz": true, "/v1/resources": true,
 		"/metrics": false, "/debug/pprof/": false, "/debug/pprof/heap": false, "/debug/pprof/cmdline": false,

@@ -290,14 +290,9 @@ func TestIndex(t *testing.T) {
 	for l := range strings.Lines(index) {
 		words := strings.Fields(l)
 		if len(words) > 2 && strings.HasPrefix(words[1], "/v1") {
-			listed[words[0]+" "+words[1]] = true
+			path, _, _ := strings.Cut(words[1], "?")
+			listed[words[0]+" "+path] = true
 		}
-	}
-	// The path for the status page is not a part of the protocol.
-	if rights := "GET /v1/rights?resource=NAME&key=KEY"; listed[rights] {
-		delete(listed, rights)
-	} else {
-		t.Errorf("the index lacks %s", rights)
 	}
 	for path, methods := range document.Paths {
 		path = strings.NewReplacer("{resource}", "RESOURCE", "{key}", "KEY", "{id}", "ID").Replace(path)

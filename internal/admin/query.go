@@ -74,7 +74,7 @@ func (p *parameters) Parse(msg proto.Message, values url.Values, filter *utiliti
 func takeParameter(r *http.Request, names ...string) (value *string, _ *http.Request, err error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, r, nil // the gateway says so
+		return nil, r, nil // the gateway reports it
 	}
 	for _, name := range names {
 		values := query[name]

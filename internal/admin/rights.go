@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// rightsPath says what the caller may do, so that the status page offers nothing that the server
-// would refuse.
+// rightsPath is the path of the caller's rights. The status page reads it, to offer nothing that the
+// server would refuse.
 const rightsPath = "/v1/rights"
 
 // rights answers requests for rightsPath, and passes other requests to next.

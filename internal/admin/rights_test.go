@@ -83,6 +83,7 @@ func TestRightsOverHTTP(t *testing.T) {
 		{"alice", "resource=config&key=teams/a", `[]`},
 		{"alice", "resource=config", `[]`},
 		{"root", "resource=unknown", `["get","list","watch","put","delete","admin"]`},
+		{"root", "resource=*", `["get","list","watch","put","delete","admin","metrics"]`},
 	} {
 		var header []string
 		if test.who != "" {

@@ -35,7 +35,7 @@ type Config struct {
 	// Nil means plain text.
 	TLS *tls.Config
 
-	// Unready, if set, says why the server does not accept requests, for /readyz. Anyone may
+	// Unready, if set, returns why the server does not accept requests, for /readyz. Anyone may
 	// read it.
 	Unready func() string
 
@@ -48,12 +48,14 @@ type Config struct {
 	// Channelz serves channelz over gRPC. [EnableChannelz] must have been called.
 	Channelz bool
 
-	// Operator, if set, decides who may use metrics, profiles and channelz. It gets what
-	// the client asks for, such as "GET /metrics", the client's verified certificate or
-	// nil, and the values of its Authorization headers. It returns nil or the gRPC status
+	// Operator, if set, decides who may use profiles and channelz. It gets what the client
+	// asks for, such as "GET /debug/pprof/heap", the client's verified certificate or nil, and the values of its Authorization headers. It returns nil or the gRPC status
 	// that refuses the request. The context has the client's address and user agent where
 	// a gRPC request has them.
 	Operator func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error
+
+	// Scraper, if set, decides in the same way who may read the metrics.
+	Scraper func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error
 
 	// Receive, if set, is called in the same way before the body of a request is read.
 	// bytes is the memory that the body will take; done is called when that is free again.

@@ -168,7 +168,7 @@ func TestUnchangedValuesAreNotSentAgain(t *testing.T) {
 	}
 }
 
-// A body of another kind than the request needs is an error that says what to do.
+// The error for a body of the wrong kind explains how to send the right one.
 func TestErrorsAboutBodiesSayWhatToDo(t *testing.T) {
 	s := open(t, nil)
 	const object, transactions = "/v1/resources/config/objects/a", "/v1/resources/config/transactions"
@@ -179,7 +179,7 @@ func TestErrorsAboutBodiesSayWhatToDo(t *testing.T) {
 	}{
 		{"PUT", object, "application/x-www-form-urlencoded", `{"rps": 100}`, 415, "-H 'Content-Type: application/json'"}, // curl -d
 		{"PUT", object, "multipart/form-data; boundary=x", "--x--", 415, "say what the value is"},                        // curl -F
-		{"PUT", object, "", "", 400, "say its Content-Type"},
+		{"PUT", object, "", "", 400, "send its Content-Type"},
 		{"PUT", object + "?text=1", "text/plain", "1", 400, "the body is the value"},
 		{"POST", transactions, "application/x-www-form-urlencoded", `{"operations": []}`, 415, "Content-Type: application/json"},
 		{"POST", transactions, "application/json", `{"rps": 100}`, 400, "to store a document as it is, PUT it"},

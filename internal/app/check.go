@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +15,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/jwt"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
+	"github.com/fanoutd/fanoutd/internal/certificate"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/internal/store"
@@ -62,6 +62,39 @@ func CheckFiles(cfg config.Config) config.Problems {
 	return c.problems
 }
 
+// CheckSubjects returns warnings about the subjects and groups of the policy that no caller can have,
+// as far as that is known: names of certificates and JWTs are not. All files of the configuration must
+// be valid.
+func CheckSubjects(cfg config.Config) ([]string, error) {
+	if cfg.PolicyFile == "" || cfg.JWTIssuer != "" {
+		return nil, nil
+	}
+	log := slog.New(slog.DiscardHandler)
+	policy, err := loadPolicy(cfg.PolicyFile, log)
+	if err != nil {
+		return nil, err
+	}
+	var known []access.Identity
+	if cfg.TokenFile != "" {
+		tokens, err := access.LoadTokens(cfg.TokenFile, log)
+		if err != nil {
+			return nil, err
+		}
+		known = tokens.Identities()
+	}
+	subjects, groups := policy.latest().Unmatched(known)
+	var warnings []string
+	if cfg.TLSClientCAFile == "" { // certificates have names, but no groups
+		for _, subject := range subjects {
+			warnings = append(warnings, fmt.Sprintf("policy-file: no token has the subject %q", subject))
+		}
+	}
+	for _, group := range groups {
+		warnings = append(warnings, fmt.Sprintf("policy-file: the group %q has no members, and no token has it", group))
+	}
+	return warnings, nil
+}
+
 func (c *fileCheck) add(key string, err error) {
 	if err != nil {
 		c.problems = append(c.problems, config.Problem{Key: key, Message: err.Error()})
@@ -98,10 +131,8 @@ func (c *fileCheck) pair(certKey, certFile, keyKey, keyFile string) {
 }
 
 func checkAuthorities(content []byte) error {
-	if !x509.NewCertPool().AppendCertsFromPEM(content) {
-		return errors.New("the file contains no certificate")
-	}
-	return nil
+	_, err := certificate.Authorities(content)
+	return err
 }
 
 // checkWritableDir checks that a directory is writable, or that it can be created.
@@ -135,7 +166,8 @@ func checkWritableFile(path string) error {
 	return f.Close()
 }
 
-// CheckEtcd reads from the external etcd of a configuration, for each resource, until ctx ends.
+// CheckEtcd reads from the external etcd of a configuration, for each resource, and checks that the
+// server could write its epoch, until ctx ends. It writes nothing.
 func CheckEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (err error) {
 	if len(cfg.EtcdEndpoints) == 0 {
 		return errors.New("etcd-endpoints is not set: the embedded etcd runs only in the server")
@@ -149,6 +181,9 @@ func CheckEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (err er
 		if err := readFrom(ctx, s, &r); err != nil {
 			return fmt.Errorf("cannot read resource %s from etcd at %v: %w", r.Name, cfg.EtcdEndpoints, err)
 		}
+	}
+	if err := s.CheckEpochRight(ctx); err != nil {
+		return fmt.Errorf("cannot write the key %s in etcd at %v: %w", store.EpochKey, cfg.EtcdEndpoints, err)
 	}
 	return nil
 }

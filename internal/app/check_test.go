@@ -146,6 +146,13 @@ func TestCheckEtcd(t *testing.T) {
 		func() error { _, err := etcd.UserAdd(ctx, "root", "secret"); return err },
 		func() error { _, err := etcd.UserGrantRole(ctx, "root", "root"); return err },
 		func() error { _, err := etcd.UserAdd(ctx, "fanoutd", "pass"); return err },
+		func() error { _, err := etcd.UserAdd(ctx, "reader", "pass"); return err },
+		func() error { _, err := etcd.RoleAdd(ctx, "reader"); return err },
+		func() error {
+			_, err := etcd.RoleGrantPermission(ctx, "reader", "\x00", "\x00", clientv3.PermissionType(clientv3.PermRead))
+			return err
+		},
+		func() error { _, err := etcd.UserGrantRole(ctx, "reader", "reader"); return err },
 		func() error { _, err := etcd.AuthEnable(ctx); return err },
 	} {
 		if err := step(); err != nil {
@@ -160,6 +167,7 @@ func TestCheckEtcd(t *testing.T) {
 	check(ctx, as("root", "secret"), "<nil>")
 	check(ctx, as("root", "wrong"), "invalid user ID or password")
 	check(ctx, as("fanoutd", "pass"), "cannot read resource config from etcd at ["+here[0]+"]: etcdserver: permission denied")
+	check(ctx, as("reader", "pass"), "cannot write the key fanoutd-epoch in etcd at ["+here[0]+"]: etcdserver: permission denied")
 	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
 	check(short, func(c *config.Config) { c.EtcdEndpoints = []string{loopback.FreeAddress(t)} }, "cannot read resource config from etcd at")

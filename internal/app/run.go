@@ -45,15 +45,15 @@ func (a *App) Run(ctx context.Context) error {
 	if a.security.certificates != nil {
 		registry.RegisterCertificate(a.security.certificates.Leaf)
 	}
-	probe, err := srv.Probe()
+	local, err := srv.Local()
 	if err != nil {
 		srv.Stop(ctx)
 		return errors.Join(err, a.close(ctx))
 	}
-	web, err := a.web(srv, registry.Handler())
+	web, err := a.web(srv, local, registry.Handler())
 	if err != nil {
 		srv.Stop(ctx)
-		return errors.Join(err, probe.Close(), a.close(ctx))
+		return errors.Join(err, local.Close(), a.close(ctx))
 	}
 	if web != nil {
 		srv.OnDrain(web.Drain)
@@ -84,7 +84,7 @@ func (a *App) Run(ctx context.Context) error {
 	reporting, stopReporting := context.WithCancel(ctx)
 	var reports sync.WaitGroup
 	reports.Go(func() {
-		systemd.Notify(reporting, systemd.Service{Unready: a.unready(srv), Alive: probe.Alive, Log: a.log})
+		systemd.Notify(reporting, systemd.Service{Unready: a.unready(srv), Alive: local.Alive, Log: a.log})
 	})
 	defer reports.Wait()
 	defer stopReporting()
@@ -105,10 +105,10 @@ func (a *App) Run(ctx context.Context) error {
 	defer cancel()
 	// A stream over HTTP ends with the gRPC stream behind it.
 	srv.Stop(grace)
-	err = errors.Join(err, probe.Close())
 	if web != nil {
-		err = errors.Join(err, web.Stop(grace))
+		web.Stop(grace)
 	}
+	err = errors.Join(err, local.Close())
 	serving.Wait()
 	a.security.stop()
 	stopDispatchers()
@@ -122,7 +122,7 @@ func (a *App) Run(ctx context.Context) error {
 }
 
 // CheckFiles looks now whether the files that are reloaded have changed: certificates, tokens,
-// keys and policies. It returns when the new contents are in use or the log says why not, or
+// keys and policies. It returns when the new contents are in use or the log contains why not, or
 // when ctx is done. It waits for Run.
 func (a *App) CheckFiles(ctx context.Context) {
 	a.security.checkFiles(ctx)

@@ -107,7 +107,7 @@ func (c *Cacher) build(r *object.Record) *object.Object {
 	return o
 }
 
-// decode returns the object of a record. It always returns one; the error says why the
+// decode returns the object of a record. It always returns one; the error explains why the
 // object is opaque.
 func (c *Cacher) decode(r *object.Record) (*object.Object, error) {
 	o, err := object.Build(c.cfg.Codec, r)

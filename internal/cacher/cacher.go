@@ -33,7 +33,7 @@ type Config struct {
 	PageSize int
 
 	// ReadWait limits how long a read waits for the cacher to reach the revision that
-	// it needs, and how long the store may take to say its revision. Default 3 s.
+	// it needs, and how long the store may take to return its revision. Default 3 s.
 	ReadWait time.Duration
 
 	// ProgressInterval is the time between progress requests while no read is waiting.

@@ -7,11 +7,11 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// ErrNotReady says that the cacher has not been filled yet. The caller tries again
+// ErrNotReady means that the cacher has not been filled yet. The caller tries again
 // soon.
 var ErrNotReady = errors.New("the resource is still being loaded")
 
-// FutureError says that the requested revision does not exist: the store has not
+// FutureError means that the requested revision does not exist: the store has not
 // reached it.
 type FutureError struct {
 	Asked   object.Revision
@@ -22,7 +22,7 @@ func (e *FutureError) Error() string {
 	return fmt.Sprintf("revision %d does not exist yet, the store is at %d", e.Asked, e.Current)
 }
 
-// BehindError says that the cacher did not reach a revision in time. The caller tries
+// BehindError means that the cacher did not reach a revision in time. The caller tries
 // again soon, at this replica or at another.
 type BehindError struct {
 	Asked object.Revision

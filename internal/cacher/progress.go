@@ -31,7 +31,7 @@ func newProgressDemand() progressDemand {
 	return progressDemand{waiting: new(atomic.Int64), requests: make(chan struct{}, 1), lastRequested: new(atomic.Int64)}
 }
 
-// wait says that the caller waits for progress. The caller calls done when it stops.
+// wait registers a caller that waits for progress. The caller calls done when it stops.
 func (d progressDemand) wait() {
 	d.waiting.Add(1)
 	d.request()

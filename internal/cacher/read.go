@@ -114,8 +114,8 @@ func (c *Cacher) MeasureLag(ctx context.Context) (s *State, lag int64, err error
 	return s, int64(max(0, now-s.Revision())), nil
 }
 
-// storeRevisionError returns ctx.Err() if the caller gave up, and else an error that says
-// why the store's revision is not known.
+// storeRevisionError returns ctx.Err() if the caller gave up, and otherwise an error that
+// explains why the store's revision is not known.
 func storeRevisionError(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:

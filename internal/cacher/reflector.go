@@ -125,7 +125,7 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 
 // fillReach returns how many revisions before the present one the fill begins. etcd reads all of
 // them into memory at once, so their size must not exceed that of the window by much. Their
-// size is not known, but some of the present objects tell how large values are.
+// size is not known, but some of the present objects show how large values are.
 func (c *Cacher) fillReach(ctx context.Context, now object.Revision) object.Revision {
 	reach := lookback * c.cfg.Window.MaxChanges
 	bytes := 0

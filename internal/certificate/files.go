@@ -80,12 +80,21 @@ func (f *Files) usePair(contents [][]byte) error {
 }
 
 func (f *Files) useAuthorities(content []byte) error {
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(content) {
-		return errors.New("the file contains no certificate")
+	pool, err := Authorities(content)
+	if err != nil {
+		return err
 	}
 	f.authorities.Store(pool)
 	return nil
+}
+
+// Authorities parses a file of certificate authorities (PEM).
+func Authorities(content []byte) (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(content) {
+		return nil, errors.New("the file contains no certificate")
+	}
+	return pool, nil
 }
 
 // Leaf returns the server certificate of new connections.

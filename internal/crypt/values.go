@@ -63,7 +63,7 @@ func (v *Values) Seal(etcdKey string, value []byte) ([]byte, error) {
 }
 
 // Open returns the value of a stored form under an etcd key. The value may share memory
-// with stored. The error says why the value cannot be decrypted.
+// with stored. The error explains why the value cannot be decrypted.
 func (v *Values) Open(etcdKey string, stored []byte) ([]byte, *object.UndecryptableError) {
 	kind, rest := split(stored)
 	switch {

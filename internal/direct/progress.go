@@ -49,7 +49,7 @@ func (t *tail) runWatchdog(ctx context.Context) error {
 }
 
 // reachStore waits until the tail has reached the store's present revision. It returns
-// errNoProgress if the store says its revision and the watch does not reach it in time. After
+// errNoProgress if the store returns its revision and the watch does not reach it in time. After
 // an error, updates no longer confirm the state, because they may be old.
 func (t *tail) reachStore(ctx context.Context) (err error) {
 	defer func() {

@@ -35,7 +35,7 @@ func (s *Source) Position(ctx context.Context, needed object.Revision) (object.P
 }
 
 // Oldest returns the oldest revision from floor on that can still be read, or 0 if the
-// store does not say.
+// store does not know it.
 func (s *Source) Oldest(ctx context.Context, floor object.Revision) object.Revision {
 	now, err := s.Position(ctx, 0)
 	if err != nil {

@@ -79,7 +79,7 @@ type Config struct {
 	// most 32 records, cannot be known in advance. Default 4 MiB.
 	PageBytes int
 
-	// ReadWait limits how long the store may take to say its position. Default 3 s.
+	// ReadWait limits how long the store may take to return its position. Default 3 s.
 	ReadWait time.Duration
 
 	// ProgressInterval is the approximate time between checks whether a watch of the

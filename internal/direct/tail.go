@@ -172,7 +172,7 @@ func (t *tail) mergeLocked() bool {
 	return t.bytes <= t.source.cfg.BufferBytes/2
 }
 
-// endReplay says that the watcher has reached the end of its replay.
+// endReplay notes that the watcher has reached the end of its replay.
 func (t *tail) endReplay() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// LostError says that a revision is not available. Either a watcher with EveryEvent cannot
+// LostError means that a revision is not available. Either a watcher with EveryEvent cannot
 // have all events after its position, or there is no snapshot at the exact revision that a
 // watcher asked for.
 type LostError struct {
@@ -21,7 +21,7 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("revision %d is not available: the oldest is %d, the newest %d", e.Asked, e.Oldest, e.Current)
 }
 
-// EpochError says that the position of a watcher with EveryEvent belongs to another epoch.
+// EpochError means that the position of a watcher with EveryEvent belongs to another epoch.
 type EpochError struct {
 	Asked   object.Epoch
 	Current object.Position

@@ -13,7 +13,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
 
-// ErrStopped says that the dispatcher has stopped and sends no more events. The watch ends.
+// ErrStopped means that the dispatcher has stopped and sends no more events. The watch ends.
 // Its position remains valid at other servers.
 var ErrStopped = errors.New("dispatch has stopped")
 

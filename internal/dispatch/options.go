@@ -6,7 +6,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Begin says where a watch begins. This package and package direct use it.
+// Begin is where a watch begins. This package and package direct use it.
 type Begin struct {
 	Kind     BeginKind
 	Position object.Position // BeginFromPosition: the position; BeginFromNow: the present position

@@ -33,7 +33,7 @@ func (o *Options) longestBatchDelay() time.Duration {
 	return o.BatchDelay
 }
 
-// Due says which bookmark is due.
+// Due is the bookmark that is due.
 type Due uint8
 
 // The kinds of bookmarks.

@@ -35,11 +35,11 @@ type Sink interface {
 }
 
 var (
-	// ErrFull says that a sink has no room for a batch. As soon as the sink has room, it
+	// ErrFull means that a sink has no room for a batch. As soon as the sink has room, it
 	// calls [Watcher.Ready].
 	ErrFull = errors.New("the sink is full")
 
-	// ErrNeedsHandler says that only the handler can send the batch, with Send, because the
+	// ErrNeedsHandler means that only the handler can send the batch, with Send, because the
 	// sink may have to wait.
 	ErrNeedsHandler = errors.New("the sink needs the handler")
 )
@@ -290,7 +290,7 @@ func (w *Watcher) joinGroup(now time.Time) bool {
 	return true
 }
 
-// pollResult says what a worker has to do for a watcher.
+// pollResult is what a worker has to do for a watcher.
 type pollResult uint8
 
 const (

@@ -116,7 +116,7 @@ func (s *Stream) Finish() {
 // call Ready.
 func (s *Stream) Ready() { s.task.Ready() }
 
-// Start starts a watch. The caller has waited until the source is as fresh as begin says, as
+// Start starts a watch. The caller has waited until the source is as fresh as begin requires, as
 // before Dispatcher.Watch. Options.Place and Options.LastBookmark are ignored (see
 // StreamConfig.LastBookmark). Until the entry with Ended has been sent, the watch has its id: the
 // caller may start another StreamWatch with the same id after End(w). All messages and the Ended

@@ -8,7 +8,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Ending says how a watch ends.
+// Ending is how a watch ends.
 type Ending struct {
 	Reason       error // of the entry with Ended; nil: OK
 	Last         bool  // a message of kind DRAINING, with the position to resume from, precedes it in the same response

@@ -51,7 +51,7 @@ type streamCursor struct {
 	bytes          int64           // size of their events
 }
 
-// cursorState says who continues with a cursor.
+// cursorState is the next step of a cursor.
 type cursorState uint8
 
 const (

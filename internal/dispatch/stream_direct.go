@@ -156,7 +156,7 @@ func (s *Stream) reserveDirect(c *streamCursor) bool {
 	return holds
 }
 
-// directMade takes a message. The argument needs says whether the next one needs the reservation.
+// directMade takes a message. The argument needs reports whether the next one needs the reservation.
 func (s *Stream) directMade(c *streamCursor, m Message, needs bool) {
 	l := c.direct.lane
 	l.granted = nil

@@ -140,7 +140,7 @@ func (s *testStream) locked(do func()) {
 	do()
 }
 
-// setRoom says how many responses the sink has room for.
+// setRoom sets how many responses the sink has room for.
 func (s *testStream) setRoom(n int) {
 	s.locked(func() { s.room = n })
 	s.Ready()

@@ -2,8 +2,8 @@ package dispatch
 
 import "time"
 
-// shareKey says which watches of a feed share a cursor: those of one stream that have the same
-// options.
+// shareKey identifies the watches of a feed that share a cursor: those of one stream with the
+// same options.
 type shareKey struct {
 	stream                       *Stream
 	latest, everyEvent           bool

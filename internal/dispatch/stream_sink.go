@@ -24,7 +24,7 @@ type StreamSink interface {
 	Send(r *Response) error
 
 	// Reserve gets the permission to send parts of RESETs and DELTAs of this stream, and may
-	// wait. The argument isNew says that only watches that have sent nothing wait for it. The
+	// wait. The argument isNew means that only watches that have sent nothing wait for it. The
 	// context ends when no watch needs the permission any more. The stream calls Reserve on a
 	// goroutine of its own, at most one at a time, and keeps the permission until Release. An
 	// error ends the watches that wait for the permission.

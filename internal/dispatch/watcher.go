@@ -18,7 +18,7 @@ type Message struct {
 
 	// Arrived is when the first of the changes came from the store. It is zero if this time
 	// is unknown or the message is not live. The events of a catch-up have waited for an
-	// absent client, so they say nothing about the latency of the server.
+	// absent client, so they do not show the latency of the server.
 	Arrived time.Time
 }
 
@@ -386,7 +386,7 @@ func (w *Watcher) replayPart() part {
 	return p
 }
 
-// advance moves the cursor past the events of a message. The argument end says where the
+// advance moves the cursor past the events of a message. The argument end is where the
 // message ends. If the message has no events, advance moves the cursor to the revision
 // completeUpTo, because there are no events up to that revision.
 func (w *Watcher) advance(end batchCut, completeUpTo object.Revision) readResult {

@@ -75,7 +75,7 @@ func NewCodec(name string, s Schema) (Codec, error) {
 	return newCodec(s)
 }
 
-// Encode returns the stored form of content. Text tells whether the writer sent the value
+// Encode returns the stored form of content. Text reports whether the writer sent the value
 // as text or as bytes. It determines the content type if the writer sent none and the
 // codec has more than one.
 func Encode(c Codec, content Content, text bool) ([]byte, *ContentError) {

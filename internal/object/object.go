@@ -70,7 +70,7 @@ func (c *Change) Size() int {
 }
 
 // Build returns the object that a record holds, without its encoded form. It always
-// returns an object; the error says why the object is opaque.
+// returns an object; the error explains why the object is opaque.
 func Build(c Codec, r *Record) (*Object, error) {
 	o := &Object{
 		Key:            r.Key,

@@ -94,6 +94,6 @@ type Record struct {
 	Lease          int64 // the store's lease that the key is attached to; 0: none
 	Deleted        bool  // the key was deleted; only Key and ModRevision are set
 
-	// Undecryptable says why there is no value. It is nil if the value is readable.
+	// Undecryptable is why there is no value. It is nil if the value is readable.
 	Undecryptable *UndecryptableError
 }

@@ -59,7 +59,7 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (grpcmsg.Res
 	})
 }
 
-// ttlTimeout limits how long a Get waits for etcd to say how much of a time to live is left.
+// ttlTimeout limits how long a Get waits until etcd returns how much of a time to live is left.
 const ttlTimeout = time.Second
 
 // remainingTTL returns what is left of the time to live of an object. It returns false if the

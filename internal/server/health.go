@@ -49,7 +49,7 @@ func (s *Server) watchHealth(ctx context.Context) {
 	}
 }
 
-// Unready says why the server does not accept requests, or returns "".
+// Unready returns why the server does not accept requests, or "".
 func (s *Server) Unready() string {
 	if s.stopping.Load() {
 		return "it is stopping"

@@ -79,7 +79,7 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.R
 				return nil, err
 			}
 		}
-		return readPage(ctx, list.Page, v, list.PageSize)
+		return readPage(ctx, &list, v)
 	})
 	if err != nil {
 		return nil, err
@@ -127,8 +127,13 @@ func nextView(ctx context.Context, s backend.Source, list *request.List) (backen
 	return s.View(ctx, request.Consistency{Level: request.Any})
 }
 
-// readPage returns a page of at most limit objects; 0 means as many as fit.
-func readPage(ctx context.Context, p request.Page, v backend.View, limit int) (grpcmsg.Response, error) {
+// readPage returns the next page of a list.
+func readPage(ctx context.Context, list *request.List, v backend.View) (grpcmsg.Response, error) {
+	p, limit := list.Page, list.PageSize
+	encode := wire.ObjectField
+	if list.OmitValues {
+		encode = wire.ObjectFieldWithoutValue
+	}
 	next := request.Page{Query: p.Query, Position: v.Position(), Next: p.Next, Count: -1}
 	pieces := make([]mem.SliceBuffer, 0, max(0, min(limit, p.Count)))
 	var last object.Key
@@ -140,7 +145,7 @@ func readPage(ctx context.Context, p request.Page, v backend.View, limit int) (g
 		if !p.Query.Selector.Matches(o) {
 			continue
 		}
-		field := wire.ObjectField(o)
+		field := encode(o)
 		if more = len(pieces) > 0 && (size+len(field) > maxListBytes || len(pieces) == limit); more {
 			break
 		}

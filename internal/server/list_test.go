@@ -161,6 +161,17 @@ func TestAPageEndsBeforeTheResponseIsTooLarge(t *testing.T) {
 	if diff := cmp.Diff([]string{"0", "1", "2", "3"}, all.keys()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	// Without the values, the objects fit into one page.
+	keys, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, OmitValues: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range all.objects {
+		o.Value = nil
+	}
+	if diff := cmp.Diff(all.objects, keys.GetObjects(), protocmp.Transform()); diff != "" {
+		t.Errorf("without values, -want +got:\n%s", diff)
+	}
 }
 
 func TestListReturnsItsScopeFromTheStartKey(t *testing.T) {

@@ -22,6 +22,12 @@ const (
 	localMessage = 16 << 20 // a whole response; the largest contains one revision of large events
 )
 
+// Local is an in-process connection to the server.
+type Local struct {
+	*grpc.ClientConn
+	server *Server
+}
+
 // Local returns an in-process connection to the server, for a gateway that makes requests on
 // behalf of its clients. These requests are checked, limited and logged like all others.
 // Only the limits of a single connection (number of streams, age) do not apply, because all
@@ -30,9 +36,9 @@ const (
 // The gateway names its client in the headers of grpc-gateway (x-forwarded-for,
 // grpcgateway-user-agent), and passes the client's verified certificate on with
 // [access.OnBehalf]. The caller closes the connection after the server has stopped.
-func (s *Server) Local(options ...grpc.DialOption) (*grpc.ClientConn, error) {
+func (s *Server) Local() (*Local, error) {
 	listener := bufconn.Listen(localBuffer)
-	conn, err := grpc.NewClient("passthrough:///local", append([]grpc.DialOption{
+	conn, err := grpc.NewClient("passthrough:///local",
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithInitialWindowSize(localWindow),
@@ -41,11 +47,11 @@ func (s *Server) Local(options ...grpc.DialOption) (*grpc.ClientConn, error) {
 		grpc.WithDisableServiceConfig(),
 		grpc.WithChainUnaryInterceptor(s.interceptors.BehalfUnary),
 		grpc.WithChainStreamInterceptor(rpc.BehalfStream),
-	}, options...)...)
+	)
 	if err != nil {
 		return nil, fmt.Errorf("connect within the process: %w", err)
 	}
 	// Serve returns when the server stops, because that closes the listener.
 	s.local.Go(func() { _ = s.within.Serve(transport.LocalListener{Listener: listener}) })
-	return conn, nil
+	return &Local{conn, s}, nil
 }

@@ -51,7 +51,7 @@ func listAll(tb testing.TB, s backend.Source, scope object.Scope, pageSize int) 
 		if err != nil {
 			tb.Fatal(err)
 		}
-		response, err := readPage(tb.Context(), p, v, pageSize)
+		response, err := readPage(tb.Context(), &request.List{Page: p, PageSize: pageSize}, v)
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -229,8 +229,12 @@ func TestEachVerbNeedsItsOwnRight(t *testing.T) {
 	ctx := within(t)
 	in.as(t, "alice").awaitLoaded(ctx, t)
 	bob := in.as(t, "bob")
-	for _, verb := range []string{"get", "list", "watch", "put", "delete", "admin"} {
-		in.usePolicy(t, bobMay(verb, config, ""))
+	for _, verb := range []string{"get", "list", "watch", "put", "delete", "admin", "metrics"} {
+		resource := config
+		if verb == "metrics" {
+			resource = `"*"`
+		}
+		in.usePolicy(t, bobMay(verb, resource, ""))
 		for _, a := range append(resourceRequests(config, "key", nil), serverRequests...) {
 			err := a.send(ctx, bob)
 			if err == nil {

@@ -49,7 +49,7 @@ type Config struct {
 	// Authenticator identifies callers. Nil: all callers are anonymous.
 	Authenticator *access.Authenticator
 
-	// Policy says what callers may do, including anonymous ones. UsePolicy changes it. Nil:
+	// Policy defines what callers may do, including anonymous ones. UsePolicy changes it. Nil:
 	// all admitted callers may do everything.
 	Policy *policy.Policy
 
@@ -287,7 +287,12 @@ func (s *Server) SlowRequests() int64 { return s.slow.Count() }
 
 // Operator refuses callers that may not administer every resource; see rpc.Interceptors.
 func (s *Server) Operator(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error {
-	return s.interceptors.Operator(ctx, what, certificate, authorization)
+	return s.interceptors.Operator(ctx, policy.Admin, what, certificate, authorization)
+}
+
+// Scraper refuses callers that may not read the metrics; see rpc.Interceptors.
+func (s *Server) Scraper(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error {
+	return s.interceptors.Operator(ctx, policy.Metrics, what, certificate, authorization)
 }
 
 // Receive reserves memory for the body of a request that does not come over gRPC; see
@@ -297,7 +302,8 @@ func (s *Server) Receive(ctx context.Context, what string, certificate *x509.Cer
 }
 
 // Rights returns the names of the verbs that a caller may apply to a key of a resource, or to the
-// whole resource if the key is empty; see rpc.Interceptors. Without StoreService nobody may write.
+// whole resource if the key is empty; see rpc.Interceptors. If writes are disabled, it leaves out put
+// and delete.
 func (s *Server) Rights(ctx context.Context, what string, certificate *x509.Certificate, authorization []string, resource, key string) ([]string, error) {
 	scope := object.Scope{}
 	if key != "" {

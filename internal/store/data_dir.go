@@ -73,7 +73,7 @@ func checkMember(dir string) error {
 	return nil
 }
 
-// databaseState is what the database of a member says about itself.
+// databaseState is what the database of a member contains about the member.
 type databaseState struct {
 	applied uint64          // index of the last raft entry that it contains
 	storage *semver.Version // of its format; nil: unknown, or older than etcd 3.6

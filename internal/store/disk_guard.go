@@ -74,7 +74,7 @@ type diskGuard struct {
 	inode     uint64                     // of that file; a defragmentation replaces it
 }
 
-// diskState says which writes the disk has room for.
+// diskState is the kind of writes that the disk has room for.
 type diskState int
 
 const (

@@ -35,7 +35,7 @@ type epochTracker struct {
 	readableKey  string // a key that may be read even if EpochKey may not
 	invalidID    string // id of a record that is wrong and could not be replaced
 	localID      string // id that could not be recorded; empty: none was needed
-	loggedDenied bool   // the log already says that nothing can be recorded
+	loggedDenied bool   // it is already logged that nothing can be recorded
 }
 
 func newEpochTracker(client *clientv3.Client, connections *connectionCounter, log *slog.Logger) *epochTracker {

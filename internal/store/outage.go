@@ -31,7 +31,7 @@ func (s *Store) reportOutages(ctx context.Context) {
 	conn := s.client.ActiveConnection()
 	for {
 		for state := conn.GetState(); state == connectivity.Ready || state == connectivity.Idle; state = conn.GetState() {
-			conn.Connect() // an idle connection would say nothing about etcd
+			conn.Connect() // an idle connection would show nothing about etcd
 			if !conn.WaitForStateChange(ctx, state) {
 				return
 			}
@@ -74,7 +74,7 @@ func becomesReady(ctx context.Context, conn *grpc.ClientConn, atMost time.Durati
 	return true
 }
 
-// connectionError returns why there is no connection. Only the error of a request says so.
+// connectionError returns why there is no connection. Only the error of a request contains it.
 func connectionError(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithTimeout(ctx, causeTimeout)
 	defer cancel()

@@ -208,5 +208,5 @@ func (s *stream) Close() {
 	for range s.responses {
 		// drain until the client closes the channel
 	}
-	_ = s.watcher.Close() // the error only says that the watch was cancelled
+	_ = s.watcher.Close() // the error only reports that the watch was cancelled
 }

@@ -17,6 +17,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// patience bounds the wait for a report. Only a broken server reaches it.
+const patience = 30 * time.Second
+
 // manager is a socket on which systemd receives reports.
 type manager struct {
 	t    *testing.T
@@ -38,6 +41,9 @@ func listen(t *testing.T) manager {
 // next returns the next report.
 func (m manager) next() string {
 	m.t.Helper()
+	if err := m.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		m.t.Fatal(err)
+	}
 	buffer := make([]byte, 1024)
 	n, err := m.conn.Read(buffer)
 	if err != nil {
@@ -96,7 +102,7 @@ func TestWatchdogIsNotifiedOnlyWhileTheServerIsAlive(t *testing.T) {
 	m := listen(t)
 	t.Setenv("WATCHDOG_USEC", "3000")
 	stuck := errors.New("stuck")
-	answers := make(chan error)
+	answers, late := make(chan error), make(chan struct{}, 1)
 	var limits atomic.Int64
 	stop := notify(t, systemd.Service{Unready: func() string { return "" }, Alive: func(ctx context.Context, limit time.Duration) error {
 		limits.Store(int64(limit))
@@ -104,6 +110,10 @@ func TestWatchdogIsNotifiedOnlyWhileTheServerIsAlive(t *testing.T) {
 		case err := <-answers:
 			return err
 		case <-ctx.Done():
+			select {
+			case late <- struct{}{}:
+			default:
+			}
 			return ctx.Err() // the server does not answer in time
 		}
 	}})
@@ -117,6 +127,11 @@ func TestWatchdogIsNotifiedOnlyWhileTheServerIsAlive(t *testing.T) {
 	}
 	answer(nil)
 	m.want("WATCHDOG=1")
+	select {
+	case <-late:
+	case <-time.After(patience):
+		t.Fatal("a check of a stuck server does not end")
+	}
 	for range 5 {
 		answer(stuck)
 	}

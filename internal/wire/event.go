@@ -63,6 +63,12 @@ func contentOf(o *object.Object, p object.Projection) body {
 	return body{content[:key], content[rest:]}
 }
 
+// ObjectFieldWithoutValue returns o without its value as an element of ListResponse.objects.
+func ObjectFieldWithoutValue(o *object.Object) []byte {
+	content := contentOf(o, object.Projection{OmitValues: true})
+	return content.append(make([]byte, 0, content.sizeAsField()), elementField)
+}
+
 // keyAlone returns the body of a deleted object if only its key is known.
 func keyAlone(key object.Key) body {
 	b := protowire.AppendTag(nil, objectKey, protowire.BytesType)

@@ -9,7 +9,7 @@ const (
 	entryWatchIDs    protowire.Number = 1
 )
 
-// EntryContent says what an entry of a SubscribeResponse has for its watches. The numbers are
+// EntryContent is what an entry of a SubscribeResponse has for its watches. The numbers are
 // those of the fields of SubscribeResponse.Entry.
 type EntryContent protowire.Number
 

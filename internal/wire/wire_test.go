@@ -157,6 +157,13 @@ func TestListAndGetShareTheEncodedObject(t *testing.T) {
 				t.Errorf("list differs (-want +got):\n%s", diff)
 			}
 
+			valueless := proto.CloneOf(tc.proto)
+			valueless.Value = nil
+			gotKeys := decode(t, &fanoutv1.ListResponse{}, wire.ObjectFieldWithoutValue(&o))
+			if diff := cmp.Diff(&fanoutv1.ListResponse{Objects: []*fanoutv1.Object{valueless}}, gotKeys, protocmp.Transform()); diff != "" {
+				t.Errorf("list without values differs (-want +got):\n%s", diff)
+			}
+
 			get := append([]byte(nil), field...)
 			gotGet := decode(t, &fanoutv1.GetResponse{}, wire.AppendPosition(get, position))
 			wantGet := &fanoutv1.GetResponse{Object: tc.proto, Position: &fanoutv1.Position{Epoch: "e", Revision: 9}}

@@ -114,6 +114,8 @@ func TestSearch(t *testing.T) {
 	p.find("prefix", "shop/s")
 	p.awaitTexts(keys, "shop/search/limits-prod", "shop/search/limits-test", "shop/stock/limits-prod", "shop/stock/limits-test")
 	p.awaitTexts("#browse-list .hint", "4 matches")
+	p.find("prefix", "shop/p")
+	p.awaitTexts(keys, "shop/payment/limits-prod", "shop/payment/limits-test")
 	p.find("part", "ock/limits-t")
 	p.awaitTexts(keys, "shop/stock/limits-test")
 	p.click(keys)
@@ -166,6 +168,9 @@ func TestLargeResource(t *testing.T) {
 	first = shown()
 	p.click("#browse-list .level > button")
 	p.await(fmt.Sprintf(`document.querySelectorAll(%s).length > %d`, quote(keys), first))
+	if n := eval[int](p, `performance.getEntriesByType("resource").filter((e) => e.name.includes("/objects?") && !/omitValues=true|countOnly=true/.test(e.name)).length`); n > 0 {
+		t.Errorf("%d requests for keys ask for values, too", n)
+	}
 }
 
 // putMany writes objects whose keys end with numbers of three digits.
@@ -249,6 +254,10 @@ func TestBrowseWithFewRights(t *testing.T) {
 	p.awaitText("#object-value", `"rps": 100`)
 	p.find("prefix", "shop/cart/limits-t")
 	p.awaitTexts(keys, "shop/cart/limits-test")
+	p.find("part", "-prod")
+	p.awaitTexts(keys, "shop/cart/limits-prod")
+	p.awaitTexts("#browse-list .hint", "1 match below shop/cart")
+	p.awaitTexts("#tail-resource option", "config")
 	eval[bool](p, `location.hash = "#/config/shop/stock/limits-prod", true`)
 	p.awaitText("#object-error", "may not get")
 	p.await(`document.querySelector("#object-body").hidden`)
@@ -266,6 +275,9 @@ func TestBrowseOnAPhone(t *testing.T) {
 	p.click("#browse-list .level .level a")
 	p.awaitTexts("#object-title", long+"/"+long)
 	p.awaitText("#object-value", "xxx")
+	if top := eval[float64](p, `document.querySelector("#object").getBoundingClientRect().top`); top < 0 || top > 50 {
+		t.Errorf("the object that was chosen begins %v pixels below the top of the window", top)
+	}
 	p.fits()
 	p.click("#history > summary")
 	p.awaitTexts("#history-list .type", "added")

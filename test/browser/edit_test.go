@@ -3,8 +3,10 @@ package browser
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/config"
@@ -57,6 +59,20 @@ func TestEdit(t *testing.T) {
 	if got.GetText() != `{"rps": 150, "burst": 20}` || got.GetContentType() != "application/json" || got.GetLabels()["env"] != "prod" || got.GetLabels()["team"] != "cart" {
 		t.Errorf("got %v", got)
 	}
+
+	// A time to live stays.
+	s.write(t, "config", &fanoutv1.PutOperation{Key: "lease", Value: &fanoutv1.PutOperation_Text{Text: "1"}, Ttl: durationpb.New(time.Hour)})
+	eval[bool](p, `location.hash = "#/config/lease", true`)
+	p.awaitTexts("#object-value", "1")
+	p.click("#object-edit")
+	p.edit("2")
+	p.click("#edit-submit")
+	p.awaitObjectFact("Version", "2")
+	if !s.object(t, "config", "lease").GetHasTtl() {
+		t.Error("a write of the page has removed the time to live")
+	}
+	eval[bool](p, `location.hash = "#/config/shop/cart/limits-prod", true`)
+	p.awaitText("#object-value", `"rps": 150`)
 
 	// Labels and the content type are part of the review.
 	p.click("#object-edit")
@@ -117,6 +133,66 @@ func TestEditConflict(t *testing.T) {
 	p.awaitObjectFact("Version", "1")
 }
 
+// TestEditKeepsWhatItDoesNotShow checks that an edit keeps the key and the line breaks as they are.
+func TestEditKeepsWhatItDoesNotShow(t *testing.T) {
+	s := start(t)
+	s.put(t, "config", "a file ", "one\r\ntwo\r\n")
+	p := open(t, s.url+"#/config/a%20file%20", desktop)
+	p.click("#object-edit")
+	p.click("#edit-submit")
+	p.awaitTexts("#edit-diff p", "There are no changes.")
+	p.click("#edit-again")
+	p.edit("one\n2\n")
+	p.awaitTexts(removed, "- two")
+	p.click("#edit-submit")
+	p.awaitObjectFact("Version", "2")
+	if got := s.object(t, "config", "a%20file%20").GetText(); got != "one\r\n2\r\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestChangesAreNotLost checks that the page asks before it discards changes, and that they survive
+// a server that stops.
+func TestChangesAreNotLost(t *testing.T) {
+	s := start(t)
+	s.put(t, "config", "limits", "one")
+	s.put(t, "config", "other", "1")
+	p := open(t, s.url+"#/config/other", desktop)
+	p.awaitTexts("#object-value", "1")
+	p.click(`[data-path="limits"]`)
+	p.awaitTexts("#object-value", "one")
+	p.click("#history > summary")
+	p.awaitTexts("#history-list .type", "added")
+	p.click("#object-edit")
+	p.edit("two")
+	eval[bool](p, `window.confirm = (question) => { window.question = question; return false; }, true`)
+	for _, leave := range []string{`history.back()`, `document.querySelector('[data-path="other"]').click()`, `document.querySelector("#browse-path a").click()`} {
+		eval[bool](p, `window.question = "", `+leave+`, true`)
+		p.await(`window.question === "Discard your changes?" && location.hash === "#/config/limits"`)
+	}
+	p.awaitTexts(added, "+ two")
+
+	s.Stop()
+	p.click("#edit-submit")
+	p.awaitText("#edit-error", "cannot be reached")
+	p.click("#object-reload")
+	p.awaitText("#object-error", "cannot be reached")
+	p.awaitTexts("#object-value", "one")
+	s.Start(t)
+	s.awaitServing(t)
+	p.click("#edit-submit")
+	p.awaitTexts("#object-value", "two")
+	p.awaitTexts("#history-list .type", "modified", "added")
+	p.await(`document.querySelector("#history-error").hidden`)
+
+	// Without changes, or if the visitor agrees, the page goes on.
+	p.click("#object-edit")
+	p.edit("three")
+	eval[bool](p, `window.confirm = () => true, true`)
+	p.click(`[data-path="other"]`)
+	p.awaitTexts("#object-value", "1")
+}
+
 func TestCreateAndDelete(t *testing.T) {
 	s := start(t)
 	s.fill(t)
@@ -141,7 +217,7 @@ func TestCreateAndDelete(t *testing.T) {
 	}
 	// An existing object is not replaced.
 	create("shop/cart/limits-prod", "Mine")
-	p.awaitText("#edit-error", "has changed since")
+	p.awaitText("#edit-error", "An object with this key exists: it is at revision")
 	p.click("#edit-cancel")
 
 	p.click(`[data-path="shop/cart/banner"]`)
@@ -207,14 +283,18 @@ func TestReadersCannotEdit(t *testing.T) {
 	s, tokens := guarded(t, `
 - {subjects: [reader], verbs: [get, list], resources: [config]}
 - {subjects: [writer], verbs: [get, list, watch, put], resources: [config]}
-`, "reader", "writer")
+`, "reader", "writer", "stranger")
 	s.fill(t)
 	p := open(t, s.url+"#/config/shop/cart/limits-prod", desktop)
 	controls := []string{"object-edit", "object-delete", "browse-new", "history", "receivers"}
-	offered := func(who string, want ...string) {
+	use := func(who string) {
 		t.Helper()
 		p.await(`!document.getElementById("token").hidden || (document.querySelector("#token-open").click(), true)`)
 		p.write("#token-text", tokens[who])
+	}
+	offered := func(who string, want ...string) {
+		t.Helper()
+		use(who)
 		p.awaitText("#object-value", `"rps": 100`)
 		p.await(`document.querySelectorAll("#browse-list a").length === 2`)
 		visible := `JSON.stringify(` + quoteAll(controls) + `.filter((id) => !document.getElementById(id).hidden)) === JSON.stringify(` + quoteAll(want) + `)`
@@ -225,6 +305,12 @@ func TestReadersCannotEdit(t *testing.T) {
 	offered("reader")
 	offered("root", controls...)
 	offered("reader")
+	// Without rights, nothing stays that another token has shown.
+	use("stranger")
+	p.awaitText("#object-error", "may not get")
+	p.awaitText("#browse-list .error", "may not list")
+	p.await(`document.querySelector("#object-body").hidden && document.querySelectorAll("#browse-list a").length === 0`)
+	p.awaitText("#watchers-error", "may not")
 }
 
 // quoteAll returns texts as a JavaScript array.
@@ -257,6 +343,8 @@ func TestHistory(t *testing.T) {
 	p.awaitTexts("#history-list .type", "deleted", "modified", "modified")
 	p.awaitText("#history-list li:first-child", " at ")
 	p.click("#object-reload")
+	p.awaitText("#object-state", "does not exist")
+	p.click(`[data-path="limits"]`) // the same object
 	p.awaitText("#object-state", "does not exist")
 	p.awaitTexts("#history-list .type", "deleted", "modified", "modified")
 }

@@ -43,14 +43,14 @@ func TestPhone(t *testing.T) {
 // fits checks that the page fits into narrow windows.
 func (p *tab) fits() {
 	p.t.Helper()
-	for _, width := range []int64{360, 390, 768} {
+	for _, width := range []int64{320, 390, 768} {
 		p.as(look{width: width, height: 740})
 		p.await(fmt.Sprint(`innerWidth === `, width))
 		if got := eval[int64](p, `document.scrollingElement.scrollWidth`); got > width {
 			p.t.Errorf("at width %d the page is %d wide", width, got)
 		}
 		// Nothing is cut off at the side, or needs scrolling to be read.
-		moved := eval[[]string](p, `Array.from(document.querySelectorAll(".events, .table, pre, form"))
+		moved := eval[[]string](p, `Array.from(document.querySelectorAll(".events, .table, .list, pre, form"))
 			.filter((n) => n.scrollWidth > n.clientWidth).map((n) => n.className || n.localName)`)
 		for _, n := range moved {
 			p.t.Errorf("at width %d one has to scroll in %s", width, n)

@@ -15,5 +15,14 @@ func TestMain(m *testing.M) {
 		fmt.Println("skipped: make test-browser runs these")
 		return
 	}
-	goleak.VerifyTestMain(m)
+	// A browser that is ended leaves its sockets in the folder for temporary files.
+	temporary, err := os.MkdirTemp("", "browser")
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv("TMPDIR", temporary)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(temporary)
+		os.Exit(code)
+	}))
 }

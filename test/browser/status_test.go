@@ -241,6 +241,9 @@ func TestReportsAreShown(t *testing.T) {
 	if want := fmt.Sprint("up to revision ", before.GetRevision()); small[0] != "rps is <b>negative</b>" || small[1] != want {
 		t.Errorf("reports: got %q, want the error and %s", small, want)
 	}
+	if got := p.texts(`#watchers-rows [data-failed="true"] span`); !slices.Equal(got, []string{"failed"}) {
+		t.Errorf("marked as failed are %q", got)
+	}
 	p.click("#watchers-rows th summary")
 	p.awaitText("#watchers-rows th details", "version=2.4")
 	p.awaitText("#watchers-rows th details", fmt.Sprint("applied up to revision ", before.GetRevision()))

@@ -40,7 +40,7 @@ type look struct {
 
 var (
 	desktop = look{width: 1280, height: 900}
-	phone   = look{width: 360, height: 740}
+	phone   = look{width: 320, height: 568}
 )
 
 // open opens an address. At the end of the test it fails if the browser reported an error,

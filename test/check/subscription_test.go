@@ -71,11 +71,13 @@ const limit = 1 << 20
 
 func correctSubscriptions() map[string]*check.Subscription {
 	a4, c4 := events(change{"a", 4}), events(change{"c", 4})
-	both := events(change{"a", 4}, change{"c", 4})
+	b56, both := events(change{"b", 5}, change{"b", 6}), events(change{"a", 4}, change{"c", 4})
 	ac := fromNowAt("a", "c")
 	now := response(entry(bookmark(3), 1, 2))
 	merging := startOf(3, "a", fromNow())
 	merging.Interest.Latest = true
+	mergesC := startOf(2, "c", fromNow())
+	mergesC.Interest.Latest = true
 	return map[string]*check.Subscription{
 		"nothing":                subscribed(nil),
 		"starts without answers": subscribed(ac),
@@ -111,6 +113,11 @@ func correctSubscriptions() map[string]*check.Subscription {
 		"one watch merges": subscribed(append(fromNowAt("a", "b"), merging), response(entry(bookmark(3), 1, 2, 3)),
 			response(entry(live(7, events(change{"a", 4}, change{"a", 7})), 1), entry(live(7, events(change{"b", 5}, change{"b", 6})), 2),
 				entry(live(7, events(change{"a", 7})), 3))),
+		// The bound of the server was 7, although no message states it then.
+		"nothing is left of merged events": subscribed([]check.Start{startOf(1, "b", fromNow()), mergesC}, now,
+			response(entry(live(6, b56), 1)), response(entry(bookmark(7), 2))),
+		"nothing is left of merged events, and the client leaves": subscribed([]check.Start{startOf(1, "b", fromNow()), mergesC}, now,
+			response(entry(live(6, b56), 1))),
 		"id is used again": over(subscribed([]check.Start{
 			stopped(startOf(1, "a", fromNow())), stopped(startOf(1, "c", fromNow())), startOf(1, "b", fromNow()), startOf(1, "b", fromNow()),
 		},
@@ -164,6 +171,11 @@ func brokenSubscriptions() []brokenSubscription {
 			response(entry(partial(live(3, a4)), 1), entry(live(4, c4), 2)), response(entry(live(4, c4), 1))), "whole", "start 0 (id 1) lacks ~a@4"},
 		{"merged event comes late", subscribed([]check.Start{startOf(1, "a", fromNow()), merging}, now,
 			response(entry(live(4, a4), 1)), response(entry(live(4, c4), 2))), "whole", "lacks +c@4"},
+		{"events are said to be merged before nothing is left", subscribed([]check.Start{startOf(1, "a", fromNow()), merging}, now,
+			response(entry(live(4, a4), 1)), response(entry(partial(live(3, nil)), 2)), response(entry(live(4, c4), 2))), "whole", "lacks +c@4"},
+		{"nothing is left of merged events, but another watch has not come so far", subscribed([]check.Start{startOf(1, "b", fromNow()), merging, startOf(3, "a", fromNow())},
+			response(entry(bookmark(3), 1, 2, 3)), response(entry(live(6, events(change{"b", 5}, change{"b", 6})), 1), entry(live(4, a4), 3)),
+			response(entry(live(7, events(change{"a", 7})), 3)), response(entry(bookmark(7), 2))), "whole", "lacks +c@4"},
 		{"more too early", subscribed(ac, now, more(entry(live(4, a4), 1)), response(entry(live(4, c4), 2))), "whole", "2 responses have about"},
 		{"more at the end", over(subscribed(ac, now, response(ended(1)), more(ended(2)))), "whole", "more is announced, but does not follow"},
 

@@ -27,6 +27,9 @@ func Whole(s *Subscription, t *Truth) error {
 			}
 			for _, id := range e.IDs {
 				if start := waiting.startOf(id, e); start >= 0 {
+					if u.comesTooLate(s, start, e) {
+						u.lacking.report(s, &v)
+					}
 					u.receive(s, start, e)
 				}
 			}
@@ -39,9 +42,16 @@ func Whole(s *Subscription, t *Truth) error {
 			v.add(at, "%d responses have about %d bytes together, although one may have %d", u.responses, u.size, t.MessageBytes)
 		}
 		for _, start := range u.live {
-			if e, ok := u.lacks(s, t, start); ok {
-				v.add(at, "another watch has got an event at %d, but start %d (id %d) lacks %v",
-					u.newest, start, s.Starts[start].ID, &e)
+			e, ok := u.lacks(s, t, start)
+			if !ok {
+				continue
+			}
+			l := lacking{at, start, e, u.newest, u.number, u.mergedUpTo(s, t, start)}
+			switch {
+			case l.mergedUpTo == 0:
+				l.report(s, &v)
+			case l.mergedUpTo > u.lacking.mergedUpTo:
+				u.lacking = l
 			}
 		}
 		u.next()
@@ -63,13 +73,14 @@ const (
 // unit is a response with those before it that have More.
 type unit struct {
 	watches []wholeWatch
-	live    []int // the starts of the watches that were live when the unit began, and still are
-	begun   []int // the starts of the watches that become live with the next unit
+	live    []int   // the starts of the watches that were live when the unit began, and still are
+	begun   []int   // the starts of the watches that become live with the next unit
+	number  int     // of units before this one
+	lacking lacking // with the newest mergedUpTo
 
 	responses, size int
 	shrunk          bool            // a watch has ended or fallen behind, so the rest of a revision may be missing
 	newest          object.Revision // of all events for live watches that are not late
-	upTo            object.Revision // the newest position of these messages
 }
 
 // wholeWatch is how far a watch has come.
@@ -78,6 +89,22 @@ type wholeWatch struct {
 	live    bool
 	from    object.Revision // its position
 	checked object.Revision // there is no event for it between its position and here
+	since   int             // the number of the unit with which it became live
+}
+
+// lacking is an event that a watch has not got, although another watch has got one of its revision
+// or a later one.
+type lacking struct {
+	at         entryPlace
+	start      int
+	event      Event
+	newest     object.Revision // that another watch has got
+	unit       int             // its number
+	mergedUpTo object.Revision // nothing is left of the event if the server has merged up to here; 0: never
+}
+
+func (l *lacking) report(s *Subscription, v *violations) {
+	v.add(l.at, "another watch has got an event at %d, but start %d (id %d) lacks %v", l.newest, l.start, s.Starts[l.start].ID, &l.event)
 }
 
 func (u *unit) receive(s *Subscription, start int, e *Entry) {
@@ -100,7 +127,6 @@ func (u *unit) receive(s *Subscription, start int, e *Entry) {
 		if s.Starts[start].Late {
 			break
 		}
-		u.upTo = max(u.upTo, m.Position.Revision)
 		for i := range m.Events {
 			u.newest = max(u.newest, m.Events[i].Revision)
 		}
@@ -126,19 +152,46 @@ func (u *unit) lacks(s *Subscription, t *Truth, start int) (Event, bool) {
 		w.checked = u.newest
 		return Event{}, false
 	}
-	if h.Latest && u.mergesAway(h, t, w.from) {
-		return Event{}, false
-	}
 	return missing[0], true
 }
 
-// mergesAway reports whether nothing is left of the events after a position if they are merged. The
-// server has merged them up to a revision that is not known.
-func (u *unit) mergesAway(h *History, t *Truth, from object.Revision) bool {
-	if h.nothingBetween(t, from, u.newest) {
-		return true
+// mergedUpTo returns the revision up to which the server can have merged the events of a watch so
+// that nothing was left for it, or 0. The server merges up to a revision that no message need
+// state, and which may be newer than the newest event that any watch has got. But all live watches
+// have everything up to this revision. See also comesTooLate.
+func (u *unit) mergedUpTo(s *Subscription, t *Truth, start int) object.Revision {
+	h := s.Starts[start].Interest
+	if !h.Latest {
+		return 0
 	}
-	return slices.ContainsFunc(h.between(t, u.newest, u.upTo), func(e Event) bool { return h.nothingBetween(t, from, e.Revision) })
+	if u.haveAll(s, t, u.newest) {
+		return u.newest
+	}
+	for _, e := range h.between(t, u.newest, t.Through) {
+		if u.haveAll(s, t, e.Revision) {
+			return e.Revision
+		}
+	}
+	return 0
+}
+
+// comesTooLate reports whether a watch gets an event of a revision up to which the server must have
+// merged before.
+func (u *unit) comesTooLate(s *Subscription, start int, e *Entry) bool {
+	w, l := &u.watches[start], &u.lacking
+	return w.live && w.since <= l.unit && l.unit < u.number && !s.Starts[start].Late && e.Message != nil &&
+		slices.ContainsFunc(e.Message.Events, func(e Event) bool { return e.Revision <= l.mergedUpTo })
+}
+
+// haveAll reports whether the live watches have all events up to a revision.
+func (u *unit) haveAll(s *Subscription, t *Truth, upTo object.Revision) bool {
+	for _, start := range u.live {
+		w, h := &u.watches[start], s.Starts[start].Interest
+		if w.live && !s.Starts[start].Late && !h.nothingBetween(t, w.from, upTo) {
+			return false
+		}
+	}
+	return true
 }
 
 // next begins the next unit.
@@ -150,8 +203,9 @@ func (u *unit) next() {
 		}
 	}
 	for _, start := range u.begun {
-		u.watches[start].live = true
+		u.watches[start].live, u.watches[start].since = true, u.number+1
 	}
 	u.live, u.begun = append(live, u.begun...), u.begun[:0]
-	u.responses, u.size, u.shrunk, u.newest, u.upTo = 0, 0, false, 0, 0
+	u.number++
+	u.responses, u.size, u.shrunk, u.newest = 0, 0, false, 0
 }

@@ -66,7 +66,7 @@ func Restore(t testing.TB, snapshot, dir string) {
 
 func restore(t testing.TB, snapshot string, flags []string) {
 	t.Helper()
-	args := append([]string{"restore", "--snapshot", snapshot}, flags...)
+	args := append([]string{"etcdutl", "snapshot", "restore", snapshot}, flags...)
 	if out, err := exec.Command(etcd.Path(t), args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

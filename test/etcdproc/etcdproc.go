@@ -16,6 +16,13 @@ var etcd = program.Program{Folder: "test/etcd"}
 // Clean removes the program. TestMain calls it after the tests.
 func Clean() { etcd.Clean() }
 
+// Functions returns shell code that defines etcdctl and etcdutl.
+func Functions(t testing.TB) string {
+	t.Helper()
+	path := etcd.Path(t)
+	return "etcdctl() { " + path + ` etcdctl "$@"; }` + "\n" + "etcdutl() { " + path + ` etcdutl "$@"; }` + "\n"
+}
+
 // Start starts an etcd of one member with an empty data directory, with these arguments in
 // addition to those of every test, and returns its client address. Scheme is http, or https
 // if the arguments configure TLS. The process ends with the test.

@@ -2,10 +2,13 @@ package etcdproc
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,6 +25,7 @@ type Member struct {
 	peer  string // advertised URL for the other members
 	dir   string // data directory
 	args  []string
+	alone bool // in its cluster
 	env   []string
 	log   bytes.Buffer // of all its processes
 	cmd   *exec.Cmd
@@ -50,6 +54,33 @@ func StartCluster(t testing.TB, n int, args ...string) []*Member {
 func StartRoutedCluster(t testing.TB, n int, route Route, args ...string) []*Member {
 	t.Helper()
 	return startCluster(t, n, "http", route, args)
+}
+
+// StartMembers starts the members of a cluster with exactly these arguments, and returns when all
+// of them serve. The processes end with the test.
+func StartMembers(t testing.TB, args ...[]string) (members []*Member) {
+	t.Helper()
+	for i, a := range args {
+		m := &Member{name: fmt.Sprintf("member-%d", i), args: a}
+		members = append(members, m)
+		m.launchUntilEnd(t)
+	}
+	for _, m := range members {
+		m.Await(t)
+	}
+	return members
+}
+
+// launchUntilEnd starts the member without waiting, and kills it at the end of the test.
+func (m *Member) launchUntilEnd(t testing.TB) {
+	t.Helper()
+	t.Cleanup(func() {
+		m.Kill(t)
+		if t.Failed() {
+			t.Logf("log of etcd %s:\n%s", m.name, m.log.Bytes())
+		}
+	})
+	m.Launch(t)
 }
 
 // startCluster starts a cluster. Without a route its members reach each other directly.
@@ -87,18 +118,9 @@ func startCluster(t testing.TB, n int, scheme string, route Route, args []string
 			"--listen-peer-urls", "http://" + listen[i],
 			"--unsafe-no-fsync", "--log-level", "warn",
 		}, args...)
-		if n == 1 {
-			// A single member waits for an election timeout before it elects itself.
-			m.args = append(m.args, "--heartbeat-interval", "10", "--election-timeout", "50")
-		}
+		m.alone = n == 1
 		m.args = append(m.args, m.identity(strings.Join(peers, ","))...)
-		t.Cleanup(func() {
-			m.Kill(t)
-			if t.Failed() {
-				t.Logf("log of etcd %s:\n%s", m.name, m.log.Bytes())
-			}
-		})
-		m.Launch(t)
+		m.launchUntilEnd(t)
 	}
 	for _, m := range members {
 		m.Await(t)
@@ -122,7 +144,13 @@ func (m *Member) Start(t testing.TB) {
 func (m *Member) Launch(t testing.TB) {
 	t.Helper()
 	ready := newReadiness(t)
-	m.cmd = exec.Command(etcd.Path(t), m.args...)
+	args := m.args
+	if _, err := os.Stat(m.dir); m.alone && errors.Is(err, fs.ErrNotExist) {
+		// A single member waits for an election timeout before it elects itself. With an old log,
+		// etcd panics if a short timeout ends while it applies the log.
+		args = slices.Concat(args, []string{"--heartbeat-interval", "10", "--election-timeout", "50"})
+	}
+	m.cmd = exec.Command(etcd.Path(t), args...)
 	m.cmd.Env = append(append(os.Environ(), ready.variable()), m.env...)
 	m.cmd.Stdout, m.cmd.Stderr = &m.log, &m.log
 	if err := m.cmd.Start(); err != nil {

@@ -81,6 +81,22 @@ func (r *reader) start(text string) *terminal {
 	return &terminal{reader: r, cmd: cmd, log: bufio.NewScanner(stderr), lines: lines, messages: json.NewDecoder(lines)}
 }
 
+// follow starts the command of the next block, and checks that it prints the block after it.
+func (r *reader) follow() *terminal {
+	r.t.Helper()
+	running := r.start(r.next("sh"))
+	running.prints(r.next("text"))
+	return running
+}
+
+// change runs the command of the next block, and checks that a running command then prints the
+// block after it.
+func (r *reader) change(running *terminal) {
+	r.t.Helper()
+	r.run(r.next("sh"))
+	running.prints(r.next("text"))
+}
+
 // await reads the log until a line contains the text.
 func (t *terminal) await(text string) {
 	t.t.Helper()

@@ -142,7 +142,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"google.golang.org/protobuf":         {"client", "conformance", "internal/object", "internal/store", "internal/server", "internal/wire", "gen", "test", "internal/admin"},
 		"go.etcd.io/bbolt":                   {"internal/store", "test"},
 		"go.etcd.io/raft":                    {"internal/store"},
-		"github.com/spf13":                   {"cmd", "internal/man"},
+		"github.com/spf13":                   {"cmd", "internal/man", "test"},
 		"github.com/goccy/go-yaml":           {"cmd", "internal/config", "internal/access/policy"},
 		"github.com/tidwall/btree":           {"internal/cacher", "client", "clienttest"},
 		"github.com/tidwall/gjson":           {"internal/object"},

@@ -33,6 +33,7 @@ func TestMetricsAndProfilesAreForOperators(t *testing.T) {
 rules:
 - {subjects: [by-token, by-jwt, by-certificate], verbs: [admin], resources: ["*"]}
 - {subjects: [of-one], verbs: ["*"], resources: [config]}
+- {subjects: [scraper], verbs: [metrics], resources: ["*"]}
 - {subjects: [anonymous], verbs: [get], resources: ["*"]}
 `))
 	w := newFixture(t, func(cfg *config.Config) { cfg.PolicyFile, cfg.Channelz = file, true })
@@ -50,13 +51,18 @@ rules:
 		"JWT":             {jwt("by-jwt"), http.StatusOK},
 		"certificate":     {w.certificate(t, certs.Subject{CommonName: "by-certificate"}), http.StatusOK},
 		"of one resource": {jwt("of-one"), http.StatusForbidden},
+		"scraper":         {jwt("scraper"), http.StatusForbidden},
 		"somebody":        {w.certificate(t, certs.Subject{CommonName: "somebody"}), http.StatusForbidden},
 		"wrong token":     {credential{bearer: "wrong"}, http.StatusUnauthorized},
 		"no credentials":  {credential{}, http.StatusUnauthorized},
 	} {
 		for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/cmdline"} {
 			code, header, body := w.get(t, caller.credential, path)
-			if code != caller.status {
+			want := caller.status
+			if name == "scraper" && path == "/metrics" {
+				want = http.StatusOK
+			}
+			if code != want {
 				t.Errorf("%s requests %s: got %d %s", name, path, code, body)
 			}
 			if (code == http.StatusUnauthorized) != (header.Get("WWW-Authenticate") == "Bearer") {
@@ -77,6 +83,9 @@ rules:
 	}
 	if got := channelz(token); got != codes.OK {
 		t.Errorf("channelz for an operator: got %v", got)
+	}
+	if got := channelz(jwt("scraper")); got != codes.PermissionDenied {
+		t.Errorf("channelz for a scraper: got %v", got)
 	}
 	if got := channelz(credential{}); got != codes.Unauthenticated {
 		t.Errorf("channelz without credentials: got %v", got)

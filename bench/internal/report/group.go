@@ -83,10 +83,7 @@ var (
 	Bytes     Figure = func(r *scenario.Record) float64 { return front(r).Bytes }
 	EachP50   Figure = func(r *scenario.Record) float64 { return float64(r.Each.P50) }
 	EachP99   Figure = func(r *scenario.Record) float64 { return float64(r.Each.P99) }
-	EachP999  Figure = func(r *scenario.Record) float64 { return float64(r.Each.P999) }
 	EachMax   Figure = func(r *scenario.Record) float64 { return float64(r.Each.Max) }
-	LastP50   Figure = func(r *scenario.Record) float64 { return float64(r.Last.P50) }
-	LastP99   Figure = func(r *scenario.Record) float64 { return float64(r.Last.P99) }
 	AckP50    Figure = func(r *scenario.Record) float64 { return float64(r.Ack.P50) }
 	AckP99    Figure = func(r *scenario.Record) float64 { return float64(r.Ack.P99) }
 	Seconds   Figure = func(r *scenario.Record) float64 { return r.Elapsed.Seconds() }

@@ -35,16 +35,10 @@ var events = append(common[:len(common):len(common)],
 	column{"per second", true, median(PerSecond, 1)},
 	column{"p50", true, median(EachP50, 1e-3)},
 	column{"p99", true, median(EachP99, 1e-3)},
-	column{"p99.9", true, median(EachP999, 1e-3)},
-	column{"max", true, median(EachMax, 1e-3)},
-	column{"last p50", true, median(LastP50, 1e-3)},
-	column{"last p99", true, median(LastP99, 1e-3)},
-	column{"ack p50", true, median(AckP50, 1e-3)},
 	column{"ack p99", true, median(AckP99, 1e-3)},
 	column{"writes", true, median(Writes, 1)},
 	column{"bytes", true, median(Bytes, 1)},
 	column{"kB idle", true, median(Memory, 1e-3)},
-	column{"goroutines", true, median(Goroutines, 1)},
 	wrong,
 )
 
@@ -105,7 +99,7 @@ var lists = append(common[:len(common):len(common)],
 var wrong = column{"wrong", false, func(g, _ *Group) string { return g.Wrong() }}
 
 const (
-	aboutEvents = "CPU is in µs per delivery, of all servers and of the front server. Times are in ms. Writes and bytes are per delivery, memory and goroutines per idle watcher."
+	aboutEvents = "CPU is in µs per delivery, of all servers and of the front server. Times are in ms. Writes and bytes are per delivery, memory is per idle watcher."
 	aboutIdle   = "Memory is that of the front server with all watchers, of all servers per watcher, the peak of the front server, what it keeps when the watchers have left, and the peak of the watching process. CPU is that of all servers while nothing is written. The time in ms is until one event has reached all watchers."
 	aboutOpen   = "Seconds until the server has confirmed all watches, which begin with the next change. CPU is in seconds, of all servers and of the front server. Growth is the largest growth of the front server's memory, and memory per watch is that of all servers. The connections exist before."
 	aboutLists  = "CPU is per list, of all servers and of the front server. Times are those of a list. Growth is the largest growth of the front server's memory."

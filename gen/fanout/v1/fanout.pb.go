@@ -463,7 +463,9 @@ type ListRequest struct {
 	// Return no objects, but only their number, as remaining_count. With a selector, the
 	// server examines every object of the scope. Not allowed together with page_size and
 	// page_token. Default false.
-	CountOnly     bool `protobuf:"varint,9,opt,name=count_only,json=countOnly,proto3" json:"count_only,omitempty"`
+	CountOnly bool `protobuf:"varint,9,opt,name=count_only,json=countOnly,proto3" json:"count_only,omitempty"`
+	// Leave out the values of the objects. Default false.
+	OmitValues    bool `protobuf:"varint,10,opt,name=omit_values,json=omitValues,proto3" json:"omit_values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -557,6 +559,13 @@ func (x *ListRequest) GetFieldSelector() string {
 func (x *ListRequest) GetCountOnly() bool {
 	if x != nil {
 		return x.CountOnly
+	}
+	return false
+}
+
+func (x *ListRequest) GetOmitValues() bool {
+	if x != nil {
+		return x.OmitValues
 	}
 	return false
 }
@@ -673,10 +682,11 @@ type WatchRequest struct {
 	//
 	// A BOOKMARK may be late: a moment on a busy server, and up to three seconds for a
 	// resource without a cache, because etcd confirms the position first. Soon after a server
-	// has lost etcd, it sends none; until then, WatchResponse.age says since when. Treat the server as dead after three intervals of silence,
-	// but wait at least five seconds for the first response of a stream, which the server
-	// may have to read from etcd. Count only the time during which you wait for a response.
-	// Then open the next stream on another connection.
+	// has lost etcd, it sends none; until then, WatchResponse.age grows. Treat
+	// the server as dead after three intervals of silence, but wait at least five seconds for
+	// the first response of a stream, which the server may have to read from etcd. Count only
+	// the time during which you wait for a response. Then open the next stream on another
+	// connection.
 	BookmarkInterval *durationpb.Duration `protobuf:"bytes,10,opt,name=bookmark_interval,json=bookmarkInterval,proto3" json:"bookmark_interval,omitempty"`
 	// Whether the watcher wants every event or only the latest state. Default:
 	// DELIVERY_EVERY.
@@ -1788,7 +1798,7 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\vGetResponse\x12)\n" +
 	"\x06object\x18\x01 \x01(\v2\x11.fanout.v1.ObjectR\x06object\x12/\n" +
 	"\bposition\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\bposition\x12+\n" +
-	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\xd5\x02\n" +
+	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\xf6\x02\n" +
 	"\vListRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12&\n" +
 	"\x05scope\x18\x02 \x01(\v2\x10.fanout.v1.ScopeR\x05scope\x12<\n" +
@@ -1800,7 +1810,10 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\x0elabel_selector\x18\a \x01(\tR\rlabelSelector\x12%\n" +
 	"\x0efield_selector\x18\b \x01(\tR\rfieldSelector\x12\x1d\n" +
 	"\n" +
-	"count_only\x18\t \x01(\bR\tcountOnly\"\xd6\x01\n" +
+	"count_only\x18\t \x01(\bR\tcountOnly\x12\x1f\n" +
+	"\vomit_values\x18\n" +
+	" \x01(\bR\n" +
+	"omitValues\"\xd6\x01\n" +
 	"\fListResponse\x12+\n" +
 	"\aobjects\x18\x01 \x03(\v2\x11.fanout.v1.ObjectR\aobjects\x12/\n" +
 	"\bposition\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\bposition\x12&\n" +

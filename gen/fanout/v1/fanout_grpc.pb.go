@@ -102,7 +102,7 @@ type FanoutServiceClient interface {
 	// Send a report on the connection of the watch, because other servers do not know the watch.
 	// A report replaces the earlier one, so report at most once a second, and wait for the
 	// response before the next report. A report that fails need not be sent again: the next one
-	// says more.
+	// replaces it.
 	//
 	//   - NOT_FOUND (reason WATCH_NOT_FOUND): this server has no such watch, or it has ended.
 	//   - PERMISSION_DENIED or UNAUTHENTICATED: another caller has opened the watch. Callers are
@@ -305,7 +305,7 @@ type FanoutServiceServer interface {
 	// Send a report on the connection of the watch, because other servers do not know the watch.
 	// A report replaces the earlier one, so report at most once a second, and wait for the
 	// response before the next report. A report that fails need not be sent again: the next one
-	// says more.
+	// replaces it.
 	//
 	//   - NOT_FOUND (reason WATCH_NOT_FOUND): this server has no such watch, or it has ended.
 	//   - PERMISSION_DENIED or UNAUTHENTICATED: another caller has opened the watch. Callers are

@@ -14,7 +14,7 @@ const maxRights = 1_000_000
 // compile turns rules into a [Policy]. It returns false if they make more than
 // maxRights.
 func compile(rules []rule, members map[string][]word) (*Policy, bool) {
-	p := &Policy{names: map[string]rights{}, families: map[string]rights{}, groups: map[string]rights{}}
+	p := &Policy{names: map[string]rights{}, families: map[string]rights{}, groups: map[string]rights{}, filled: map[string]bool{}}
 	bySubject, byGroup := map[string]grants{}, map[string]grants{}
 	resources := map[string]bool{}
 	total := 0
@@ -38,6 +38,7 @@ func compile(rules []rule, members map[string][]word) (*Policy, bool) {
 	}
 	for group, g := range byGroup {
 		p.groups[group] = rights{g}
+		p.filled[group] = len(members[group]) > 0
 		for _, member := range members[group] {
 			p.give(member.text, g)
 		}

@@ -33,7 +33,8 @@ type naiveRule struct {
 func (n *naive) grants(who access.Identity, q policy.Question) bool {
 	return slices.ContainsFunc(n.Rules, func(r naiveRule) bool {
 		has := func(all []string, s string) bool { return slices.Contains(all, s) || slices.Contains(all, "*") }
-		return n.means(r, who) && has(r.Verbs, q.Verb.String()) && has(r.Resources, q.Resource) && r.covers(q.Scope)
+		verb := has(r.Verbs, q.Verb.String()) || q.Verb == policy.Metrics && has(r.Verbs, "admin")
+		return n.means(r, who) && verb && has(r.Resources, q.Resource) && r.covers(q.Scope)
 	})
 }
 
@@ -112,6 +113,9 @@ func (w world) policy() *naive {
 			verbs = append(verbs, "*")
 		} else if len(r.Keys)+len(r.Prefixes) == 0 {
 			verbs = append(verbs, "admin")
+			if slices.Contains(r.Resources, "*") {
+				verbs = append(verbs, "metrics")
+			}
 		}
 		r.Verbs = w.some(1, func() string { return w.one(verbs...) })
 		n.Rules = append(n.Rules, r)
@@ -142,7 +146,10 @@ func (w world) key() object.Scope {
 	return object.ExactKey(object.Key(w.one("", "", "", "/") + w.path() + w.one("", "", "", "/", "//a")))
 }
 
-func (w world) verb() policy.Verb { return 1 << w.IntN(6) }
+func (w world) verb() policy.Verb {
+	all := policy.Verbs()
+	return all[w.IntN(len(all))]
+}
 
 // The compiled policy agrees with its rules tested one by one, and it grants a scope only
 // if it also grants every key and prefix inside.

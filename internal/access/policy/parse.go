@@ -79,7 +79,7 @@ func (p *reader) body(n ast.Node) {
 func (p *reader) rule(n ast.Node) {
 	var r rule
 	before := len(p.problems)
-	var admin *word
+	var admin, metrics *word
 	narrow := false
 	scopes := func(parse func(string) (object.Scope, error)) func(ast.Node) {
 		return func(n ast.Node) {
@@ -102,14 +102,21 @@ func (p *reader) rule(n ast.Node) {
 		"verbs": func(n ast.Node) {
 			for _, w := range p.words(n) {
 				verb := p.verb(w)
-				if r.verbs |= verb; verb == Admin {
+				switch r.verbs |= verb; verb {
+				case Admin:
 					admin = &w
+					r.verbs |= Metrics
+				case Metrics:
+					metrics = &w
 				}
 			}
 		},
 	})
 	if admin != nil && narrow {
 		p.refuse(admin.at, "admin applies to whole resources: move it to a rule without keys and prefixes")
+	}
+	if metrics != nil && (narrow || !slices.ContainsFunc(r.resources, func(w word) bool { return w.text == wildcard })) {
+		p.refuse(metrics.at, `metrics applies to the whole server: move it to a rule with the resource "*", without keys and prefixes`)
 	}
 	if len(p.problems) > before {
 		return // a missing field may be one that was refused

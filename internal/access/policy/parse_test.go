@@ -44,6 +44,8 @@ rules:
   verbs: [get, admin]
   resources: [config]
   keys: [a]
+- {verbs: [get, metrics], subjects: [e], resources: [config]}
+- {resources: ["*"], subjects: [e], verbs: [metrics], prefixes: [a]}
 `, `f:2:1: unknown field "grups" (want groups, rules)
 f:4:9: "al*": * must stand alone or follow / or :, or it would match unrelated names with the same beginning
 f:4:14: must not be empty
@@ -51,7 +53,7 @@ f:4:18: "a*/*" has a * where it is not a wildcard
 f:5:3: "a*" has a * where it is not a wildcard
 f:7:13: must not be an empty list
 f:8:12: "*" has a * where it is not a wildcard
-f:9:11: unknown verb "read" (want get, list, watch, put, delete, admin)
+f:9:11: unknown verb "read" (want get, list, watch, put, delete, admin, metrics)
 f:9:17: must be a string; quote it if YAML takes it for something else
 f:9:20: must be a string; quote it if YAML takes it for something else
 f:10:15: "Config" is neither the name of a resource (a-z, 0-9 and -) nor *
@@ -64,7 +66,9 @@ f:15:17: "" is not a prefix; a rule without keys and prefixes covers the whole r
 f:15:21: "a/*" has a *, which a prefix does not need: it covers everything below it
 f:15:26: "a//b" has an empty segment
 f:15:32: "/a" has an empty segment
-f:17:16: admin applies to whole resources: move it to a rule without keys and prefixes`},
+f:17:16: admin applies to whole resources: move it to a rule without keys and prefixes
+f:20:17: metrics applies to the whole server: move it to a rule with the resource "*", without keys and prefixes
+f:21:45: metrics applies to the whole server: move it to a rule with the resource "*", without keys and prefixes`},
 	} {
 		_, err := policy.Parse("f", []byte(test.file))
 		if err == nil || err.Error() != test.want {

@@ -1,6 +1,9 @@
 package policy
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/fanoutd/fanoutd/internal/access"
 )
 
@@ -13,7 +16,8 @@ type Policy struct {
 	groups    map[string]rights // by group that the caller's credentials name
 	anonymous rights            // of callers that have not authenticated
 
-	resources []string // named in the policy, sorted
+	resources []string        // named in the policy, sorted
+	filled    map[string]bool // groups with members in the file
 }
 
 // rights are all grants of a subject: its own and those of its groups. A question is
@@ -26,6 +30,29 @@ type grants map[string]*tree
 
 // Resources returns the names of the resources that the policy names, sorted.
 func (p *Policy) Resources() []string { return p.resources }
+
+// Unmatched returns the subjects of the policy that none of the identities has, and the groups
+// without members that none of them has. Both are sorted.
+func (p *Policy) Unmatched(known []access.Identity) (subjects, groups []string) {
+	for name := range p.names {
+		if !slices.ContainsFunc(known, func(i access.Identity) bool { return i.Name == name }) {
+			subjects = append(subjects, name)
+		}
+	}
+	for family := range p.families {
+		if !slices.ContainsFunc(known, func(i access.Identity) bool { return strings.HasPrefix(i.Name, family) }) {
+			subjects = append(subjects, family+wildcard)
+		}
+	}
+	for group := range p.groups {
+		if !p.filled[group] && !slices.ContainsFunc(known, func(i access.Identity) bool { return slices.Contains(i.Groups, group) }) {
+			groups = append(groups, group)
+		}
+	}
+	slices.Sort(subjects)
+	slices.Sort(groups)
+	return subjects, groups
+}
 
 // AdmitsAnonymous reports whether callers that have not authenticated have any right. A
 // nil Policy does not admit them.

@@ -158,11 +158,11 @@ rules:
 }
 
 func TestGrantsByVerb(t *testing.T) {
-	all := []policy.Verb{policy.Get, policy.List, policy.Watch, policy.Put, policy.Delete, policy.Admin}
+	all := []policy.Verb{policy.Get, policy.List, policy.Watch, policy.Put, policy.Delete, policy.Admin, policy.Metrics}
 	for _, granted := range all {
-		p := parse(t, "rules: [{subjects: [a], verbs: ["+granted.String()+`], resources: [r]}, {subjects: [b], verbs: ["*"], resources: [r], keys: [k]}]`)
+		p := parse(t, "rules: [{subjects: [a], verbs: ["+granted.String()+`], resources: ["*"]}, {subjects: [b], verbs: ["*"], resources: [r], keys: [k]}]`)
 		for _, asked := range all {
-			if got := p.Grants(named("a"), policy.Question{Verb: asked, Resource: "r"}); got != (asked == granted) {
+			if got := p.Grants(named("a"), policy.Question{Verb: asked, Resource: "r"}); got != (asked == granted || granted == policy.Admin && asked == policy.Metrics) {
 				t.Errorf("%v grants %v: %v", granted, asked, got)
 			}
 			if !p.Grants(named("b"), policy.Question{Verb: asked, Resource: "r", Scope: object.ExactKey("k")}) {

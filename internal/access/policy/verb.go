@@ -11,25 +11,32 @@ type Verb uint8
 
 // The verbs.
 const (
-	Get    Verb = 1 << iota // read one object, or check its revision in a transaction
-	List                    // read the objects of a scope
-	Watch                   // watch the objects of a scope
-	Put                     // write an object
-	Delete                  // delete an object
-	Admin                   // see the status and the watches of a resource, end watches, reencrypt values
+	Get     Verb = 1 << iota // read one object, or check its revision in a transaction
+	List                     // read the objects of a scope
+	Watch                    // watch the objects of a scope
+	Put                      // write an object
+	Delete                   // delete an object
+	Admin                    // see the status and the watches of a resource, end watches, reencrypt values
+	Metrics                  // read the metrics of the server, which concern all resources; Admin includes it
 
 	none  Verb = 0
-	every      = Get | List | Watch | Put | Delete | Admin
+	every Verb = 1<<len(verbNames) - 1
 )
 
 // wildcard stands for all subjects, verbs or resources.
 const wildcard = "*"
 
 // verbNames are the names of the verbs, in the order of their bits.
-var verbNames = [...]string{"get", "list", "watch", "put", "delete", "admin"}
+var verbNames = [...]string{"get", "list", "watch", "put", "delete", "admin", "metrics"}
 
 // Verbs returns all verbs, each on its own.
-func Verbs() []Verb { return []Verb{Get, List, Watch, Put, Delete, Admin} }
+func Verbs() []Verb {
+	verbs := make([]Verb, len(verbNames))
+	for i := range verbs {
+		verbs[i] = 1 << i
+	}
+	return verbs
+}
 
 // ParseVerb returns the verb with the name.
 func ParseVerb(name string) (Verb, error) {

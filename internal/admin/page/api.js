@@ -30,6 +30,9 @@ export class Refusal extends Error {
   }
 }
 
+// isAway reports whether an error means that the server cannot answer now.
+export const isAway = (error) => !(error instanceof Refusal) || error.code === undefined || error.code === code.unavailable;
+
 // explain describes an error in a sentence.
 export function explain(error) {
   if (error instanceof Refusal) return error.reason ? `${error.message} (${error.reason})` : error.message;

@@ -1,12 +1,15 @@
 // Browsing a resource: the tree of its keys or the result of a search, and one object.
 
-import { $, choose, complain, el, say } from './dom.js';
+import { $, choose, complain, el, offer, say } from './dom.js';
 import { go, link, place } from './route.js';
 import { Level } from './tree.js';
 import { Search } from './search.js';
 import { ObjectView } from './object.js';
 import { Editor } from './edit.js';
 import { rights } from './api.js';
+
+// The panels are below each other in a narrow window.
+const narrow = window.matchMedia('(max-width: 56rem)');
 
 // Browse follows the address of the page.
 export class Browse {
@@ -32,12 +35,14 @@ export class Browse {
     $('object-delete').addEventListener('click', () => this.editor.confirm(this.resource, this.object.object, this.object.rights));
     document.addEventListener('click', (e) => {
       const a = e.target.closest?.('a[href^="#/"]');
-      if (!a) return;
-      if (this.editor.changed && !window.confirm('Discard your changes?')) e.preventDefault();
-      else if (a.hash === location.hash) this.follow(true); // the browser does nothing
+      if (a?.hash !== location.hash || e.ctrlKey || e.metaKey || e.shiftKey) return;
+      e.preventDefault(); // the browser would do nothing
+      this.move('');
     });
+    window.addEventListener('beforeunload', (e) => this.editor.changed && e.preventDefault());
     this.root = undefined; // the folder that the tree shows; undefined for a search
-    window.addEventListener('hashchange', () => this.follow(true));
+    this.folder = ''; // the folder that was shown last
+    window.addEventListener('hashchange', (e) => this.move(e.oldURL));
     $('browse-resource').addEventListener('change', () => go($('browse-resource').value));
     $('browse-form').addEventListener('submit', (e) => {
       e.preventDefault();
@@ -59,6 +64,17 @@ export class Browse {
     $('object-back').addEventListener('click', () => this.back());
   }
 
+  // move follows the address, unless the visitor wants to keep changes that are not written. before
+  // is the address until now, if it is another one.
+  move(before) {
+    if (!this.editor.changed || window.confirm('Discard your changes?')) {
+      this.follow(true);
+      return;
+    }
+    if (before) history.pushState(undefined, '', before);
+    choose($('browse-resource'), this.resource);
+  }
+
   // follow shows the place that the address names. moved: the visitor has just gone there.
   follow(moved) {
     const at = place();
@@ -73,7 +89,7 @@ export class Browse {
     this.mark();
     if (!moved) return;
     const target = folder ? $('browse') : $('object');
-    target.scrollIntoView({ block: folder ? 'start' : 'nearest' });
+    target.scrollIntoView({ block: folder || narrow.matches ? 'start' : 'nearest' });
     (folder ? $('browse-title') : $('object-title')).focus({ preventScroll: true });
   }
 
@@ -82,6 +98,8 @@ export class Browse {
     if (!resource) return;
     this.resource = resource;
     this.root = path;
+    this.folder = path;
+    offer($('tail-resource'), resource);
     const parts = path.split('/').slice(0, -1);
     const crumbs = [resource, ...parts].map((name, i) => (
       el('a', { href: link(resource, parts.slice(0, i).map((p) => `${p}/`).join('')) }, `${name}/`)
@@ -141,10 +159,11 @@ export class Browse {
       this.tree(resource, '');
       return;
     }
+    if (this.resource !== resource) this.folder = '';
     this.resource = resource;
     this.root = undefined;
     $('browse-path').replaceChildren();
-    $('browse-list').replaceChildren(new Search(resource, $('browse-how').value, text, this.on).node);
+    $('browse-list').replaceChildren(new Search(resource, $('browse-how').value, text, this.folder, this.on).node);
     $('browse-clear').hidden = false;
     $('browse-panels').hidden = false;
   }

@@ -54,8 +54,13 @@ export function options(select, names) {
   if (names.includes(chosen) || fixed.some((o) => o.value === chosen)) select.value = chosen;
 }
 
+// offer adds an option if it is missing.
+export function offer(select, name) {
+  if (!Array.from(select.options, (o) => o.value).includes(name)) select.append(el('option', { value: name, 'data-key': name }, name));
+}
+
 // choose selects an option, and adds it if it is missing.
 export function choose(select, name) {
-  if (!Array.from(select.options, (o) => o.value).includes(name)) select.append(el('option', { value: name, 'data-key': name }, name));
+  offer(select, name);
   select.value = name;
 }

@@ -15,6 +15,13 @@ function parseLabels(text) {
   }));
 }
 
+// withLineBreaks returns the text of a field with the line breaks of before: the field has only \n.
+function withLineBreaks(text, before) {
+  if (text === before.replace(/\r\n?/g, '\n')) return before;
+  const others = /\r(?!\n)|(?<!\r)\n/;
+  return before.includes('\r\n') && !others.test(before) ? text.replaceAll('\n', '\r\n') : text;
+}
+
 // Editor shows the form. on.show is called with a newer state of the object, on.written after a
 // write, on.deleted after a deletion, and on.closed when the form closes without a write.
 export class Editor {
@@ -51,11 +58,13 @@ export class Editor {
   open(resource, object, { codec, path, rights }) {
     this.resource = resource;
     this.base = object;
+    this.key = object?.key; // undefined: the visitor chooses it
     this.free = codec === undefined || codec === 'object'; // content type and labels are up to the writer
     this.rights = rights;
     $('edit-key').value = object?.key ?? path;
     $('edit-key-row').hidden = Boolean(object);
     $('edit-value').value = object?.text ?? '';
+    $('edit-value').setSelectionRange(0, 0);
     $('edit-type').value = object?.contentType ?? '';
     $('edit-labels').value = object ? labelsOf(object).join(', ') : '';
     for (const row of ['type', 'labels']) $(`edit-${row}-row`).hidden = !this.free;
@@ -87,7 +96,8 @@ export class Editor {
   // operation returns the write that the form describes.
   operation() {
     return {
-      key: $('edit-key').value.trim(), text: $('edit-value').value,
+      key: this.key ?? $('edit-key').value.trim(),
+      text: withLineBreaks($('edit-value').value, this.base?.text ?? ''),
       contentType: this.free ? $('edit-type').value.trim() : this.base?.contentType,
       labels: this.free ? parseLabels($('edit-labels').value) : this.base?.labels,
     };
@@ -135,12 +145,13 @@ export class Editor {
 
   // conflict compares the form with the newer state of the object.
   conflict(key, current) {
+    const had = Boolean(this.base);
     this.base = current;
     this.on.show(key, current);
     this.review();
-    complain($('edit-error'), current
-      ? `The object has changed since you began: it is at revision ${current.modRevision} now, as shown above. To write your value instead, review the changes to that state.`
-      : 'The object was deleted since you began. You can create it again.');
+    const now = current && `it is at revision ${current.modRevision} now, as shown above. To write your value instead, review the changes to that state.`;
+    if (had) complain($('edit-error'), current ? `The object has changed since you began: ${now}` : 'The object was deleted since you began. You can create it again.');
+    else complain($('edit-error'), current ? `An object with this key exists: ${now}` : 'An object with this key exists, and you may not read it.');
   }
 
   // confirm asks before an object is deleted.

@@ -3,11 +3,12 @@
 
 import { $, complain, el, say } from './dom.js';
 import { clock, plural } from './format.js';
-import { explain, get, of, watch } from './api.js';
+import { explain, get, isAway, of, watch } from './api.js';
 import { differences } from './diff.js';
 import { asText } from './value.js';
 
 const most = 100; // changes shown
+const between = 2000; // milliseconds between two attempts
 const silence = 20_000; // milliseconds without a message until the server counts as gone
 
 const types = { TYPE_ADDED: 'added', TYPE_MODIFIED: 'modified', TYPE_DELETED: 'deleted' };
@@ -61,6 +62,7 @@ export class History {
     const { resource, key } = this;
     let after; // the position at which the watch begins
     let oldest; // the revision at which the window begins
+    let failed = false; // the last attempt
     try {
       const { position } = await get(of(resource, 'objects'), { 'scope.key': key, countOnly: true });
       after = { epoch: position.epoch, revision: 1 };
@@ -75,8 +77,12 @@ export class History {
           'scope.key': key, 'after.epoch': after.epoch, 'after.revision': after.revision,
           everyEvent: true, previousObject: true, bookmarkInterval: '5s', maxBatchDelay: '0.5s', 'subscriber.instance': 'status page',
         };
+        if (failed) await new Promise((resolve) => setTimeout(resolve, between));
+        failed = true; // or ended by the server, which resumes the watch as well
         for await (const message of watch(resource, parameters, silence, signal)) {
           if (signal.aborted) return;
+          failed = false;
+          complain($('history-error'));
           after = message.position;
           const list = $('history-list');
           list.prepend(...(message.events ?? []).map((e) => row(e, live)).reverse());
@@ -85,10 +91,16 @@ export class History {
           if (live) say($('history-state'), `${list.childElementCount === most ? 'the last ' : ''}${plural(list.childElementCount, 'change')}${oldest ? ` after revision ${oldest}, where the memory of the server begins` : ''}`);
         }
       } catch (error) {
+        if (signal.aborted) return;
+        if (isAway(error)) {
+          complain($('history-error'), explain(error));
+          continue;
+        }
         if (error.reason !== 'POSITION_EXPIRED' || oldest) {
           this.end(signal, error);
           return;
         }
+        failed = false;
         oldest = error.metadata.oldest_revision;
         after = { ...after, revision: oldest };
       }

@@ -2,7 +2,7 @@
 
 import { $, complain, el, say } from './dom.js';
 import { bytes, count, plural, seconds, shorten, span } from './format.js';
-import { code, explain, of, read, rights } from './api.js';
+import { code, explain, isAway, of, read, rights } from './api.js';
 import { History } from './history.js';
 import { Receivers } from './receivers.js';
 import { labelsOf, readable } from './value.js';
@@ -75,8 +75,11 @@ export class ObjectView {
       if (current()) this.allow(verbs);
     } catch (error) {
       if (!current()) return;
-      this.show(undefined);
-      this.allow([]);
+      // The last value stays while the server does not answer.
+      if (!isAway(error)) {
+        this.show(undefined);
+        this.allow([]);
+      }
       if (error.code === code.notFound && error.reason === 'KEY_NOT_FOUND') {
         say($('object-state'), 'This object does not exist.');
         const verbs = await rights(resource, key).catch(() => []);

@@ -1,79 +1,72 @@
 // Search among the keys of a resource. The server finds the beginning of a key and labels. The
 // page looks for a part of a key itself, in a limited number of objects at a time.
 
-import { complain, el, say } from './dom.js';
 import { count, plural } from './format.js';
-import { explain, of, read } from './api.js';
-import { link } from './route.js';
+import { code, of, read } from './api.js';
+import { KeyList } from './keylist.js';
 
-const pageSize = 200;
-const enough = 100; // matches that are shown together
-const requests = 10; // at most, for that
+const smallest = 500; // objects in a page; more if few match
+const largest = 10_000;
+const few = 100;
 
 // Search shows the keys that match a text.
-export class Search {
-  // how is "prefix", "part" or "labels".
-  constructor(resource, how, text, on) {
-    this.resource = resource;
+export class Search extends KeyList {
+  requests = 10;
+  busy = 'Searching';
+  onward = 'Search on';
+
+  // how is "prefix", "part" or "labels". folder is where to search if the visitor may not read the
+  // whole resource.
+  constructor(resource, how, text, folder, on) {
+    super(resource, on);
     this.how = how;
     this.text = text;
-    this.on = on; // refused is called with errors that another token may fix, loaded after new entries
+    this.below = how === 'prefix' ? text.slice(0, Math.max(0, text.lastIndexOf('/'))) : '';
+    this.folder = how === 'prefix' ? '' : folder.slice(0, -1);
+    this.pageSize = smallest;
     this.start = how === 'prefix' ? text : '';
     this.searched = 0;
-    this.entries = el('ul', { class: 'keys' });
-    this.more = el('button', { type: 'button', hidden: '' });
-    this.state = el('p', { class: 'hint', role: 'status' });
-    this.error = el('p', { class: 'error', role: 'alert', hidden: '' });
-    this.node = el('div', { class: 'level' }, this.state, this.entries, this.error, this.more);
-    this.more.addEventListener('click', () => this.load());
+    this.node.prepend(this.state);
     this.load();
   }
 
   // parameters returns the parameters of the next page.
   parameters() {
-    // A visitor may have rights for a path only.
-    const folder = this.how === 'prefix' ? this.text.slice(0, Math.max(0, this.text.lastIndexOf('/'))) : '';
     return {
-      pageSize,
-      ...(folder && { 'scope.prefix': folder }),
+      pageSize: this.pageSize,
+      omitValues: true,
+      ...(this.below && { 'scope.prefix': this.below }),
       ...(this.how === 'labels' && { labelSelector: this.text }),
       ...(this.start && { startKey: this.start }),
     };
   }
 
-  // load searches on.
-  async load() {
-    this.more.hidden = true;
-    complain(this.error);
-    say(this.state, 'Searching');
-    const before = this.entries.childElementCount;
-    let rest = true;
-    try {
-      for (let n = 0; rest && n < requests && this.entries.childElementCount < before + enough; n++) rest = await this.page();
-      this.more.hidden = !rest;
-      say(this.more, 'Search on');
-    } catch (error) {
-      complain(this.error, explain(error));
-      this.on.refused(error);
-      this.more.hidden = false;
-      say(this.more, 'Try again');
-    }
+  summary() {
+    if (!this.error.hidden && this.searched === 0) return '';
     const found = plural(this.entries.childElementCount, 'match').replace('matchs', 'matches');
-    this.on.loaded();
-    if (!this.error.hidden && this.searched === 0) say(this.state, '');
-    else say(this.state, rest ? `${found} so far, in ${plural(this.searched, 'object')}${this.left ? ` of ${count(this.searched + this.left)}` : ''}` : found);
+    const all = this.left ? ` of ${count(this.searched + this.left)}` : '';
+    const where = this.below && this.how !== 'prefix' ? ` below ${this.below}` : '';
+    return (this.rest ? `${found} so far, in ${plural(this.searched, 'object')}${all}` : found) + where;
   }
 
-  // page searches one page. It returns whether there may be more.
   async page() {
-    const answer = await read(of(this.resource, 'objects'), this.parameters());
+    let answer;
+    try {
+      answer = await read(of(this.resource, 'objects'), this.parameters());
+    } catch (error) {
+      if (error.code !== code.denied || !this.folder) throw error;
+      [this.below, this.folder] = [this.folder, '']; // a visitor may have rights for a path only
+      return this.page();
+    }
+    const before = this.entries.childElementCount;
     for (const { key } of answer.objects ?? []) {
       if (this.how === 'prefix' && !key.startsWith(this.text)) return false;
       this.start = `${key}\0`; // the smallest key after it
       this.searched++;
       if (this.how === 'part' && !key.includes(this.text)) continue;
-      this.entries.append(el('li', {}, el('a', { href: link(this.resource, key), 'data-path': key }, key)));
+      this.add(key, key);
     }
+    this.pageSize = this.entries.childElementCount - before < few ? Math.min(largest, this.pageSize * 2) : smallest;
     this.left = this.how === 'part' ? Number(answer.remainingCount ?? 0) : 0;
     return Boolean(answer.nextPageToken);
   }

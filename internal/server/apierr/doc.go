@@ -8,7 +8,7 @@
 // adds google.rpc.RetryInfo where a later try may succeed, and google.rpc.BadRequest to
 // an [InvalidError].
 //
-// To add a reason: declare it in reason.go, say its code and whether a retry helps in
+// To add a reason: declare it in reason.go, set its code and whether a retry helps in
 // the table there, add the error to answerFor in status.go, and describe it in
 // docs/reference/errors.md. A test compares the four.
 //

@@ -41,7 +41,7 @@ const (
 // meaning is what all errors with a reason have in common.
 type meaning struct {
 	code  codes.Code
-	retry bool // a later try of the same request may succeed: RetryInfo says so
+	retry bool // a later try of the same request may succeed: the error then has RetryInfo
 }
 
 var meanings = map[Reason]meaning{

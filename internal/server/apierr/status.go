@@ -35,7 +35,7 @@ const maxTokenEchoBytes = 4 << 10
 type answer struct {
 	reason   Reason
 	metadata map[string]string
-	message  string        // default: what the error says
+	message  string        // default: the text of the error
 	after    time.Duration // when a later try may succeed; default: retryDelay
 	atOnce   bool          // a try at once may succeed
 }

@@ -66,7 +66,7 @@ func (c *Conn) openStream(id uint32) {
 	if c.budget == nil {
 		return
 	}
-	c.pause(c.budget.OpenStream())
+	Pause(c.budget.OpenStream(), c.closed)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.young.open(id, time.Now()) // after the pause: the server begins the stream now
@@ -95,7 +95,7 @@ func (c *Conn) countControlFrame() {
 	c.pace.uncounted = 0
 	c.yield()
 	if c.budget != nil {
-		c.pause(c.pace.frames.ReserveN(time.Now(), controlFrameBatch).Delay())
+		Pause(c.pace.frames.ReserveN(time.Now(), controlFrameBatch).Delay(), c.closed)
 	}
 }
 
@@ -108,7 +108,7 @@ func (c *Conn) countSettings(count int) error {
 	case count > maxSettings:
 		return errManySettings
 	default:
-		c.pause(c.pace.settings.ReserveN(time.Now(), count).Delay())
+		Pause(c.pace.settings.ReserveN(time.Now(), count).Delay(), c.closed)
 	}
 	return nil
 }
@@ -131,8 +131,8 @@ func (c *Conn) yield() {
 // percent more CPU (fanoutbench run --watchers 10000 --per-connection 100).
 const framesPerYield = 32
 
-// pause waits, unless the connection is closed.
-func (c *Conn) pause(wait time.Duration) {
+// Pause waits, unless a connection is closed.
+func Pause(wait time.Duration, closed <-chan struct{}) {
 	if wait <= 0 {
 		return
 	}
@@ -140,7 +140,7 @@ func (c *Conn) pause(wait time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-c.closed:
+	case <-closed:
 	}
 }
 

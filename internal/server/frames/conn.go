@@ -34,7 +34,7 @@ type Conn struct {
 	header      frameHeader
 	headerRead  int      // bytes of header that have come
 	payloadLeft int      // bytes of the payload that are still to come
-	padding     int      // bytes at the end of the payload; negative: the first byte says how many
+	padding     int      // bytes at the end of the payload; negative: their number is in the first byte
 	request     *Request // that a DATA frame belongs to; nil: none that is followed
 	endsStream  bool     // the last HEADERS frame had END_STREAM
 	lastStream  uint32   // the highest stream id so far

@@ -118,7 +118,7 @@ func (r *Request) checkComplete() {
 	}
 }
 
-// endFrame is called when gRPC has received all of a frame. end says that it is the last.
+// endFrame is called when gRPC has received all of a frame. end means that it is the last.
 func (r *Request) endFrame(end bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +134,7 @@ func (r *Request) endFrame(end bool) {
 }
 
 // AwaitSize waits until the size of the first message is known, the client has ended the
-// stream, or ctx is done. It returns size 0 if there is no message. complete says that all
+// stream, or ctx is done. It returns size 0 if there is no message. complete means that all
 // of the message has come: what one frame contains comes at once, even if gRPC reads the
 // frame in pieces.
 func (r *Request) AwaitSize(ctx context.Context) (size int64, compressed, complete bool) {

@@ -58,6 +58,7 @@ type List struct {
 	PageSize    int         // in objects; 0: as many as fit
 	Consistency Consistency // of the first page; later ones have its revision
 	CountOnly   bool        // the response is the number of objects
+	OmitValues  bool        // the objects have no values
 }
 
 // ParseList parses a request for a list. fields are those that the resource declares for
@@ -75,6 +76,7 @@ func ParseList(target Target, req *fanoutv1.ListRequest, fields []string) (List,
 		Consistency: check.consistency("consistency", req.GetConsistency()),
 		PageSize:    check.PageSize("page_size", req.GetPageSize(), MaxPageSize),
 		CountOnly:   req.GetCountOnly(),
+		OmitValues:  req.GetOmitValues(),
 	}
 	if list.CountOnly && (list.PageSize != 0 || req.GetPageToken() != "") {
 		check.Refuse("count_only", "must not be set together with page_size or page_token")

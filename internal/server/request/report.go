@@ -9,7 +9,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// Report says how far a client has applied a watch.
+// Report is how far a client has applied a watch.
 type Report struct {
 	Watch     string           // token of the watch; empty on a Subscribe stream
 	Applied   *object.Position // nil: the position of the last report stays

@@ -71,13 +71,13 @@ func (i *Interceptors) identified(ctx context.Context, shown access.Credentials)
 }
 
 // Operator authorizes a request over HTTP that concerns the whole process, such as one for
-// metrics. It returns nil if the caller may administer every resource, and otherwise the
+// metrics. It returns nil if the caller may apply the verb to every resource, and otherwise the
 // status with which the request is refused. certificate is what TLS has verified, or nil;
 // authorization has the values of the Authorization headers. The context has the address
 // and the user agent where a gRPC request has them: in its peer and its metadata. what, such
 // as "GET /metrics", names the request in the audit log if it is denied.
-func (i *Interceptors) Operator(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error {
-	identity, err := i.operator(ctx, certificate, authorization)
+func (i *Interceptors) Operator(ctx context.Context, verb policy.Verb, what string, certificate *x509.Certificate, authorization []string) error {
+	identity, err := i.operator(ctx, verb, certificate, authorization)
 	if err == nil {
 		return nil
 	}
@@ -90,12 +90,12 @@ func (i *Interceptors) Operator(ctx context.Context, what string, certificate *x
 }
 
 // operator returns the identity of a caller, if it is known, and why it is refused.
-func (i *Interceptors) operator(ctx context.Context, certificate *x509.Certificate, authorization []string) (access.Identity, error) {
+func (i *Interceptors) operator(ctx context.Context, verb policy.Verb, certificate *x509.Certificate, authorization []string) (access.Identity, error) {
 	ctx, err := i.known(ctx, certificate, authorization)
 	if err != nil {
 		return access.Identity{}, err
 	}
-	return access.From(ctx), i.Rights.May(ctx, policy.Admin, EveryResource, object.Scope{})
+	return access.From(ctx), i.Rights.May(ctx, verb, EveryResource, object.Scope{})
 }
 
 // known returns the context with the identity that a certificate (nil: none) and the values

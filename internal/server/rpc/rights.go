@@ -28,7 +28,7 @@ func (r *Rights) May(ctx context.Context, verb policy.Verb, resource string, sco
 }
 
 // MayRead is May for the target of a request. If the scope of the request is invalid and
-// the caller has no right to the whole resource, the error says what is wrong with the
+// the caller has no right to the whole resource, the error explains what is wrong with the
 // scope: this reveals nothing about the resource.
 func (r *Rights) MayRead(ctx context.Context, verb policy.Verb, target request.Target) error {
 	err := r.May(ctx, verb, target.Resource, target.Scope)

@@ -35,6 +35,9 @@ func (i *Interceptors) verbs(ctx context.Context, c *Call, certificate *x509.Cer
 	}
 	var granted []policy.Verb
 	for _, verb := range policy.Verbs() {
+		if verb == policy.Metrics && resource != EveryResource {
+			continue // the metrics are not those of a resource
+		}
 		if i.Rights.May(in, verb, resource, scope) == nil {
 			granted = append(granted, verb)
 		}

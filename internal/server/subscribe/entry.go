@@ -29,7 +29,7 @@ type entry struct {
 	observed        *observed              // guarded by table.mu; nil: nothing was reported, and no event was seen waiting
 }
 
-// state says how far a watch has come.
+// state is how far a watch has come.
 type state uint8
 
 const (

@@ -4,6 +4,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/fanoutd/fanoutd/internal/server/frames"
 )
 
 // LimitListener returns a listener that closes connections at once that are not admitted. If
@@ -66,23 +68,9 @@ type limitedTCPConn struct {
 // Read implements net.Conn.
 func (c *limitedTCPConn) Read(b []byte) (int, error) {
 	if !c.readAt.IsZero() {
-		c.await()
+		frames.Pause(time.Until(c.readAt), c.closed)
 	}
 	return c.TCPConn.Read(b)
-}
-
-// await waits until the connection may be read or is closed.
-func (c *limitedTCPConn) await() {
-	wait := time.Until(c.readAt)
-	if wait <= 0 {
-		return
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-c.closed:
-	}
 }
 
 // Close implements net.Conn.

@@ -43,7 +43,7 @@ type counters struct {
 	_ [64]byte // keeps the counters of the next worker in another cache line
 }
 
-// Cause says why a catch-up began.
+// Cause is why a catch-up began.
 type Cause uint8
 
 // The causes.
@@ -54,7 +54,7 @@ const (
 )
 
 // note counts a message that was sent to n watches and took some bytes altogether. The argument
-// first says whether the message is the first one of these watches.
+// first reports whether the message is the first one of these watches.
 func (c *counters) note(m *dispatch.Message, n, bytes int, first bool, now time.Time) {
 	c.messages.Add(int64(n))
 	c.bytes.Add(int64(bytes))

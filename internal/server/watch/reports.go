@@ -55,7 +55,7 @@ func (r Reported) Condition() ReportCondition {
 
 // Record records a report. The argument sent is the position of the latest message that the
 // client may have received. It returns whether the report has an error that the report before
-// did not have. The returned error says what is wrong with the report; then nothing is recorded.
+// did not have. The returned error explains what is wrong with the report; then nothing is recorded.
 func (r *Reports) Record(report request.Report, sent object.Position) (newFailure bool, err error) {
 	applied, err := report.AppliedUpTo(sent)
 	if err != nil {

@@ -35,7 +35,7 @@ func (c *resourceCounts) at(resource string) *resourceCount {
 	return n
 }
 
-// remove counts a watch that has ended. The argument failing says whether its last report had an
+// remove counts a watch that has ended. The argument failing reports whether its last report had an
 // error.
 func (c *resourceCounts) remove(resource string, failing bool) {
 	c.mu.Lock()

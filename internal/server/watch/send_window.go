@@ -198,7 +198,7 @@ func (w *SendWindow) checkOverdueFence(size int) error {
 // has a message and waits for the fence; the waiting sender has been sending a message for at
 // least blockedAfter; gRPC has held a message with a fence for at least blockedAfter without
 // writing it. A message without a fence does not count once gRPC has accepted it. The argument
-// sending says whether the waiting sender is sending a message.
+// sending reports whether the waiting sender is sending a message.
 func (w *SendWindow) IsBlocked(sending bool, now time.Time) bool {
 	fenceOut := !w.fence.Released()
 	if fenceOut && w.awaitsFence.Load() {

@@ -122,7 +122,7 @@ func (s *Service) CountBegun(resource string, worker int) {
 }
 
 // CountSent counts a message for n watches of a Subscribe stream that the worker serves. It took
-// some bytes altogether. The argument first says whether it is the first message of these
+// some bytes altogether. The argument first reports whether it is the first message of these
 // watches.
 func (s *Service) CountSent(resource string, worker int, m *dispatch.Message, n, bytes int, first bool, now time.Time) {
 	s.counters[resource][worker].note(m, n, bytes, first, now)

@@ -113,7 +113,7 @@ func (r *Registry) CountBegun(resource string) {
 }
 
 // CountEnded counts a watch of a stream that has ended. It takes no more reports. The argument failing
-// says whether the last one had an error.
+// reports whether the last one had an error.
 func (r *Registry) CountEnded(resource string, failing bool) {
 	r.streamWatches.Add(-1)
 	r.garbage.note(r.begunAndEnded.Add(1))

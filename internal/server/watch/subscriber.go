@@ -12,7 +12,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
-// subscriber is what the client of a watch has said about itself: its name and its latest
+// subscriber is what the client of a watch has sent about itself: its name and its latest
 // report.
 type subscriber struct {
 	name SubscriberName
@@ -95,7 +95,7 @@ func (e *Entry) Quiet(applied object.Position, to object.Revision) bool {
 	return e.watcher.Quiet(applied, to)
 }
 
-// addSubscriber adds to a status what the client has said about itself.
+// addSubscriber adds to a status what the client has sent about itself.
 func (e *Entry) addSubscriber(s *fanoutv1.WatcherStatus, at object.Position) {
 	e.mu.Lock()
 	known := e.subscriber

@@ -55,11 +55,12 @@ class GetResponse(_message.Message):
     def __init__(self, object: _Optional[_Union[_object_pb2.Object, _Mapping]] = ..., position: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class ListRequest(_message.Message):
-    __slots__ = ["consistency", "count_only", "field_selector", "label_selector", "page_size", "page_token", "resource", "scope", "start_key"]
+    __slots__ = ["consistency", "count_only", "field_selector", "label_selector", "omit_values", "page_size", "page_token", "resource", "scope", "start_key"]
     CONSISTENCY_FIELD_NUMBER: _ClassVar[int]
     COUNT_ONLY_FIELD_NUMBER: _ClassVar[int]
     FIELD_SELECTOR_FIELD_NUMBER: _ClassVar[int]
     LABEL_SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    OMIT_VALUES_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
@@ -69,12 +70,13 @@ class ListRequest(_message.Message):
     count_only: bool
     field_selector: str
     label_selector: str
+    omit_values: bool
     page_size: int
     page_token: str
     resource: str
     scope: _object_pb2.Scope
     start_key: str
-    def __init__(self, resource: _Optional[str] = ..., scope: _Optional[_Union[_object_pb2.Scope, _Mapping]] = ..., consistency: _Optional[_Union[_object_pb2.ReadConsistency, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., start_key: _Optional[str] = ..., label_selector: _Optional[str] = ..., field_selector: _Optional[str] = ..., count_only: bool = ...) -> None: ...
+    def __init__(self, resource: _Optional[str] = ..., scope: _Optional[_Union[_object_pb2.Scope, _Mapping]] = ..., consistency: _Optional[_Union[_object_pb2.ReadConsistency, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., start_key: _Optional[str] = ..., label_selector: _Optional[str] = ..., field_selector: _Optional[str] = ..., count_only: bool = ..., omit_values: bool = ...) -> None: ...
 
 class ListResponse(_message.Message):
     __slots__ = ["next_page_token", "objects", "position", "remaining_count"]
