@@ -66,6 +66,7 @@ func TestCredentialsReachTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	home := t.TempDir()
+	const hint = "set credentials with --token-file"
 	fanoutctl := func(code int, want string, environ []string, args ...string) {
 		t.Helper()
 		var out, errs strings.Builder
@@ -74,11 +75,14 @@ func TestCredentialsReachTheServer(t *testing.T) {
 		if got != code || !strings.Contains(errs.String(), want) || len(lines) > 2 {
 			t.Errorf("fanoutctl %s: got exit code %d and %q, want %d and %q", strings.Join(args, " "), got, errs.String(), code, want)
 		}
+		if strings.Contains(errs.String(), hint) != strings.Contains(want, hint) {
+			t.Errorf("fanoutctl %s: the hint is for callers without credentials: %q", strings.Join(args, " "), errs.String())
+		}
 	}
 	t.Setenv("XDG_CONFIG_HOME", home)
 	flags := []string{"get", "config", "a", "--server", address, "--ca-file", ours.File, "--server-name", "fanoutd.example"}
 
-	fanoutctl(exitDenied, `denied the request: anonymous with token ""; set credentials with --token-file`, nil, flags...)
+	fanoutctl(exitDenied, `denied the request: anonymous with token ""; `+hint, nil, flags...)
 	fanoutctl(exitDenied, `anonymous with token "Bearer from-file"`, nil, append(flags, "--token-file", token)...)
 	fanoutctl(exitDenied, `anonymous with token "Bearer from-variable"`, []string{"FANOUTCTL_TOKEN=from-variable"}, flags...)
 	fanoutctl(exitDenied, `anonymous with token "Bearer from-file"`, []string{"FANOUTCTL_TOKEN=from-variable"}, append(flags, "--token-file", token)...)

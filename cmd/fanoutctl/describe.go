@@ -52,9 +52,7 @@ memory, and the watches that receive it. The history and the watches require the
 		Args:              arguments(cobra.ExactArgs(2)),
 		ValidArgsFunction: t.completeKeys(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case format == output.Table || format == output.JSON || format == output.JSONL || format == output.YAML || format.IsTemplate():
-			default:
+			if format != output.Table && !format.IsRecord() {
 				return usagef("unsupported output format %q (want table, json, jsonl, yaml or a template)", format)
 			}
 			ctx, cancel := t.withTimeout(cmd.Context(), requestTimeout)

@@ -83,13 +83,17 @@ func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create 
 	defer cancel()
 	contentType := old.ContentType
 	if old.ModRevision == 0 {
-		contentType = t.guessContentType(writeCtx, r.Name(), key, edited)
+		contentType = document.TypeOf(key, edited)
 	}
-	v := transfer.Value(edited, contentType, true)
-	if storesLabels(t.codec(writeCtx, r.Name())) {
-		v = v.WithLabels(old.Labels)
-	}
+	v := transfer.Value(edited, contentType, true).WithLabels(old.Labels)
 	revision, err := r.Put(writeCtx, key, v, client.IfRevision(old.ModRevision), client.KeepTTL())
+	switch {
+	case old.ModRevision == 0 && contentType != "" && refusesField(err, "content_type"):
+		revision, err = r.Put(writeCtx, key, v.WithContentType(""), client.IfRevision(0), client.KeepTTL())
+	case len(old.Labels) > 0 && refusesField(err, "labels"):
+		// The server derives them from the value.
+		revision, err = r.Put(writeCtx, key, v.WithLabels(nil), client.IfRevision(old.ModRevision), client.KeepTTL())
+	}
 	if errors.Is(err, client.ErrPreconditionFailed) {
 		return exitError{exitConflict, fmt.Errorf("%q has changed meanwhile; the edited value is in %s: compare it with \"fanoutctl get %s %s\"",
 			key, file, r.Name(), key)}

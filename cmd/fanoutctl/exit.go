@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -93,20 +94,21 @@ func exitCode(ctx context.Context, err error) int {
 // refusesArgument reports whether the server refuses a key, a path or a selector, which come from the
 // command line.
 func refusesArgument(err error) bool {
-	e, ok := errors.AsType[*client.Error](err)
-	if !ok {
-		return false
-	}
-	for _, v := range e.Violations {
-		switch v.Field[strings.LastIndex(v.Field, ".")+1:] {
-		case "key", "prefix", "label_selector", "field_selector":
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"key", "prefix", "label_selector", "field_selector"}, func(field string) bool {
+		return refusesField(err, field)
+	})
 }
 
-// explain returns a one-line message that says what failed and what to do about it.
+// refusesField reports whether the server refuses a field of a request. Codecs that derive content
+// types and labels from the values refuse the fields "content_type" and "labels".
+func refusesField(err error, field string) bool {
+	e, ok := errors.AsType[*client.Error](err)
+	return ok && slices.ContainsFunc(e.Violations, func(v client.Violation) bool {
+		return v.Field[strings.LastIndex(v.Field, ".")+1:] == field
+	})
+}
+
+// explain returns a one-line message that explains what failed and what to do about it.
 func (t *tool) explain(code int, err error) string {
 	return strings.Join(strings.Fields(t.message(code, err)), " ")
 }
@@ -149,7 +151,11 @@ func (t *tool) message(code int, err error) string {
 		return fmt.Sprintf(`cannot reach %s: %s; set the server with --server, FANOUTCTL_SERVER or "fanoutctl context"%s`,
 			server, connectFailure(e.Message), t.tlsHint(e.Message))
 	case code == exitDenied:
-		return fmt.Sprintf("%s denied the request: %s; set credentials with --token-file, FANOUTCTL_TOKEN or --cert-file", server, e.Message)
+		hint := ""
+		if !t.sendsCredentials() {
+			hint = "; set credentials with --token-file, FANOUTCTL_TOKEN or --cert-file"
+		}
+		return fmt.Sprintf("%s denied the request: %s%s", server, e.Message, hint)
 	case e.Code.String() == "Unimplemented" && strings.Contains(e.Message, "unknown service fanout.v1.FanoutService"):
 		return fmt.Sprintf("%s is not the gRPC address of a fanoutd server; it may be the HTTP address (by default, gRPC has port 7420 and HTTP port 7421)", server)
 	case e.Code.String() == "Unimplemented" && strings.Contains(e.Message, "unknown service"):
@@ -171,7 +177,7 @@ func conflict(e *client.Error) string {
 	key, expected, actual := e.Metadata["key"], e.Metadata["expected_revision"], e.Metadata["mod_revision"]
 	switch {
 	case expected == "0":
-		return fmt.Sprintf("%q already exists (revision %s); omit --if-absent to replace it", key, actual)
+		return fmt.Sprintf("%q already exists (revision %s); omit the precondition to replace it", key, actual)
 	case actual == "0":
 		return fmt.Sprintf("%q does not exist, want revision %s", key, expected)
 	}

@@ -62,7 +62,7 @@ command again. Ctrl-C waits for the writes in progress.
 			if dryRun {
 				return t.showPlan(plan)
 			}
-			return t.apply(ctx, args[0], plan, retry)
+			return t.apply(ctx, args[0], plan, flags.scope.DerivedLabels, retry)
 		},
 	}
 	flags.bind(cmd)
@@ -137,7 +137,7 @@ func (p *planFlags) plan(ctx context.Context, t *tool, resource, path string) (*
 		return nil, err
 	}
 	p.scope.Prefix = strings.Trim(p.scope.Prefix, "/")
-	p.scope.DerivedLabels = !storesLabels(t.codec(ctx, resource))
+	p.scope.DerivedLabels = t.derivesLabels(ctx, resource)
 	p.scope.SkipHidden = p.raw && !p.hidden
 	var skipped []string
 	source := document.Source{
@@ -176,8 +176,8 @@ func (t *tool) showPlan(plan *transfer.Plan) error {
 // maxReportedFailures is how many failed changes are reported one by one.
 const maxReportedFailures = 10
 
-// apply makes the changes of a plan.
-func (t *tool) apply(ctx context.Context, resource string, plan *transfer.Plan, retry time.Duration) error {
+// apply makes the changes of a plan. See [transfer.Writer] for derivedLabels.
+func (t *tool) apply(ctx context.Context, resource string, plan *transfer.Plan, derivedLabels func() bool, retry time.Duration) error {
 	r, err := t.resource(resource)
 	if err != nil {
 		return err
@@ -185,10 +185,10 @@ func (t *tool) apply(ctx context.Context, resource string, plan *transfer.Plan, 
 	bar := t.progress(fmt.Sprintf("Importing into %s", resource), int64(len(plan.Changes)))
 	failures := 0
 	w := transfer.Writer{
-		Resource: r,
-		Labels:   storesLabels(t.codec(ctx, resource)),
-		Retry:    retry,
-		Done:     func(n int) { bar.add(n) },
+		Resource:      r,
+		DerivedLabels: derivedLabels,
+		Retry:         retry,
+		Done:          func(n int) { bar.add(n) },
 		Failed: func(c transfer.Change, err error) {
 			if failures++; failures <= maxReportedFailures {
 				where := ""

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -97,8 +99,9 @@ the wait together; without it there is no limit for the wait.`,
 			defer cancel()
 			ctx, cancel := t.withTimeout(all, requestTimeout)
 			defer cancel()
+			guessed := ""
 			if contentType == "" {
-				contentType = t.guessContentType(ctx, args[0], file, data)
+				guessed = document.TypeOf(file, data)
 			}
 			var opts []client.WriteOption
 			if precondition != nil {
@@ -110,7 +113,11 @@ the wait together; without it there is no limit for the wait.`,
 			if keepTTL {
 				opts = append(opts, client.KeepTTL())
 			}
-			revision, err := r.Put(ctx, keyOf(args[1]), transfer.Value(data, contentType, utf8.Valid(data)).WithLabels(labels), opts...)
+			v := transfer.Value(data, cmp.Or(contentType, guessed), utf8.Valid(data)).WithLabels(labels)
+			revision, err := r.Put(ctx, keyOf(args[1]), v, opts...)
+			if guessed != "" && refusesField(err, "content_type") {
+				revision, err = r.Put(ctx, keyOf(args[1]), v.WithContentType(""), opts...)
+			}
 			if err != nil {
 				return err
 			}
@@ -185,15 +192,6 @@ func (t *tool) value(args []string, file string) ([]byte, error) {
 	return data, nil
 }
 
-// guessContentType returns a content type, or "" if the server is to choose one.
-func (t *tool) guessContentType(ctx context.Context, resource, file string, data []byte) string {
-	guessed := document.TypeOf(file, data)
-	if guessed == "" || !storesLabels(t.codec(ctx, resource)) {
-		return ""
-	}
-	return guessed
-}
-
 // codec returns the codec of a resource, or "" if the server does not report it.
 func (t *tool) codec(ctx context.Context, resource string) string {
 	c, err := t.client()
@@ -203,10 +201,14 @@ func (t *tool) codec(ctx context.Context, resource string) string {
 	return admin.New(t.settings.Server, c).Codec(ctx, resource)
 }
 
-// storesLabels reports whether resources with this codec store labels and content types
-// separately from the values. The other codecs derive them from the values. An unknown codec
-// is taken for the default one, object.
-func storesLabels(codec string) bool { return codec == "" || codec == "object" }
+// derivesLabels returns a function that asks the server, once, whether the codec of a resource derives the
+// labels from the values. If the caller may not know the codec, it is taken for the default one, object.
+func (t *tool) derivesLabels(ctx context.Context, resource string) func() bool {
+	return sync.OnceValue(func() bool {
+		codec := t.codec(ctx, resource)
+		return codec != "" && codec != "object"
+	})
+}
 
 // preconditions are the flags --if-revision and --if-absent.
 type preconditions struct {

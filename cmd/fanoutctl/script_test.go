@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,7 +25,18 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"fanoutctl": main})
+	testscript.Main(hangups{m}, map[string]func(){"fanoutctl": main})
+}
+
+// hangups runs the tests in a process that does not ignore SIGHUP. Under nohup it would, and so would every
+// command that a test starts: a shell cannot even trap a signal that was ignored when it started.
+type hangups struct{ testscript.TestingM }
+
+func (h hangups) Run() int {
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // a caught signal has its default effect in children
+	}
+	return h.TestingM.Run()
 }
 
 // patience is the time limit for conditions that a test waits for.

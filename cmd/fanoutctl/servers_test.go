@@ -132,7 +132,7 @@ func TestOperatorCommandsReportFailedServers(t *testing.T) {
 		}
 		screen := inTerminal(t, target, 140, nil, "top", "--interval", "100ms")
 		screen.await(`cannot reach ` + down + `: dial tcp`)
-		screen.await(`1 of 2 servers .* 1 watchers`)
+		screen.await(`1 of 2 servers .* 1 watcher`)
 		screen.await(`config +` + address + ` +serving`)
 		screen.press("q")
 		screen.ends(exitOK)

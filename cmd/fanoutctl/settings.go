@@ -99,6 +99,11 @@ func (t *tool) contextsPath() string {
 	return filepath.Join(dir, "fanoutctl", "config.yaml")
 }
 
+// sendsCredentials reports whether requests have a token or a client certificate.
+func (t *tool) sendsCredentials() bool {
+	return t.vars[envPrefix+"TOKEN"] != "" || t.settings.TokenFile != "" || t.settings.CertFile != ""
+}
+
 // credentials returns the client options for TLS and tokens.
 func (t *tool) credentials() ([]client.Option, error) {
 	s := t.settings

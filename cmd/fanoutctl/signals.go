@@ -21,7 +21,7 @@ type interruptHandler struct {
 	exit    func()
 }
 
-// editorChange says that an editor has started or ended.
+// editorChange reports that an editor has started or ended.
 type editorChange struct {
 	running bool
 	done    chan struct{} // closed once the earlier signals are handled

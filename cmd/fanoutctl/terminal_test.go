@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 	"github.com/hinshun/vt10x"
@@ -102,7 +103,11 @@ func (c *terminal) press(keys string) {
 // ends waits for the end of the command and checks its exit code.
 func (c *terminal) ends(code int) {
 	c.t.Helper()
-	<-c.exited
+	select {
+	case <-c.exited:
+	case <-time.After(patience):
+		c.t.Fatalf("the command did not end:\n%s", c.screen.String())
+	}
 	if got := c.cmd.ProcessState.ExitCode(); got != code {
 		c.t.Fatalf("got exit code %d, want %d:\n%s", got, code, c.screen.String())
 	}
@@ -229,7 +234,7 @@ func TestTop(t *testing.T) {
 	plainly(t, address, nil, "put", "config", "a", "1")
 	c.await(`config +serving +object +1 `)
 	w := inTerminal(t, address, 80, nil, "watch", "config", "shop")
-	c.await(`1 watchers, 0 behind, 0 blocked`)
+	c.await(`1 watcher, 0 behind, 0 blocked`)
 	c.await(`ID +INSTANCE +PEER +RESOURCE +STATE`)
 	c.await(`config +live .* shop/`)
 	c.press("?")

@@ -166,18 +166,19 @@ func (t *tool) transact(cmd *cobra.Command, resource string, operations []docume
 	}
 	ctx, cancel := t.withTimeout(cmd.Context(), requestTimeout)
 	defer cancel()
-	stores := storesLabels(t.codec(ctx, resource))
-	var ops []client.Op
-	for _, o := range operations {
+	for i := range operations {
+		o := &operations[i]
 		o.Put, o.Delete, o.Check = keyOf(o.Put), keyOf(o.Delete), keyOf(o.Check)
-		if cmd.Flags().Changed("put") && !stores {
-			o.ContentType = "" // it was only guessed
-		}
-		ops = append(ops, o.Op())
 	}
-	done, err := r.Transact(ctx, ops...)
+	done, err := r.Transact(ctx, opsOf(operations)...)
+	if cmd.Flags().Changed("put") && refusesField(err, "content_type") {
+		for i := range operations {
+			operations[i].ContentType = "" // it was only guessed
+		}
+		done, err = r.Transact(ctx, opsOf(operations)...)
+	}
 	if e, ok := errors.AsType[*client.Error](err); ok && errors.Is(err, client.ErrPreconditionFailed) {
-		return exitError{exitConflict, fmt.Errorf("nothing was written: %s", txnConflict(e))}
+		return exitError{exitConflict, fmt.Errorf("nothing was written: %s", conflict(e))}
 	}
 	if err != nil {
 		return err
@@ -188,9 +189,9 @@ func (t *tool) transact(cmd *cobra.Command, resource string, operations []docume
 		if i < len(done.Deleted) && done.Deleted[i] {
 			did = "deleted"
 		}
-		result.Operations = append(result.Operations, txnOperation{o.Kind(), keyOf(o.Key()), did})
+		result.Operations = append(result.Operations, txnOperation{o.Kind(), o.Key(), did})
 	}
-	if format == output.JSON || format == output.YAML || format == output.JSONL || format.IsTemplate() {
+	if format.IsRecord() {
 		return output.Record(t.writer(format), format, result)
 	}
 	columns := []output.Column{{Title: "KEY", Style: output.Name}, {Title: "OPERATION"}, {Title: "RESULT"}, {Title: "REVISION", Right: true}}
@@ -199,14 +200,10 @@ func (t *tool) transact(cmd *cobra.Command, resource string, operations []docume
 	})
 }
 
-// txnConflict describes the precondition that did not hold.
-func txnConflict(e *client.Error) string {
-	key, expected, actual := e.Metadata["key"], e.Metadata["expected_revision"], e.Metadata["mod_revision"]
-	switch {
-	case expected == "0":
-		return fmt.Sprintf("%q exists (revision %s)", key, actual)
-	case actual == "0":
-		return fmt.Sprintf("%q does not exist, want revision %s", key, expected)
+func opsOf(operations []document.Operation) []client.Op {
+	ops := make([]client.Op, len(operations))
+	for i, o := range operations {
+		ops[i] = o.Op()
 	}
-	return fmt.Sprintf("%q is at revision %s, want %s", key, actual, expected)
+	return ops
 }

@@ -21,7 +21,7 @@ func reportedErrorOf(e *client.Error) *ReportedError {
 
 // String returns the message and the code.
 func (r *ReportedError) String() string {
-	if r.Message != "" && r.Code == "Unknown" { // which says nothing
+	if r.Message != "" && r.Code == "Unknown" { // which adds nothing
 		return r.Message
 	}
 	return strings.TrimSpace(r.Message + " (" + r.Code + ")")

@@ -20,7 +20,7 @@ type Source struct {
 	Stdin io.Reader
 	// Format is the format of Stdin and of files without a known extension.
 	Format Format
-	// Raw says that Path is a directory whose files are the values, and their paths the
+	// Raw means that Path is a directory whose files are the values, and their paths the
 	// keys.
 	Raw bool
 	// Hidden includes raw files and directories whose names begin with a dot. Otherwise

@@ -94,7 +94,7 @@ func set(objects map[string]*client.Object, e client.Event) {
 // returns the differences.
 func (m *mirror) replace(position client.Position) []client.Event {
 	// A watch that started without the initial objects knows only those that have changed
-	// since. For the others, the revision tells whether they are news.
+	// since. For the others, the revision shows whether they are new.
 	partial := !m.complete && m.position.Revision > 0 && m.position.Epoch == position.Epoch
 	var changes []client.Event
 	for key, o := range m.next {

@@ -172,6 +172,9 @@ func writeYAML(w io.Writer, v any, separate bool) error {
 	return err
 }
 
+// IsRecord reports whether [Record] prints in the format.
+func (f Format) IsRecord() bool { return f == JSON || f == YAML || f == JSONL || f.IsTemplate() }
+
 // Record prints a single value of another type in one of the formats that encode it: as JSON
 // without an array, as YAML, as one line of JSON, or with a template.
 func Record(w io.Writer, format Format, v any) error {

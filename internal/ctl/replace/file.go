@@ -1,4 +1,6 @@
-// Package replace replaces files atomically.
+// Package replace replaces files atomically. The Go client replaces its state file much in the
+// same way (client/replace_file.go). It may not import this package, and its API is not the
+// place for functions of files. This package also writes in pieces, and keeps to the umask.
 package replace
 
 import (

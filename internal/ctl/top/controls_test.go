@@ -31,7 +31,7 @@ func busy(watchers int) Screen {
 	for i := range watchers {
 		s.watchers.Watchers = append(s.watchers.Watchers, admin.Watcher{
 			ID: fmt.Sprintf("a2eff5beb4cd-%d.1", 1000+i), Peer: fmt.Sprintf("10.20.30.%d:51234", 100+i), Instance: fmt.Sprintf("web-%d", i%7),
-			Resource: "resource-0", State: "catching-up", Prefix: "some/longer/path", Labels: "tier=web,env=prod", Lag: new(float64(watchers - i)),
+			Resource: "resource-0", State: "catching-up", Prefix: "some/longer/path", Labels: "tier=web,env=Prod", Lag: new(float64(watchers - i)),
 			LagEvents: new(int64(1234)), Bytes: int64(1000 + 10*i), Since: time.Unix(int64(1000-i), 0),
 		})
 	}
@@ -58,6 +58,8 @@ func TestKeys(t *testing.T) {
 		"by client":             {"s s s s", "0 22 sort by client", false},
 		"by lag again":          {"s s s s s", "0 11 sort by lag", false},
 		"filter":                {"/ W E B - 6 Enter", `6 48 /: filter "WEB-6"`, false},
+		"a filter of any case":  {"/ = p r o d Enter", `0 11 /: filter "=prod"`, false},
+		"filters start at top":  {"End / w Enter", `0 11 /: filter "w"`, false},
 		"typing a filter":       {"/ w e q ? s Backspace Backspace", "-1 -1 Filter: weq_", false},
 		"without the filter":    {"End / 1 0 4 9 Enter Esc", "0 11 /: filter", false},
 		"abandoned filter":      {"/ 1 0 4 9 Esc", "0 11 /: filter", false},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/fanoutd/fanoutd/internal/ctl/admin"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
@@ -107,7 +108,7 @@ func (s Screen) title(all admin.WatcherList) string {
 			blocked++
 		}
 	}
-	text := fmt.Sprintf("%s  %s   %d watchers, %d behind, %d blocked", output.Bold.Styled(name), at.Format(time.TimeOnly), all.Total, behind, blocked)
+	text := fmt.Sprintf("%s  %s   %s, %d behind, %d blocked", output.Bold.Styled(name), at.Format(time.TimeOnly), english.Plural(int(all.Total), "watcher", ""), behind, blocked)
 	if all.Failing > 0 {
 		text += fmt.Sprintf(", %d failed", all.Failing)
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -15,14 +17,17 @@ import (
 // particular order.
 type Writer struct {
 	Resource *client.Resource
-	// Labels writes labels. Unset it for a resource that derives them from the values.
-	Labels bool
+	// DerivedLabels reports whether the resource derives labels from the values. Labels are then not
+	// written. It is called only if the server refuses labels. Nil: labels are stored.
+	DerivedLabels func() bool
 	// Done is called with the number of written changes, and Failed for each change that
 	// the server refused. They are never called concurrently.
 	Done   func(changes int)
 	Failed func(Change, error)
 	// Retry is how long to retry while the server is unavailable.
 	Retry time.Duration
+
+	omitLabels atomic.Bool // the resource derives labels
 
 	mu      sync.Mutex // guards the fields below, and calls of Done and Failed
 	written int
@@ -143,10 +148,8 @@ func (c *Change) alreadyDeleted(err error) bool {
 // transact sends a batch, and retries while the server is unavailable. Repeating a batch is
 // safe, because it sets the wanted state.
 func (w *Writer) transact(ctx context.Context, batch []Change) error {
-	ops := make([]client.Op, len(batch))
-	for i := range batch {
-		ops[i] = w.operation(&batch[i])
-	}
+	labels := !w.omitLabels.Load()
+	ops := operations(batch, labels)
 	giveUp := time.Now().Add(w.Retry)
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		if ctx.Err() != nil {
@@ -156,9 +159,14 @@ func (w *Writer) transact(ctx context.Context, batch []Change) error {
 		txnCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), txnTimeout)
 		_, err := w.Resource.Transact(txnCtx, ops...)
 		cancel()
+		if labels && w.DerivedLabels != nil && refusesLabels(err) && w.DerivedLabels() {
+			w.omitLabels.Store(true)
+			labels, ops = false, operations(batch, false)
+			continue
+		}
 		pause := wait/2 + rand.N(wait)
 		if e, ok := errors.AsType[*client.Error](err); ok && e.Reason == client.ErrRateLimited {
-			// The server is available and says when to retry.
+			// The server is available. Its error contains when to retry.
 			pause, giveUp = e.RetryAfter+rand.N(wait), time.Now().Add(w.Retry)
 		} else if err == nil || !isTransient(err) || time.Now().After(giveUp) {
 			return err
@@ -179,16 +187,28 @@ func isTransient(err error) bool {
 	return ok && (e.Code.String() == "Unavailable" || e.Code.String() == "DeadlineExceeded")
 }
 
-func (w *Writer) operation(c *Change) client.Op {
-	if c.Action == Delete {
-		// Keep an object that another client has changed meanwhile.
-		return client.OpDelete(c.Key, client.IfRevision(c.Old.ModRevision))
+// refusesLabels reports whether the server refuses the labels of an operation.
+func refusesLabels(err error) bool {
+	e, ok := errors.AsType[*client.Error](err)
+	return ok && slices.ContainsFunc(e.Violations, func(v client.Violation) bool { return strings.HasSuffix(v.Field, ".labels") })
+}
+
+// operations returns the operations of a batch, with or without the labels of documents.
+func operations(batch []Change, labels bool) []client.Op {
+	ops := make([]client.Op, len(batch))
+	for i, c := range batch {
+		if c.Action == Delete {
+			// Keep an object that another client has changed meanwhile.
+			ops[i] = client.OpDelete(c.Key, client.IfRevision(c.Old.ModRevision))
+			continue
+		}
+		v := Value(c.New.Bytes(), c.New.Type(), c.New.Text != nil)
+		if labels {
+			v = v.WithLabels(c.New.Labels)
+		}
+		ops[i] = client.OpPut(c.Key, v)
 	}
-	labels := c.New.Labels
-	if !w.Labels {
-		labels = nil
-	}
-	return client.OpPut(c.Key, Value(c.New.Bytes(), c.New.Type(), c.New.Text != nil).WithLabels(labels))
+	return ops
 }
 
 // Value returns the client value for the bytes of a value.

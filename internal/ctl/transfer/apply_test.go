@@ -60,7 +60,7 @@ func TestImportSurvivesServerRestart(t *testing.T) {
 	var once sync.Once
 	done := 0
 	w := Writer{
-		Resource: r, Labels: true, Retry: time.Minute,
+		Resource: r, Retry: time.Minute,
 		Done: func(k int) {
 			done += k
 			once.Do(func() {
@@ -92,7 +92,7 @@ func TestImportFollowsServerRateLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := Writer{
-		Resource: r, Labels: true, Retry: time.Millisecond,
+		Resource: r, Retry: time.Millisecond,
 		Done:   func(int) {},
 		Failed: func(c Change, err error) { t.Errorf("%s: %v", c.Key, err) },
 	}
@@ -116,7 +116,7 @@ func TestRefusedBatchesAreSplit(t *testing.T) {
 	plan.Changes[123].New.Text = &large
 	refused := ""
 	w := Writer{
-		Resource: r, Labels: true, Done: func(int) {},
+		Resource: r, Done: func(int) {},
 		Failed: func(c Change, err error) { refused += c.Key },
 	}
 	written, failed, err := w.Apply(t.Context(), plan.Changes)
@@ -139,7 +139,7 @@ func TestPruneCanBeRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		w := Writer{Resource: r, Labels: true, Done: func(int) {}, Failed: func(c Change, err error) { t.Errorf("%s: %v", c.Key, err) }}
+		w := Writer{Resource: r, Done: func(int) {}, Failed: func(c Change, err error) { t.Errorf("%s: %v", c.Key, err) }}
 		if written, failed, err := w.Apply(t.Context(), plan.Changes); err != nil || written != 3 || failed != 0 {
 			t.Errorf("%d written, %d failed: %v", written, failed, err)
 		}
@@ -162,7 +162,7 @@ func TestPruneKeepsObjectsThatHaveChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	spared := ""
-	w := Writer{Resource: r, Labels: true, Done: func(int) {}, Failed: func(c Change, _ error) { spared += c.Key }}
+	w := Writer{Resource: r, Done: func(int) {}, Failed: func(c Change, _ error) { spared += c.Key }}
 	if written, failed, err := w.Apply(t.Context(), plan.Changes); err != nil || written != 2 || failed != 1 || spared != "busy" {
 		t.Errorf("%d written, %d failed (%s): %v", written, failed, spared, err)
 	}

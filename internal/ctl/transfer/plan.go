@@ -74,8 +74,9 @@ type Scope struct {
 	// SkipHidden ignores objects and documents with hidden keys ([document.IsHidden]), so
 	// that Prune does not delete the objects of skipped files.
 	SkipHidden bool
-	// DerivedLabels ignores labels, because the resource derives them from the values.
-	DerivedLabels bool
+	// DerivedLabels reports whether the resource derives labels from the values. Labels of documents
+	// are then ignored. It is called only if labels differ. Nil: labels are stored.
+	DerivedLabels func() bool
 }
 
 // contains reports whether a key is in the scope.
@@ -180,7 +181,7 @@ func (s Scope) options() []client.ListOption {
 }
 
 func (p *Plan) compare(d *document.Located, o *client.Object, s Scope) {
-	if o != nil && s.DerivedLabels {
+	if o != nil && !maps.Equal(d.Labels, o.Labels) && s.DerivedLabels != nil && s.DerivedLabels() {
 		d.Labels = o.Labels
 	}
 	switch {
