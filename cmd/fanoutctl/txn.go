@@ -169,6 +169,9 @@ func (t *tool) transact(cmd *cobra.Command, resource string, operations []docume
 	for i := range operations {
 		o := &operations[i]
 		o.Put, o.Delete, o.Check = keyOf(o.Put), keyOf(o.Delete), keyOf(o.Check)
+		if o.Key() == "" {
+			return usagef("an operation has an empty key (leading slashes do not count)")
+		}
 	}
 	done, err := r.Transact(ctx, opsOf(operations)...)
 	if cmd.Flags().Changed("put") && refusesField(err, "content_type") {
