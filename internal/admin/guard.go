@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -47,7 +48,7 @@ func guard(hosts []string, trusted origins, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if isForeign(r.Header) && !isLink(r) {
+		if isForeign(r) && !isLink(r) {
 			refuseForeign(w)
 			return
 		}
@@ -55,11 +56,19 @@ func guard(hosts []string, trusted origins, next http.Handler) http.Handler {
 	})
 }
 
-// isForeign reports whether a page of another origin made the browser send the request.
-// Programs, and browsers before 2023, do not send the header.
-func isForeign(h http.Header) bool {
-	site := h.Get("Sec-Fetch-Site")
-	return site == "cross-site" || site == "same-site"
+// isForeign reports whether a page of another origin made the browser send the request. Browsers before
+// 2023, and others unless the connection is encrypted or on loopback, do not send Sec-Fetch-Site. Then
+// only a request that the page may not read without permission has an Origin. Programs send neither.
+func isForeign(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" {
+		return site == "cross-site" || site == "same-site"
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	u, err := url.Parse(origin)
+	return err != nil || u.Host != r.Host
 }
 
 // isLink reports whether the user followed a link to something that is cheap to show.

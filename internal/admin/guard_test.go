@@ -34,7 +34,7 @@ func TestPagesOfOtherOriginsCannotWrite(t *testing.T) {
 		{"end", "DELETE", "/v1/watchers/" + id, "", evil, 403},
 		{"delete in disguise", "POST", "/v1/resources/config/objects/a", "x=y", append(form, "X-HTTP-Method-Override", "DELETE"), 415},
 		{"delete in better disguise", "POST", "/v1/resources/config/objects/a", "{}", []string{"X-HTTP-Method-Override", "DELETE"}, 405},
-		{"may I", "OPTIONS", "/v1/resources/config/objects/a", "", append(evil, "Access-Control-Request-Method", "PUT"), 405},
+		{"may I", "OPTIONS", "/v1/resources/config/objects/a", "", append(evil, "Access-Control-Request-Method", "PUT"), 403},
 	} {
 		a := s.do(t, c.method, c.path, c.body, c.more...)
 		if a.status != c.status || a.reason(t) != reasons[c.status] {
@@ -87,6 +87,16 @@ func TestPagesOfOtherOriginsCannotRead(t *testing.T) {
 				t.Errorf("%s from %s as %s: got %d %s, want %d", c.path, site, c.mode[1], a.status, a.body, c.status)
 			}
 		}
+	}
+	// Without encryption, browsers name only the origin, and only of scripts.
+	for _, origin := range []string{"http://pages.example.com", "null", "http://%"} {
+		a := s.do(t, "GET", "/v1/resources/config/watch", "", "Origin", origin)
+		if a.status != 403 || a.reason(t) != "FOREIGN_ORIGIN" {
+			t.Errorf("from %s: got %d %s, want 403", origin, a.status, a.body)
+		}
+	}
+	if a := s.do(t, "GET", "/v1/resources/config/objects", "", "Origin", "http://"+s.address); a.status != http.StatusOK {
+		t.Errorf("from the own origin: got %d %s, want 200", a.status, a.body)
 	}
 	for _, site := range []string{"same-origin", "none"} { // of the status page, and of the address bar
 		if a := s.do(t, "GET", "/v1/resources/config/objects", "", "Sec-Fetch-Site", site); a.status != http.StatusOK {
