@@ -111,7 +111,9 @@ func (t *tool) deleteKeys(cmd *cobra.Command, args []string, d *deleteFlags) err
 				return err
 			}
 			if !deleted && !d.ignore && missing == nil {
-				missing = fmt.Errorf("object %q %w in %s; use --ignore-not-found to ignore missing objects", key, errNotFound, args[0])
+				if missing = wrongMissingKey(key); missing == nil {
+					missing = fmt.Errorf("object %q %w in %s; use --ignore-not-found to ignore missing objects", key, errNotFound, args[0])
+				}
 			}
 			continue
 		}
@@ -123,7 +125,9 @@ func (t *tool) deleteKeys(cmd *cobra.Command, args []string, d *deleteFlags) err
 		case deleted:
 			fmt.Fprintln(t.out, revision)
 		case !d.ignore && missing == nil:
-			missing = fmt.Errorf("object %q %w in %s (at revision %d); use --ignore-not-found to ignore missing objects", key, errNotFound, args[0], revision)
+			if missing = wrongMissingKey(key); missing == nil {
+				missing = fmt.Errorf("object %q %w in %s (at revision %d); use --ignore-not-found to ignore missing objects", key, errNotFound, args[0], revision)
+			}
 		}
 	}
 	return missing

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,6 +70,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitUsage
 	case errors.Is(err, errInterrupted) || errors.Is(context.Cause(ctx), errInterrupted):
 		return exitInterrupted
+	case errors.Is(err, client.ErrNotFound) && wrongKey(missingKey(err)) != nil:
+		return exitUsage
 	case errors.Is(err, client.ErrNotFound), errors.Is(err, client.ErrUnknownResource), errors.Is(err, errNotFound):
 		return exitNotFound
 	case errors.Is(err, client.ErrPreconditionFailed):
@@ -91,10 +94,18 @@ func exitCode(ctx context.Context, err error) int {
 	return exitFailed
 }
 
-// refusesArgument reports whether the server refuses a key, a path or a selector, which come from the
-// command line.
+// missingKey returns the key of the object that the server has not found.
+func missingKey(err error) string {
+	if e, ok := errors.AsType[*client.Error](err); ok {
+		return e.Metadata["key"]
+	}
+	return ""
+}
+
+// refusesArgument reports whether the server refuses a key, a path, a selector or labels, which come from
+// the command line.
 func refusesArgument(err error) bool {
-	return slices.ContainsFunc([]string{"key", "prefix", "label_selector", "field_selector"}, func(field string) bool {
+	return slices.ContainsFunc([]string{"key", "prefix", "label_selector", "field_selector", "labels"}, func(field string) bool {
 		return refusesField(err, field)
 	})
 }
@@ -126,11 +137,13 @@ func (t *tool) message(code int, err error) string {
 	case errors.As(err, new(flagError)):
 		return err.Error()
 	case code == exitUsage && errors.As(err, new(usageError)):
-		return err.Error() + `; run "fanoutctl --help" for usage`
+		return fmt.Sprintf(`%v; run "%s --help" for usage`, err, cmp.Or(t.ran, "fanoutctl"))
 	case code == exitInterrupted:
 		return "interrupted"
 	case errors.Is(err, client.ErrUnknownResource):
 		return fmt.Sprintf(`resource %q not found; run "fanoutctl resources" to list the resources`, e.Metadata["resource"])
+	case errors.Is(err, client.ErrNotFound) && code == exitUsage:
+		return t.message(code, wrongMissingKey(missingKey(err)))
 	case errors.Is(err, client.ErrNotFound):
 		return fmt.Sprintf(`object %q not found (at revision %s); run "fanoutctl list" to list the objects`, e.Metadata["key"], e.Metadata["revision"])
 	case errors.Is(err, client.ErrPreconditionFailed):
@@ -194,6 +207,12 @@ func connectFailure(message string) string {
 	if i := strings.LastIndex(message, "desc = "); i >= 0 {
 		message = message[i+len("desc = "):]
 	}
+	switch {
+	case strings.Contains(message, "produced zero addresses"):
+		return "no address found for this name"
+	case strings.Contains(message, "use of closed network connection"):
+		return "the server accepts connections but does not respond"
+	}
 	return strings.TrimPrefix(strings.Trim(message, `"`), "transport: Error while dialing: ")
 }
 
@@ -203,7 +222,7 @@ func (t *tool) tlsHint(message string) string {
 	case strings.Contains(message, "does not look like a TLS handshake"):
 		return "; the server does not use TLS: try --tls=false"
 	case strings.Contains(message, "use of closed network connection"):
-		return "; the server accepts connections but does not respond"
+		return ""
 	case strings.Contains(message, "error reading server preface") && t.settings.TLS != "true":
 		return "; the server may require TLS: try --tls"
 	case strings.Contains(message, "unknown authority"):

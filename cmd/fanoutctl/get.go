@@ -58,6 +58,7 @@ With --wait, wait until the object exists and matches --selector and --fields. W
 			}
 			if goal != follow.NoGoal {
 				s.key = keyOf(args[1])
+				t.noteWrongKey(s.key)
 				return t.await(cmd.Context(), r, &s, goal, format)
 			}
 			ctx, cancel := t.withTimeout(cmd.Context(), requestTimeout)

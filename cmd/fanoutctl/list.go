@@ -176,7 +176,7 @@ func (s *selection) String() string {
 		text += " with key " + s.key
 	}
 	if s.labels != "" || s.fields != "" {
-		text += " that matches the selectors"
+		text += " matching the selectors"
 	}
 	return text
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 
 	"github.com/spf13/cobra"
 
@@ -30,7 +31,8 @@ func run(ctx context.Context, args, environ []string, in io.Reader, stdout, stde
 	cmd.SetArgs(args)
 	cmd.SetOut(t.out)
 	cmd.SetErr(stderr)
-	err := cmd.ExecuteContext(ctx)
+	ran, err := cmd.ExecuteContextC(ctx)
+	t.ran = ran.CommandPath()
 	if flushed := t.out.Flush(); err == nil {
 		err = flushed
 	}
@@ -91,6 +93,8 @@ func rootCommand(t *tool) *cobra.Command {
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(invalidFlag)
+	cobra.AddTemplateFunc("flagUsages", flagUsages)
+	cmd.SetUsageTemplate(regexp.MustCompile(`(\.\w+Flags)\.FlagUsages`).ReplaceAllString(cmd.UsageTemplate(), "flagUsages $1"))
 	flags := cmd.PersistentFlags()
 	flags.SortFlags = false
 	flags.StringVar(&t.contextName, "context", "", "`name` of the context to use instead of the current one")

@@ -9,7 +9,7 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-// parsePosition returns the position that a flag names: a revision of the present epoch, or
+// parsePosition returns the position that a flag names: a revision of the present epoch that exists, or
 // EPOCH:REVISION.
 func (t *tool) parsePosition(ctx context.Context, r *client.Resource, text string) (client.Position, error) {
 	epoch, revision := "", text
@@ -24,8 +24,14 @@ func (t *tool) parsePosition(ctx context.Context, r *client.Resource, text strin
 		ctx, cancel := t.withTimeout(ctx, requestTimeout)
 		defer cancel()
 		page, err := r.ListPage(ctx, client.PageSize(1), client.AllowStale())
+		if err == nil && page.Position.Revision < n {
+			page, err = r.ListPage(ctx, client.PageSize(1)) // the server may lag behind etcd
+		}
 		if err != nil {
 			return client.Position{}, fmt.Errorf("cannot find the present epoch: %w", err)
+		}
+		if page.Position.Revision < n {
+			return client.Position{}, usagef("revision %d does not exist yet; the last one is %d", n, page.Position.Revision)
 		}
 		epoch = page.Position.Epoch
 	}

@@ -36,7 +36,8 @@ type tool struct {
 	timeout     time.Duration
 	fullScreen  bool // standard error must stay empty
 
-	interruption error // why the watch of the command has lost its server; nil once it goes on
+	ran          string // the path of the command that has run, such as "fanoutctl get"
+	interruption error  // why the watch of the command has lost its server; nil once it goes on
 
 	settings  connection // the settings in effect, set by resolve
 	connected *client.Client

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // usageError is an error in the command line, the environment or the context file.
@@ -68,9 +70,22 @@ func didYouMean(prefix string, names []string) string {
 // show prints how the command is used, without the flags of all commands.
 func (e flagError) show(w io.Writer) {
 	fmt.Fprintf(w, "\nUsage:\n  %s\n", e.cmd.UseLine())
-	if flags := e.cmd.LocalNonPersistentFlags().FlagUsages(); flags != "" {
+	if flags := flagUsages(e.cmd.LocalNonPersistentFlags()); flags != "" {
 		fmt.Fprintf(w, "\nFlags:\n%s", flags)
 	}
+}
+
+// flagUsages describes flags. Pflag would add `[="true"]` to a flag that needs no value; its description
+// says more.
+func flagUsages(flags *pflag.FlagSet) string {
+	values := map[*pflag.Flag]string{}
+	flags.VisitAll(func(f *pflag.Flag) { values[f], f.NoOptDefVal = f.NoOptDefVal, "" })
+	defer func() {
+		for f, value := range values {
+			f.NoOptDefVal = value
+		}
+	}()
+	return flags.FlagUsages()
 }
 
 // arguments turns the errors of check into usage errors that show the usage line.
@@ -108,3 +123,28 @@ func commandNames(cmd *cobra.Command) []string {
 // keyOf returns the key that an argument names. Keys have no leading slash, but people type it, as in
 // paths of files.
 func keyOf(arg string) string { return strings.TrimLeft(arg, "/") }
+
+// wrongKey returns why fanoutd would not write an object with this key, or nil. Other programs may have
+// written one to etcd, so a wrong key is an error only where there is no such object.
+func wrongKey(key string) error {
+	_, err := object.ParseKey(key)
+	return err
+}
+
+// wrongMissingKey returns a usage error if an object that does not exist has a wrong key.
+func wrongMissingKey(key string) error {
+	if err := wrongKey(key); err != nil {
+		return usagef("no such object, and the key is wrong: %w", err)
+	}
+	return nil
+}
+
+// noteWrongKey prints a note if a watch for this key may wait forever.
+func (t *tool) noteWrongKey(key string) {
+	if key == "" {
+		return
+	}
+	if err := wrongKey(key); err != nil {
+		fmt.Fprintf(t.stderr, "fanoutctl: the key %v; only programs that write to etcd directly can create such an object\n", err)
+	}
+}

@@ -69,7 +69,8 @@ type watchFlags struct {
 	pidFile      string
 	onFailure    string
 
-	synced bool // the initial state is complete
+	resumes bool // the watch begins after a position, and has received nothing yet
+	synced  bool // the initial state is complete
 }
 
 func watchCommand(t *tool) *cobra.Command {
@@ -153,6 +154,7 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 	if err != nil {
 		return err
 	}
+	w.tool.noteWrongKey(w.s.key)
 	ctx, cancel := w.tool.withTimeout(ctx, 0)
 	defer cancel()
 	opts := append(w.s.forWatch(), client.OnInterruption(w.tool.reportInterruptions()))
@@ -170,7 +172,7 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 		if err != nil {
 			return err
 		}
-		opts = append(opts, client.After(position))
+		opts, w.resumes = append(opts, client.After(position)), true
 	}
 	var save follow.SavePosition
 	if w.positionFile != "" {
@@ -181,7 +183,7 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 		if err != nil {
 			return err
 		}
-		opts = append(opts, client.After(position))
+		opts, w.resumes = append(opts, client.After(position)), position.Revision > 0
 		save = file.Save
 		defer func() {
 			if err := file.Close(); runErr == nil {
@@ -234,12 +236,17 @@ func (w *watchFlags) print(ctx context.Context, updates follow.Updates, save fol
 	return w.result(ctx, err)
 }
 
-// trackSync passes the updates on and sets w.synced.
+// trackSync passes the updates on and sets w.synced. It says so if a watch that should resume begins with
+// the whole state, because then the objects in a table look like changes.
 func (w *watchFlags) trackSync(updates follow.Stream) follow.Stream {
 	return func(yield func(*client.Update, error) bool) {
 		for u, err := range updates {
 			if err == nil {
 				w.tool.interruption = nil
+				if w.resumes && u.Phase == client.PhaseReset {
+					fmt.Fprintln(w.tool.stderr, "fanoutctl: the server no longer has the changes since that position; all objects follow")
+				}
+				w.resumes = false
 			}
 			w.synced = w.synced || err == nil && u.Phase == client.PhaseSynced
 			if !yield(u, err) {
