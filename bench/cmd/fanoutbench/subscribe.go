@@ -74,8 +74,11 @@ func (s *plan) idleStreams() {
 	s.fanoutd(z, both(waiting, perStream(1000)))
 	s.fanoutd(z, both(waiting, perStream(1000), func(p *scenario.Parameters) { p.Interest, p.Keys = load.InterestKey, many }))
 	z = size{million, 1000}
-	// The raw client asks for what the Go client asks for by default.
-	s.fanoutd(z, both(waiting, perStream(1000), func(p *scenario.Parameters) { p.State, p.Bookmarks = true, client.DefaultBookmarkInterval }))
+	// The raw client asks for what the Go client asks for by default, and reports more often: the Go
+	// client reports once, and then every minute while nothing changes.
+	s.fanoutd(z, both(waiting, perStream(1000), func(p *scenario.Parameters) {
+		p.State, p.Bookmarks, p.Reports = true, client.DefaultBookmarkInterval, client.DefaultBookmarkInterval
+	}))
 	s.fanoutd(z, both(waiting, func(p *scenario.Parameters) { p.Client = load.ClientFanoutd }))
 }
 
