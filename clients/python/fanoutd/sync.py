@@ -16,7 +16,7 @@ import asyncio
 import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -31,34 +31,88 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
+class _HandlerThread(threading.local):
+    """What the thread of a handler knows about itself."""
+
+    runner: _Runner | None = None
+
+
+_handler_thread = _HandlerThread()
+
+
 class _Runner:
-    """An event loop in a thread."""
+    """An event loop in a thread, and the threads of its handlers."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fanoutd", daemon=True)
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._handlers: set[Handler] = set()
         self._thread.start()
+
+    def check_thread(self) -> None:
+        """Raise RuntimeError in the thread of the event loop, which must not wait for itself."""
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("this function must not be called by a callback of the client")
 
     def run(self, coroutine: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine, and return its result."""
-        if threading.current_thread() is self._thread:
+        try:
+            self.check_thread()
+            with self._lock:
+                if self._stopped:
+                    raise fanoutd.ClosedError("the client is closed")
+                future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except BaseException:
             coroutine.close()
-            raise RuntimeError("this function must not be called by a callback of the client")
-        if not self._thread.is_alive():
-            coroutine.close()
-            raise fanoutd.ClosedError("the client is closed")
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            raise
         try:
             return future.result()
+        except CancelledError:
+            raise fanoutd.ClosedError("the client is closed") from None
         except BaseException:
             future.cancel()  # the caller was interrupted
             raise
 
+    def add_handler(self, handler: Handler) -> None:
+        """Note a handler, whose thread ends with this one."""
+        self._handlers.add(handler)
+
+    def end_handlers(self, informer: Informer[Any] | None = None) -> None:
+        """End the threads of the handlers of one informer or of all, after their calls have returned.
+
+        Handlers do not wait, because they would wait for themselves or for each other.
+        """
+        wait = _handler_thread.runner is not self
+        for handler in list(self._handlers):
+            if informer is None or handler._informer is informer:
+                self.end_handler(handler, wait)
+
+    def end_handler(self, handler: Handler, wait: bool) -> None:
+        """End the thread of a handler."""
+        handler._thread.shutdown(wait)
+        self._handlers.discard(handler)
+
     def stop(self) -> None:
-        """End the thread."""
+        """End the thread and those of all handlers."""
+        with self._lock:
+            self._stopped = True  # no further coroutine starts
+            ending = asyncio.run_coroutine_threadsafe(self._end_tasks(), self._loop)
+        ending.result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        self.end_handlers()
+
+    async def _end_tasks(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        if others:
+            await asyncio.wait(others, timeout=1)  # the calls that wait get their errors
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()
 
 
 def _blocking(
@@ -138,24 +192,19 @@ class Client:
         return Resource(self._runner, self._client.resource(name))
 
     def close(self) -> None:
-        """End all watches and informers, the connections, and the thread."""
+        """End all watches and informers, the connections, and the threads.
+
+        The calls of handlers return first, unless a handler closes the client.
+        """
+        self._runner.check_thread()
         with self._lock:
             if self._closed:
                 return
             self._closed = True
-        self._runner.run(self._close())
-        self._runner.stop()
-
-    async def _close(self) -> None:
-        await self._client.close()
-        # The calls that wait get their errors.
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        if others:
-            await asyncio.wait(others, timeout=1)
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
-        await asyncio.get_running_loop().shutdown_asyncgens()
+        try:
+            self._runner.run(self._client.close())
+        finally:
+            self._runner.stop()
 
 
 class Resource:
@@ -230,10 +279,13 @@ class Watch:
 class Handler:
     """A handler that was added to an informer. It has a thread of its own."""
 
-    def __init__(self, runner: _Runner, name: str) -> None:
-        self._runner = runner
-        self._thread = ThreadPoolExecutor(1, name)
+    def __init__(self, runner: _Runner, informer: Informer[Any]) -> None:
+        self._runner, self._informer = runner, informer
+        self._thread = ThreadPoolExecutor(1, "fanoutd-handler", initializer=self._begin)
         self._handler: fanoutd.Handler[Any] | None = None
+
+    def _begin(self) -> None:
+        _handler_thread.runner = self._runner
 
     def remove(self) -> None:
         """Remove the handler. It gets no further calls."""
@@ -242,8 +294,11 @@ class Handler:
             if self._handler is not None:
                 self._handler.remove()
 
-        self._runner.run(remove())
-        self._thread.shutdown(wait=False)
+        try:
+            self._runner.run(remove())
+        except fanoutd.ClosedError:
+            pass  # it has ended with the client
+        self._runner.end_handler(self, wait=False)
 
 
 class Informer(Generic[T]):
@@ -251,7 +306,6 @@ class Informer(Generic[T]):
 
     def __init__(self, runner: _Runner, informer: fanoutd.Informer[T]) -> None:
         self._runner, self._informer = runner, informer
-        self._handlers: list[Handler] = []
 
     def __enter__(self) -> Informer[T]:
         self.start()
@@ -303,16 +357,16 @@ class Informer(Generic[T]):
 
     def add_handler(self, function: Callable[[Change[T]], None]) -> Handler:
         """Call a function for each change, in a thread of its own; see fanoutd.Informer.add_handler."""
-        handler = Handler(self._runner, "fanoutd-handler")
+        handler = Handler(self._runner, self)
 
         async def call(change: Change[T]) -> None:
             await asyncio.get_running_loop().run_in_executor(handler._thread, function, change)
 
         async def add() -> None:
             handler._handler = self._informer.add_handler(call)
+            self._runner.add_handler(handler)
 
         self._runner.run(add())
-        self._handlers.append(handler)
         return handler
 
     def wait_for_sync(self, timeout: float | None = None) -> None:
@@ -333,10 +387,12 @@ class Informer(Generic[T]):
             await wait()
 
     def close(self) -> None:
-        """End the informer and the threads of its handlers, after their calls have returned."""
+        """End the informer and the threads of its handlers.
+
+        The calls of the handlers return first, unless a handler closes the informer.
+        """
         try:
             self._runner.run(self._informer.close())
         except fanoutd.ClosedError:
             pass  # it has ended with the client
-        for handler in self._handlers:
-            handler._thread.shutdown()
+        self._runner.end_handlers(self)
