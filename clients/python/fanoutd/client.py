@@ -33,8 +33,9 @@ _ATTEMPTS = 4
 _TEMPORARY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
-# How long a client that is closed waits for the tasks of gRPC.
+# How long a client that is closed waits for the tasks of gRPC, and the classes whose methods these are.
 _END_OF_CALLS = 0.25
+_CALL_CLASSES = ("_AioCall.", "UnaryUnaryCall.", "UnaryStreamCall.", "StreamStreamCall.")
 
 
 async def _end_of_calls() -> None:
@@ -42,7 +43,7 @@ async def _end_of_calls() -> None:
 
     They must not outlive the event loop. Nothing tells those of this client from others, so the time is bounded.
     """
-    tasks = {t for t in asyncio.all_tasks() if getattr(t.get_coro(), "__qualname__", "").startswith("_AioCall.")}
+    tasks = {t for t in asyncio.all_tasks() if getattr(t.get_coro(), "__qualname__", "").startswith(_CALL_CLASSES)}
     if tasks:
         await asyncio.wait(tasks, timeout=_END_OF_CALLS)
 
