@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -23,6 +23,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 import fanoutd
 from fanoutd.item import Change, Item
 from fanoutd.objects import Position, Update
+from fanoutd.resource import BOOKMARK_INTERVAL
 
 __all__ = ["Client", "Handler", "Informer", "Resource", "Watch"]
 
@@ -165,19 +166,30 @@ def _watching(
 class Client:
     """A client of one or more servers; see fanoutd.Client."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        servers: str | Sequence[str],
+        *,
+        tls: fanoutd.TLS | None = None,
+        insecure: bool = False,
+        token: str | fanoutd.TokenSource | None = None,
+        token_file: str | None = None,
+        instance: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        async def make() -> fanoutd.Client:
+            return fanoutd.Client(
+                servers, tls=tls, insecure=insecure, token=token, token_file=token_file, instance=instance, labels=labels
+            )
+
         self._runner = _Runner()
         try:
-            self._client = self._runner.run(self._open(*args, **kwargs))
+            self._client = self._runner.run(make())
         except BaseException:
             self._runner.stop()
             raise
         self._lock = threading.Lock()
         self._closed = False
-
-    @staticmethod
-    async def _open(*args: Any, **kwargs: Any) -> fanoutd.Client:
-        return fanoutd.Client(*args, **kwargs)
 
     def __enter__(self) -> Client:
         return self
@@ -224,11 +236,34 @@ class Resource:
     update = _blocking(fanoutd.Resource.update)
     watch = _watching(fanoutd.Resource.watch)
 
-    def informer(self, decode: fanoutd.Decoder[T], **options: Any) -> Informer[T]:
+    def informer(
+        self,
+        decode: fanoutd.Decoder[T],
+        *,
+        prefix: str | None = None,
+        key: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        omit_values: bool = False,
+        latest: bool = False,
+        max_batch_delay: float | None = None,
+        allow_stale: bool = False,
+        min_revision: int | None = None,
+        bookmark_interval: float = BOOKMARK_INTERVAL,
+        state_file: str | None = None,
+        max_state_bytes: int = 1 << 30,
+        on_interruption: Callable[[BaseException], None] | None = None,
+        on_error: Callable[[fanoutd.Object | None, Exception], None] | None = None,
+    ) -> Informer[T]:
         """Return an informer; see fanoutd.Resource.informer."""
 
         async def make() -> fanoutd.Informer[T]:
-            return self._resource.informer(decode, **options)
+            return self._resource.informer(
+                decode, prefix=prefix, key=key, label_selector=label_selector, field_selector=field_selector,
+                omit_values=omit_values, latest=latest, max_batch_delay=max_batch_delay, allow_stale=allow_stale,
+                min_revision=min_revision, bookmark_interval=bookmark_interval, state_file=state_file,
+                max_state_bytes=max_state_bytes, on_interruption=on_interruption, on_error=on_error,
+            )  # fmt: skip
 
         return Informer(self._runner, self._runner.run(make()))
 
