@@ -143,7 +143,7 @@ test-python: ## Test the Python client: types, its tests, and the conformance ki
 	FANOUTD_TEST_CLIENTS=python go test -count 1 -timeout 9m ./test/clients
 
 .PHONY: python-wheel
-python-wheel:
+python-wheel: ## Build the wheel of the Python client in dist/
 	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
 	cp -r clients/python/. LICENSE "$$folder" && \
 	$(PYTHON) -m build --wheel --no-isolation --outdir $(DIST) "$$folder"
