@@ -357,7 +357,7 @@ bench-goals: bench-program ## Measure every performance goal, update docs/dev/be
 bench-subscribe: bench-program ## Measure streams with many watches, and update docs/dev/benchmarks.md
 	$(call suite,subscribe,--duration 3s)
 
-# clients/python/install installs the Debian packages that this needs.
+# bench/copies/python/install installs the Debian packages that this needs.
 .PHONY: bench-copies
 bench-copies: bench-program $(NODE_MODULES) ## Measure the informers of each language beside clients of etcd and NATS
 	cd $(NODE_CLIENT) && npm run --silent compile

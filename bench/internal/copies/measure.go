@@ -24,15 +24,17 @@ type Program struct {
 }
 
 // Programs returns all programs. The source is the folder of fanoutd's repository, with the client for
-// Node.js built (make test-node).
+// Node.js built (make test-node). bench/copies/python/install installs what those for Python need.
 func Programs(self, source string) []Program {
 	folder := filepath.Join(source, "bench", "copies")
+	python := func(file string) []string { return []string{"/usr/bin/python3", filepath.Join(folder, "python", file)} }
 	node := func(file string) []string { return []string{"node", filepath.Join(folder, "node", file)} }
 	return []Program{
 		{"Go", "fanoutd", "fanoutd", []string{self, CommandName, "fanoutd"}},
 		{"Go", "etcd clientv3", "etcd", []string{self, CommandName, "etcd"}},
 		{"Go", "nats.go", "nats-kv", []string{self, CommandName, "nats-kv"}},
-		{"Python", "fanoutd", "fanoutd", []string{"/usr/bin/python3", filepath.Join(folder, "python", "fanoutd_copy.py")}},
+		{"Python", "fanoutd", "fanoutd", python("fanoutd_copy.py")},
+		{"Python", "etcd3", "etcd", python("etcd_copy.py")},
 		{"Node.js", "fanoutd", "fanoutd", node("fanoutd.js")},
 		{"Node.js", "etcd3", "etcd", node("etcd.js")},
 		{"Node.js", "nats.js", "nats-kv", node("nats.js")},
