@@ -21,9 +21,11 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 256 << 10),
     ("grpc.max_receive_message_length", 64 << 20),
-    # Find dead connections, also while a request waits for an answer.
+    # Find dead connections while a request waits for an answer, and before the next request needs them. Servers
+    # allow a ping every 10 seconds, also without requests.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     # The client retries itself.
     ("grpc.enable_retries", 0),
