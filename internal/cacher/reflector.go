@@ -119,7 +119,7 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 	c.window = window{after: from}
 	c.publishFrom, c.publishAsked = now, asked
 	c.counts.fills.Add(1)
-	c.log.Info("listed, and follows the changes since then", "epoch", epoch, "revision", from, "objects", objects.Len(), "store_revision", now)
+	c.log.Info("loaded the state before the window; the changes up to store_revision follow", "epoch", epoch, "revision", from, "objects", objects.Len(), "store_revision", now)
 	return nil
 }
 

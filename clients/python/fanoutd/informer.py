@@ -380,9 +380,9 @@ class Informer(Generic[T]):
                 self._invalid.pop(key, None)
             except Exception as error:
                 self._note_invalid(o, error, since)
-                if old is None:
-                    return
-                new = Item(old.value, old.object, str(error))
+                if old is not None:  # there is nothing for the handlers: the value is the old one
+                    self._items[key] = Item(old.value, old.object, str(error))
+                return
         if new is not None:
             self._items[key] = new
         elif old is not None:

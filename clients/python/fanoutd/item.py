@@ -23,7 +23,8 @@ class Item(Generic[T]):
     value: T
     object: Object
     invalid: str | None = None
-    """Why a newer version of the object cannot be decoded. The item then has the last one that can."""
+    """Why a newer version of the object cannot be decoded. The item then has the last one that can, and handlers
+    are not called."""
 
 
 @dataclass(slots=True)

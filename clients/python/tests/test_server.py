@@ -169,7 +169,15 @@ class ServerTest(unittest.IsolatedAsyncioTestCase):
                 while not informer._invalid:
                     await informer.changed(informer.position)
                 self.assertNotIn("i/bad", informer)
-            self.assertEqual(seen, [("i/a", EventType.ADDED), ("i/a", EventType.MODIFIED)])
+                # An item keeps its value, and the handlers are not called.
+                await config.put("i/a", "{")
+                while informer.items["i/a"].invalid is None:
+                    await informer.changed(informer.position)
+                self.assertEqual(informer["i/a"], [2])
+                await config.put("i/last", "[3]")
+                while ("i/last", EventType.ADDED) not in seen:
+                    await asyncio.sleep(0.01)
+            self.assertEqual(seen, [("i/a", EventType.ADDED), ("i/a", EventType.MODIFIED), ("i/last", EventType.ADDED)])
             await config.delete("i/bad")
             # Another informer begins with the file, and gets only what has changed.
             again = config.informer(decode.as_json, prefix="i", state_file=file)
