@@ -3,10 +3,10 @@
 import type { DescMessage, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
 import { Client as GrpcClient, status, type ChannelCredentials, type ChannelOptions, type Metadata } from '@grpc/grpc-js';
 import type { OpenWatch, WatchSink, WatchStart } from './carrier.js';
+import type { SubscriberOptions } from './client_options.js';
 import { closedError, errorOfCall, FanoutError } from './errors.js';
 import { methods, type Method, type Sized } from './methods.js';
 import { SharedStream, type SubscribeCall } from './shared_stream.js';
-import type { SubscriberOptions } from './client.js';
 import { openWatchCall, type WatchCallStream } from './watch_call.js';
 
 /** What all connections of a client have in common. */

@@ -4,7 +4,8 @@
  * @packageDocumentation
  */
 
-export { Client, type ClientOptions, type SubscriberOptions, type TLSOptions } from './client.js';
+export { Client } from './client.js';
+export type { ClientOptions, SubscriberOptions, TLSOptions } from './client_options.js';
 export { clientClosed, FanoutError, type FanoutErrorDetails, type Reason, type Violation } from './errors.js';
 export type { Handler, Registration } from './handler.js';
 export { Informer, type InformerEvents, type InformerOptions } from './informer.js';

@@ -2,7 +2,7 @@
 
 import { EventEmitter } from 'node:events';
 import type { Update } from './assembler.js';
-import type { Client } from './client.js';
+import type { ConnectionPool } from './connection_pool.js';
 import { HandlerLoop, type Change, type Handler, type Registration } from './handler.js';
 import { confirm, InformerWatch, type Member } from './informer_watch.js';
 import { sameObject, type Item } from './item.js';
@@ -82,7 +82,7 @@ class Gate {
  * ```
  */
 export class Informer<T> extends EventEmitter<InformerEvents<T>> implements AsyncDisposable, Iterable<Item<T>> {
-  readonly #client: Client;
+  readonly #pool: ConnectionPool;
   readonly #resource: string;
   readonly #options: InformerOptions<T>;
   readonly #decode: Decoder<T>;
@@ -109,9 +109,9 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
   #running: Promise<void> | undefined;
 
   /** @internal Use {@link Resource.informer}. */
-  constructor(client: Client, resource: string, options: InformerOptions<T>) {
+  constructor(pool: ConnectionPool, resource: string, options: InformerOptions<T>) {
     super();
-    this.#client = client;
+    this.#pool = pool;
     this.#resource = resource;
     this.#options = options;
     this.#decode = options.decode ?? ((object) => object as T);
@@ -122,7 +122,7 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
     if (this.#running) throw new Error('the informer was started before');
     this.#startedAt = Date.now();
     this.#running = this.#run();
-    this.#client.running(this.#running);
+    this.#pool.running(this.#running);
     return this;
   }
 
@@ -232,7 +232,7 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
 
   async #run(): Promise<void> {
     let failure: unknown;
-    const { signal, release } = anySignal([this.#stopping.signal, this.#client.closing]);
+    const { signal, release } = anySignal([this.#stopping.signal, this.#pool.closing]);
     try {
       const request = startOf(this.#resource, this.#options);
       const after = await this.#load();
@@ -249,7 +249,7 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
         progress: () => this.#progress(),
         state: () => this.#state(),
       };
-      const { watch, joined } = InformerWatch.join(this.#client, settings, member);
+      const { watch, joined } = InformerWatch.join(this.#pool, settings, member);
       this.#watch = watch;
       this.#joined = joined;
       const abort = () => ended.fail(signal.reason);
@@ -348,7 +348,7 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
   /** #confirm proves with a short watch that the state has everything that was written before. */
   async #confirm(settings: WatcherSettings & { after: Position }, signal: AbortSignal): Promise<void> {
     const asOf = Date.now();
-    const at = await confirm(this.#client, settings, signal);
+    const at = await confirm(this.#pool, settings, signal);
     const position = this.#mark.position;
     if (!at || !position || signal.aborted) return;
     this.#confirmed = { at, asOf };

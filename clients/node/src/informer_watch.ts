@@ -3,7 +3,7 @@
 import { toBinary, create } from '@bufbuild/protobuf';
 import type { Update } from './assembler.js';
 import type { WatchStart } from './carrier.js';
-import type { Client } from './client.js';
+import type { ConnectionPool } from './connection_pool.js';
 import { WatchRequestSchema } from './gen/fanout/v1/fanout_pb.js';
 import type { Position, StoredObject } from './object.js';
 import type { Progress } from './reporter.js';
@@ -23,12 +23,21 @@ export interface Member {
   state(): { objects: readonly StoredObject[]; position: Position; asOf: number } | undefined;
 }
 
+const watchesOfPools = new WeakMap<ConnectionPool, Map<string, InformerWatch>>();
+
+/** sharedWatches returns the watches of a client that informers can join, by what they select. */
+export function sharedWatches(pool: ConnectionPool): Map<string, InformerWatch> {
+  let watches = watchesOfPools.get(pool);
+  if (!watches) watchesOfPools.set(pool, (watches = new Map<string, InformerWatch>()));
+  return watches;
+}
+
 /**
  * A watch on the server for all informers of a client that want the same. It keeps nothing itself: an informer that
  * joins copies the state of another one. All of them have the same state, because they apply each update at once.
  */
 export class InformerWatch {
-  readonly #client: Client;
+  readonly #pool: ConnectionPool;
   readonly #identity: string; // empty if it is not shared
   readonly #watcher: Watcher;
   readonly #stopping = new AbortController();
@@ -38,10 +47,10 @@ export class InformerWatch {
   #applying = false;
   #lost = false;
 
-  private constructor(client: Client, identity: string, settings: WatcherSettings) {
-    this.#client = client;
+  private constructor(pool: ConnectionPool, identity: string, settings: WatcherSettings) {
+    this.#pool = pool;
     this.#identity = identity;
-    this.#watcher = new Watcher(client, settings, {
+    this.#watcher = new Watcher(pool, settings, {
       receive: (update) => {
         this.#passOn(update);
         return true;
@@ -53,21 +62,21 @@ export class InformerWatch {
       },
     });
     this.#running = this.#run();
-    client.running(this.#running);
+    pool.running(this.#running);
   }
 
   /** join takes part in a watch. The caller must leave it. A watch that begins at a position is not shared. */
-  static join(client: Client, settings: WatcherSettings, member: Member): { watch: InformerWatch; joined: boolean } {
+  static join(pool: ConnectionPool, settings: WatcherSettings, member: Member): { watch: InformerWatch; joined: boolean } {
     const identity = settings.after ? '' : identityOf(settings.request, settings.bookmarks);
-    let watch = identity ? client.informerWatches.get(identity) : undefined;
+    let watch = identity ? sharedWatches(pool).get(identity) : undefined;
     if (watch) {
       if (watch.#applying) watch.#joining.push(member); // the others are between two states
       else watch.#admit(member);
       return { watch, joined: true };
     }
-    watch = new InformerWatch(client, identity, settings);
+    watch = new InformerWatch(pool, identity, settings);
     watch.#members.push(member);
-    if (identity) client.informerWatches.set(identity, watch);
+    if (identity) sharedWatches(pool).set(identity, watch);
     return { watch, joined: false };
   }
 
@@ -102,12 +111,13 @@ export class InformerWatch {
   }
 
   #forget(): void {
-    if (this.#client.informerWatches.get(this.#identity) === this) this.#client.informerWatches.delete(this.#identity);
+    const watches = sharedWatches(this.#pool);
+    if (watches.get(this.#identity) === this) watches.delete(this.#identity);
   }
 
   async #run(): Promise<void> {
     await Promise.resolve(); // the first member is there
-    const { signal, release } = anySignal([this.#stopping.signal, this.#client.closing]);
+    const { signal, release } = anySignal([this.#stopping.signal, this.#pool.closing]);
     try {
       await this.#watcher.run(signal);
     } catch (error) {
@@ -171,13 +181,13 @@ function lower(positions: readonly (Position | undefined)[]): Position | undefin
  * server has confirmed its own state with etcd. It returns the position from which on a state lacks nothing, and
  * undefined if the signal is aborted or the watch is refused.
  */
-export async function confirm(client: Client, settings: WatcherSettings & { after: Position }, signal: AbortSignal): Promise<Position | undefined> {
+export async function confirm(pool: ConnectionPool, settings: WatcherSettings & { after: Position }, signal: AbortSignal): Promise<Position | undefined> {
   const asked = Date.now();
   const found = new AbortController();
   const both = anySignal([signal, found.signal]);
   let at = settings.after;
   let confirmed: Position | undefined;
-  const watcher = new Watcher(client, settings, {
+  const watcher = new Watcher(pool, settings, {
     receive: ({ events, replace, position, asOf }) => {
       if (confirmed) return true;
       if (events.length > 0 || replace) at = position;

@@ -4,7 +4,7 @@ import type { DescMessage, MessageInitShape, MessageShape } from '@bufbuild/prot
 import { status } from '@grpc/grpc-js';
 import type { Update } from './assembler.js';
 import { Backoff, pause } from './backoff.js';
-import type { Client } from './client.js';
+import type { ConnectionPool } from './connection_pool.js';
 import { FanoutError } from './errors.js';
 import { Informer, type InformerOptions } from './informer.js';
 import { methods, type Method } from './methods.js';
@@ -72,13 +72,13 @@ export interface TransactResult extends WriteResult {
 
 /** A resource: a named collection of objects. */
 export class Resource {
-  readonly #client: Client;
+  readonly #pool: ConnectionPool;
   /** The name of the resource. */
   readonly name: string;
 
   /** @internal Use {@link Client.resource}. */
-  constructor(client: Client, name: string) {
-    this.#client = client;
+  constructor(pool: ConnectionPool, name: string) {
+    this.#pool = pool;
     this.name = name;
   }
 
@@ -226,12 +226,12 @@ export class Resource {
    * The loop ends with an error if no retry can help, and with the reason of the signal if that is aborted.
    */
   watch(options: WatchOptions = {}): AsyncGenerator<Update, void, void> {
-    return watch(this.#client, this.name, options);
+    return watch(this.#pool, this.name, options);
   }
 
   /** informer returns an informer, which keeps a copy of a selection. Call its method `start`. */
   informer<T = StoredObject>(options: InformerOptions<T> = {}): Informer<T> {
-    return new Informer<T>(this.#client, this.name, options);
+    return new Informer<T>(this.#pool, this.name, options);
   }
 
   async #read<I extends DescMessage, O extends DescMessage>(
@@ -268,13 +268,13 @@ export class Resource {
     deadline: number | undefined,
   ): Promise<MessageShape<O>> {
     signal?.throwIfAborted();
-    const send = () => this.#client.connection().call(method, request, { signal, deadline });
+    const send = () => this.#pool.connection().call(method, request, { signal, deadline });
     try {
       return await send();
     } catch (error) {
       // A request that was refused for its token has done nothing. The next one has another token.
       const refused = error instanceof FanoutError && error.code === status.UNAUTHENTICATED;
-      if (!refused || !this.#client.renewable) throw error;
+      if (!refused || !this.#pool.renewable) throw error;
       return await send();
     }
   }

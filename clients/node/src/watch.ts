@@ -2,7 +2,7 @@
 
 import type { Update } from './assembler.js';
 import type { WatchStart } from './carrier.js';
-import type { Client } from './client.js';
+import type { ConnectionPool } from './connection_pool.js';
 import { Delivery } from './gen/fanout/v1/fanout_pb.js';
 import { consistencyOf, scopeOf, selectorsOf, type FollowOptions, type WatchOptions } from './options.js';
 import { UpdateQueue } from './update_queue.js';
@@ -35,15 +35,15 @@ export function startOf(resource: string, options: FollowOptions): Exclude<Watch
 }
 
 /** watch yields the updates of a watch. */
-export async function* watch(client: Client, resource: string, options: WatchOptions): AsyncGenerator<Update, void, void> {
+export async function* watch(pool: ConnectionPool, resource: string, options: WatchOptions): AsyncGenerator<Update, void, void> {
   const { after, fromNow = false, everyEvent = false, previousObject = false, onInterruption } = options;
   const request = { ...startOf(resource, options), everyEvent, previousObject };
   const stopping = new AbortController();
-  const signals = [stopping.signal, client.closing, ...(options.signal ? [options.signal] : [])];
+  const signals = [stopping.signal, pool.closing, ...(options.signal ? [options.signal] : [])];
   const { signal, release } = anySignal(signals);
   const queue = new UpdateQueue();
   const watcher = new Watcher(
-    client,
+    pool,
     { request, bookmarks: bookmarksOf(options), everyEvent, after, fromNow },
     {
       receive: (update, size) => queue.push(update, size),

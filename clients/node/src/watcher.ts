@@ -5,8 +5,8 @@ import { status } from '@grpc/grpc-js';
 import { Assembler, type Update } from './assembler.js';
 import { Backoff, pause } from './backoff.js';
 import type { OpenWatch, WatchStart } from './carrier.js';
-import type { Client } from './client.js';
 import type { Connection } from './connection.js';
+import type { ConnectionPool } from './connection_pool.js';
 import { FanoutError, isFinal } from './errors.js';
 import { WatchResponse_Kind as Kind } from './gen/fanout/v1/fanout_pb.js';
 import type { Position } from './object.js';
@@ -50,7 +50,7 @@ interface End {
  * waits between attempts.
  */
 export class Watcher {
-  readonly #client: Client;
+  readonly #pool: ConnectionPool;
   readonly #settings: WatcherSettings;
   readonly #receiver: Receiver;
   readonly #backoff = new Backoff();
@@ -59,8 +59,8 @@ export class Watcher {
   #worked = false;
   #renewed = false; // the token was refused, and asked for again
 
-  constructor(client: Client, settings: WatcherSettings, receiver: Receiver) {
-    this.#client = client;
+  constructor(pool: ConnectionPool, settings: WatcherSettings, receiver: Receiver) {
+    this.#pool = pool;
     this.#settings = settings;
     this.#receiver = receiver;
     this.#position = settings.after;
@@ -70,7 +70,7 @@ export class Watcher {
   async run(signal: AbortSignal): Promise<never> {
     for (;;) {
       signal.throwIfAborted();
-      const connection = this.#client.connection();
+      const connection = this.#pool.connection();
       const attempt = new Attempt(connection, this.#request(), this.#settings.bookmarks, {
         receive: (update, size) => {
           this.#position = update.position;
@@ -119,7 +119,7 @@ export class Watcher {
     if (refusal?.code === status.OUT_OF_RANGE) {
       if (this.#settings.everyEvent || !this.#position) throw refusal;
       this.#position = undefined; // the server can never continue from it
-    } else if (refusal?.code === status.UNAUTHENTICATED && this.#client.renewable && !this.#renewed) {
+    } else if (refusal?.code === status.UNAUTHENTICATED && this.#pool.renewable && !this.#renewed) {
       this.#renewed = true;
     } else if (refusal && isFinal(refusal) && (refusal.reason !== undefined || !this.#worked)) {
       throw refusal;

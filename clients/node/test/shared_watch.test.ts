@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { on } from 'node:events';
 import { after, test } from 'node:test';
 import { Client, textOf, type Informer } from '../src/index.js';
-import { lowest } from '../src/informer_watch.js';
+import { lowest, sharedWatches } from '../src/informer_watch.js';
 import { Fanoutd } from './fanoutd.js';
 
 const server = await Fanoutd.start();
@@ -37,7 +37,7 @@ void test('equal informers have one watch', async () => {
   await second.start().waitForSync();
   const other = config.informer({ prefix: 'one', latest: true }).start();
   await other.waitForSync();
-  assert.equal(client.informerWatches.size, 2);
+  assert.equal(sharedWatches(client.pool).size, 2);
   assert.equal(second.get('one/a')?.object, first.get('one/a')?.object);
   await config.put('one/b', '2');
   await until(first, 'one/b', '2');
@@ -49,7 +49,7 @@ void test('equal informers have one watch', async () => {
   assert.equal(first.get('one/c'), undefined);
   await second.close();
   await other.close();
-  assert.equal(client.informerWatches.size, 0);
+  assert.equal(sharedWatches(client.pool).size, 0);
   assert.deepEqual(added, ['one/a', 'one/b', 'one/c']);
 });
 
