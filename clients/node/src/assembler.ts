@@ -49,6 +49,8 @@ const types: Partial<Record<Event_Type, WatchEvent['type']>> = {
  * Assembler holds back events that lie after the position of the watch: those of a RESET or a DELTA until
  * SYNCED, and those of partial messages until the last part. So every update ends with a complete state, and
  * the stream may break at any place.
+ *
+ * @internal
  */
 export class Assembler {
   #catchUp = CatchUp.UNSPECIFIED;

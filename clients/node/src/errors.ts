@@ -90,13 +90,14 @@ export class FanoutError extends Error {
 /** The reason of errors after {@link Client.close}. */
 export const clientClosed = 'CLIENT_CLOSED';
 
+/** @internal */
 export function closedError(): FanoutError {
   return new FanoutError({ code: status.CANCELLED, message: 'the client is closed', reason: clientClosed });
 }
 
 const domain = 'fanoutd.github.io';
 
-/** errorOfStatus reads a status. */
+/** @internal errorOfStatus reads a status. */
 export function errorOfStatus({ code: number, message, details }: Status, cause?: unknown): FanoutError {
   // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the protocol has it as a number
   const code: status = number;
@@ -115,7 +116,7 @@ export function errorOfStatus({ code: number, message, details }: Status, cause?
   return new FanoutError({ code, message, reason, metadata, retryAfter, violations, cause });
 }
 
-/** errorOfCall reads the error of a call of grpc-js. */
+/** @internal errorOfCall reads the error of a call of grpc-js. */
 export function errorOfCall(error: unknown): FanoutError {
   if (error instanceof FanoutError) return error;
   const { code, details, metadata, message } = error as Partial<ServiceError>;
@@ -143,12 +144,7 @@ const finalCodes = new Set([
   status.FAILED_PRECONDITION,
 ]);
 
-/** isFinal reports whether the same request fails again however often it is sent. */
+/** @internal isFinal reports whether the same request fails again however often it is sent. */
 export function isFinal(error: FanoutError): boolean {
   return finalCodes.has(error.code) || error.reason === 'REQUEST_TOO_LARGE';
-}
-
-/** isAbort reports whether an error is the reason of an aborted signal. */
-export function isAbort(error: unknown, signal: AbortSignal | undefined): boolean {
-  return signal?.aborted === true && error === signal.reason;
 }

@@ -48,13 +48,13 @@ interface Source<T> {
   progressed(): void;
 }
 
-/** A change of the copy. */
+/** @internal A change of the copy. */
 export interface Change<T> {
   readonly key: string;
   readonly old: Item<T> | undefined;
 }
 
-/** HandlerLoop calls a handler. */
+/** @internal HandlerLoop calls a handler. */
 export class HandlerLoop<T> implements Registration {
   readonly done: Promise<void>;
   /** The handler was offered everything up to this state. */

@@ -8,7 +8,7 @@ export { Client } from './client.js';
 export type { ClientOptions, SubscriberOptions, TLSOptions } from './client_options.js';
 export { clientClosed, FanoutError, type FanoutErrorDetails, type Reason, type Violation } from './errors.js';
 export type { Handler, Registration } from './handler.js';
-export { Informer, type InformerEvents, type InformerOptions } from './informer.js';
+export type { Informer, InformerEvents, InformerOptions } from './informer.js';
 export type { Item } from './item.js';
 export { jsonDecoder, textOf, type Decoder, type Position, type StoredObject } from './object.js';
 export type {

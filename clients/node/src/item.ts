@@ -13,7 +13,7 @@ export interface Item<T> {
   readonly invalid: Error | undefined;
 }
 
-/** sameObject reports whether two objects are the same version. */
+/** @internal sameObject reports whether two objects are the same version. */
 export function sameObject(a: StoredObject | undefined, b: StoredObject | undefined): boolean {
   if (a === b) return true;
   if (!a || !b) return false;

@@ -35,7 +35,7 @@ export interface Position {
   readonly revision: bigint;
 }
 
-/** objectOf returns the object of a message. */
+/** @internal objectOf returns the object of a message. */
 export function objectOf(m: ObjectMessage): StoredObject {
   let value: string | Uint8Array | undefined = m.value.value;
   // A view of a message keeps the whole message in memory.
@@ -44,12 +44,12 @@ export function objectOf(m: ObjectMessage): StoredObject {
   return { key, value, contentType, labels, opaque, createRevision, modRevision, version, hasTTL };
 }
 
-/** positionOf returns the position of a message. */
+/** @internal positionOf returns the position of a message. */
 export function positionOf(p: Position | undefined): Position {
   return { epoch: p?.epoch ?? '', revision: p?.revision ?? 0n };
 }
 
-/** samePosition compares two positions. */
+/** @internal samePosition compares two positions. */
 export function samePosition(a: Position | undefined, b: Position | undefined): boolean {
   return a?.epoch === b?.epoch && a?.revision === b?.revision;
 }

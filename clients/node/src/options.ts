@@ -82,7 +82,7 @@ export interface WatchOptions extends FollowOptions, RequestOptions {
   readonly onInterruption?: ((error: Error) => void) | undefined;
 }
 
-/** scopeOf returns the scope of a selection. */
+/** @internal scopeOf returns the scope of a selection. */
 export function scopeOf({ prefix, key }: Selection): MessageInitShape<typeof ScopeSchema> {
   if (prefix !== undefined && key !== undefined) throw new TypeError('prefix and key exclude each other');
   if (key !== undefined) return { scope: { case: 'key', value: key } };
@@ -90,7 +90,7 @@ export function scopeOf({ prefix, key }: Selection): MessageInitShape<typeof Sco
   return {};
 }
 
-/** consistencyOf returns the message of a consistency. */
+/** @internal consistencyOf returns the message of a consistency. */
 export function consistencyOf(c: Consistency | undefined): MessageInitShape<typeof ReadConsistencySchema> | undefined {
   if (c === undefined || c === 'linearizable') return undefined;
   if (c === 'any') return { level: { case: 'any', value: {} } };
@@ -98,7 +98,7 @@ export function consistencyOf(c: Consistency | undefined): MessageInitShape<type
   return { level: { case: 'exactRevision', value: c.exactRevision } };
 }
 
-/** selectorsOf returns the selectors of a selection. */
+/** @internal selectorsOf returns the selectors of a selection. */
 export function selectorsOf({ labelSelector = '', fieldSelector = '' }: Selection): { labelSelector: string; fieldSelector: string } {
   return { labelSelector, fieldSelector };
 }

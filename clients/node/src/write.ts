@@ -54,7 +54,7 @@ export interface OperationResult {
 
 type PutMessage = MessageInitShape<typeof PutOperationSchema>;
 
-/** putOf returns the message of a put. */
+/** @internal putOf returns the message of a put. */
 export function putOf({ key, value, contentType = '', labels = {}, ifModRevision, ttl, keepTTL = false }: PutOperation): PutMessage {
   if (ttl !== undefined && ttl % 1000 !== 0) throw new RangeError('ttl must be whole seconds');
   return {
@@ -68,7 +68,7 @@ export function putOf({ key, value, contentType = '', labels = {}, ifModRevision
   };
 }
 
-/** operationOf returns the message of an operation. */
+/** @internal operationOf returns the message of an operation. */
 export function operationOf(operation: Operation): MessageInitShape<typeof OperationSchema> {
   if ('put' in operation) return { operation: { case: 'put', value: putOf(operation.put) } };
   if ('delete' in operation) {
