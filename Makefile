@@ -161,6 +161,7 @@ test-node: $(NODE_MODULES) lint-proto-node ## Test the client for Node.js with a
 	CGO_ENABLED=0 go build -trimpath -o bin/fanoutd ./cmd/fanoutd
 	CGO_ENABLED=0 go build -trimpath -o bin/conformance ./conformance
 	cd $(NODE_CLIENT) && npm run --silent lint && npm run --silent compile && npm test
+	$(NODE_CLIENT)/consumer/check
 	bin/conformance -- node $(NODE_CLIENT)/build/conformance/main.js
 	FANOUTD_TEST_CLIENTS=node go test -count 1 -timeout 9m ./test/clients
 

@@ -1,0 +1,71 @@
+// A program of a user of the package. `check` compiles it.
+
+import { readFile } from 'node:fs/promises';
+import {
+  Client,
+  codes,
+  FanoutError,
+  jsonDecoder,
+  type Informer,
+  type Item,
+  type Position,
+  type Reason,
+  type Resource,
+  type Update,
+} from '@fanoutd/client';
+
+interface Limits {
+  rps: number;
+}
+
+await using client = new Client(['a:7420', 'b:7420'], {
+  tls: () => ({ ca: new Uint8Array(), serverName: 'fanoutd.example.com' }),
+  token: async () => (await readFile('/run/secrets/token', 'utf8')).trim(),
+  subscriber: { labels: { app: 'shop' } },
+});
+const config: Resource = client.resource('config');
+
+export async function write(): Promise<bigint> {
+  await config.update('visits', (current) => String(Number(current?.value ?? 0) + 1));
+  await config.transact([{ put: { key: 'a', value: '1' } }, { check: { key: 'b', modRevision: 0n } }]);
+  const { revision } = await config.put('shop/limits', '{"rps": 1}', { ifModRevision: 0n, timeout: 1000 });
+  return revision;
+}
+
+export async function reasonOfGet(): Promise<Reason | undefined> {
+  try {
+    await config.get('no/such', { consistency: 'any' });
+  } catch (error) {
+    if (error instanceof FanoutError && error.code === codes.NOT_FOUND) return error.reason;
+    throw error;
+  }
+  return undefined;
+}
+
+export async function follow(signal: AbortSignal, after?: Position): Promise<Update | undefined> {
+  for await (const update of config.watch({ prefix: 'shop', signal, after })) {
+    for (const { type, object } of update.events) if (type === 'deleted') console.log(object.key);
+    if (update.events.length > 0) return update;
+  }
+  return undefined;
+}
+
+const limits: Informer<Limits> = config.informer({ key: 'shop/limits', decode: jsonDecoder<Limits>() });
+limits.addHandler({ update: (old, { value }) => console.log(old.value.rps, value.rps) });
+limits.on('invalid', (object, error, old) => console.log(object.key, error.message, old?.value.rps));
+await limits.start().waitForSync();
+export const item: Item<Limits> | undefined = limits.get('shop/limits');
+
+// The compiler must find these mistakes.
+// @ts-expect-error -- connections are not public
+client.connection();
+// @ts-expect-error -- the pool is not public
+void client.pool;
+// @ts-expect-error -- there is no such option
+new Client('a:7420', { insecure: true, tokens: 'x' });
+// @ts-expect-error -- revisions are of type bigint
+await config.put('a', '1', { ifModRevision: 1 });
+// @ts-expect-error -- there is no such event
+limits.on('changed', () => {});
+// @ts-expect-error -- an item may be missing
+console.log(limits.get('shop/limits').value.rps);
