@@ -24,6 +24,8 @@ export interface InformerOptions<T> extends FollowOptions {
    * The file has the values in plain text. Each informer needs a file of its own.
    */
   readonly lastKnownGood?: { readonly path: string; readonly maxBytes: number } | undefined;
+  /** Closes the informer when it is aborted. Callers that wait for a state get the reason of the signal. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** The events of an informer, with their arguments. */
@@ -232,7 +234,8 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
 
   async #run(): Promise<void> {
     let failure: unknown;
-    const { signal, release } = anySignal([this.#stopping.signal, this.#pool.closing]);
+    const given = this.#options.signal;
+    const { signal, release } = anySignal([this.#stopping.signal, this.#pool.closing, ...(given ? [given] : [])]);
     try {
       const request = startOf(this.#resource, this.#options);
       const after = await this.#load();
@@ -277,16 +280,16 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
       release();
     }
     this.#interrupted = true;
+    const closed = signal.aborted;
+    const ended = this.#stopping.signal.aborted ? new Error('the informer is closed') : failure;
+    this.#stopping.abort(); // a handler that is added from now on gets no calls
     for (const handler of this.#handlers) handler.stop();
     await Promise.all(Array.from(this.#handlers, (handler) => handler.done));
     await this.#saver?.stop();
-    const ended = this.#stopping.signal.aborted ? new Error('the informer is closed') : failure;
-    // Those who wait get the error.
+    // Callers that wait get the error.
     const unseen = this.#waiting === 0;
     this.#hasState.fail(ended);
     this.#synced.fail(ended);
-    const closed = signal.aborted;
-    this.#stopping.abort();
     process.nextTick(() => {
       // As with streams, an error without a listener ends the process, unless a waiter got it.
       if (!closed && (unseen || this.listenerCount('error') > 0)) this.emit('error', failure as Error);

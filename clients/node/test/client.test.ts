@@ -2,8 +2,10 @@
 
 import assert from 'node:assert/strict';
 import { on, once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 import { Client, FanoutError, jsonDecoder, type Item, type Update } from '../src/index.js';
 import { Fanoutd } from './fanoutd.js';
 
@@ -152,6 +154,37 @@ void test('an informer survives a restart of the server, and a handler that reje
   await again.start().waitForState();
   assert.deepEqual(again.list('informer').map(({ value }) => value.n), [2, 3]);
   await again.waitForSync();
+});
+
+void test('the signal of an informer closes it', async () => {
+  await config.put('signal/a', '1');
+  const end = new AbortController();
+  const path = join(server.folder, 'signal');
+  const informer = config.informer({ prefix: 'signal', signal: end.signal, lastKnownGood: { path, maxBytes: 1 << 20 } });
+  informer.on('error', (error) => assert.fail(error));
+  let handled = false;
+  const started = new Promise<void>((resolve) => {
+    informer.addHandler({
+      add: async () => {
+        resolve();
+        await setTimeout(100);
+        handled = true;
+      },
+    });
+  });
+  const synced = informer.start().waitForSync();
+  await started;
+  const reason = new Error('enough');
+  end.abort(reason);
+  await Promise.all([assert.rejects(synced, reason), once(informer, 'close')]);
+  assert.ok(handled); // the last call has ended
+  assert.ok(existsSync(path)); // the state is saved
+  await assert.rejects(informer.waitForState({ signal: AbortSignal.timeout(1000) }).then(() => informer.waitForSync()), reason);
+  await informer.addHandler({ add: () => assert.fail('called') }).done;
+
+  const late = config.informer({ prefix: 'signal', signal: end.signal }).start();
+  await assert.rejects(late.waitForSync(), reason);
+  await late.close();
 });
 
 void test('a watch that nobody reads holds little memory, and gets the difference later', async () => {
