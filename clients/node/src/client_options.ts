@@ -33,6 +33,9 @@ export interface ClientOptions {
   readonly token?: string | (() => string | Promise<string>);
   /** How the program names itself. */
   readonly subscriber?: SubscriberOptions;
-  /** The interval in milliseconds of pings on idle connections, which keep proxies from cutting them. Default: 30 s. */
+  /**
+   * The interval in milliseconds of pings, also while no request is open. Pings keep proxies from cutting idle
+   * connections, and a server that does not answer within 10 s counts as lost. At least 10 s; default: 30 s.
+   */
   readonly keepalive?: number;
 }

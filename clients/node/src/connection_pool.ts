@@ -6,6 +6,10 @@ import type { ClientOptions } from './client_options.js';
 import { Connection, type ConnectionSettings } from './connection.js';
 import { closedError } from './errors.js';
 
+/** The least interval of pings in milliseconds that servers permit, and the longest of a timer. */
+const leastKeepalive = 10_000;
+const longestKeepalive = 2 ** 31 - 1;
+
 /**
  * ConnectionPool has the connection that a client uses, and older ones until their last request has ended. It also knows
  * what must end when the client is closed.
@@ -76,8 +80,9 @@ export class ConnectionPool {
       'grpc.service_config': JSON.stringify({ loadBalancingConfig: [{ pick_first: { shuffleAddressList: true } }] }),
       'grpc.service_config_disable_resolution': 1,
       'grpc.max_receive_message_length': -1,
-      'grpc.keepalive_time_ms': keepalive,
+      'grpc.keepalive_time_ms': Math.min(Math.max(keepalive, leastKeepalive), longestKeepalive),
       'grpc.keepalive_timeout_ms': 10_000,
+      'grpc.keepalive_permit_without_calls': 1,
       'grpc.primary_user_agent': 'fanoutd-client-node',
       ...(tls.serverName !== undefined && { 'grpc.ssl_target_name_override': tls.serverName }),
     };
