@@ -1,7 +1,14 @@
 // A connection to one server.
 
 import type { DescMessage, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
-import { Client as GrpcClient, status, type ChannelCredentials, type ChannelOptions, type Metadata } from '@grpc/grpc-js';
+import {
+  Client as GrpcClient,
+  connectivityState,
+  status,
+  type ChannelCredentials,
+  type ChannelOptions,
+  type Metadata,
+} from '@grpc/grpc-js';
 import type { OpenWatch, WatchSink, WatchStart } from './carrier.js';
 import type { SubscriberOptions } from './client_options.js';
 import { closedError, errorOfCall, FanoutError } from './errors.js';
@@ -32,6 +39,7 @@ export class Connection {
   readonly #settings: ConnectionSettings;
   readonly #rpc: GrpcClient;
   #requests = 0;
+  #used = false;
   #retired = false;
   #shut = false;
   #closed: FanoutError | undefined;
@@ -52,6 +60,7 @@ export class Connection {
 
   #begin(): () => void {
     this.#requests++;
+    this.#used = true;
     let ended = false;
     return () => {
       if (ended) return;
@@ -66,6 +75,11 @@ export class Connection {
     this.#shut = true;
     this.#rpc.close();
     this.gone(this);
+  }
+
+  /** Whether the connection was lost while no request was open. gRPC would connect again with the old certificate. */
+  get lost(): boolean {
+    return this.#used && this.#requests === 0 && this.#rpc.getChannel().getConnectivityState(false) === connectivityState.IDLE;
   }
 
   /** retire makes the connection end with its last request. */
@@ -124,14 +138,14 @@ export class Connection {
         if (this.#stream === stream) this.#stream = undefined;
         left();
         if (error?.code === status.UNIMPLEMENTED) this.#subscribes = false;
-        else this.#lost(error);
+        else this.#requestFailed(error);
       },
     );
     return stream;
   }
 
-  /** #lost gives the connection up if a stream has ended with an error that other requests would get, too. */
-  #lost(error: FanoutError | undefined): void {
+  /** #requestFailed gives the connection up if a request has failed with an error that other requests would get, too. */
+  #requestFailed(error: FanoutError | undefined): void {
     if (error?.code === status.UNAVAILABLE) this.failed(this);
   }
 
@@ -157,7 +171,7 @@ export class Connection {
         message: (message, size) => sink.message(message, size),
         end: (error) => {
           this.#ends.delete(end);
-          if (error?.reason === undefined) this.#lost(error);
+          if (error?.reason === undefined) this.#requestFailed(error);
           sink.end(error);
         },
       },
@@ -206,7 +220,7 @@ export class Connection {
               return;
             }
             const failure = errorOfCall(error);
-            if (failure.reason === undefined) this.#lost(failure);
+            if (failure.reason === undefined) this.#requestFailed(failure);
             reject(failure);
           },
         );

@@ -58,6 +58,7 @@ export class ConnectionPool {
   /** connection returns the connection for the next request. */
   connection(): Connection {
     this.#closing.signal.throwIfAborted();
+    if (this.#current?.lost) this.#current.failed(this.#current);
     if (this.#current) return this.#current;
     const address = this.#addresses[this.#next++ % this.#addresses.length]!;
     const connection = new Connection(address, this.#settings(), (failed) => {

@@ -29,11 +29,12 @@ function token(name: string): { token: string; line: string } {
 certificate('server');
 const good = token('shop');
 writeFileSync(path('tokens'), good.line);
-const server = await Fanoutd.start(
+const flags = [
   '--tls-cert-file', path('server.pem'),
   '--tls-key-file', path('server.key'),
   '--token-file', path('tokens'),
-);
+];
+const server = await Fanoutd.start(...flags);
 after(async () => {
   await server[Symbol.asyncDispose]();
   rmSync(folder, { recursive: true });
@@ -74,6 +75,29 @@ void test('a refused token is replaced', async () => {
     break;
   }
   assert.equal(asked, 2);
+});
+
+void test('the settings of TLS are read again after a connection was lost, also by a client that only writes', async () => {
+  let asked = 0;
+  const settings = () => {
+    asked++;
+    return tls;
+  };
+  await using client = new Client(server.address, { tls: settings, token: good.token });
+  await ready(client);
+  const before = asked;
+  await client.resource('config').put('a', '1');
+  assert.equal(asked, before);
+  await server.stop();
+  server.start(...flags);
+  {
+    await using other = new Client(server.address, { tls, token: good.token });
+    await ready(other);
+  }
+  await Promise.all(['2', '3'].map((value) => client.resource('config').put('a', value)));
+  assert.equal(asked, before + 1);
+  await client.resource('config').put('a', '1');
+  assert.equal(asked, before + 1);
 });
 
 void test('a watch ends if its token is refused', async () => {
