@@ -118,7 +118,7 @@ FULL_SIZE := TestReconnectsLeaveNothingBehind|TestTenThousandChanges|TestHopping
 test-full-size: ## Run the tests that are smaller under the race detector at their full size
 	go test -count 1 -timeout 0 -v -run '$(FULL_SIZE)' ./test/e2e ./test/failures ./internal/server ./internal/dispatch
 
-# examples/install installs the Debian and npm packages that these tests need.
+# examples/install installs the Debian and npm packages that these tests need, except for Node.js.
 .PHONY: test-examples
 test-examples: ## Run the commands of examples/README.md and of the pages of the clients
 	FANOUTD_TEST_EXAMPLES=1 go test -count 1 -timeout 9m ./test/examples
