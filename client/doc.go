@@ -7,7 +7,10 @@
 //	config := c.Resource("config")
 //
 //	routes := client.NewInformer(config, client.JSONDecoder[Route](), client.Prefix("routes"))
-//	routes.AddHandler(client.Handler[Route]{Update: func(old, route client.Item[Route]) error { ... }})
+//	routes.AddHandler(client.Handler[Route]{
+//		Add:    func(route client.Item[Route]) error { ... },
+//		Update: func(old, route client.Item[Route]) error { ... },
+//	})
 //	go routes.Run(ctx)
 //	err = routes.WaitForSync(ctx) // returns the error of Run if that ends first
 //	...

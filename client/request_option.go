@@ -212,8 +212,8 @@ func BookmarkInterval(d time.Duration) DeliveryOption {
 	return deliveryOption(func(c *watchConfig) { c.bookmarks = d })
 }
 
-// OnInterruption calls f whenever the watch loses its server, with the reason. The
-// watch then resumes without help. The end of a stream at the server's time limit for
+// OnInterruption calls f whenever the watch loses its server, and for each attempt to resume that
+// fails, with the reason. The watch resumes without help. The end of a stream at the server's time limit for
 // watches is not an interruption. The goroutine that iterates over the watch calls f;
 // for an informer that is a goroutine of its own.
 func OnInterruption(f func(error)) DeliveryOption {
