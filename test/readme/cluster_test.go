@@ -74,11 +74,8 @@ func TestClusterPage(t *testing.T) {
 		t.Skip("the page needs openssl")
 	}
 	r := open(t, "docs/tasks/cluster.md")
-	r.run("make build")
-	bin, err := filepath.Abs(filepath.Join(root, "bin"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.install()
+	programs := r.prelude
 	m := &machines{dir: "/tmp/cluster"}
 	dir := filepath.Join(r.temp, "cluster")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -88,7 +85,7 @@ func TestClusterPage(t *testing.T) {
 		m.clients[i], m.peers[i] = loopback.FreeAddress(t), loopback.FreeAddress(t)
 	}
 	// The page continues in the folder of its first commands, and sudo changes the user.
-	r.prelude = "cd " + dir + " && export PATH=" + bin + ":$PATH FANOUTCTL_SERVER_NAME=localhost\nsudo() { shift 2; \"$@\"; }\n" + etcdproc.Functions(t)
+	r.prelude += "cd cluster && export FANOUTCTL_SERVER_NAME=localhost\nsudo() { shift 2; \"$@\"; }\n" + etcdproc.Functions(t)
 	servers := "node-1.example.com:7420,node-2.example.com:7420,node-3.example.com:7420"
 	relative := func(command string) string {
 		return strings.NewReplacer("/etc/fanoutd/", "", servers, r.address).Replace(command)
@@ -156,7 +153,7 @@ func TestClusterPage(t *testing.T) {
 	// An embedded etcd.
 	embedded := loopback.FreeAddress(t)
 	r.address, r.http = loopback.FreeAddress(t), loopback.FreeAddress(t)
-	r.prelude = "cd " + r.temp + " && export PATH=" + bin + ":$PATH\n" + etcdproc.Functions(t)
+	r.prelude = programs + etcdproc.Functions(t)
 	r.data = "data"
 	server := r.start("exec fanoutd --embedded-etcd-listen " + embedded)
 	server.await("msg=serving")

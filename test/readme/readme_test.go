@@ -102,24 +102,11 @@ func TestGettingStarted(t *testing.T) {
 	r.end()
 }
 
-// The programs of docs/from-etcd.md compile.
-func TestProgramsOfFromEtcd(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes more than a second")
-	}
-	r := open(t, "docs/from-etcd.md")
-	for _, b := range r.blocks {
-		if b.language == "go" {
-			r.write("main.go", b.text)
-			r.run("go vet /tmp/main.go")
-		}
-	}
-}
-
 // reader follows a page.
 type reader struct {
 	t       *testing.T
 	page    string
+	text    string
 	blocks  []block // not used yet
 	temp    string  // replaces /tmp
 	address string  // replaces the printed one, which may be in use
@@ -143,7 +130,18 @@ func (r *reader) turnTo(page string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.page, r.blocks = page, parse(string(text))
+	r.page, r.text, r.blocks = page, string(text), parse(string(text))
+}
+
+// install builds the programs. Later commands find them, and run in the folder /tmp of the page.
+func (r *reader) install() {
+	r.t.Helper()
+	r.run("make build")
+	bin, err := filepath.Abs(filepath.Join(root, "bin"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.prelude = "cd " + r.temp + " && export PATH=" + bin + ":$PATH\n"
 }
 
 // end fails if a block of the page was not used.
