@@ -1,3 +1,3 @@
-// Package readme follows README.md, docs/getting-started.md and docs/reference/http.md as a new user would: it runs every
-// command and compares the output with the printed one.
+// Package readme follows README.md and other pages as a new user would: it runs every command and compares the
+// output with the printed one. test/rules lists the pages.
 package readme
