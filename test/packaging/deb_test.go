@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -76,6 +77,15 @@ func TestDebianPackages(t *testing.T) {
 	followed := s.commands("nobody", nil, "docs/install.md", "")
 	if !strings.Contains(followed, `{"rps": 100}`) {
 		t.Errorf("the commands of the page printed\n%s", followed)
+	}
+	check := "sudo -u fanoutd "
+	lines := shellLines(t, "docs/install.md")
+	i := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, check) })
+	if i < 0 {
+		t.Fatalf("docs/install.md has no line %s", check)
+	}
+	if got := s.as("fanoutd", nil, strings.Fields(strings.TrimPrefix(lines[i], check))...); !strings.Contains(got, " valid\n") {
+		t.Errorf("%s\nprinted %s", lines[i], got)
 	}
 	server.stop()
 
