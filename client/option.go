@@ -87,9 +87,9 @@ func WithCertificateFiles(certFile, keyFile string) Option {
 	return func(s *settings) { s.certificate = certificateFiles(certFile, keyFile) }
 }
 
-// WithKeepalive sets how long a connection with open requests may be silent before the
-// client checks whether the server is still there. A server that does not answer within
-// 10 s counts as lost. At least 10 s; default [DefaultKeepalive].
+// WithKeepalive sets how long a connection may be silent before the client checks whether
+// the server is still there, also while there are no requests. Without an answer within
+// 10 s, the client opens another connection. At least 10 s; default [DefaultKeepalive].
 func WithKeepalive(silence time.Duration) Option {
 	return func(s *settings) { s.keepalive = max(silence, 10*time.Second) }
 }
@@ -155,7 +155,8 @@ func (s *settings) dialOptions(to target) []grpc.DialOption {
 		grpc.WithDefaultServiceConfig(serviceConfig),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: 5 * time.Second}),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: s.keepalive, Timeout: 10 * time.Second}),
+		// Without requests, pings keep proxies from cutting the connection, and find out if one did.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: s.keepalive, Timeout: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)),
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connectionWindow),

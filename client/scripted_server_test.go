@@ -233,7 +233,7 @@ func dialScripted(t *testing.T, servers []*scriptedServer, opts ...client.Option
 // serve runs a scripted server until the test ends.
 func serve(t *testing.T, s *scriptedServer, listener net.Listener) {
 	t.Helper()
-	srv := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second}))
+	srv := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}))
 	fanoutv1.RegisterFanoutServiceServer(srv, s)
 	served := make(chan struct{})
 	go func() {

@@ -104,7 +104,7 @@ func (s *gateServer) change(f func()) {
 // up starts the server.
 func (s *gateServer) up() *gateServer {
 	listener := bufconn.Listen(1 << 20)
-	srv := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second}))
+	srv := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}))
 	fanoutv1.RegisterAdminServiceServer(srv, s)
 	served := make(chan struct{})
 	go func() {
