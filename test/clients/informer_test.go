@@ -80,7 +80,7 @@ func newInformerSubscriber(title string, r *client.Resource, count *counts, opts
 	for _, sel := range selected {
 		s.selected, opts = append(s.selected, sel), append(opts, sel)
 	}
-	opts = append(opts, client.BookmarkInterval(bookmarks), client.OnInterruption(func(error) { count.add(&count.interruptions) }))
+	opts = append(opts, client.BookmarkInterval(bookmarks), client.OnInterruption(count.interrupted))
 	s.informer = client.NewInformer(r, number, opts...)
 	s.informer.AddIndex("odd", func(i client.Item[int]) []string { return []string{strconv.FormatBool(i.Value%2 == 1)} })
 	s.informer.AddHandler(client.Handler[int]{Add: s.add, Update: s.update, Delete: s.delete, Error: s.fail})

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
-// duration returns how long a test runs.
+// duration returns how long a test runs, unless it takes longer until each kind of fault has happened.
 func duration(t *testing.T) time.Duration {
 	t.Helper()
 	given := os.Getenv("FANOUTD_SOAK")
@@ -58,6 +59,7 @@ type cluster struct {
 
 	subscribers []subscriber
 	restarting  *restartingSubscriber // also one of subscribers
+	programs    []*programSubscriber  // those with a state file; also subscribers
 	busy        *gate                 // closed while there are faults
 }
 
@@ -94,7 +96,16 @@ func runWithFaults(t *testing.T, servers int) {
 		newInformerSubscriber("informer of the latest of a path without a cache", one.Resource(uncached), c.count, latest, client.Prefix("b")),
 		newWatchSubscriber("watch without a cache", plain, c.count),
 	}
-	c.subscribers = append(c.subscribers, newProgramSubscribers(t, proxied)...)
+	faults := faults
+	for _, p := range newProgramSubscribers(t, proxied) {
+		c.subscribers = append(c.subscribers, p)
+		if p.file != "" {
+			c.programs = append(c.programs, p)
+		}
+	}
+	if len(c.programs) > 0 {
+		faults = append(slices.Clip(faults), programFaults...)
+	}
 
 	ctx, cancel := context.WithCancel(t.Context())
 	running, ctx := errgroup.WithContext(ctx)
@@ -113,22 +124,36 @@ func runWithFaults(t *testing.T, servers int) {
 		}
 	}()
 	until := time.Now().Add(duration(t))
-	rounds := 0
-	for order := []int(nil); rounds == 0 || time.Now().Before(until); rounds++ {
+	order, everyKind := schedule(c.rng, faults)
+	happened, count, rounds := 0, map[kind]int{}, 0
+	for ; happened < everyKind || time.Now().Before(until); rounds++ {
 		if len(order) == 0 {
-			order = c.rng.Perm(len(faults))
+			order, _ = schedule(c.rng, faults)
 		}
 		n := min(3, len(order))
 		c.round(ctx, t, order[:n])
-		order = order[n:]
 		if t.Failed() {
 			return
 		}
+		for _, f := range order[:n] {
+			happened++
+			for _, k := range f.kinds {
+				count[k]++
+			}
+		}
+		order = order[n:]
 	}
 	c.count.mu.Lock()
 	defer c.count.mu.Unlock()
-	t.Logf("%d rounds, %d changes, %d handler calls, %d watch events, %d replacements, %d interruptions, %d starts of the restarting informer, %d new epochs",
-		rounds, c.writer.changes.Load(), c.count.calls, c.count.events, c.count.replacements, c.count.interruptions, c.count.starts, c.count.epochs)
+	t.Logf("%d rounds, %d changes, %d handler calls, %d watch events, %d replacements, %d interruptions (%d by drains), %d starts of the restarting informer, %d new epochs",
+		rounds, c.writer.changes.Load(), c.count.calls, c.count.events, c.count.replacements, c.count.interruptions, c.count.drains, c.count.starts, c.count.epochs)
+	var each []string
+	for _, k := range kinds {
+		if count[k] > 0 {
+			each = append(each, fmt.Sprintf("%s %d", k, count[k]))
+		}
+	}
+	t.Logf("%d faults: %s", happened, strings.Join(each, ", "))
 	if c.count.interruptions == 0 || c.count.calls == 0 {
 		t.Errorf("got %d interruptions and %d handler calls, so the test shows nothing", c.count.interruptions, c.count.calls)
 	}
@@ -145,7 +170,7 @@ func dial(t *testing.T, addresses []string) *client.Client {
 }
 
 // round injects faults while objects change, then compares all subscribers.
-func (c *cluster) round(ctx context.Context, t *testing.T, which []int) {
+func (c *cluster) round(ctx context.Context, t *testing.T, faults []fault) {
 	t.Helper()
 	writing, stopWriting := context.WithCancel(ctx)
 	defer stopWriting()
@@ -153,14 +178,14 @@ func (c *cluster) round(ctx context.Context, t *testing.T, which []int) {
 	writers.Go(func() error { return c.writer.write(writing) })
 	open := c.busy.close()
 	defer open()
-	for _, f := range which {
+	for _, f := range faults {
 		c.awaitChanges(ctx, t, 20+c.rng.IntN(150))
 		began, at := time.Now(), c.rng.IntN(len(c.servers))
-		faults[f].inject(c, ctx, t, at)
+		f.inject(c, ctx, t, at)
 		for _, p := range c.proxies {
 			p.heal()
 		}
-		t.Logf("server %d: %s, for %v", at, faults[f].name, time.Since(began).Round(time.Millisecond))
+		t.Logf("server %d: %s, for %v", at, f.name, time.Since(began).Round(time.Millisecond))
 	}
 	open()
 	stopWriting()

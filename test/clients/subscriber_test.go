@@ -2,6 +2,7 @@ package clients
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -31,7 +32,15 @@ const bookmarks = 300 * time.Millisecond
 type counts struct {
 	mu                                         sync.Mutex
 	calls, events, interruptions, replacements int // guarded by mu
-	starts, epochs                             int // guarded by mu
+	starts, epochs, drains                     int // guarded by mu
+}
+
+// interrupted counts an interruption.
+func (c *counts) interrupted(why error) {
+	c.add(&c.interruptions)
+	if errors.Is(why, client.ErrDraining) {
+		c.add(&c.drains)
+	}
 }
 
 func (c *counts) add(n *int) {
