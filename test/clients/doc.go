@@ -10,5 +10,7 @@
 // revisions, Delete, and so on again. Only a new epoch may lower a revision. Some handlers
 // fail, or are busy while the faults happen.
 //
+// TestProxiesCutIdleConnections has proxies that cut connections without traffic.
+//
 // With FANOUTD_TEST_CLIENTS, the clients of other languages take part, in processes of their own.
 package clients

@@ -3,6 +3,7 @@ package clients
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -19,6 +20,11 @@ type proxy struct {
 	down  bool             // new connections are refused; guarded by mu
 	delay time.Duration    // of data from the server; guarded by mu
 	open  [2]chan struct{} // by direction: closed unless frozen; guarded by mu
+
+	idleLimit time.Duration // connections without data for this time are cut; 0: none
+	silently  bool          // data of a cut connection vanishes, and neither side notices
+	cuts      atomic.Int64  // connections that were cut because they were idle
+	left      atomic.Int64  // those that the client has closed after a silent cut
 }
 
 // pair is a connection from the client and its continuation to the server.
@@ -26,6 +32,8 @@ type pair struct {
 	client, server *net.TCPConn
 	closed         chan struct{}
 	once           sync.Once
+	used           atomic.Int64 // when data last arrived, in nanoseconds since 1970
+	vanishes       atomic.Bool  // data is read and discarded
 }
 
 func (p *pair) close() {
@@ -46,11 +54,21 @@ const (
 
 func newProxy(t *testing.T, target string) *proxy {
 	t.Helper()
+	return newIdleProxy(t, target, 0, false)
+}
+
+// newIdleProxy returns a proxy that cuts connections that were idle for a time: it closes
+// them, or drops their data silently, like a router that has forgotten them.
+func newIdleProxy(t *testing.T, target string, limit time.Duration, silently bool) *proxy {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{address: listener.Addr().String(), target: target, listener: listener, pairs: map[*pair]bool{}}
+	p := &proxy{
+		address: listener.Addr().String(), target: target, listener: listener, pairs: map[*pair]bool{},
+		idleLimit: limit, silently: silently,
+	}
 	for d := range p.open {
 		p.open[d] = make(chan struct{})
 		close(p.open[d])
@@ -96,7 +114,38 @@ func (p *proxy) connect(client *net.TCPConn) {
 	var both sync.WaitGroup
 	both.Go(func() { p.forward(c, c.server, c.client, toServer) })
 	both.Go(func() { p.forward(c, c.client, c.server, toClient) })
+	if p.idleLimit > 0 {
+		c.used.Store(time.Now().UnixNano())
+		p.running.Go(func() { p.cutWhenIdle(c) })
+	}
 	both.Wait()
+}
+
+// cutWhenIdle cuts a connection as soon as no data has arrived for the limit.
+func (p *proxy) cutWhenIdle(c *pair) {
+	timer := time.NewTimer(p.idleLimit)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-c.closed:
+			return
+		}
+		left := p.idleLimit - time.Since(time.Unix(0, c.used.Load()))
+		if left <= 0 {
+			break
+		}
+		timer.Reset(left)
+	}
+	switch n := p.cuts.Add(1); {
+	case p.silently:
+		c.vanishes.Store(true)
+	case n%2 == 0: // the client gets a reset
+		c.client.SetLinger(0)
+		fallthrough
+	default:
+		c.close()
+	}
 }
 
 // forward forwards data in one direction. When one side closes its half of the
@@ -105,6 +154,16 @@ func (p *proxy) forward(c *pair, to, from *net.TCPConn, d direction) {
 	buffer := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buffer)
+		c.used.Store(time.Now().UnixNano())
+		if c.vanishes.Load() {
+			if err == nil {
+				continue
+			}
+			if d == toServer {
+				p.left.Add(1)
+			}
+			return
+		}
 		if n > 0 && !p.wait(c, d) {
 			return
 		}

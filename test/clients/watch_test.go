@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -13,9 +14,10 @@ import (
 
 // watchSubscriber keeps a copy from the updates of a watch.
 type watchSubscriber struct {
-	title    string
-	resource *client.Resource
-	count    *counts
+	title     string
+	resource  *client.Resource
+	bookmarks time.Duration
+	count     *counts
 
 	mu        sync.Mutex
 	copy      map[string]int64 // revisions by key; guarded by mu
@@ -25,7 +27,7 @@ type watchSubscriber struct {
 }
 
 func newWatchSubscriber(title string, r *client.Resource, count *counts) *watchSubscriber {
-	return &watchSubscriber{title: title, resource: r, copy: map[string]int64{}, count: count}
+	return &watchSubscriber{title: title, resource: r, bookmarks: bookmarks, copy: map[string]int64{}, count: count}
 }
 
 func (s *watchSubscriber) name() string { return s.title }
@@ -33,7 +35,7 @@ func (s *watchSubscriber) name() string { return s.title }
 func (s *watchSubscriber) selection() (string, []client.ListOption) { return s.resource.Name(), nil }
 
 func (s *watchSubscriber) run(ctx context.Context) error {
-	for u, err := range s.resource.Watch(ctx, client.BookmarkInterval(bookmarks), client.OnInterruption(func(error) { s.count.add(&s.count.interruptions) })) {
+	for u, err := range s.resource.Watch(ctx, client.BookmarkInterval(s.bookmarks), client.OnInterruption(s.count.interrupted)) {
 		if err != nil {
 			return err
 		}
