@@ -201,7 +201,9 @@ func (c *cluster) compare(ctx context.Context, t *testing.T) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	began := time.Now()
+	slowest, longest := "", time.Duration(0)
 	for _, s := range c.subscribers {
+		since := time.Now()
 		resource, selected := s.selection()
 		objects, at, err := c.list(ctx, resource, selected)
 		if err != nil {
@@ -217,6 +219,9 @@ func (c *cluster) compare(ctx context.Context, t *testing.T) {
 			}
 		}
 		poll.Stop()
+		if took := time.Since(since); took > longest {
+			slowest, longest = s.name(), took
+		}
 		if diff := s.compare(objects); diff != "" {
 			t.Errorf("%s at %v: %s", s.name(), at, diff)
 		}
@@ -224,7 +229,8 @@ func (c *cluster) compare(ctx context.Context, t *testing.T) {
 			t.Errorf("%s: %q", s.name(), broken)
 		}
 	}
-	t.Logf("all subscribers were up to date after %v", time.Since(began).Round(time.Millisecond))
+	t.Logf("all subscribers were up to date after %v; the test waited longest for %s (%v)",
+		time.Since(began).Round(time.Millisecond), slowest, longest.Round(time.Millisecond))
 }
 
 // list returns the objects of a selection and the position of the list.
