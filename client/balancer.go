@@ -2,11 +2,15 @@ package client
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/balancer/base"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
 )
 
@@ -14,28 +18,121 @@ import (
 // round_robin, but a watch can name a server that it prefers to avoid.
 const balancerName = "fanoutd_round_robin"
 
-func init() {
-	balancer.Register(base.NewBalancerBuilder(balancerName, pickerBuilder{}, base.Config{}))
+func init() { balancer.Register(balancerBuilder{}) }
+
+type balancerBuilder struct{}
+
+// Name implements balancer.Builder.
+func (balancerBuilder) Name() string { return balancerName }
+
+// Build implements balancer.Builder.
+func (balancerBuilder) Build(conn balancer.ClientConn, o balancer.BuildOptions) balancer.Balancer {
+	b := &replacingBalancer{generations: map[string]int{}}
+	b.base = base.NewBalancerBuilder(balancerName, b, base.Config{}).Build(lockedConn{conn, &b.mu}, o)
+	return b
 }
 
-type pickerBuilder struct{}
+// replacingBalancer can replace the connection to a server. Streams on the old connection go on.
+type replacingBalancer struct {
+	mu          sync.Mutex // gRPC and replace must not call base at the same time
+	base        balancer.Balancer
+	state       balancer.ClientConnState // guarded by mu
+	generations map[string]int           // how often a connection was replaced, by address; guarded by mu
+}
+
+// UpdateClientConnState implements balancer.Balancer.
+func (b *replacingBalancer) UpdateClientConnState(s balancer.ClientConnState) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.state = s
+	known := map[string]bool{}
+	for _, a := range s.ResolverState.Addresses {
+		known[a.Addr] = true
+	}
+	maps.DeleteFunc(b.generations, func(address string, _ int) bool { return !known[address] })
+	return b.update()
+}
+
+// generationKey is the key of an attribute of addresses.
+type generationKey struct{}
+
+// update passes the addresses on. If the attributes of an address have changed, base opens a connection to
+// it, and closes the old one after its last stream. The caller holds mu.
+func (b *replacingBalancer) update() error {
+	s := b.state
+	s.ResolverState.Addresses = slices.Clone(s.ResolverState.Addresses)
+	for i, a := range s.ResolverState.Addresses {
+		if n := b.generations[a.Addr]; n > 0 {
+			s.ResolverState.Addresses[i].Attributes = a.Attributes.WithValue(generationKey{}, n)
+		}
+	}
+	return b.base.UpdateClientConnState(s)
+}
+
+// replace opens another connection to a server, unless that has happened since the generation.
+func (b *replacingBalancer) replace(address string, generation int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	isKnown := slices.ContainsFunc(b.state.ResolverState.Addresses, func(a resolver.Address) bool { return a.Addr == address })
+	if isKnown && b.generations[address] == generation {
+		b.generations[address]++
+		_ = b.update() // it fails only without addresses
+	}
+}
+
+// ResolverError implements balancer.Balancer.
+func (b *replacingBalancer) ResolverError(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.base.ResolverError(err)
+}
+
+// UpdateSubConnState implements balancer.Balancer. gRPC calls the state listeners instead.
+func (b *replacingBalancer) UpdateSubConnState(balancer.SubConn, balancer.SubConnState) {}
+
+// ExitIdle implements balancer.Balancer. The base balancer is never idle.
+func (b *replacingBalancer) ExitIdle() {}
+
+// Close implements balancer.Balancer. gRPC closes the connections.
+func (b *replacingBalancer) Close() {}
+
+// lockedConn calls the state listeners of connections with the mutex held.
+type lockedConn struct {
+	balancer.ClientConn
+	mu *sync.Mutex
+}
+
+// NewSubConn implements balancer.ClientConn.
+func (c lockedConn) NewSubConn(addresses []resolver.Address, o balancer.NewSubConnOptions) (balancer.SubConn, error) {
+	listen := o.StateListener
+	o.StateListener = func(s balancer.SubConnState) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		listen(s)
+	}
+	//lint:ignore SA1019 it is deprecated only for several addresses
+	return c.ClientConn.NewSubConn(addresses, o)
+}
 
 // Build implements base.PickerBuilder.
-func (pickerBuilder) Build(info base.PickerBuildInfo) balancer.Picker {
+func (b *replacingBalancer) Build(info base.PickerBuildInfo) balancer.Picker {
 	if len(info.ReadySCs) == 0 {
 		return base.NewErrPicker(balancer.ErrNoSubConnAvailable)
 	}
 	p := &picker{}
 	for conn, ready := range info.ReadySCs {
-		p.servers = append(p.servers, readyServer{conn, ready.Address.Addr})
+		generation, _ := ready.Address.Attributes.Value(generationKey{}).(int)
+		p.servers = append(p.servers, readyServer{conn, ready.Address.Addr, generation, b})
 	}
 	return p
 }
 
 // readyServer is a server with an open connection.
 type readyServer struct {
-	conn    balancer.SubConn
-	address string
+	conn       balancer.SubConn
+	address    string
+	generation int // of the connection
+	balancer   *replacingBalancer
 }
 
 // picker picks the ready servers in turn. gRPC makes a new one whenever they change.
@@ -59,8 +156,7 @@ func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 			break
 		}
 	}
-	address := s.address
-	choice.picked.Store(&address)
+	choice.picked.Store(&s)
 	return balancer.PickResult{SubConn: s.conn}, nil
 }
 
@@ -79,7 +175,7 @@ func (p *picker) pickOnly(address string) (balancer.PickResult, error) {
 type serverChoice struct {
 	avoid  string // the address to pick only if there is no other
 	only   string // the only address to pick; "": any
-	picked atomic.Pointer[string]
+	picked atomic.Pointer[readyServer]
 }
 
 type serverChoiceKey struct{}
@@ -99,7 +195,14 @@ func serverChoiceOf(ctx context.Context) *serverChoice {
 // server returns the address of the server that was picked, or "" if none was.
 func (c *serverChoice) server() string {
 	if s := c.picked.Load(); s != nil {
-		return *s
+		return s.address
 	}
 	return ""
+}
+
+// replace makes later streams use another connection, because the server is silent on this one.
+func (c *serverChoice) replace() {
+	if s := c.picked.Load(); s != nil {
+		s.balancer.replace(s.address, s.generation)
+	}
 }

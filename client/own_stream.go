@@ -68,6 +68,7 @@ func (s *ownStream) Recv(limit time.Duration) (*message, error) {
 	switch {
 	case errors.Is(context.Cause(s.ctx), errSilent):
 		err = fmt.Errorf("%w: no message for %v", errSilent, limit)
+		s.choice.replace()
 	case !errors.Is(err, io.EOF):
 		err = errorOf(err)
 	}

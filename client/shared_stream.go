@@ -189,7 +189,10 @@ func (s *sharedStream) serve() error {
 	writing.Go(func() { s.write(stream) })
 	defer writing.Wait()
 	defer s.cancel(nil)
-	timeout := time.AfterFunc(s.pool.headerTimeout(), func() { s.cancel(errNoHeader) })
+	timeout := time.AfterFunc(s.pool.headerTimeout(), func() {
+		s.choice.replace()
+		s.cancel(errNoHeader)
+	})
 	header, err := stream.Header()
 	timeout.Stop()
 	if header != nil && err == nil {
@@ -310,6 +313,7 @@ func (s *sharedStream) fail(err error) {
 // watch. If the whole stream was silent although the watch was to receive something, the stream
 // fails, so its other watches need not wait as long.
 func (s *sharedStream) silent(limit time.Duration, wasAnswered bool) error {
+	s.choice.replace()
 	err := fmt.Errorf("%w: no message for %v", errSilent, limit)
 	s.mu.Lock()
 	defer s.mu.Unlock()

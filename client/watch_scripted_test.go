@@ -5,15 +5,20 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
 	"github.com/fanoutd/fanoutd/client"
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
 // collect watches until the script is over. It returns the updates, in short, and the
@@ -331,6 +336,70 @@ func TestSilentServersAreLeft(t *testing.T) {
 			t.Errorf("left after silences of %v, want %v", silences, want)
 		}
 	})
+}
+
+// After a silence, the next stream uses another connection. Other watches of the old connection go on.
+func TestSilentConnectionsAreReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedServer{script: func(req *fanoutv1.WatchRequest) stream {
+			if req.GetScope().GetPrefix() == "silent/" {
+				return stream{messages: []message{reset(), synced(5)}}
+			}
+			return stream{messages: []message{reset(), synced(5)}, later: []delayed{{5 * time.Second, live(6, added("alive/1", 6))}, {10 * time.Second, bookmark(7)}}}
+		}}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		var connections connectionCounter
+		r := connectTo(t, s, client.WithDialOptions(grpc.WithStatsHandler(&connections)))
+		var silent sync.WaitGroup
+		silent.Go(func() {
+			for range r.Watch(ctx, client.Prefix("silent/"), client.BookmarkInterval(3*time.Second)) {
+			}
+		})
+		revision := int64(0)
+		for u, err := range r.Watch(ctx, client.Prefix("alive/")) {
+			if err != nil {
+				break
+			}
+			revision = u.Position.Revision
+			if begun, ended := connections.begun.Load(), connections.ended.Load(); revision == 7 && (begun != 2 || ended != 0) {
+				t.Errorf("after a silence, got %d connections, %d of them closed; want 2 open ones", begun, ended)
+			}
+		}
+		silent.Wait()
+		if starts := s.starts(); len(starts) != 4 || revision != 7 {
+			t.Errorf("the watches began at %q, and the last revision was %d; want the silent one three times, and 7", starts, revision)
+		}
+		if begun, ended := connections.begun.Load(), connections.ended.Load(); begun != 3 || ended == 0 {
+			t.Errorf("after two silences, got %d connections, %d of them closed; want 3, with the second closed", begun, ended)
+		}
+	})
+}
+
+// connectionCounter counts the connections of a client.
+type connectionCounter struct{ begun, ended atomic.Int64 }
+
+// TagRPC implements stats.Handler.
+func (*connectionCounter) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
+	return ctx
+}
+
+// HandleRPC implements stats.Handler.
+func (*connectionCounter) HandleRPC(context.Context, stats.RPCStats) {}
+
+// TagConn implements stats.Handler.
+func (*connectionCounter) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
+	return ctx
+}
+
+// HandleConn implements stats.Handler.
+func (c *connectionCounter) HandleConn(_ context.Context, s stats.ConnStats) {
+	switch s.(type) {
+	case *stats.ConnBegin:
+		c.begun.Add(1)
+	case *stats.ConnEnd:
+		c.ended.Add(1)
+	}
 }
 
 func TestAServerHasTimeForItsFirstMessage(t *testing.T) {
