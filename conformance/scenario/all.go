@@ -59,7 +59,7 @@ var All = []Scenario{
 	},
 	{
 		Name: "unknown-kinds", run: unknownKinds,
-		Must: "Treat unknown kinds as LIVE, and survive unknown types and fields.",
+		Must: "Treat unknown kinds of messages as LIVE and unknown kinds of catch-ups as REPLAY. Survive unknown types and fields.",
 		Why:  "Later versions of the protocol add some.",
 	},
 	{

@@ -124,6 +124,17 @@ func unknownKinds(r *run) {
 	w.Send(m)
 	r.expect("a", h.Position(h.Revision()))
 
+	// A catch-up of an unknown kind is handled like a REPLAY.
+	after := h.Revision()
+	h.Write(script.Put("a/2", "1"))
+	h.Write(script.Put("a/1", "5"))
+	catchUp := h.Replay("a", after, h.Revision())
+	catchUp[0].CatchUp = 99
+	w.Send(catchUp[:2]...)
+	r.expect("a", h.Position(after+1))
+	w.Send(catchUp[2:]...)
+	r.expect("a", h.Position(h.Revision()))
+
 	// A message without a kind that the client knows, and without events, moves the position.
 	m = h.Bookmark(h.Write(script.Put("b/1", "1")))
 	m.Kind = 98

@@ -173,7 +173,8 @@ func (WatchResponse_Kind) EnumDescriptor() ([]byte, []int) {
 }
 
 // How a catch-up brings the client to the present. New kinds, if there are any, will be
-// sent only to clients that ask for them.
+// sent only to clients that ask for them. Treat an unknown kind as REPLAY: apply the events
+// as they arrive.
 type WatchResponse_CatchUp int32
 
 const (

@@ -603,7 +603,8 @@ export const WatchResponse_KindSchema: GenEnum<WatchResponse_Kind> = /*@__PURE__
 
 /**
  * How a catch-up brings the client to the present. New kinds, if there are any, will be
- * sent only to clients that ask for them.
+ * sent only to clients that ask for them. Treat an unknown kind as REPLAY: apply the events
+ * as they arrive.
  *
  * @generated from enum fanout.v1.WatchResponse.CatchUp
  */
