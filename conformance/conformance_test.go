@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,48 +60,61 @@ func TestGoClientConforms(t *testing.T) {
 	}
 }
 
-// broken has a fault and a variant for each scenario, which must notice the fault.
-var broken = map[string]struct {
-	fault   string
-	variant scenario.Variant
-}{
-	"snapshot":          {"early", watches},
-	"reset-cut":         {"early", watches},
-	"replay-cut":        {"no-position", watches},
-	"delta-cut":         {"delta-as-replay", watches},
-	"reset-restarted":   {"keep-replaced", watches},
-	"reset-synced":      {"keep-replaced", watches},
-	"delta-unknown":     {"strict-deletes", watches},
-	"events-by-key":     {"strict-events", watches},
-	"partial":           {"ignore-partial", watches},
-	"partial-drained":   {"ignore-partial", watches},
-	"latest":            {"no-latest", watches},
-	"unknown-kinds":     {"strict-kinds", watches},
-	"unknown-entries":   {"strict-entries", streams},
-	"absent-values":     {"no-absence", watches},
-	"ages":              {"strict-ages", watches},
-	"new-epoch":         {"ignore-epochs", watches},
-	"lost-position":     {"keep-position", watches},
-	"restart":           {"no-state", informers},
-	"restart-forgotten": {"state-elsewhere", informers},
-	"restart-damaged":   {"silent-damage", informers},
-	"restart-other":     {"silent-damage", informers},
-	"killed":            {"position-only", informers},
-	"storm":             {"no-delay", watches},
-	"refusals":          {"hammer", watches},
-	"final":             {"retry-final", watches},
-	"drained":           {"slow-open", watches},
-	"limited":           {"no-position", watches},
-	"silent":            {"patient", watches},
-	"half-open":         {"patient", watches},
-	"reconnects":        {"lockstep", streams},
-	"paused":            {"read-ahead", watches},
-	"stopped":           {"leak", watches},
-	"reports":           {"flood-reports", watches},
-	"reports-paused":    {"eager-reports", watches},
-	"reports-rejected":  {"no-errors", informers},
-	"many":              {"no-sharing", streams},
-	"refused-start":     {"refuse-all", streams},
+// broken has clients that break a rule, and a part of the error with which the scenario of the rule must fail.
+var broken = []brokenClient{
+	{"snapshot", "early", watches, "shows a state at the position {e1 0}, which does not exist"},
+	{"snapshot", "go-back", watches, "watch a goes back from"},
+	{"reset-cut", "early", watches, "which does not exist"},
+	{"replay-cut", "no-position", watches, "begins after <nil>"},
+	{"delta-cut", "delta-as-replay", watches, " shows map["},
+	{"reset-restarted", "keep-replaced", watches, `watch a shows map[a/1:"1" a/2:"2" a/3:"3"]`},
+	{"reset-synced", "keep-replaced", watches, `watch a shows map[a/1:"1" a/2:"2"] at {e1 2}`},
+	{"delta-unknown", "strict-deletes", watches, "deleted a/2, which is not there"},
+	{"events-by-key", "strict-events", watches, `watch a shows map[a/1:"1"] at {e1 2}`},
+	{"partial", "ignore-partial", watches, " shows map["},
+	{"partial-drained", "ignore-partial", watches, "watch a shows map["},
+	{"latest", "no-latest", watches, "does not ask for DELIVERY_LATEST"},
+	{"unknown-kinds", "strict-kinds", watches, "panic: unknown kind of message"},
+	{"unknown-kinds", "strict-catch-ups", watches, "panic: unknown kind of catch-up"},
+	{"unknown-entries", "strict-entries", streams, "panic: unknown entry"},
+	{"absent-values", "no-absence", watches, `want map[a/empty:"" a/none:(no value)`},
+	{"ages", "strict-ages", watches, "panic: the message has an age"},
+	{"new-epoch", "ignore-epochs", watches, `watch a shows map[a/2:"2" a/3:"3"] at {e1 1}`},
+	{"lost-position", "keep-position", watches, "want one of [<nil>]"},
+	{"restart", "no-state", informers, "watch a shows the state at"},
+	{"restart-forgotten", "state-elsewhere", informers, "want one of [<nil>]"},
+	{"restart-damaged", "silent-damage", informers, "watch a is damaged: context deadline exceeded"},
+	{"restart-other", "silent-damage", informers, "watch b is damaged: context deadline exceeded"},
+	{"killed", "position-only", informers, "watch a shows map[] at"},
+	{"storm", "no-delay", watches, "and RetryInfo says 700ms"},
+	{"refusals", "hammer", watches, "6 attempts take only"},
+	{"final", "retry-final", watches, "watch PERMISSION_DENIED is failed: context deadline exceeded"},
+	{"drained", "slow-open", watches, "after resume_at_once the client waits"},
+	{"drained", "same-connection", watches, "resumes watch a on another connection: context deadline exceeded"},
+	{"limited", "no-position", watches, "begins after <nil>"},
+	{"silent", "patient", watches, "the client gives up after"},
+	{"silent", "impatient", watches, "the client gives up after"},
+	{"silent", "hasty", watches, "after it has opened a stream"},
+	{"silent", "same-connection", watches, "watch a resumes on the same connection"},
+	{"half-open", "same-connection", watches, "on another connection after a silence: context deadline exceeded"},
+	{"reconnects", "lockstep", streams, "the middle half of many clients returns within"},
+	{"reconnects-drained", "always-at-once", watches, "the middle half of many clients returns within"},
+	{"reconnects-storm", "lockstep", streams, "the middle half of many clients returns within"},
+	{"paused", "read-ahead", watches, "and its application takes nothing"},
+	{"stopped", "leak", streams, "the client ends the watch at the server: context deadline exceeded"},
+	{"reports", "flood-reports", watches, "reports within"},
+	{"reports-paused", "eager-reports", watches, "which its application has not taken"},
+	{"reports-rejected", "no-errors", informers, "the client reports the error: context deadline exceeded"},
+	{"reports-rejected", "report-past-error", informers, "and its application rejects revision"},
+	{"many", "no-sharing", streams, "the watches use several streams"},
+	{"refused-start", "refuse-all", streams, "watch a shows the state at"},
+	{"refused-start", "early-restart", streams, "the client starts a watch again after"},
+}
+
+type brokenClient struct {
+	scenario, fault string
+	variant         scenario.Variant
+	want            string
 }
 
 var (
@@ -112,28 +126,32 @@ var (
 // brokenPatience is how long a broken client is waited for: longer than a correct one takes in these scenarios.
 const brokenPatience = 15 * time.Second
 
-// Each scenario notices a client that breaks its rule.
+// Each scenario notices clients that break its rules, for the right reason.
 func TestScenariosNoticeBrokenClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
+	all := map[string]scenario.Scenario{}
 	for _, s := range scenario.All {
-		b, ok := broken[s.Name]
-		if !ok {
+		all[s.Name] = s
+		if !slices.ContainsFunc(broken, func(b brokenClient) bool { return b.scenario == s.Name }) {
 			t.Errorf("no broken client for scenario %s", s.Name)
-			continue
 		}
-		t.Run(s.Name, func(t *testing.T) {
+	}
+	for _, b := range broken {
+		t.Run(b.scenario+"/"+b.fault, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			command := []string{goClient, "-break", b.fault}
-			err := s.Run(ctx, scenario.Settings{Command: command, Patience: brokenPatience}, b.variant)
-			if err == nil {
+			err := all[b.scenario].Run(ctx, scenario.Settings{Command: command, Patience: brokenPatience}, b.variant)
+			switch {
+			case err == nil:
 				t.Errorf("the scenario does not notice the fault %s", b.fault)
-			} else {
-				t.Logf("%.600s", err.Error())
+			case !strings.Contains(err.Error(), b.want):
+				t.Errorf("got %.600v, want an error with %q", err, b.want)
 			}
+			t.Logf("%.300v", err)
 		})
 	}
 }

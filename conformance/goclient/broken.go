@@ -23,7 +23,7 @@ type fault struct {
 	request  func(*fanoutv1.WatchRequest)
 	response func(*fanoutv1.WatchResponse)
 	failure  func(error) error // changes the status of a stream or of a watch
-	stream   func(grpc.ClientStream) grpc.ClientStream
+	stream   func(s grpc.ClientStream, cancel context.CancelFunc) grpc.ClientStream
 	open     func(context.Context) context.Context // called before a stream is opened
 	retries  int                                   // retries of a stream that fails, at once
 }
@@ -39,6 +39,8 @@ var faults = map[string]*fault{
 	"silent-damage":   {},
 	"position-only":   {},
 	"no-sharing":      {},
+	"go-back":         {},
+	"same-connection": {},
 
 	"no-position": {request: func(r *fanoutv1.WatchRequest) { r.Begin = nil }},
 	"no-latest":   {request: func(r *fanoutv1.WatchRequest) { r.Delivery = 0 }},
@@ -50,7 +52,12 @@ var faults = map[string]*fault{
 	"ignore-partial": {response: func(m *fanoutv1.WatchResponse) { m.Partial = false }},
 	"strict-kinds": {response: func(m *fanoutv1.WatchResponse) {
 		if _, known := fanoutv1.WatchResponse_Kind_name[int32(m.GetKind())]; !known {
-			panic("unknown kind")
+			panic("unknown kind of message")
+		}
+	}},
+	"strict-catch-ups": {response: func(m *fanoutv1.WatchResponse) {
+		if _, known := fanoutv1.WatchResponse_CatchUp_name[int32(m.GetCatchUp())]; !known {
+			panic("unknown kind of catch-up")
 		}
 	}},
 	"strict-ages": {response: func(m *fanoutv1.WatchResponse) {
@@ -69,15 +76,32 @@ var faults = map[string]*fault{
 		<-time.After(time.Second)
 		return ctx
 	}},
-	"lockstep":       {},
-	"leak":           {open: context.WithoutCancel, stream: func(s grpc.ClientStream) grpc.ClientStream { return deafStream{s} }},
-	"patient":        {stream: func(s grpc.ClientStream) grpc.ClientStream { return newQueuedStream(s, 100*time.Millisecond) }},
-	"read-ahead":     {stream: func(s grpc.ClientStream) grpc.ClientStream { return newQueuedStream(s, 0) }},
-	"flood-reports":  {},
-	"eager-reports":  {},
-	"no-errors":      {},
-	"strict-entries": {},
-	"refuse-all":     {},
+	"always-at-once": {response: func(m *fanoutv1.WatchResponse) {
+		m.ResumeAtOnce = m.GetKind() == fanoutv1.WatchResponse_KIND_DRAINING
+	}},
+	"lockstep": {},
+	"leak": {stream: func(s grpc.ClientStream, _ context.CancelFunc) grpc.ClientStream {
+		return deafStream{s}
+	}},
+	"impatient": {stream: func(s grpc.ClientStream, cancel context.CancelFunc) grpc.ClientStream {
+		return &impatientStream{ClientStream: s, cancel: cancel, later: 1.2}
+	}},
+	"hasty": {stream: func(s grpc.ClientStream, cancel context.CancelFunc) grpc.ClientStream {
+		return &impatientStream{ClientStream: s, cancel: cancel, first: 3}
+	}},
+	"patient": {stream: func(s grpc.ClientStream, _ context.CancelFunc) grpc.ClientStream {
+		return newQueuedStream(s, 4*time.Second)
+	}},
+	"read-ahead": {stream: func(s grpc.ClientStream, _ context.CancelFunc) grpc.ClientStream {
+		return newQueuedStream(s, 0)
+	}},
+	"flood-reports":     {},
+	"eager-reports":     {},
+	"no-errors":         {},
+	"report-past-error": {},
+	"strict-entries":    {},
+	"refuse-all":        {},
+	"early-restart":     {},
 }
 
 // lockstep opens at the same moment all streams that clients open again within gateTime.
@@ -147,18 +171,29 @@ func (f *fault) intercept(ctx context.Context, d *grpc.StreamDesc, cc *grpc.Clie
 	if f.is("lockstep") {
 		lockstep.wait(cc)
 	}
+	if f.is("same-connection") {
+		same, err := sameConnection(cc)
+		if err != nil {
+			return nil, err
+		}
+		open = func(ctx context.Context, d *grpc.StreamDesc, _ *grpc.ClientConn, method string, o ...grpc.CallOption) (grpc.ClientStream, error) {
+			return same.NewStream(ctx, d, method, o...)
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
 	reopen := func() (grpc.ClientStream, error) { return open(ctx, d, cc, method, o...) }
 	s, err := reopen()
 	for n := 0; n < f.retries && err != nil; n++ {
 		s, err = reopen()
 	}
 	if err != nil {
+		cancel()
 		return nil, err
 	}
 	if f.stream != nil {
-		s = f.stream(s)
+		s = f.stream(s, cancel)
 	}
-	return &faultyStream{ClientStream: s, fault: f, reopen: reopen, retries: f.retries}, nil
+	return &faultyStream{ClientStream: s, fault: f, cancel: cancel, reopen: reopen, retries: f.retries}, nil
 }
 
 // interceptReport changes the reports of clients that use Watch.
@@ -173,6 +208,10 @@ func (f *fault) interceptReport(ctx context.Context, method string, req, reply a
 		times = 5
 	case "no-errors":
 		report.Error = nil
+	case "report-past-error":
+		if report.GetError() != nil {
+			report.Applied = report.GetAttempted()
+		}
 	}
 	var err error
 	for range times {
@@ -185,6 +224,7 @@ func (f *fault) interceptReport(ctx context.Context, method string, req, reply a
 type faultyStream struct {
 	grpc.ClientStream
 	fault   *fault
+	cancel  context.CancelFunc
 	reopen  func() (grpc.ClientStream, error)
 	retries int
 	request any // the first request
@@ -222,6 +262,10 @@ func (s *faultyStream) sendReport(report *fanoutv1.SubscribeRequest_Report, m an
 		times = 5
 	case "no-errors":
 		report.Error = nil
+	case "report-past-error":
+		if report.GetError() != nil {
+			report.Applied = report.GetAttempted()
+		}
 	}
 	for range times {
 		if err := s.ClientStream.SendMsg(m); err != nil {
@@ -250,6 +294,7 @@ func (s *faultyStream) RecvMsg(m any) error {
 		}
 	}
 	if err != nil {
+		s.cancel()
 		if s.fault.failure != nil && err != io.EOF {
 			err = s.fault.failure(err)
 		}
@@ -278,6 +323,9 @@ func (s *faultyStream) receiveEntries(m *fanoutv1.SubscribeResponse) error {
 		case *fanoutv1.SubscribeResponse_Entry_Refused:
 			if s.fault.is("refuse-all") {
 				return status.ErrorProto(c.Refused)
+			}
+			if s.fault.is("early-restart") {
+				c.Refused.Details = nil
 			}
 			if s.fault.failure != nil {
 				c.Refused = status.Convert(s.fault.failure(status.ErrorProto(c.Refused))).Proto()

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -103,6 +104,7 @@ type follower struct {
 	stop     context.CancelFunc
 	gate     sync.Mutex // held while the application is paused
 	rejected sync.Map   // the keys that the application rejects
+	previous testclient.Line
 }
 
 func (p *program) watch(c testclient.Command) error {
@@ -228,5 +230,13 @@ func (f *follower) text(o *client.Object) *string {
 }
 
 func (f *follower) show(at client.Position, objects map[string]*string) {
-	f.print(testclient.Line{Name: f.command.Name, What: testclient.State, Epoch: at.Epoch, Revision: at.Revision, Objects: objects})
+	l := testclient.Line{Name: f.command.Name, What: testclient.State, Epoch: at.Epoch, Revision: at.Revision, Objects: objects}
+	f.print(l)
+	if f.fault.is("go-back") {
+		if f.previous.Revision > 0 {
+			f.print(f.previous)
+		}
+		l.Objects = maps.Clone(objects)
+		f.previous = l
+	}
 }

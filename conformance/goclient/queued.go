@@ -10,11 +10,11 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// queuedStream reads all that it can get, whatever its reader does. With patience, it invents bookmarks when
-// nothing comes.
+// queuedStream reads all that it can get, whatever its reader does. When nothing comes, it invents bookmarks for a
+// while.
 type queuedStream struct {
 	grpc.ClientStream
-	patience time.Duration // 0: no bookmarks
+	patience time.Duration // how long; 0: no bookmarks
 	begin    sync.Once
 	ready    chan struct{} // capacity 1
 
@@ -22,8 +22,12 @@ type queuedStream struct {
 	queue []proto.Message // guarded by mu
 	err   error           // guarded by mu
 
-	last map[uint64]*fanoutv1.Position // by the id of the watch, or 0
+	last    map[uint64]*fanoutv1.Position // by the id of the watch, or 0
+	arrived time.Time                     // when the last message came
 }
+
+// inventInterval is the time between the bookmarks that are invented.
+const inventInterval = 100 * time.Millisecond
 
 func newQueuedStream(s grpc.ClientStream, patience time.Duration) *queuedStream {
 	return &queuedStream{ClientStream: s, patience: patience, ready: make(chan struct{}, 1), last: map[uint64]*fanoutv1.Position{}}
@@ -61,6 +65,7 @@ func (s *queuedStream) RecvMsg(into any) error {
 			proto.Merge(m, s.queue[0])
 			s.queue = s.queue[1:]
 			s.mu.Unlock()
+			s.arrived = time.Now()
 			s.remember(m)
 			return nil
 		}
@@ -70,8 +75,8 @@ func (s *queuedStream) RecvMsg(into any) error {
 			return err
 		}
 		var timeout <-chan time.Time
-		if s.patience > 0 && len(s.last) > 0 {
-			timeout = time.After(s.patience)
+		if len(s.last) > 0 && time.Since(s.arrived) < s.patience {
+			timeout = time.After(inventInterval)
 		}
 		select {
 		case <-s.ready:

@@ -139,18 +139,28 @@ var All = []Scenario{
 	},
 	{
 		Name: "silent", run: silent,
-		Must: "Treat a server as dead after three bookmark intervals without a message, and never after less than two.",
-		Why:  "A connection may die without an error.",
+		Must: "Treat a server as dead after three bookmark intervals without a message, never after less than two, and open another connection. Wait at least 5 s for the first message of a stream.",
+		Why:  "A connection may die without an error. A server may have to read the first message from etcd.",
 	},
 	{
 		Name: "half-open", run: halfOpen,
-		Must: "Detect a dead connection with keepalive, or open another one after a silence.",
+		Must: "After three intervals of silence, open the next stream on another connection.",
 		Why:  "Another stream on a dead connection would be silent, too.",
 	},
 	{
 		Name: "reconnects", run: reconnects,
 		Must: "Reconnect after a random delay.",
 		Why:  "Clients that lose a server together must not return together.",
+	},
+	{
+		Name: "reconnects-drained", run: reconnectsDrained,
+		Must: "After DRAINING without resume_at_once, wait a random fraction of a second.",
+		Why:  "The server ends all its watches at the same moment. With resume_at_once, it spreads them itself.",
+	},
+	{
+		Name: "reconnects-storm", run: reconnectsStorm,
+		Must: "Add a random delay to that of RetryInfo.",
+		Why:  "A server gives all its clients the same delay.",
 	},
 	{
 		Name: "paused", run: paused, watchOnly: true,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/conformance/script"
 	"github.com/fanoutd/fanoutd/conformance/testclient"
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
 // stormDelay is the delay of RetryInfo in a storm.
@@ -84,29 +85,34 @@ func final(r *run) {
 	}
 }
 
-// drained ends streams as a server does that stops, one watch after the other: the client resumes at once, on
-// another connection.
+// drained ends streams as a server does that stops, one after the other: the client resumes at once, on another
+// connection. The connection stays open until its last stream has ended.
 func drained(r *run) {
 	h := r.history("e1")
-	h.Write(script.Put("a/1", "1"))
-	w := r.sync(h, "a")
+	h.Write(script.Put("a/1", "1"), script.Put("b/1", "1"))
+	streams := [][]*script.Watch{{r.sync(h, "a")}, {r.sync(h, "b")}}
+	if r.Subscribe {
+		streams = [][]*script.Watch{{streams[0][0], streams[1][0]}} // both are on one stream
+	}
 	var gaps []time.Duration
 	for range 5 {
 		r.pass(1100 * time.Millisecond) // a client may slow down streams that end soon
-		w.GoAway()
+		goAway(slices.Concat(streams...))
 		r.pass(goAwayTime)
-		w.Send(h.Draining(h.Revision(), true))
-		ended := time.Now()
-		r.endDrained(w, script.Refusal(codes.Unavailable, "DRAINING"))
-		next := r.accept("a")
-		gaps = append(gaps, next.Opened.Sub(ended))
-		if next.Connection == w.Connection {
-			r.fail("the client resumes on the connection of the server that ends its watches")
+		for _, watches := range streams {
+			at := h.Position(h.Revision())
+			ended := r.drain(h, watches, true)
+			for i, w := range watches {
+				next := r.acceptAs("the client resumes watch "+w.Name()+" on another connection", w.Name())
+				gaps = append(gaps, next.Opened.Sub(ended))
+				r.resumesElsewhere(w, next, at)
+				watches[i] = next
+			}
+			for _, w := range watches {
+				h.Write(script.Put(w.Name()+"/1", fmt.Sprint(h.Revision())))
+				r.resume(h, w)
+			}
 		}
-		r.beginsAfter(next, h.Position(h.Revision()))
-		h.Write(script.Put("a/1", fmt.Sprint(h.Revision())))
-		r.resume(h, next)
-		w = next
 	}
 	slices.Sort(gaps)
 	if gaps[len(gaps)/2] > 250*time.Millisecond {
@@ -114,16 +120,47 @@ func drained(r *run) {
 	}
 }
 
-// goAwayTime is enough for a GOAWAY to reach the client.
-const goAwayTime = 100 * time.Millisecond
-
-// endDrained ends a watch, and the stream that carries it.
-func (r *run) endDrained(w *script.Watch, err error) {
-	w.End(err)
-	if w.Stream != nil {
-		w.Stream.End(err)
+// goAway sends GOAWAY on each connection of the watches.
+func goAway(watches []*script.Watch) {
+	seen := map[int]bool{}
+	for _, w := range watches {
+		if !seen[w.Connection] {
+			seen[w.Connection] = true
+			w.GoAway()
+		}
 	}
 }
+
+// drain ends watches and the streams that carry them, and returns when it began.
+func (r *run) drain(h *script.History, watches []*script.Watch, atOnce bool) (began time.Time) {
+	began = time.Now()
+	for _, w := range watches {
+		w.Send(h.Draining(h.Revision(), atOnce))
+	}
+	refusal := script.Refusal(codes.Unavailable, "DRAINING")
+	for _, w := range watches {
+		w.End(refusal)
+	}
+	seen := map[*script.Stream]bool{nil: true}
+	for _, w := range watches {
+		if !seen[w.Stream] {
+			seen[w.Stream] = true
+			w.Stream.End(refusal)
+		}
+	}
+	return began
+}
+
+// resumesElsewhere checks that a watch resumes on another connection.
+func (r *run) resumesElsewhere(old, resumed *script.Watch, at *fanoutv1.Position) {
+	if resumed.Connection == old.Connection {
+		r.fail("watch %s resumes on the same connection", old.Name())
+	}
+	r.beginsAfter(resumed, at)
+}
+
+// goAwayTime is enough for a GOAWAY to reach the client.
+const goAwayTime = 100 * time.Millisecond
 
 // limited ends a watch at its time limit, and with a drain that does not spread.
 func limited(r *run) {
@@ -132,7 +169,10 @@ func limited(r *run) {
 	w := r.sync(h, "a")
 	for _, end := range []error{nil, script.Refusal(codes.Unavailable, "DRAINING"), nil} {
 		w.Send(h.Draining(h.Revision(), false))
-		r.endDrained(w, end)
+		w.End(end)
+		if w.Stream != nil {
+			w.Stream.End(end)
+		}
 		w = r.accept("a")
 		r.beginsAfter(w, h.Position(h.Revision()))
 		h.Write(script.Put("a/1", fmt.Sprint(h.Revision())))
@@ -141,21 +181,42 @@ func limited(r *run) {
 }
 
 // silence is the interval of bookmarks of watches whose server falls silent.
-const silence = 400 * time.Millisecond
+const silence = 800 * time.Millisecond
+
+// A silent server counts as dead after three intervals. The client then waits for a random delay and connects,
+// on a machine that may be busy. maxSilence is also less than firstResponse, which clients must not wait for
+// after the first message.
+const (
+	minSilence    = 2 * silence
+	maxSilence    = 6 * silence
+	firstResponse = 5 * time.Second
+)
 
 func withSilence(c *testclient.Command) { c.BookmarkMillis = int(silence / time.Millisecond) }
 
-// silent serves a watch that asks for bookmarks, and sends none.
+// silent serves a watch that asks for bookmarks, and sends none. The next server takes longer for its first message
+// than the client may wait for a later one.
 func silent(r *run) {
-	died(r, func(*script.Watch) {})
+	h, w := r.silence(func(*script.Watch) {})
+	select {
+	case <-w.Gone():
+		r.fail("the client gives up %v after it has opened a stream, and the first message may take %v",
+			time.Since(w.Opened).Round(time.Millisecond), firstResponse)
+	case <-time.After(time.Until(w.Opened.Add(4 * silence))): // the client may have begun to count earlier
+	case <-r.ctx.Done():
+		r.fail("%w", context.Cause(r.ctx))
+	}
+	r.resume(h, w)
 }
 
 // halfOpen makes the connection of a watch silent, as if a machine on the way had been switched off.
 func halfOpen(r *run) {
-	died(r, func(w *script.Watch) { w.HalfOpen() })
+	h, w := r.silence(func(w *script.Watch) { w.HalfOpen() })
+	r.resume(h, w)
 }
 
-func died(r *run, die func(*script.Watch)) {
+// silence makes the server of a watch fall silent, and returns the watch that replaces it.
+func (r *run) silence(die func(*script.Watch)) (*script.History, *script.Watch) {
 	h := r.history("e1")
 	h.Write(script.Put("a/1", "1"))
 	w := r.sync(h, "a", withSilence)
@@ -163,24 +224,100 @@ func died(r *run, die func(*script.Watch)) {
 		r.fail("the client asks for bookmarks every %v, want %v", got, silence)
 	}
 	// Bookmarks that come keep the watch alive.
-	for range 6 {
+	for range 4 {
 		r.pass(silence)
 		w.Send(h.Bookmark(h.Revision()))
 	}
 	last := time.Now()
+	at := h.Position(h.Revision())
 	die(w)
-	next := r.accept("a")
-	if waited := next.Opened.Sub(last); waited < 2*silence {
-		r.fail("the client gives up after %v of silence, and it asked for bookmarks every %v", waited, silence)
+	next := r.acceptAs("the client opens watch a on another connection after a silence", "a")
+	if waited := next.Opened.Sub(last); waited < minSilence || waited > maxSilence {
+		r.fail("the client gives up after %v of silence, want %v to %v: it asked for bookmarks every %v",
+			waited.Round(time.Millisecond), minSilence, maxSilence, silence)
 	}
-	r.beginsAfter(next, h.Position(h.Revision()))
+	r.resumesElsewhere(w, next, at)
 	h.Write(script.Put("a/1", "2"))
-	r.resume(h, next)
+	return h, next
 }
 
 // reconnects cuts the connections of many clients at once, and looks at when they come back.
 func reconnects(r *run) {
-	const clients = 40
+	h, watches := r.manyClients()
+	r.untilSpread(leastSpread, 6, func() (returns [][]time.Duration) {
+		began := time.Now()
+		for _, w := range watches {
+			w.Cut()
+		}
+		return append(returns, r.returns(h, watches, began))
+	})
+}
+
+// reconnectsDrained drains many clients at once: with resume_at_once, when they may return together, and
+// without.
+func reconnectsDrained(r *run) {
+	h, watches := r.manyClients()
+	drain := func(atOnce bool) []time.Duration {
+		r.pass(1100 * time.Millisecond) // a client may slow down streams that end soon
+		if atOnce {
+			goAway(watches)
+			r.pass(goAwayTime)
+		}
+		return r.returns(h, watches, r.drain(h, watches, atOnce))
+	}
+	old, at := slices.Clone(watches), h.Position(h.Revision())
+	drain(true)
+	for i, w := range watches {
+		r.resumesElsewhere(old[i], w, at)
+	}
+	r.untilSpread(leastDrainSpread, 16, func() (returns [][]time.Duration) { return append(returns, drain(false)) })
+}
+
+// reconnectsStorm ends the watches of many clients at once with the delay of RetryInfo, and then refuses each
+// client with the same delay. The clients must wait for it, and must not return together after it.
+func reconnectsStorm(r *run) {
+	h, watches := r.manyClients()
+	refusal := script.Unavailable(stormDelay)
+	r.untilSpread(leastSpread, 6, func() (returns [][]time.Duration) {
+		r.server.Refuse(refusal)
+		known := len(r.server.Attempts())
+		before := map[string]time.Time{} // the last error of each client
+		for _, w := range watches {
+			before[w.Name()] = time.Now()
+			w.End(refusal)
+		}
+		for _, w := range watches {
+			r.within("the client tries watch "+w.Name()+" again", func(ctx context.Context) error {
+				return r.server.AwaitAttempt(ctx, w.Name(), known)
+			})
+		}
+		r.server.Refuse(nil)
+		attempts := r.server.Attempts()[known:]
+		for i, w := range watches {
+			watches[i] = r.accept(w.Name())
+			attempts = append(attempts, script.Attempt{Name: w.Name(), At: watches[i].Opened})
+			r.resume(h, watches[i])
+		}
+		returns = make([][]time.Duration, 2) // after the end of the watch, and after the refusal
+		count := map[string]int{}
+		for _, a := range attempts {
+			delay := a.At.Sub(before[a.Name])
+			if delay < stormDelay {
+				r.fail("watch %s returns after %v, and RetryInfo says %v", a.Name, delay, stormDelay)
+			}
+			if n := count[a.Name]; n < len(returns) {
+				returns[n] = append(returns[n], delay)
+			}
+			before[a.Name] = a.At
+			count[a.Name]++
+		}
+		return returns
+	})
+}
+
+// manyClients returns a watch of each of many clients.
+func (r *run) manyClients() (*script.History, []*script.Watch) {
+	const clients = 24
 	h := r.history("e1")
 	var watches []*script.Watch
 	for i := range clients {
@@ -188,28 +325,48 @@ func reconnects(r *run) {
 		h.Write(script.Put(name+"/1", "1"))
 		watches = append(watches, r.sync(h, name, func(c *testclient.Command) { c.Client = name }))
 	}
-	// A busy machine may delay all clients of a process to the same moment, but not again and again.
-	spread := time.Duration(0)
-	for range spreadAttempts {
-		for _, w := range watches {
-			w.Cut()
+	return h, watches
+}
+
+// returns waits until all watches have resumed. It replaces the watches, and returns how long each was away.
+func (r *run) returns(h *script.History, watches []*script.Watch, began time.Time) []time.Duration {
+	var delays []time.Duration
+	for i, w := range watches {
+		watches[i] = r.accept(w.Name())
+		delays = append(delays, watches[i].Opened.Sub(began))
+		r.resume(h, watches[i])
+	}
+	return delays
+}
+
+// The least time over which the middle half of many clients must spread. A busy machine delays a few clients, so
+// the others do not count.
+const (
+	leastSpread      = 50 * time.Millisecond
+	leastDrainSpread = 100 * time.Millisecond // of clients that wait for a random fraction of a second
+)
+
+// spreadReturns is how often the clients must have spread.
+const spreadReturns = 2
+
+// untilSpread makes many clients return until they have spread often enough. The function returns how long each
+// client was away, for one or more returns. On a busy machine, all clients of a process may wait for a processor
+// and then return together, so they have several attempts. Clients without random delays spread in none.
+func (r *run) untilSpread(least time.Duration, attempts int, again func() [][]time.Duration) {
+	var spreads []time.Duration
+	for good := 0; len(spreads) < attempts; {
+		for _, delays := range again() {
+			slices.Sort(delays)
+			n := len(delays)
+			spread := delays[n*3/4] - delays[n/4]
+			spreads = append(spreads, spread)
+			if spread >= least {
+				good++
+			}
 		}
-		var times []time.Time
-		for i, w := range watches {
-			watches[i] = r.accept(w.Name())
-			times = append(times, watches[i].Opened)
-			r.resume(h, watches[i])
-		}
-		slices.SortFunc(times, time.Time.Compare)
-		if spread = times[clients-2].Sub(times[1]); spread >= leastSpread {
+		if good >= spreadReturns {
 			return
 		}
 	}
-	r.fail("%d clients come back within %v", clients-2, spread)
+	r.fail("the middle half of many clients returns within %v, want at least %v twice", spreads, least)
 }
-
-// leastSpread is the least time over which many clients must spread in one of spreadAttempts.
-const (
-	leastSpread    = 100 * time.Millisecond
-	spreadAttempts = 4
-)

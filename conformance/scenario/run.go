@@ -227,8 +227,13 @@ func (r *run) follow(name string, options ...option) {
 }
 
 // accept returns the next watch of this name that the client opens, and checks its request.
-func (r *run) accept(name string) (w *script.Watch) {
-	r.within("the client opens watch "+name, func(ctx context.Context) (err error) {
+func (r *run) accept(name string) *script.Watch {
+	return r.acceptAs("the client opens watch "+name, name)
+}
+
+// acceptAs is accept with a text for the error.
+func (r *run) acceptAs(what, name string) (w *script.Watch) {
+	r.within(what, func(ctx context.Context) (err error) {
 		for w == nil && err == nil {
 			r.checkRest() // the client may have given up
 			slice, cancel := context.WithTimeout(ctx, lookInterval)

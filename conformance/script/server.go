@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 
@@ -187,6 +188,13 @@ func (s *Server) Attempts() []Attempt {
 // AwaitAttempts waits until so many watches were refused.
 func (s *Server) AwaitAttempts(ctx context.Context, n int) error {
 	return s.await(ctx, func() bool { return len(s.attempts) >= n })
+}
+
+// AwaitAttempt waits until a watch with this name was refused. It ignores the first attempts of the server.
+func (s *Server) AwaitAttempt(ctx context.Context, name string, ignored int) error {
+	return s.await(ctx, func() bool {
+		return slices.ContainsFunc(s.attempts[ignored:], func(a Attempt) bool { return a.Name == name })
+	})
 }
 
 // Streams returns how many Subscribe streams were accepted so far.
