@@ -141,20 +141,6 @@ func newIdleClient(t *testing.T, language, with, how, server string, silently, r
 	return c
 }
 
-// await polls a condition.
-func await(ctx context.Context, ok func() bool) error {
-	poll := time.NewTicker(20 * time.Millisecond)
-	defer poll.Stop()
-	for !ok() {
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	return nil
-}
-
 // listSubscriber has no watch: it lists the objects on demand.
 type listSubscriber struct{ *watchSubscriber }
 

@@ -67,6 +67,8 @@ func startServer(t *testing.T, etcd string) *server {
 		text, err := os.ReadFile(log.Name())
 		if err != nil || strings.Contains(string(text), "panic") || strings.Contains(string(text), "DATA RACE") {
 			t.Errorf("the log of the server has a panic or a race, or cannot be read: %v\n%s", err, text)
+		} else if t.Failed() {
+			t.Logf("log of the server at %s:\n%s", s.address, text)
 		}
 	})
 	s.start(t)
@@ -91,7 +93,7 @@ func (s *server) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for {
 		_, err := c.Resource(cached).ListPage(ctx, client.PageSize(1))

@@ -131,7 +131,7 @@ func runWithFaults(t *testing.T, servers int) {
 			order, _ = schedule(c.rng, faults)
 		}
 		n := min(3, len(order))
-		c.round(ctx, t, order[:n])
+		c.round(ctx, t, order[:n], everyKind-happened)
 		if t.Failed() {
 			return
 		}
@@ -169,8 +169,9 @@ func dial(t *testing.T, addresses []string) *client.Client {
 	return c
 }
 
-// round injects faults while objects change, then compares all subscribers.
-func (c *cluster) round(ctx context.Context, t *testing.T, faults []fault) {
+// round injects faults while objects change, then compares all subscribers. The first so many
+// faults happen while the subscribers are connected.
+func (c *cluster) round(ctx context.Context, t *testing.T, faults []fault, whileConnected int) {
 	t.Helper()
 	writing, stopWriting := context.WithCancel(ctx)
 	defer stopWriting()
@@ -178,8 +179,11 @@ func (c *cluster) round(ctx context.Context, t *testing.T, faults []fault) {
 	writers.Go(func() error { return c.writer.write(writing) })
 	open := c.busy.close()
 	defer open()
-	for _, f := range faults {
+	for i, f := range faults {
 		c.awaitChanges(ctx, t, 20+c.rng.IntN(150))
+		if i < whileConnected {
+			c.awaitConnected(ctx, t)
+		}
 		began, at := time.Now(), c.rng.IntN(len(c.servers))
 		f.inject(c, ctx, t, at)
 		for _, p := range c.proxies {
@@ -193,6 +197,22 @@ func (c *cluster) round(ctx context.Context, t *testing.T, faults []fault) {
 		t.Fatal(err)
 	}
 	c.compare(ctx, t)
+}
+
+// awaitConnected waits until each subscriber of the cached resource receives changes.
+func (c *cluster) awaitConnected(ctx context.Context, t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for _, s := range c.subscribers {
+		if resource, _ := s.selection(); resource != cached {
+			continue
+		}
+		before := s.at()
+		if err := await(ctx, func() bool { at := s.at(); return at.Revision > 0 && at != before }); err != nil {
+			t.Fatalf("%s: no changes since position %v: %v", s.name(), before, err)
+		}
+	}
 }
 
 // compare waits until all subscribers are up to date, and compares them with a List.

@@ -48,3 +48,17 @@ func (c *counts) add(n *int) {
 	defer c.mu.Unlock()
 	*n++
 }
+
+// await polls a condition.
+func await(ctx context.Context, ok func() bool) error {
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for !ok() {
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
