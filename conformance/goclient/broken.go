@@ -5,9 +5,9 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -25,7 +25,8 @@ type fault struct {
 	failure  func(error) error // changes the status of a stream or of a watch
 	stream   func(s grpc.ClientStream, cancel context.CancelFunc) grpc.ClientStream
 	open     func(context.Context) context.Context // called before a stream is opened
-	retries  int                                   // retries of a stream that fails, at once
+	retries  int                                   // of a stream that fails; the client does not see them
+	delay    func(error) time.Duration             // before a retry; nil: none
 }
 
 var faults = map[string]*fault{
@@ -71,7 +72,9 @@ var faults = map[string]*fault{
 	"no-delay": {failure: func(err error) error {
 		return status.Error(status.Code(err), "without details")
 	}},
-	"hammer": {retries: 20},
+	"hammer":      {retries: 20},
+	"fixed-delay": {retries: 20, delay: func(error) time.Duration { return 300 * time.Millisecond }},
+	"exact-delay": {retries: 20, delay: retryDelay},
 	"slow-open": {open: func(ctx context.Context) context.Context {
 		<-time.After(time.Second)
 		return ctx
@@ -79,7 +82,6 @@ var faults = map[string]*fault{
 	"always-at-once": {response: func(m *fanoutv1.WatchResponse) {
 		m.ResumeAtOnce = m.GetKind() == fanoutv1.WatchResponse_KIND_DRAINING
 	}},
-	"lockstep": {},
 	"leak": {stream: func(s grpc.ClientStream, _ context.CancelFunc) grpc.ClientStream {
 		return deafStream{s}
 	}},
@@ -104,39 +106,6 @@ var faults = map[string]*fault{
 	"early-restart":     {},
 }
 
-// lockstep opens at the same moment all streams that clients open again within gateTime.
-var lockstep = gate{opened: map[*grpc.ClientConn]bool{}}
-
-const gateTime = 2 * time.Second
-
-// gate lets those through together that wait at it.
-type gate struct {
-	mu     sync.Mutex
-	opened map[*grpc.ClientConn]bool // clients that have opened a stream before; guarded by mu
-	open   chan struct{}             // closed when the gate opens; nil: nobody waits; guarded by mu
-}
-
-func (g *gate) wait(client *grpc.ClientConn) {
-	g.mu.Lock()
-	if !g.opened[client] {
-		g.opened[client] = true
-		g.mu.Unlock()
-		return
-	}
-	if g.open == nil {
-		g.open = make(chan struct{})
-		time.AfterFunc(gateTime, func() {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			close(g.open)
-			g.open = nil
-		})
-	}
-	open := g.open
-	g.mu.Unlock()
-	<-open
-}
-
 func faultNames() []string { return slices.Sorted(maps.Keys(faults)) }
 
 func init() {
@@ -156,6 +125,23 @@ func replace(from, to codes.Code) func(error) error {
 	}
 }
 
+// retryDelay returns the delay of RetryInfo.
+func retryDelay(err error) time.Duration {
+	for _, d := range status.Convert(err).Details() {
+		if info, ok := d.(*errdetails.RetryInfo); ok {
+			return info.GetRetryDelay().AsDuration()
+		}
+	}
+	return 0
+}
+
+// wait waits before a retry.
+func (f *fault) wait(err error) {
+	if f.delay != nil {
+		<-time.After(f.delay(err))
+	}
+}
+
 // options returns the options of a client with the fault.
 func (f *fault) options() []client.Option {
 	if f == nil {
@@ -167,9 +153,6 @@ func (f *fault) options() []client.Option {
 func (f *fault) intercept(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
 	if f.open != nil {
 		ctx = f.open(ctx)
-	}
-	if f.is("lockstep") {
-		lockstep.wait(cc)
 	}
 	if f.is("same-connection") {
 		same, err := sameConnection(cc)
@@ -184,6 +167,7 @@ func (f *fault) intercept(ctx context.Context, d *grpc.StreamDesc, cc *grpc.Clie
 	reopen := func() (grpc.ClientStream, error) { return open(ctx, d, cc, method, o...) }
 	s, err := reopen()
 	for n := 0; n < f.retries && err != nil; n++ {
+		f.wait(err)
 		s, err = reopen()
 	}
 	if err != nil {
@@ -278,8 +262,9 @@ func (s *faultyStream) sendReport(report *fanoutv1.SubscribeRequest_Report, m an
 // RecvMsg implements grpc.ClientStream.
 func (s *faultyStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
-	for err != nil && err != io.EOF && s.retries > 0 && status.Code(err) != codes.Canceled {
+	for err != nil && err != io.EOF && s.retries > 0 && status.Code(err) != codes.Canceled && status.Code(err) != codes.Unimplemented {
 		s.retries--
+		s.fault.wait(err)
 		again, failed := s.reopen()
 		if failed != nil {
 			err = failed

@@ -98,7 +98,6 @@ func drained(r *run) {
 	for range 5 {
 		r.pass(1100 * time.Millisecond) // a client may slow down streams that end soon
 		goAway(slices.Concat(streams...))
-		r.pass(goAwayTime)
 		for _, watches := range streams {
 			at := h.Position(h.Revision())
 			ended := r.drain(h, watches, true)
@@ -154,13 +153,10 @@ func (r *run) drain(h *script.History, watches []*script.Watch, atOnce bool) (be
 // resumesElsewhere checks that a watch resumes on another connection.
 func (r *run) resumesElsewhere(old, resumed *script.Watch, at *fanoutv1.Position) {
 	if resumed.Connection == old.Connection {
-		r.fail("watch %s resumes on the same connection", old.Name())
+		r.fail("watch %s does not resume on another connection, but on the same one", old.Name())
 	}
 	r.beginsAfter(resumed, at)
 }
-
-// goAwayTime is enough for a GOAWAY to reach the client.
-const goAwayTime = 100 * time.Millisecond
 
 // limited ends a watch at its time limit, and with a drain that does not spread.
 func limited(r *run) {
@@ -244,7 +240,7 @@ func (r *run) silence(die func(*script.Watch)) (*script.History, *script.Watch) 
 // reconnects cuts the connections of many clients at once, and looks at when they come back.
 func reconnects(r *run) {
 	h, watches := r.manyClients()
-	r.untilSpread(leastSpread, 6, func() (returns [][]time.Duration) {
+	r.untilSpread(6, func() (returns [][]time.Duration) {
 		began := time.Now()
 		for _, w := range watches {
 			w.Cut()
@@ -261,7 +257,6 @@ func reconnectsDrained(r *run) {
 		r.pass(1100 * time.Millisecond) // a client may slow down streams that end soon
 		if atOnce {
 			goAway(watches)
-			r.pass(goAwayTime)
 		}
 		return r.returns(h, watches, r.drain(h, watches, atOnce))
 	}
@@ -270,7 +265,7 @@ func reconnectsDrained(r *run) {
 	for i, w := range watches {
 		r.resumesElsewhere(old[i], w, at)
 	}
-	r.untilSpread(leastDrainSpread, 16, func() (returns [][]time.Duration) { return append(returns, drain(false)) })
+	r.untilSpread(16, func() (returns [][]time.Duration) { return append(returns, drain(false)) })
 }
 
 // reconnectsStorm ends the watches of many clients at once with the delay of RetryInfo, and then refuses each
@@ -278,7 +273,7 @@ func reconnectsDrained(r *run) {
 func reconnectsStorm(r *run) {
 	h, watches := r.manyClients()
 	refusal := script.Unavailable(stormDelay)
-	r.untilSpread(leastSpread, 6, func() (returns [][]time.Duration) {
+	r.untilSpread(6, func() (returns [][]time.Duration) {
 		r.server.Refuse(refusal)
 		known := len(r.server.Attempts())
 		before := map[string]time.Time{} // the last error of each client
@@ -339,12 +334,9 @@ func (r *run) returns(h *script.History, watches []*script.Watch, began time.Tim
 	return delays
 }
 
-// The least time over which the middle half of many clients must spread. A busy machine delays a few clients, so
-// the others do not count.
-const (
-	leastSpread      = 50 * time.Millisecond
-	leastDrainSpread = 100 * time.Millisecond // of clients that wait for a random fraction of a second
-)
+// leastSpread is the least time over which the middle half of many clients must spread. A busy machine delays a few
+// clients, so the others do not count.
+const leastSpread = 100 * time.Millisecond
 
 // spreadReturns is how often the clients must have spread.
 const spreadReturns = 2
@@ -352,7 +344,7 @@ const spreadReturns = 2
 // untilSpread makes many clients return until they have spread often enough. The function returns how long each
 // client was away, for one or more returns. On a busy machine, all clients of a process may wait for a processor
 // and then return together, so they have several attempts. Clients without random delays spread in none.
-func (r *run) untilSpread(least time.Duration, attempts int, again func() [][]time.Duration) {
+func (r *run) untilSpread(attempts int, again func() [][]time.Duration) {
 	var spreads []time.Duration
 	for good := 0; len(spreads) < attempts; {
 		for _, delays := range again() {
@@ -360,7 +352,7 @@ func (r *run) untilSpread(least time.Duration, attempts int, again func() [][]ti
 			n := len(delays)
 			spread := delays[n*3/4] - delays[n/4]
 			spreads = append(spreads, spread)
-			if spread >= least {
+			if spread >= leastSpread {
 				good++
 			}
 		}
@@ -368,5 +360,5 @@ func (r *run) untilSpread(least time.Duration, attempts int, again func() [][]ti
 			return
 		}
 	}
-	r.fail("the middle half of many clients returns within %v, want at least %v twice", spreads, least)
+	r.fail("the middle half of many clients returns within %v, want at least %v twice", spreads, leastSpread)
 }

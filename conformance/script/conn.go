@@ -43,10 +43,12 @@ type conn struct {
 	server         *grpc.Server // serves only this connection
 	closed, frozen chan struct{}
 	close, freeze  sync.Once
+	goneAway       chan struct{} // closed when GOAWAY was sent
+	goAway         sync.Once
 }
 
 func newConn(c net.Conn) *conn {
-	return &conn{Conn: c, closed: make(chan struct{}), frozen: make(chan struct{})}
+	return &conn{Conn: c, closed: make(chan struct{}), frozen: make(chan struct{}), goneAway: make(chan struct{})}
 }
 
 // Read implements net.Conn. A frozen connection has nothing to read until it is closed.
@@ -64,7 +66,25 @@ func (c *conn) Write(p []byte) (int, error) {
 	if c.isHalfOpen() {
 		return len(p), nil
 	}
-	return c.Conn.Write(p)
+	n, err := c.Conn.Write(p)
+	if hasGoAway(p) {
+		c.goAway.Do(func() { close(c.goneAway) })
+	}
+	return n, err
+}
+
+// hasGoAway reports whether one of the frames is a GOAWAY. The header of a frame of HTTP/2 has nine bytes: three for
+// the length, and one for the type. The server writes whole frames, because those of scenarios are small.
+func hasGoAway(frames []byte) bool {
+	const headerBytes, goAway = 9, 7
+	for len(frames) >= headerBytes {
+		if frames[3] == goAway {
+			return true
+		}
+		size := headerBytes + int(frames[0])<<16 + int(frames[1])<<8 + int(frames[2])
+		frames = frames[min(size, len(frames)):]
+	}
+	return false
 }
 
 // Close implements net.Conn. The client of a frozen connection does not see the end.

@@ -90,8 +90,15 @@ func (w *Watch) Refuse(err error) {
 // Cut closes the connection of the watch.
 func (w *Watch) Cut() { w.conn.hangUp() }
 
-// GoAway tells the client to use other connections. The watches of this one go on.
-func (w *Watch) GoAway() { w.server.done.Go(w.conn.server.GracefulStop) }
+// GoAway sends GOAWAY on the connection of the watch: the client must use another one for new streams. The watches of
+// this one go on. It returns when GOAWAY was sent, or the connection is closed.
+func (w *Watch) GoAway() {
+	w.server.done.Go(w.conn.server.GracefulStop)
+	select {
+	case <-w.conn.goneAway:
+	case <-w.conn.closed:
+	}
+}
 
 // HalfOpen makes the connection of the watch silent in both directions. It stays open for the client.
 func (w *Watch) HalfOpen() { w.conn.halfOpen() }
