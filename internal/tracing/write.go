@@ -17,7 +17,7 @@ const (
 	resourceAttribute   = "fanoutd.resource"
 	revisionAttribute   = "fanoutd.revision"
 	feedsAttribute      = "fanoutd.feeds"      // number of feeds that received an event
-	deliveriesAttribute = "fanoutd.deliveries" // number of messages that contain the change
+	deliveriesAttribute = "fanoutd.deliveries" // number of watches that got the change
 	watcherAttribute    = "fanoutd.watcher"    // id of the watch in AdminService
 	peerAttribute       = "client.address"
 	eventsAttribute     = "fanoutd.events" // events in the message
@@ -31,8 +31,9 @@ type write struct {
 	span       trace.Span
 	within     context.Context // contains the span
 	timer      *time.Timer     // ends the span
-	deliveries int
-	last       time.Time // time of the last delivery or dispatch
+	deliveries int             // with and without spans
+	spans      int             // of deliveries
+	last       time.Time       // time of the last delivery or dispatch
 }
 
 func newWrite(t *WriteTracer, parent trace.SpanContext, began time.Time, at object.Revision) *write {
@@ -66,9 +67,11 @@ func (w *write) delivered(d backend.Delivery) {
 		return
 	}
 	w.last = d.Sent
-	if w.deliveries++; w.deliveries > maxDeliverSpans {
+	w.deliveries += 1 + d.Others
+	if w.spans == maxDeliverSpans {
 		return
 	}
+	w.spans++
 	var links []trace.Link
 	if watch := trace.SpanContextFromContext(d.Watch); watch.IsSampled() {
 		links = []trace.Link{{SpanContext: watch}}

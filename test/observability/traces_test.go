@@ -95,11 +95,33 @@ func number(s *tracepb.Span, name string) int64 {
 	return -1
 }
 
+// text returns an attribute of a span.
+func text(s *tracepb.Span, name string) string {
+	for _, a := range s.GetAttributes() {
+		if a.GetKey() == name {
+			return a.GetValue().GetStringValue()
+		}
+	}
+	return ""
+}
+
 const trace = "0af7651916cd43dd8448eb211c80319c"
 
 // traced returns the header of a request that belongs to the trace.
 func traced(sampled bool) string {
 	return fmt.Sprintf("00-%s-b7ad6b7169203331-%02d", trace, map[bool]int{true: 1}[sampled])
+}
+
+// putTraced writes a key, as a part of the trace.
+func (in *instance) putTraced(t *testing.T, key string) *fanoutv1.PutResponse {
+	t.Helper()
+	ctx := metadata.AppendToOutgoingContext(within(t), "traceparent", traced(true))
+	put := &fanoutv1.PutRequest{Resource: resource, Put: &fanoutv1.PutOperation{Key: key, Value: &fanoutv1.PutOperation_Text{Text: "v"}}}
+	written, err := in.writes.Put(ctx, put)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return written
 }
 
 // TestWriteAndDeliveriesShareATrace checks that a write and its deliveries belong to the
@@ -121,12 +143,7 @@ func TestWriteAndDeliveriesShareATrace(t *testing.T) {
 	in.put(t, "k", "a write that is in no trace")
 	tell()
 
-	ctx := metadata.AppendToOutgoingContext(within(t), "traceparent", traced(true))
-	put := &fanoutv1.PutRequest{Resource: resource, Put: &fanoutv1.PutOperation{Key: "k", Value: &fanoutv1.PutOperation_Text{Text: "v"}}}
-	written, err := in.writes.Put(ctx, put)
-	if err != nil {
-		t.Fatal(err)
-	}
+	written := in.putTraced(t, "k")
 	tell()
 	in.put(t, "other", "what comes behind does not belong to it")
 	tell()
@@ -161,6 +178,61 @@ func TestWriteAndDeliveriesShareATrace(t *testing.T) {
 	}
 	if n := len(r.spans); n != 4+16 {
 		t.Errorf("got %d spans, including requests that are not sampled", n)
+	}
+}
+
+// TestDeliveriesOverSubscribeShareATrace checks that the trace of a write has a span for each of the
+// first watches of a stream that get it, linked to the span of the stream. It counts all of them.
+func TestDeliveriesOverSubscribeShareATrace(t *testing.T) {
+	key := func(key string) *fanoutv1.WatchRequest {
+		return &fanoutv1.WatchRequest{Scope: &fanoutv1.Scope{Scope: &fanoutv1.Scope_Key{Key: key}}}
+	}
+	var equal []*fanoutv1.WatchRequest
+	for range 20 {
+		equal = append(equal, &fanoutv1.WatchRequest{})
+	}
+	for _, c := range []struct {
+		what              string
+		requests          []*fanoutv1.WatchRequest // the last one gets nothing
+		deliveries, spans int
+	}{
+		{"two", []*fanoutv1.WatchRequest{{}, key("k"), key("other")}, 2, 2},
+		{"many", append(equal, key("other")), 20, 16},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			r := startReceiver(t)
+			in := start(t, func(cfg *config.Config) { cfg.OTLPEndpoint, cfg.TraceSampleRatio = r.url, 0 })
+			const ofStream = "4bf92f3577b34da6a3ce929d0e0e4736"
+			ctx := metadata.AppendToOutgoingContext(within(t), "traceparent", "00-"+ofStream+"-00f067aa0ba902b7-01")
+			s := in.subscribe(ctx, t, c.requests...)
+			in.putTraced(t, "k")
+			for id := range c.requests[1:] {
+				s.next(t, uint64(id+1))
+			}
+			in.server.Stop() // flushes the spans
+
+			fanOut := r.only(t, trace, "fan-out")
+			if n := number(fanOut, "fanoutd.deliveries"); n != int64(c.deliveries) {
+				t.Errorf("got %d deliveries, want %d", n, c.deliveries)
+			}
+			stream := r.only(t, ofStream, "fanout.v1.FanoutService/Subscribe")
+			watchers := map[string]bool{}
+			for _, d := range r.of(trace, "deliver") {
+				watchers[text(d, "fanoutd.watcher")] = true
+				if string(d.GetParentSpanId()) != string(fanOut.GetSpanId()) {
+					t.Error("a delivery is not a child of the fan-out")
+				}
+				if l := d.GetLinks(); len(l) != 1 || string(l[0].GetSpanId()) != string(stream.GetSpanId()) {
+					t.Errorf("got the links %v, want one to the span of the stream", l)
+				}
+				if number(d, "fanoutd.events") != 1 || number(d, "fanoutd.bytes") <= 0 {
+					t.Errorf("got the delivery %v, want one event", d)
+				}
+			}
+			if len(watchers) != c.spans || len(r.of(trace, "deliver")) != c.spans {
+				t.Errorf("got spans of the watches %v, want one of each of %d", watchers, c.spans)
+			}
+		})
 	}
 }
 

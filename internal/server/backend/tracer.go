@@ -34,6 +34,10 @@ type Delivery struct {
 	After, Upto object.Revision
 	Shows       func(object.Revision) bool
 
+	// Others is the number of further watches that got the same message, on the same stream. They
+	// are counted.
+	Others int
+
 	Events  int
 	Bytes   int
 	Arrived time.Time // when the first change came from the store

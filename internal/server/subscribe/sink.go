@@ -184,12 +184,15 @@ func (k *sink) resourceOf(e *dispatch.Entry) *backend.Resource {
 	return nil
 }
 
-// maxTraced is the number of watches of an entry that a trace shows.
+// maxTraced is the number of watches of an entry that a trace shows. Further ones are only
+// counted.
 const maxTraced = 16
 
 // trace reports a live message to the tracer.
 func (k *sink) trace(t backend.WriteTracer, e *dispatch.Entry, size int, now time.Time) {
-	for _, id := range e.IDs.All()[:min(e.IDs.Len(), maxTraced)] {
+	traced := min(e.IDs.Len(), maxTraced)
+	others := e.IDs.Len() - traced // reported with one of the traced watches
+	for _, id := range e.IDs.All()[:traced] {
 		w := k.stream.table.find(id)
 		if w == nil {
 			continue // stopped
@@ -197,9 +200,10 @@ func (k *sink) trace(t backend.WriteTracer, e *dispatch.Entry, size int, now tim
 		st := w.StreamWatch.Status()
 		t.Delivered(backend.Delivery{
 			Watch: k.stream.ctx, Watcher: w.ID(), Peer: k.stream.peer,
-			After: st.Sent.Revision, Upto: e.Batch.Header.Position.Revision, Shows: w.Shows,
+			After: st.Sent.Revision, Upto: e.Batch.Header.Position.Revision, Shows: w.Shows, Others: others,
 			Events: e.Batch.Count, Bytes: size, Arrived: e.Batch.Arrived, Sent: now,
 		})
+		others = 0
 	}
 }
 
