@@ -17,6 +17,7 @@ type watchCollector struct {
 	begun, messages, events, bytes, catchUps              *family
 	latency, batches, slow                                *family
 	byAppliedLag, failing, reportedErrors                 *family
+	streamWatchesEnded                                    *family
 }
 
 func newWatchCollector(srv *server.Server) *watchCollector {
@@ -38,6 +39,7 @@ func newWatchCollector(srv *server.Server) *watchCollector {
 	c.byAppliedLag = c.gauge("watchers_by_applied_lag", "Open watches by applied lag: how long the oldest event that the subscriber has not applied has waited. 0s: there is none. 1s, 10s, 1m, 10m, 1h: up to this time. more, unknown or unreported: none of these.", r, "lag")
 	c.failing = c.gauge("watchers_failing", "Watches whose last report has an error.", r)
 	c.reportedErrors = c.counter("watch_reported_errors_total", "Errors that subscribers have reported. Repetitions of an error do not count.", r)
+	c.streamWatchesEnded = c.counter("subscribe_watches_ended_total", "Watches of Subscribe that were refused or have ended, by status code. When a stream ends, its watches count with its code.", "grpc_code")
 	c.slow = c.counter("slow_requests_total", "Requests, first messages of watches and catch-ups that took longer than slow-request.")
 	return c
 }
@@ -68,6 +70,9 @@ func (c *watchCollector) Collect(to chan<- prometheus.Metric) {
 		send(to, c.reportedErrors, s.ReportedErrors, name)
 		sendDistribution(to, c.latency, &s.Latency, name)
 		sendDistribution(to, c.batches, &s.Batches, name)
+	}
+	for code, n := range c.server.StreamWatchesEnded() {
+		send(to, c.streamWatchesEnded, n, code.String())
 	}
 	send(to, c.slow, c.server.SlowRequests())
 }

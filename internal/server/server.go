@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
@@ -280,6 +281,10 @@ func (s *Server) UsePolicy(p *policy.Policy) {
 
 // WatchStats describes the watches of each resource. It makes none of them wait.
 func (s *Server) WatchStats() map[string]*watch.Stats { return s.watches.Stats() }
+
+// StreamWatchesEnded returns the number of watches of Subscribe streams that were refused or have
+// ended, for each status code.
+func (s *Server) StreamWatchesEnded() map[codes.Code]int64 { return s.subscribe.Ended() }
 
 // SlowRequests returns how many requests, or parts of them, took longer than
 // Config.SlowRequest.

@@ -83,3 +83,42 @@ func (s *subscription) report(t *testing.T, id uint64, applied *fanoutv1.Positio
 		Report: &fanoutv1.SubscribeRequest_Report{WatchId: id, Applied: applied, Error: failed},
 	}})
 }
+
+// TestWatchesOfSubscribeAreCounted checks that the metrics count each watch of a stream, and the
+// stream as one request. A watch that is refused or ends is counted while the stream goes on.
+func TestWatchesOfSubscribeAreCounted(t *testing.T) {
+	in := start(t, nil)
+	before := in.scrape(t)
+	s := in.subscribe(within(t), t, &fanoutv1.WatchRequest{}, &fanoutv1.WatchRequest{}, &fanoutv1.WatchRequest{Resource: "unknown"})
+	in.put(t, "k", "v")
+	s.next(t, 1)
+	s.next(t, 2)
+	// The server counts a message after the transport has accepted it.
+	in.await(t, "fanoutd_watch_propagation_seconds", ours, exactly(2))
+	ended := func(code string) series { return series{"grpc_code": code} }
+	stream := func(code string) series { return series{"grpc_method": "Subscribe", "grpc_code": code} }
+	increases := func(want map[string]float64, with series) {
+		t.Helper()
+		after := in.scrape(t)
+		for name, n := range want {
+			if got := after.value(t, name, with) - before.value(t, name, with); got != n {
+				t.Errorf("%s%v: got an increase of %v, want %v", name, with, got, n)
+			}
+		}
+	}
+	increases(map[string]float64{
+		"fanoutd_watchers_begun_total": 2,
+		"fanoutd_watch_events_total":   2,
+		"fanoutd_watch_messages_total": 6, // for each watch: start and end of the catch-up, and the event
+		"fanoutd_watch_batch_events":   2,
+	}, ours)
+	increases(map[string]float64{"fanoutd_watchers": 2}, series{"resource": resource, "state": "live"})
+	increases(map[string]float64{"fanoutd_subscribe_watches_ended_total": 1}, ended("NotFound"))
+	increases(map[string]float64{"fanoutd_subscribe_watches_ended_total": 0}, ended("OK"))
+	increases(map[string]float64{"grpc_server_handled_total": 0}, stream("NotFound"))
+	increases(map[string]float64{"grpc_server_started_total": 1, "grpc_server_msg_sent_total": 0}, series{"grpc_method": "Subscribe"})
+
+	s.send(t, &fanoutv1.SubscribeRequest{Request: &fanoutv1.SubscribeRequest_Stop_{Stop: &fanoutv1.SubscribeRequest_Stop{WatchId: 1}}})
+	in.await(t, "fanoutd_subscribe_watches_ended_total", ended("OK"), exactly(1))
+	increases(map[string]float64{"grpc_server_handled_total": 0}, stream("OK"))
+}

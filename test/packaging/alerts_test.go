@@ -87,6 +87,9 @@ func TestAlerts(t *testing.T) {
 	handled := func(method, kind, code, values string) string {
 		return steady("grpc_server_handled_total", here+`, grpc_service="fanout.v1.X", grpc_method="`+method+`", grpc_type="`+kind+`", grpc_code="`+code+`"`, values)
 	}
+	ended := func(code, values string) string {
+		return steady("fanoutd_subscribe_watches_ended_total", here+`, grpc_code="`+code+`"`, values)
+	}
 	etcd := func(operation, requests, failures string) string {
 		labels := here + `, operation="` + operation + `"`
 		return steady("fanoutd_etcd_requests_total", labels, requests) + steady("fanoutd_etcd_request_errors_total", labels, failures)
@@ -200,6 +203,10 @@ func TestAlerts(t *testing.T) {
 		"FanoutdErrors": {
 			{"all of a few writes fail", handled("Put", "unary", "Unavailable", "0+2x60") + handled("Get", "unary", "OK", "0+1000x60"), true},
 			{"watches fail", handled("Watch", "server_stream", "Internal", "0+2x60"), true},
+			{"watches of streams fail", ended("Internal", "0+2x60") + ended("OK", "0+10x60"), true},
+			{"few watches of streams fail", ended("Internal", "0+1x60") + ended("OK", "0+30x60"), false},
+			{"watches of streams are refused", ended("PermissionDenied", "0+100x60"), false},
+			{"a watch of a stream fails", ended("Internal", "0x10 1x50"), false},
 			{"the server stops", handled("Watch", "server_stream", "Unavailable", "0x10 500 1000x30") + handled("Get", "unary", "OK", "0+10x40"), false},
 			{"one of a few", handled("Get", "unary", "Unavailable", "0x10 1x50") + handled("Get", "unary", "OK", "0x5 1x10 2x45"), false},
 			{"client errors", handled("Put", "unary", "InvalidArgument", "0+100x60"), false},

@@ -5,6 +5,9 @@ import (
 	"io"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
@@ -176,6 +179,7 @@ func (s *stream) admit(req *fanoutv1.SubscribeRequest_Start) (*pending, error) {
 func (s *stream) refuse(id uint64, resource string, err error) {
 	i := s.service.cfg.Interceptors
 	result := i.Finish(s.ctx, err)
+	s.service.ended.add(status.Code(result), 1)
 	i.Record(s.ctx, &rpc.Call{Identity: s.identity, Resource: apierr.Clip(resource, apierr.MaxEchoBytes)}, fullMethod, result)
 	if !s.endsAll.Load() && !s.closed {
 		s.out.Refuse(id, result)
@@ -205,6 +209,7 @@ func (s *stream) stop(id uint64) {
 	case s.reason != nil || s.closed:
 	case e.state == stateWaiting:
 		s.drop(e)
+		s.service.ended.add(codes.OK, 1)
 		s.out.Refuse(id, errStopped)
 		s.finishIfIdle()
 	case e.state == stateStarted:

@@ -30,6 +30,7 @@ type Service struct {
 	cfg        Config
 	resourceOf map[*dispatch.Dispatcher]*backend.Resource
 	newOutbox  func(dispatch.StreamConfig) outbox // dispatch.NewStream, unless a test replaces it
+	ended      endedCounts
 	readers    sync.WaitGroup
 }
 

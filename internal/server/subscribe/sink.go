@@ -5,8 +5,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/watch"
 )
@@ -155,7 +159,9 @@ func (k *sink) done(r *dispatch.Response) {
 			for _, w := range e.Watches {
 				k.times.forget(w.ID)
 			}
-			s.retire(e.Watches)
+			if e.Ended != nil {
+				s.retire(e.Watches, e.Ended)
+			}
 			continue
 		}
 		resource, size := k.resources[i], k.encoder.sizes[i]
@@ -233,8 +239,8 @@ func (k *sink) logSlow(e *dispatch.Entry, now time.Time) {
 	}
 }
 
-// retire removes watches whose end was sent.
-func (s *stream) retire(ended []*dispatch.StreamWatch) {
+// retire removes and counts watches whose end was sent.
+func (s *stream) retire(ended []*dispatch.StreamWatch, how *dispatch.Ending) {
 	if len(ended) == 0 || s.endsAll.Load() {
 		return // at the end of the stream, finish removes all watches
 	}
@@ -246,5 +252,10 @@ func (s *stream) retire(ended []*dispatch.StreamWatch) {
 		}
 	}
 	s.table.mu.Unlock()
+	code := codes.OK
+	if how.Reason != nil {
+		code = status.Code(apierr.Status(s.ctx, how.Reason))
+	}
+	s.service.ended.add(code, len(gone))
 	s.releaseQuotas(gone)
 }

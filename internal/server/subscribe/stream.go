@@ -154,17 +154,21 @@ func (s *stream) serve() error {
 // finish releases everything that the stream holds, and returns the status for the client.
 func (s *stream) finish(err error) error {
 	i := s.service.cfg.Interceptors
-	if released := dispatch.Guard(s.release); released != nil {
+	watches := 0
+	if released := dispatch.Guard(func() error { watches = s.release(); return nil }); released != nil {
 		if p, ok := errors.AsType[*dispatch.PanicError](released); ok {
 			err = i.Recovered(s.ctx, p.Value, p.Stack)
 		}
 	}
-	return i.Conclude(s.ctx, &s.call, fullMethod, s.since, err)
+	result := i.Conclude(s.ctx, &s.call, fullMethod, s.since, err)
+	s.service.ended.add(status.Code(result), watches)
+	return result
 }
 
-func (s *stream) release() error {
+// release returns the number of watches that were left.
+func (s *stream) release() (watches int) {
 	if s.out == nil {
-		return nil // not admitted
+		return 0 // not admitted
 	}
 	if s.number > 0 {
 		defer s.service.cfg.Watches.Registry.UnregisterStream(s.number)
@@ -181,8 +185,9 @@ func (s *stream) release() error {
 	s.end()
 	s.waits.close()
 	s.sink.slot.close()
-	s.releaseQuotas(s.table.clear())
-	return nil
+	left := s.table.clear()
+	s.releaseQuotas(left)
+	return len(left)
 }
 
 // releaseQuotas gives back what watches have taken that the table no longer has.
