@@ -15,7 +15,6 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
-	"github.com/fanoutd/fanoutd/internal/lag"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
@@ -33,6 +32,7 @@ type admin struct {
 	fanoutv1.UnimplementedAdminServiceServer
 	resources backend.Resources
 	watches   *watch.Service
+	lagScans  *lagScans
 	rights    *rpc.Rights
 	since     time.Time // start of the server
 	rewrites  int       // maximum number of values that Reencrypt writes in a transaction; 0: writes are off
@@ -123,7 +123,7 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 		}
 	}
 	if byLag {
-		resp.Watchers = a.mostLagging(watches, size)
+		resp.Watchers = a.lagScans.list(of, req.GetFailing(), size)
 		return resp, nil
 	}
 	bytes, lags := 0, watch.Lags{}
@@ -161,43 +161,6 @@ func (a *admin) watched(ctx context.Context, name string) ([]string, error) {
 	}
 	_, err := a.resources.Find(name)
 	return []string{name}, err
-}
-
-// mostLagging returns the watches with the largest lag. The server does not know how long a
-// watch has had no position, if a RESET took away an earlier one.
-func (a *admin) mostLagging(all iter.Seq[watch.Watch], most int) []*fanoutv1.WatcherStatus {
-	type lagging struct {
-		watch watch.Watch
-		lag   lag.Lag
-	}
-	var found []lagging
-	keep := func() {
-		slices.SortStableFunc(found, func(x, y lagging) int { return x.lag.Compare(y.lag) })
-		clear(found[min(len(found), most):])
-		found = found[:min(len(found), most)]
-	}
-	lags := watch.Lags{}
-	for w := range all {
-		// So there are never many more watches in memory than the response has.
-		if found = append(found, lagging{w, lagOf(w.Condition(lags))}); len(found) >= 2*maxWatchersPage {
-			keep()
-		}
-	}
-	keep()
-	var watchers []*fanoutv1.WatcherStatus
-	bytes := 0
-	for i, one := range found {
-		w := one.watch.Status(lags)
-		if bytes += proto.Size(w); i > 0 && bytes > maxListBytes {
-			break
-		}
-		watchers = append(watchers, w)
-	}
-	return watchers
-}
-
-func lagOf(c watch.Condition) lag.Lag {
-	return lag.Lag{Blocked: c.Blocked, NoPosition: c.NoPosition, IsMinimum: c.Lag.IsMinimum, Seconds: c.Lag.Waited.Seconds()}
 }
 
 // EndWatcher implements AdminService.

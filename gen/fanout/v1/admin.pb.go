@@ -92,7 +92,8 @@ const (
 	ListWatchersRequest_ORDER_ID ListWatchersRequest_Order = 1
 	// Blocked watches first, then those without a position, because a RESET is running or has
 	// not begun, then those whose lag is only a minimum, then those with the largest lag.
-	// Equal ones are ordered by age. There is only one page.
+	// Equal ones are ordered by age. There is only one page. If there are 10,000 watches or more,
+	// a watch that has fallen behind may be missing for a second.
 	ListWatchersRequest_ORDER_LAG ListWatchersRequest_Order = 2
 )
 

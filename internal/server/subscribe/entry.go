@@ -140,9 +140,7 @@ func (e *entry) lag(st *dispatch.StreamWatchStatus, lags watch.Lags) watch.Laggi
 	}
 	l := watch.Lagging{Backlog: st.Backlog, Lag: e.resource.LagOf(st.Backlog, st.Sent), Known: true}
 	e.observe(st.Backlog.Events != 0, func(o *observed) { o.waiting = o.waiting.Observe(st.Sent, l.Backlog, &l.Lag) })
-	if lags != nil && shared != nil {
-		lags[shared] = l
-	}
+	lags.Note(shared, l)
 	return l
 }
 

@@ -103,7 +103,7 @@ func (k *sink) HoldsReservation() bool { return k.slot.isHeld() }
 func (k *sink) Release() { k.slot.release(k.OnWritten) }
 
 // isBlocked reports whether a response waits for the client.
-func (k *sink) isBlocked() bool { return k.IsBlocked(k.sending.Load(), time.Now()) }
+func (k *sink) isBlocked() bool { return k.IsBlocked(k.sending.Load(), time.Now) }
 
 // begin records what the client may get to know as soon as gRPC has the response: ids that it may use
 // again, and RESETs.

@@ -127,7 +127,7 @@ func (e *Entry) isBlocked() bool {
 	e.mu.Lock()
 	sending := e.sending
 	e.mu.Unlock()
-	return e.sender.IsBlocked(sending, time.Now())
+	return e.sender.IsBlocked(sending, time.Now)
 }
 
 func (e *Entry) position() object.Position {

@@ -292,7 +292,7 @@ func TestBlockedMeansThatAMessageWaits(t *testing.T) {
 	s, stream, trySend := soleSender(t)
 	check := func(what string, sending bool, after time.Duration, want bool) {
 		t.Helper()
-		if got := s.IsBlocked(sending, time.Now().Add(after)); got != want {
+		if got := s.IsBlocked(sending, func() time.Time { return time.Now().Add(after) }); got != want {
 			t.Errorf("%s: got blocked %v, want %v", what, got, want)
 		}
 	}

@@ -164,11 +164,15 @@ func (r *Registry) Number(id string) (n Number, ok bool) {
 
 // Find returns the watch with the id, or nil if there is none, or if its entry is not complete.
 func (r *Registry) Find(id string) Watch {
-	n, ok := r.Number(id)
-	switch {
-	case !ok:
-		return nil
-	case n.Index > 0:
+	if n, ok := r.Number(id); ok {
+		return r.At(n)
+	}
+	return nil
+}
+
+// At returns the watch with the number, or nil if there is none, or if its entry is not complete.
+func (r *Registry) At(n Number) Watch {
+	if n.Index > 0 {
 		r.mu.Lock()
 		stream := r.rpcs.find(n.RPC).stream
 		r.mu.Unlock()

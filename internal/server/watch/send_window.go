@@ -198,13 +198,14 @@ func (w *SendWindow) checkOverdueFence(size int) error {
 // has a message and waits for the fence; the waiting sender has been sending a message for at
 // least blockedAfter; gRPC has held a message with a fence for at least blockedAfter without
 // writing it. A message without a fence does not count once gRPC has accepted it. The argument
-// sending reports whether the waiting sender is sending a message.
-func (w *SendWindow) IsBlocked(sending bool, now time.Time) bool {
+// sending reports whether the waiting sender is sending a message. For most watches, the time
+// does not matter, and reading the clock would take longer than the rest.
+func (w *SendWindow) IsBlocked(sending bool, now func() time.Time) bool {
 	fenceOut := !w.fence.Released()
 	if fenceOut && w.awaitsFence.Load() {
 		return true
 	}
-	return (sending || fenceOut) && now.Sub(time.Unix(0, w.sentAt.Load())) >= blockedAfter
+	return (sending || fenceOut) && now().Sub(time.Unix(0, w.sentAt.Load())) >= blockedAfter
 }
 
 // OnWritten calls a function once, when gRPC has written all messages up to the latest fence, or

@@ -48,6 +48,21 @@ type Watch interface {
 // are those of [dispatch.StreamWatch.Shared]. With nil, nothing is shared.
 type Lags map[any]Lagging
 
+// maxLags limits the memory of Lags, because each of a million watches may have a watcher of its
+// own. Watches that share a watcher belong to one stream, and follow each other.
+const maxLags = 1024
+
+// Note adds how far a watcher is behind. It does nothing if the watches do not share it.
+func (l Lags) Note(shared any, lag Lagging) {
+	if l == nil || shared == nil {
+		return
+	}
+	if len(l) >= maxLags {
+		clear(l)
+	}
+	l[shared] = lag
+}
+
 // Lagging describes how far a watch is behind.
 type Lagging struct {
 	Backlog dispatch.Backlog

@@ -1,0 +1,155 @@
+package server
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/lag"
+	"github.com/fanoutd/fanoutd/internal/server/watch"
+)
+
+// lagScans lists the watches that are furthest behind. A scan looks at all watches. If there are
+// many, callers within a second share a scan, and an answer orders anew what the scan has found.
+type lagScans struct {
+	registry *watch.Registry
+	now      func() time.Time // time.Now, unless a test replaces it
+	many     int              // manyWatches, unless a test replaces it
+
+	mu     sync.Mutex               // held during a scan, so all callers together use one processor
+	latest map[lagQuestion]*lagScan // guarded by mu: the scans of the last second
+	looked int                      // guarded by mu: the number of watches that all scans have looked at
+}
+
+// lagQuestion is what a caller asks for.
+type lagQuestion struct {
+	resources string // their names, joined
+	failing   bool   // only watches whose last report has an error
+}
+
+// lagScan is the result of a scan. It keeps no watch in memory.
+type lagScan struct {
+	began   time.Time
+	looked  int            // number of watches
+	numbers []watch.Number // of those that were furthest behind, at most maxWatchersPage; the oldest first
+}
+
+const (
+	// manyWatches is the number of watches from which callers share a scan. It takes about two
+	// milliseconds.
+	manyWatches = 10_000
+
+	// lagScanAge is how long a scan is used.
+	lagScanAge = time.Second
+)
+
+func newLagScans(r *watch.Registry) *lagScans {
+	return &lagScans{registry: r, now: time.Now, many: manyWatches, latest: map[lagQuestion]*lagScan{}}
+}
+
+// list returns the watches of some resources that are furthest behind, or only failing ones.
+func (s *lagScans) list(resources []string, onlyFailing bool, most int) []*fanoutv1.WatcherStatus {
+	found := s.watches(s.scan(resources, onlyFailing))
+	if onlyFailing {
+		found = failing(found)
+	}
+	lags := watch.Lags{}
+	var watchers []*fanoutv1.WatcherStatus
+	bytes := 0
+	for i, one := range mostLagging(found, most, lags) {
+		w := one.Status(lags)
+		if bytes += proto.Size(w); i > 0 && bytes > maxListBytes {
+			break
+		}
+		watchers = append(watchers, w)
+	}
+	return watchers
+}
+
+// scan returns the numbers of the watches that are furthest behind, or were within the last second.
+func (s *lagScans) scan(resources []string, onlyFailing bool) []watch.Number {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	maps.DeleteFunc(s.latest, func(_ lagQuestion, old *lagScan) bool { return now.Sub(old.began) >= lagScanAge })
+	asked := lagQuestion{strings.Join(resources, "\x00"), onlyFailing}
+	if recent := s.latest[asked]; recent != nil {
+		return recent.numbers
+	}
+	scan := &lagScan{began: now}
+	all := func(yield func(watch.Watch) bool) {
+		for w := range s.registry.After(watch.Number{}, resources...) {
+			scan.looked++
+			if !yield(w) {
+				return
+			}
+		}
+	}
+	watches := iter.Seq[watch.Watch](all)
+	if onlyFailing {
+		watches = failing(all)
+	}
+	for _, w := range mostLagging(watches, maxWatchersPage, watch.Lags{}) {
+		scan.numbers = append(scan.numbers, w.Number())
+	}
+	slices.SortFunc(scan.numbers, watch.Number.Compare) // those with equal lags stay in this order
+	if s.looked += scan.looked; scan.looked >= s.many {
+		s.latest[asked] = scan
+	}
+	return scan.numbers
+}
+
+// watches returns the watches with the numbers. It leaves out those that have ended.
+func (s *lagScans) watches(numbers []watch.Number) iter.Seq[watch.Watch] {
+	return func(yield func(watch.Watch) bool) {
+		for _, n := range numbers {
+			if w := s.registry.At(n); w != nil && !yield(w) {
+				return
+			}
+		}
+	}
+}
+
+// mostLagging returns the watches with the largest lag. The server does not know how long a
+// watch has had no position, if a RESET took away an earlier one.
+func mostLagging(all iter.Seq[watch.Watch], most int, lags watch.Lags) []watch.Watch {
+	type lagging struct {
+		watch watch.Watch
+		lag   lag.Lag
+	}
+	var found []lagging
+	var least *lag.Lag // the smallest lag of as many watches as are needed; nil: fewer were kept
+	keep := func() {
+		slices.SortStableFunc(found, func(x, y lagging) int { return x.lag.Compare(y.lag) })
+		clear(found[min(len(found), most):])
+		if found = found[:min(len(found), most)]; len(found) == most {
+			least = new(found[most-1].lag)
+		}
+	}
+	for w := range all {
+		l := lagOf(w.Condition(lags))
+		if least != nil && l.Compare(*least) >= 0 {
+			continue
+		}
+		// So there are never many more watches in memory than the response has.
+		if found = append(found, lagging{w, l}); len(found) >= 2*maxWatchersPage {
+			keep()
+		}
+	}
+	keep()
+	watches := make([]watch.Watch, 0, len(found))
+	for _, one := range found {
+		watches = append(watches, one.watch)
+	}
+	return watches
+}
+
+func lagOf(c watch.Condition) lag.Lag {
+	return lag.Lag{Blocked: c.Blocked, NoPosition: c.NoPosition, IsMinimum: c.Lag.IsMinimum, Seconds: c.Lag.Waited.Seconds()}
+}
