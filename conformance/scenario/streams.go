@@ -3,6 +3,7 @@ package scenario
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -125,12 +126,14 @@ func refusedStart(r *run) {
 	h.Write(script.Put("a/1", "1"), script.Put("b/1", "1"))
 	a := r.sync(h, "a")
 	b := r.open("b")
-	b.Refuse(script.Unavailable(stormDelay))
+	const delay = 2 * time.Second
+	refused := time.Now()
+	b.Refuse(script.Unavailable(delay))
 	a.Send(h.Live("a", h.Write(script.Put("a/1", "2"))))
 	r.expect("a", h.Position(h.Revision()))
 	again := r.accept("b")
-	if waited := again.Opened.Sub(b.Opened); waited < stormDelay {
-		r.fail("the client starts a watch again after %v, and RetryInfo says %v", waited, stormDelay)
+	if waited := again.Opened.Sub(refused); waited < delay {
+		r.fail("the client starts a watch again after %v, and RetryInfo says %v", waited, delay)
 	}
 	r.resume(h, again)
 	if r.server.Waiting("a") > 0 {
