@@ -81,6 +81,12 @@ func TestChart(t *testing.T) {
 		"image":         map[string]any{"repository": "registry.example.com/fanoutd", "tag": "1.2.3"},
 		"config":        map[string]any{"log-level": "debug"},
 		"networkPolicy": map[string]any{"enabled": false},
+
+		"imagePullSecrets":  []any{map[string]any{"name": "registry"}},
+		"nodeSelector":      map[string]any{"pool": "config"},
+		"tolerations":       []any{map[string]any{"key": "config", "operator": "Exists"}},
+		"extraVolumes":      []any{map[string]any{"name": "keys", "secret": map[string]any{"secretName": "fanoutd-keys"}}},
+		"extraVolumeMounts": []any{map[string]any{"name": "keys", "mountPath": "/etc/fanoutd/keys", "readOnly": true}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -88,6 +94,14 @@ func TestChart(t *testing.T) {
 	before, after := get[*appsv1.Deployment](t, all, "Deployment").Spec.Template, get[*appsv1.Deployment](t, changed, "Deployment").Spec.Template
 	if got := after.Spec.Containers[0].Image; got != "registry.example.com/fanoutd:1.2.3" {
 		t.Errorf("got image %s", got)
+	}
+	spec := after.Spec
+	volume, mount := spec.Volumes[len(spec.Volumes)-1], spec.Containers[0].VolumeMounts[len(spec.Containers[0].VolumeMounts)-1]
+	if volume.Name != "keys" || volume.Secret.SecretName != "fanoutd-keys" || mount.Name != "keys" || mount.MountPath != "/etc/fanoutd/keys" {
+		t.Errorf("got volume %v, mounted as %v", volume, mount)
+	}
+	if len(spec.ImagePullSecrets) != 1 || spec.NodeSelector["pool"] != "config" || len(spec.Tolerations) != 1 {
+		t.Errorf("got pull secrets %v, node selector %v, tolerations %v", spec.ImagePullSecrets, spec.NodeSelector, spec.Tolerations)
 	}
 	if before.Annotations["checksum/config"] == after.Annotations["checksum/config"] {
 		t.Error("a change of the configuration does not start a rollout")
