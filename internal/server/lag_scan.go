@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -37,7 +38,7 @@ type lagQuestion struct {
 type lagScan struct {
 	began   time.Time
 	looked  int            // number of watches
-	numbers []watch.Number // of those that were furthest behind, at most maxWatchersPage; the oldest first
+	numbers []watch.Number // of those that were furthest behind, at most maxWatchersPage
 }
 
 const (
@@ -98,7 +99,6 @@ func (s *lagScans) scan(resources []string, onlyFailing bool) []watch.Number {
 	for _, w := range mostLagging(watches, maxWatchersPage, watch.Lags{}) {
 		scan.numbers = append(scan.numbers, w.Number())
 	}
-	slices.SortFunc(scan.numbers, watch.Number.Compare) // those with equal lags stay in this order
 	if s.looked += scan.looked; scan.looked >= s.many {
 		s.latest[asked] = scan
 	}
@@ -116,8 +116,9 @@ func (s *lagScans) watches(numbers []watch.Number) iter.Seq[watch.Watch] {
 	}
 }
 
-// mostLagging returns the watches with the largest lag. The server does not know how long a
-// watch has had no position, if a RESET took away an earlier one.
+// mostLagging returns the watches with the largest lag, and of those with equal lags the oldest.
+// More than 2*maxWatchersPage watches must come in the order of their numbers. The server does not
+// know how long a watch has had no position, if a RESET took away an earlier one.
 func mostLagging(all iter.Seq[watch.Watch], most int, lags watch.Lags) []watch.Watch {
 	type lagging struct {
 		watch watch.Watch
@@ -126,7 +127,9 @@ func mostLagging(all iter.Seq[watch.Watch], most int, lags watch.Lags) []watch.W
 	var found []lagging
 	var least *lag.Lag // the smallest lag of as many watches as are needed; nil: fewer were kept
 	keep := func() {
-		slices.SortStableFunc(found, func(x, y lagging) int { return x.lag.Compare(y.lag) })
+		slices.SortFunc(found, func(x, y lagging) int {
+			return cmp.Or(x.lag.Compare(y.lag), x.watch.Number().Compare(y.watch.Number()))
+		})
 		clear(found[min(len(found), most):])
 		if found = found[:min(len(found), most)]; len(found) == most {
 			least = new(found[most-1].lag)
