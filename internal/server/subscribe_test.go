@@ -31,8 +31,8 @@ func withAndWithoutCache(t *testing.T, test func(t *testing.T, with settings)) {
 	}
 }
 
-// A watch of a Subscribe stream gets the same messages as one of the Watch method, whatever its
-// request.
+// A watch of a Subscribe stream gets the same messages and the same errors as one of the Watch method,
+// whatever its request.
 func TestSubscribeAnswersLikeWatch(t *testing.T) {
 	t.Parallel()
 	for _, uncached := range []bool{false, true} {
@@ -50,6 +50,9 @@ func TestSubscribeAnswersLikeWatch(t *testing.T) {
 		}
 		if t.Failed() {
 			return
+		}
+		if diff := cmp.Diff(transcripts[false].refusals, transcripts[true].refusals); diff != "" {
+			t.Errorf("uncached %v, refusals, -Watch +Subscribe:\n%s", uncached, diff)
 		}
 		ignoreEpochs := protocmp.FilterField(&fanoutv1.Position{}, "epoch", cmp.Comparer(func(a, b any) bool { return true }))
 		for i := range transcripts[true].answers {

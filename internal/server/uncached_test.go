@@ -41,7 +41,11 @@ func (tr *transcript) list(ctx context.Context, t *testing.T, req *fanoutv1.List
 
 func (tr *transcript) refused(t *testing.T, name string, err error) {
 	t.Helper()
-	tr.refusals[name] = refusalIn(t, err)
+	r := refusalIn(t, err)
+	if r.Metadata["current_epoch"] != "" {
+		r.Metadata["current_epoch"] = "current" // each server has its own
+	}
+	tr.refusals[name] = r
 }
 
 // watch records messages of the given kinds, in this order, and then ends the watch. It
@@ -64,6 +68,16 @@ func (tr *transcript) watch(ctx context.Context, t *testing.T, req *fanoutv1.Wat
 		}
 		tr.answers = append(tr.answers, m)
 	}
+}
+
+// watchRefused records why a watch is refused, or why it ends before its first message.
+func (tr *transcript) watchRefused(ctx context.Context, t *testing.T, name string, req *fanoutv1.WatchRequest) {
+	t.Helper()
+	if req.GetResource() == "" {
+		req.Resource = config
+	}
+	_, err := firstMessage(tr.in)(ctx, req)
+	tr.refused(t, "watch/"+name, err)
 }
 
 const (
@@ -118,6 +132,15 @@ func (tr *transcript) scenario(ctx context.Context, t *testing.T) {
 		kinds = append(kinds, kindLive)
 	}
 	tr.watch(ctx, t, &fanoutv1.WatchRequest{Consistency: exactRevision(last)}, nil, kinds...)
+
+	other := after(&fanoutv1.Position{Epoch: "other", Revision: 5})
+	tr.watchRefused(ctx, t, "unknown resource", &fanoutv1.WatchRequest{Resource: "unknown"})
+	tr.watchRefused(ctx, t, "empty key", &fanoutv1.WatchRequest{Scope: exactly("")})
+	tr.watchRefused(ctx, t, "selector", &fanoutv1.WatchRequest{LabelSelector: "env in prod"})
+	tr.watchRefused(ctx, t, "two faults", &fanoutv1.WatchRequest{Scope: prefix("/"), Consistency: minRevision(-1)})
+	tr.watchRefused(ctx, t, "future", &fanoutv1.WatchRequest{Begin: after(&fanoutv1.Position{Epoch: epoch, Revision: 1 << 40})})
+	tr.watchRefused(ctx, t, "exact future", &fanoutv1.WatchRequest{Consistency: exactRevision(1 << 40)})
+	tr.watchRefused(ctx, t, "every event of another epoch", &fanoutv1.WatchRequest{Begin: other, EveryEvent: true})
 }
 
 func TestResourcesWithAndWithoutACacheAnswerAlike(t *testing.T) {
