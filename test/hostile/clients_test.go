@@ -35,6 +35,10 @@ type attack struct {
 	unanswered sync.WaitGroup
 	calmed     func() // only for resets: a connection was closed
 
+	// Closed when the attack is over. Clients that have not read until then may read what the server
+	// has answered.
+	over chan struct{}
+
 	// Only for watches that are opened at once.
 	accepted atomic.Int64 // streams that the server has begun and not ended
 

@@ -20,7 +20,7 @@ const attackVariable = "FANOUTD_TEST_ATTACK"
 // attackers attacks until its standard input ends. It prints a line when the attack has
 // begun, and the result at the end.
 func attackers(as string) error {
-	var a attack
+	a := attack{over: make(chan struct{})}
 	if err := json.Unmarshal([]byte(as), &a); err != nil {
 		return err
 	}
@@ -34,6 +34,7 @@ func attackers(as string) error {
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return err
 	}
+	close(a.over)
 	late := time.AfterFunc(wait, cancel) // what is unanswered then is missing in the result
 	a.unanswered.Wait()
 	late.Stop()

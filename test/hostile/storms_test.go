@@ -141,14 +141,11 @@ func (s storm) checkAnswers(t *testing.T, became result, all int) {
 		return
 	}
 	t.Logf("%d watches, %d accepted, refused by limit: %v", became.Begun, became.Accepted, became.Limits)
-	if s.kind == startSnapshots {
-		return // the attackers do not read the answers
-	}
 	answered := became.Accepted
-	if s.kind == openSnapshots {
+	if s.kind == openSnapshots || s.kind == startSnapshots {
 		answered += became.Limits["max-waiting-snapshots"] + became.Limits["max-snapshots"]
 	}
-	if became.Begun != all || answered != all || became.Accepted == 0 {
+	if became.Begun != all || answered != all || became.Refused != all-became.Accepted || became.Accepted == 0 {
 		t.Errorf("got %+v, want each of %d watches accepted, or refused because of a limit of snapshots", became, all)
 	}
 }

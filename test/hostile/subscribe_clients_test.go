@@ -199,7 +199,11 @@ func (a *attack) awaitCalm(stream fanoutv1.FanoutService_SubscribeClient) {
 }
 
 // startAtOnce starts watches of one Subscribe stream as fast as it can, and holds them until ctx
-// ends. It does not read snapshots. A watch that has got a message counts as accepted.
+// ends. A watch that has got a message counts as accepted.
+//
+// If the watches have a snapshot, the client does not read before the attack is over. Then it stops
+// all watches, so that it need not read the snapshots, and reads the answer to each start. A watch
+// that ends because of its stop counts as accepted.
 func (a *attack) startAtOnce(ctx context.Context, i int) {
 	allAnswered := sync.OnceFunc(a.unanswered.Done)
 	defer allAnswered()
@@ -218,10 +222,16 @@ func (a *attack) startAtOnce(ctx context.Context, i int) {
 			}
 			a.begun.Add(1)
 		}
+		if a.Kind != startSnapshots || !a.awaitOver(ctx) {
+			return
+		}
+		for id := range uint64(a.Streams) {
+			if stream.Send(stopOf(id)) != nil {
+				return
+			}
+		}
 	})
-	if a.Kind == startSnapshots {
-		allAnswered() // what is sent is not read
-		<-ctx.Done()
+	if a.Kind == startSnapshots && !a.awaitOver(ctx) {
 		return
 	}
 	for answered := map[uint64]bool{}; ; {
@@ -231,10 +241,14 @@ func (a *attack) startAtOnce(ctx context.Context, i int) {
 		}
 		for _, e := range resp.GetEntries() {
 			for _, id := range e.GetWatchIds() {
-				if !answered[id] && e.GetResponse() != nil {
+				answer := cmp.Or(e.GetRefused(), e.GetEnded())
+				switch {
+				case e.GetResponse() != nil && (answered[id] || a.Kind == startSnapshots):
+					continue
+				case e.GetResponse() != nil, e.GetEnded() != nil && answer.GetCode() == 0 && !answered[id]:
 					a.accepted.Add(1)
-				} else if e.GetResponse() == nil {
-					a.countRefusal(reasonIn(cmp.Or(e.GetRefused(), e.GetEnded())))
+				default:
+					a.countRefusal(reasonIn(answer))
 				}
 				answered[id] = true
 			}
@@ -242,5 +256,15 @@ func (a *attack) startAtOnce(ctx context.Context, i int) {
 		if len(answered) == a.Streams {
 			allAnswered()
 		}
+	}
+}
+
+// awaitOver waits until the attack is over. It returns false if ctx has ended before.
+func (a *attack) awaitOver(ctx context.Context) bool {
+	select {
+	case <-a.over:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
