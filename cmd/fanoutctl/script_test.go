@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/natefinch/atomic"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/test/inprocess"
@@ -96,6 +98,7 @@ func rotate(keyset string) (id uint32, err error) {
 //	exits CODE COMMAND...   run a command and check its exit code
 //	until FILE PATTERN      wait until the file exists and matches
 //	rotate                  make the server encrypt with a new key
+//	informer KEY            run an informer of the key until the script ends; its handler refuses the value "bad"
 func TestScripts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -128,7 +131,7 @@ func TestScripts(t *testing.T) {
 			}
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "until": until, "rotate": rotateKeys},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "until": until, "rotate": rotateKeys, "informer": runInformer},
 	})
 }
 
@@ -184,6 +187,39 @@ func rotateKeys(ts *testscript.TestScript, neg bool, args []string) {
 	}) {
 		ts.Fatalf("the server does not use key %d", id)
 	}
+}
+
+// runInformer runs an informer of a key until the script ends. Its handler reports an error for the
+// value "bad".
+func runInformer(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: informer KEY")
+	}
+	c, err := client.New(ts.Getenv("FANOUTCTL_SERVER"), client.WithSubscriber("strict", nil))
+	ts.Check(err)
+	inf := client.NewInformer(c.Resource(ts.Getenv("R")), client.ObjectDecoder(), client.Key(args[0]))
+	handle := func(i client.Item[*client.Object]) error {
+		if string(i.Object.Value) == "bad" {
+			return errors.New("the value is bad")
+		}
+		return nil
+	}
+	inf.AddHandler(client.Handler[*client.Object]{
+		Add:    handle,
+		Update: func(_, i client.Item[*client.Object]) error { return handle(i) },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- inf.Run(ctx) }()
+	ts.Defer(func() {
+		cancel()
+		if err := errors.Join(<-ended, c.Close()); !errors.Is(err, context.Canceled) {
+			ts.Logf("the informer ended with %v", err)
+		}
+	})
+	waiting, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	ts.Check(inf.WaitForSync(waiting))
 }
 
 // eventually polls a condition of another process, and reports whether it holds in time.
