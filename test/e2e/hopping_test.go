@@ -21,7 +21,8 @@ import (
 // TestHoppingBetweenServers checks that two servers over one etcd are interchangeable. Two
 // subscribers move between them at random, a thousand times each, while writers use both, and
 // receive every event once. One uses Watch. The other has a Subscribe stream to each server: it
-// starts a watch on one of them, and stops the last one.
+// starts a watch on one of them, and stops the last one. Each stream has hundreds of other watches,
+// which are started and stopped all the time.
 func TestHoppingBetweenServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -50,11 +51,15 @@ func TestHoppingBetweenServers(t *testing.T) {
 
 	var overWatch, overSubscribe []fanoutv1.FanoutServiceClient
 	var carried []*subscription.Client
-	for _, s := range servers {
+	var churns []*subscription.Churn
+	for i, s := range servers {
 		client := fanoutv1.NewFanoutServiceClient(s.conn)
 		subscribed := subscription.NewClient(client)
 		t.Cleanup(subscribed.Close)
 		carried = append(carried, subscribed)
+		churn := subscribed.Churn(churned, random.Rand(uint64(20+i)), randomRequest)
+		churns = append(churns, churn)
+		startChurn(t, subscribed, churn)
 		overWatch, overSubscribe = append(overWatch, client), append(overSubscribe, subscribed)
 	}
 	hoppers := []*hopper{
@@ -97,6 +102,13 @@ func TestHoppingBetweenServers(t *testing.T) {
 		h.validate(t, truth)
 		h.receivedOnce(t, truth)
 	}
+	for i, churn := range churns {
+		churn.Stop()
+		t.Logf("the stream to server %d had %d watches at once, %d in all", i, churned, churn.Started())
+		if least := churned + hops/10; churn.Started() < least {
+			t.Errorf("the test is too easy: the stream to server %d had %d watches, want at least %d", i, churn.Started(), least)
+		}
+	}
 	validateStreams(t, truth, carried)
 }
 
@@ -138,6 +150,19 @@ func (h *hopper) receivedOnce(t *testing.T, truth *check.Truth) {
 		if n := events[entry{c.Key, c.Revision}]; n > 1 {
 			t.Errorf("got %q at revision %d %d times, want once", c.Key, c.Revision, n)
 		}
+	}
+}
+
+// startChurn opens the stream of a churn, and waits until all its watches have begun.
+func startChurn(t *testing.T, c *subscription.Client, churn *subscription.Churn) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	if _, err := c.Stream(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := churn.Begun(ctx); err != nil {
+		t.Fatal(err)
 	}
 }
 

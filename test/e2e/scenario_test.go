@@ -82,6 +82,7 @@ type scenario struct {
 	watchers      []*watcher
 	readers       []*reader
 	subscriptions []*subscription.Client // of the watchers that use Subscribe
+	churns        []*subscription.Churn
 	latencyProbe  *latencyProbe
 
 	// actors end when they have nothing left to do. ctx ends when one of them fails.
@@ -197,8 +198,9 @@ func (w *scenario) watch(watcher *watcher, i int) {
 	w.actors.Go(func() error { return watcher.run(w.ctx) })
 }
 
-// crowd starts watchers that share one Subscribe stream, which they pause at random.
-func (w *scenario) crowd(t *testing.T, watchers int) {
+// crowd starts watchers that share one Subscribe stream, which they pause at random. The stream also has
+// watches that do not come back, which are started and stopped all the time.
+func (w *scenario) crowd(t *testing.T, watchers, others int) {
 	t.Helper()
 	client := w.overSubscribe(t, fanoutv1.NewFanoutServiceClient(dial(t, w.entrance.address)))
 	for i, options := range watchKinds(w.random.Rand(2), watchers) {
@@ -209,6 +211,9 @@ func (w *scenario) crowd(t *testing.T, watchers int) {
 	}
 	p := &pauser{client: client, ledger: w.ledger, goal: w.goal, rng: w.random.Rand(3)}
 	w.actors.Go(func() error { return p.run(w.ctx, w.writing) })
+	if others > 0 {
+		w.churns = append(w.churns, client.Churn(others, w.random.Rand(4), randomRequest))
+	}
 }
 
 // write starts a writer. If it fails, all actors stop, although the other writers could

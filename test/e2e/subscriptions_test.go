@@ -96,6 +96,13 @@ func (w *scenario) validateSubscriptions(t *testing.T, truth *check.Truth, seen 
 	begun, streams, wrong := time.Now(), 0, 0
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
+	for _, churn := range w.churns {
+		if err := churn.Begun(ctx); err != nil {
+			t.Error(err)
+		}
+		churn.Stop()
+		t.Logf("%d watches were started that do not come back", churn.Started())
+	}
 	for i, client := range w.subscriptions {
 		all := client.Streams()
 		if n := len(all); n > 0 && all[n-1].Err() == nil && !t.Failed() {

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -65,4 +67,25 @@ func (w *watchOptions) history(name string) (check.History, error) {
 		EveryEvent: w.everyEvent,
 		Bookmarks:  w.bookmarks,
 	}, err
+}
+
+// churned is the number of watches that a churn keeps on a stream.
+const churned = 200
+
+// randomRequest returns a request of a churn, usually for a single key. Many of the requests are equal,
+// so their watches share what the server sends.
+func randomRequest(rng *rand.Rand) *fanoutv1.WatchRequest {
+	some := func(n int) bool { return rng.IntN(n) == 0 }
+	if some(2) {
+		return (&watchOptions{scope: keyScope(fmt.Sprintf("team-0/svc-0/key-%d", rng.IntN(keys)))}).request()
+	}
+	w := watchOptions{scope: keyScope(randomKey(rng)), previous: some(4), omitValues: some(4), latest: some(4)}
+	if some(10) {
+		w.scope = prefixScope(randomKey(rng))
+	}
+	w.everyEvent = some(8) && !w.latest
+	if some(10) {
+		w.bookmarks = 200 * time.Millisecond
+	}
+	return w.request()
 }

@@ -2,21 +2,27 @@ package failures
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/check"
 	"github.com/fanoutd/fanoutd/test/check/recorded"
+	"github.com/fanoutd/fanoutd/test/seed"
 	"github.com/fanoutd/fanoutd/test/subscription"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// subscriber watches the whole resource and records what it receives.
+// subscriber watches the whole resource and records what it receives. Over Subscribe, its stream has
+// hundreds of other watches, which are started and stopped all the time.
 type subscriber struct {
 	history check.History
 	stream  fanoutv1.FanoutService_WatchClient
@@ -24,6 +30,8 @@ type subscriber struct {
 
 	subscribes bool                                                  // its streams are watches of Subscribe streams
 	carried    map[fanoutv1.FanoutServiceClient]*subscription.Client // if it subscribes
+	alone      bool                                                  // its streams have no other watches
+	churns     []*subscription.Churn                                 // one for each client
 }
 
 func newSubscriber(name string) *subscriber {
@@ -36,6 +44,9 @@ func newSubscriber(name string) *subscriber {
 func (s *subscriber) subscribe(t *testing.T, client fanoutv1.FanoutServiceClient) {
 	t.Helper()
 	request := &fanoutv1.WatchRequest{Resource: resource}
+	if s.history.Latest {
+		request.Delivery = fanoutv1.Delivery_DELIVERY_LATEST
+	}
 	asked := check.Stream{Begin: check.FromNothing}
 	if last, ok := s.history.Position(); ok {
 		request.Begin = &fanoutv1.WatchRequest_After{After: &fanoutv1.Position{Epoch: string(last.Epoch), Revision: int64(last.Revision)}}
@@ -56,7 +67,15 @@ func (s *subscriber) subscribe(t *testing.T, client fanoutv1.FanoutServiceClient
 	}
 	s.stream, s.leave = stream, cancel
 	s.history.Streams = append(s.history.Streams, asked)
+	for _, churn := range s.churns {
+		if err := churn.Begun(contextFor(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
+
+// churned is the number of watches of a Subscribe stream, besides that of the subscriber.
+const churned = 200
 
 // overSubscribe returns a client that makes its watches on one Subscribe stream.
 func (s *subscriber) overSubscribe(t *testing.T, client fanoutv1.FanoutServiceClient) *subscription.Client {
@@ -65,6 +84,10 @@ func (s *subscriber) overSubscribe(t *testing.T, client fanoutv1.FanoutServiceCl
 		c = subscription.NewClient(client)
 		t.Cleanup(c.Close)
 		s.carried[client] = c
+		if s.alone {
+			return c
+		}
+		s.churns = append(s.churns, c.Churn(churned, seed.New(t).Rand(uint64(len(s.churns))), randomRequest))
 	}
 	return c
 }
@@ -158,10 +181,23 @@ func (s *subscriber) validate(t *testing.T, truth *check.Truth) {
 	if err := check.Validate(&s.history, truth); err != nil {
 		t.Error(err)
 	}
+	s.leave()
+	for _, churn := range s.churns {
+		churn.Stop()
+		t.Logf("%s: the stream had %d watches at once, %d in all", s.history.Watcher, churned, churn.Started())
+		if churn.Started() == churned {
+			t.Errorf("%s: no watch was started while events came", s.history.Watcher)
+		}
+	}
 	for _, c := range s.carried {
 		for _, stream := range c.Streams() {
-			recording, err := stream.Recording(s.history.Watcher, func(*fanoutv1.WatchRequest) (*check.History, error) {
-				return &s.history, nil
+			if stream.Err() == nil {
+				if err := stream.Finish(contextFor(t)); err != nil {
+					t.Errorf("%s: the end of the stream after its last watch: %v", s.history.Watcher, err)
+				}
+			}
+			recording, err := stream.Recording(s.history.Watcher, func(r *fanoutv1.WatchRequest) (*check.History, error) {
+				return recorded.History("", r)
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -171,6 +207,34 @@ func (s *subscriber) validate(t *testing.T, truth *check.Truth) {
 			}
 		}
 	}
+}
+
+// randomRequest returns a request for one of the keys or prefixes of the tests, with random options. Many
+// of the requests are equal, so their watches share what the server sends.
+func randomRequest(rng *rand.Rand) *fanoutv1.WatchRequest {
+	some := func(n int) bool { return rng.IntN(n) == 0 }
+	pick := func(of ...string) string { return of[rng.IntN(len(of))] }
+	prefix := pick("k", "before", "before-0", "without-0", "after-0", "meanwhile", "elsewhere", "here", "new", "with/0")
+	r := &fanoutv1.WatchRequest{
+		Resource: resource, Scope: &fanoutv1.Scope{Scope: &fanoutv1.Scope_Key{Key: fmt.Sprintf("%s/%03d", prefix, rng.IntN(20))}},
+	}
+	switch {
+	case some(4):
+		r.Scope.Scope = &fanoutv1.Scope_Prefix{Prefix: prefix}
+	case some(10):
+		r.Scope.Scope = &fanoutv1.Scope_Key{Key: pick("k", "y", "z", "kept", "changed", "lost", "small", "deleted", "passing")}
+	}
+	if some(2) {
+		return r
+	}
+	r.PreviousObject, r.OmitValues, r.EveryEvent = some(4), some(4), some(8)
+	if some(4) && !r.GetEveryEvent() {
+		r.Delivery = fanoutv1.Delivery_DELIVERY_LATEST
+	}
+	if some(10) {
+		r.BookmarkInterval = durationpb.New(200 * time.Millisecond)
+	}
+	return r
 }
 
 // state returns the keys and values of a client that applies all events of the last

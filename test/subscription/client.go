@@ -15,11 +15,15 @@ type Client struct {
 	fanoutv1.FanoutServiceClient
 
 	mu      sync.Mutex
-	streams []*Stream // guarded by mu: all, the latest last
+	streams []*Stream     // guarded by mu: all, the latest last
+	opened  chan struct{} // guarded by mu: closed and replaced when a stream was opened
+	churns  []*Churn      // guarded by mu
 }
 
 // NewClient returns a client. The caller closes it.
-func NewClient(c fanoutv1.FanoutServiceClient) *Client { return &Client{FanoutServiceClient: c} }
+func NewClient(c fanoutv1.FanoutServiceClient) *Client {
+	return &Client{FanoutServiceClient: c, opened: make(chan struct{})}
+}
 
 // Watch implements [fanoutv1.FanoutServiceClient].
 func (c *Client) Watch(ctx context.Context, req *fanoutv1.WatchRequest, _ ...grpc.CallOption) (fanoutv1.FanoutService_WatchClient, error) {
@@ -46,6 +50,8 @@ func (c *Client) Stream(ctx context.Context) (*Stream, error) {
 		return nil, err
 	}
 	c.streams = append(c.streams, s)
+	close(c.opened)
+	c.opened = make(chan struct{})
 	return s, nil
 }
 
@@ -56,9 +62,39 @@ func (c *Client) Streams() []*Stream {
 	return append([]*Stream(nil), c.streams...)
 }
 
-// Close ends all streams.
+// current returns the current stream. If there is none, it waits until another goroutine opens one.
+func (c *Client) current(ctx context.Context) (*Stream, error) {
+	for ctx.Err() == nil {
+		c.mu.Lock()
+		opened := c.opened
+		var s *Stream
+		if n := len(c.streams); n > 0 {
+			s = c.streams[n-1]
+		}
+		c.mu.Unlock()
+		if s != nil && s.Err() == nil {
+			return s, nil
+		}
+		select {
+		case <-opened:
+		case <-ctx.Done():
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// Close ends all streams and churns.
 func (c *Client) Close() {
+	c.mu.Lock()
+	churns := c.churns
+	c.mu.Unlock()
+	for _, churn := range churns {
+		churn.cancel()
+	}
 	for _, s := range c.Streams() {
-		s.Close()
+		s.Close() // a churn may wait for it
+	}
+	for _, churn := range churns {
+		churn.Stop()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 
 	"google.golang.org/grpc/status"
 
@@ -14,8 +15,16 @@ import (
 )
 
 // Finish ends the requests of the stream, and waits until the server has ended it after its last
-// watch. The caller has stopped all watches, or waits for their ends.
+// watch. The contexts of all watches have ended, or the caller waits for the ends of the others.
 func (s *Stream) Finish(ctx context.Context) error {
+	s.mu.Lock()
+	starts := slices.Clone(s.starts)
+	s.mu.Unlock()
+	for _, w := range starts {
+		if w.ctx.Err() != nil {
+			s.stop(w) // it may not have been stopped yet
+		}
+	}
 	s.sending.Lock()
 	err := s.rpc.CloseSend()
 	s.sending.Unlock()
