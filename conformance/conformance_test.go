@@ -126,6 +126,10 @@ var (
 // brokenPatience is how long a broken client is waited for: longer than a correct one takes in these scenarios.
 const brokenPatience = 15 * time.Second
 
+// brokenRuns is how often a scenario runs at most until it notices a broken client. A busy machine may delay the client
+// as if it kept the rule.
+const brokenRuns = 3
+
 // Each scenario notices clients that break its rules, for the right reason.
 func TestScenariosNoticeBrokenClients(t *testing.T) {
 	if testing.Short() {
@@ -143,8 +147,11 @@ func TestScenariosNoticeBrokenClients(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			command := []string{goClient, "-break", b.fault}
-			err := all[b.scenario].Run(ctx, scenario.Settings{Command: command, Patience: brokenPatience}, b.variant)
+			settings := scenario.Settings{Command: []string{goClient, "-break", b.fault}, Patience: brokenPatience}
+			var err error
+			for n := 0; n < brokenRuns && err == nil; n++ {
+				err = all[b.scenario].Run(ctx, settings, b.variant)
+			}
 			switch {
 			case err == nil:
 				t.Errorf("the scenario does not notice the fault %s", b.fault)

@@ -240,7 +240,7 @@ func (r *run) silence(die func(*script.Watch)) (*script.History, *script.Watch) 
 // reconnects cuts the connections of many clients at once, and looks at when they come back.
 func reconnects(r *run) {
 	h, watches := r.manyClients()
-	r.untilSpread(6, func() (returns [][]time.Duration) {
+	r.untilSpread(leastSpread, 6, func() (returns [][]time.Duration) {
 		began := time.Now()
 		for _, w := range watches {
 			w.Cut()
@@ -265,7 +265,7 @@ func reconnectsDrained(r *run) {
 	for i, w := range watches {
 		r.resumesElsewhere(old[i], w, at)
 	}
-	r.untilSpread(16, func() (returns [][]time.Duration) { return append(returns, drain(false)) })
+	r.untilSpread(leastDrainSpread, 10, func() (returns [][]time.Duration) { return append(returns, drain(false)) })
 }
 
 // reconnectsStorm ends the watches of many clients at once with the delay of RetryInfo, and then refuses each
@@ -273,7 +273,7 @@ func reconnectsDrained(r *run) {
 func reconnectsStorm(r *run) {
 	h, watches := r.manyClients()
 	refusal := script.Unavailable(stormDelay)
-	r.untilSpread(6, func() (returns [][]time.Duration) {
+	r.untilSpread(leastSpread, 6, func() (returns [][]time.Duration) {
 		r.server.Refuse(refusal)
 		known := len(r.server.Attempts())
 		before := map[string]time.Time{} // the last error of each client
@@ -334,9 +334,12 @@ func (r *run) returns(h *script.History, watches []*script.Watch, began time.Tim
 	return delays
 }
 
-// leastSpread is the least time over which the middle half of many clients must spread. A busy machine delays a few
-// clients, so the others do not count.
-const leastSpread = 100 * time.Millisecond
+// The least time over which the middle half of many clients must spread. A busy machine delays a few clients, so
+// the others do not count.
+const (
+	leastSpread      = 100 * time.Millisecond
+	leastDrainSpread = 200 * time.Millisecond // of clients that wait for a random fraction of a second
+)
 
 // spreadReturns is how often the clients must have spread.
 const spreadReturns = 2
@@ -344,7 +347,7 @@ const spreadReturns = 2
 // untilSpread makes many clients return until they have spread often enough. The function returns how long each
 // client was away, for one or more returns. On a busy machine, all clients of a process may wait for a processor
 // and then return together, so they have several attempts. Clients without random delays spread in none.
-func (r *run) untilSpread(attempts int, again func() [][]time.Duration) {
+func (r *run) untilSpread(least time.Duration, attempts int, again func() [][]time.Duration) {
 	var spreads []time.Duration
 	for good := 0; len(spreads) < attempts; {
 		for _, delays := range again() {
@@ -352,7 +355,7 @@ func (r *run) untilSpread(attempts int, again func() [][]time.Duration) {
 			n := len(delays)
 			spread := delays[n*3/4] - delays[n/4]
 			spreads = append(spreads, spread)
-			if spread >= leastSpread {
+			if spread >= least {
 				good++
 			}
 		}
@@ -360,5 +363,5 @@ func (r *run) untilSpread(attempts int, again func() [][]time.Duration) {
 			return
 		}
 	}
-	r.fail("the middle half of many clients returns within %v, want at least %v twice", spreads, leastSpread)
+	r.fail("the middle half of many clients returns within %v, want at least %v twice", spreads, least)
 }
