@@ -17,6 +17,7 @@ type Batch struct {
 	made  time.Time
 	first object.Revision // revision of the first event
 	end   batchCut
+	more  bool         // the view has events after the batch
 	keys  atomic.Int32 // cached result of the method distinct; 0: unknown
 }
 
@@ -63,8 +64,8 @@ func (b *Batch) distinct() bool {
 	return b.keys.Load() == different
 }
 
-// batch returns the batch with the given start, or nil if the view has no event after the
-// start.
+// batch returns a batch with the given start, or nil if the view has no event after the start. A
+// batch that a stream has made may end before the limit of a message.
 func (f *feed) batch(start batchStart, d *Dispatcher, now time.Time) *Batch {
 	if start.view.endsAt(start.cursor) {
 		return nil
@@ -86,11 +87,12 @@ func newLiveBatch(start batchStart, limit int, to object.Revision, d *Dispatcher
 	if end.taken == 0 {
 		return nil
 	}
-	return &Batch{start: start, made: now, first: first.revision, end: end, Message: Message{
+	more := end.hasMore || !start.view.endsAt(end.upTo)
+	return &Batch{start: start, made: now, first: first.revision, end: end, more: more, Message: Message{
 		Events: pieces, Count: end.taken, Arrived: d.created.Add(first.arrived),
 		Header: object.Header{
 			Kind: object.Live, Position: object.Position{Epoch: start.view.base.Epoch, Revision: end.upTo}, Partial: end.partial,
-			Age: d.liveAge(now, d.created.Add(first.arrived), end.hasMore),
+			Age: d.liveAge(now, d.created.Add(first.arrived), more),
 		},
 	}}
 }

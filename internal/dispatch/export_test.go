@@ -100,7 +100,7 @@ func (w *Watcher) Poll(now time.Time) (*Batch, Outcome) {
 
 // NothingFollows reports whether nothing follows the batch that Poll has returned.
 func (w *Watcher) NothingFollows(b *Batch) bool {
-	return !b.end.hasMore && w.feed.version.Load() == w.version
+	return !b.more && w.feed.version.Load() == w.version
 }
 
 // Take moves the watcher past a batch of its group, as its worker does.

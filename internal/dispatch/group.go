@@ -137,7 +137,7 @@ func (g *group) run(now time.Time) {
 	}
 	g.send(b, now)
 	g.at.Revision, g.sent = b.end.advance(g.at.Revision, g.sent)
-	if b.end.hasMore {
+	if b.more {
 		g.rounds.add(g)
 	}
 }

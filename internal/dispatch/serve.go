@@ -211,7 +211,7 @@ func (w *Watcher) run(now time.Time) {
 			return
 		}
 		w.sink.CountSent(b, 1, now)
-		if b.end.hasMore || !w.joinGroup(now) {
+		if b.more || !w.joinGroup(now) {
 			w.task.Ready() // the worker runs the other ready tasks first
 		}
 		return
