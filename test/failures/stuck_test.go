@@ -1,6 +1,7 @@
 package failures
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -25,7 +26,6 @@ func TestSubscriberStuck(t *testing.T) {
 	window := []grpc.DialOption{grpc.WithStaticStreamWindowSize(64 << 10), grpc.WithStaticConnWindowSize(64 << 10)}
 	stuck := newSubscribers("stuck subscriber")
 	for _, s := range stuck {
-		s.alone = true // a stream that is not read takes no requests
 		s.subscribe(t, fanoutv1.NewFanoutServiceClient(dial(t, f.address, window...)))
 		s.until(t, object.Synced)
 	}
@@ -40,7 +40,8 @@ func TestSubscriberStuck(t *testing.T) {
 	value := strings.Repeat("x", 100_000)
 	var last object.Revision
 	for i := range 200 {
-		last = client.put(t, "k", value+string(rune('a'+i%26)))
+		client.put(t, "large", value+string(rune('a'+i%26)))
+		last = client.put(t, fmt.Sprintf("k/%03d", i%50), "small") // for the other watches of the streams
 		if i%20 == 0 {
 			reader.reach(t, last) // right after the write
 		}

@@ -30,7 +30,6 @@ type subscriber struct {
 
 	subscribes bool                                                  // its streams are watches of Subscribe streams
 	carried    map[fanoutv1.FanoutServiceClient]*subscription.Client // if it subscribes
-	alone      bool                                                  // its streams have no other watches
 	churns     []*subscription.Churn                                 // one for each client
 }
 
@@ -82,11 +81,15 @@ func (s *subscriber) overSubscribe(t *testing.T, client fanoutv1.FanoutServiceCl
 	c := s.carried[client]
 	if c == nil {
 		c = subscription.NewClient(client)
-		t.Cleanup(c.Close)
+		t.Cleanup(func() {
+			c.Close()
+			for _, stream := range c.Streams() {
+				if err := check.Answered(s.recording(t, stream), nil); err != nil {
+					t.Error(err)
+				}
+			}
+		})
 		s.carried[client] = c
-		if s.alone {
-			return c
-		}
 		s.churns = append(s.churns, c.Churn(churned, seed.New(t).Rand(uint64(len(s.churns))), randomRequest))
 	}
 	return c
@@ -196,17 +199,23 @@ func (s *subscriber) validate(t *testing.T, truth *check.Truth) {
 					t.Errorf("%s: the end of the stream after its last watch: %v", s.history.Watcher, err)
 				}
 			}
-			recording, err := stream.Recording(s.history.Watcher, func(r *fanoutv1.WatchRequest) (*check.History, error) {
-				return recorded.History("", r)
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := check.ValidateSubscription(recording, truth); err != nil {
-				t.Error(err)
+			if err := check.ValidateSubscription(s.recording(t, stream), truth); err != nil {
+				t.Errorf("%.2000s", err.Error())
 			}
 		}
 	}
+}
+
+// recording returns what a Subscribe stream has received.
+func (s *subscriber) recording(t *testing.T, stream *subscription.Stream) *check.Subscription {
+	t.Helper()
+	recording, err := stream.Recording(s.history.Watcher, func(r *fanoutv1.WatchRequest) (*check.History, error) {
+		return recorded.History("", r)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recording
 }
 
 // randomRequest returns a request for one of the keys or prefixes of the tests, with random options. Many

@@ -27,8 +27,14 @@ const (
 	startFromNow   kind = "watches of Subscribe streams from now on, started at once"
 )
 
-// watchesPerStream is the number of watches of a Subscribe stream that lasts.
-const watchesPerStream = 100
+const (
+	// watchesPerStream is the number of watches of a Subscribe stream that lasts.
+	watchesPerStream = 100
+
+	// idsPerStream is the number of ids of a Subscribe stream whose watches are started and stopped.
+	// Half of them are in use.
+	idsPerStream = 400
+)
 
 // subscribe opens a Subscribe stream. It reads it only if reads is set.
 func subscribe(ctx context.Context, conn *grpc.ClientConn, group *sync.WaitGroup, reads bool) (fanoutv1.FanoutService_SubscribeClient, error) {
@@ -145,9 +151,9 @@ func (a *attack) requests(n uint64, isOdd bool) []*fanoutv1.SubscribeRequest {
 	fromNow := &fanoutv1.WatchRequest{Resource: resource, Begin: &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}}}
 	switch {
 	case a.Kind == startAndStop:
-		return []*fanoutv1.SubscribeRequest{startOf(n%8, everything), stopOf(n % 8)}
+		return []*fanoutv1.SubscribeRequest{startOf(n%idsPerStream, everything), stopOf((n + idsPerStream/2) % idsPerStream)}
 	case a.Kind == startWrongly && isOdd: // the ids are in use
-		return []*fanoutv1.SubscribeRequest{startOf(n%8, fromNow)}
+		return []*fanoutv1.SubscribeRequest{startOf(n%idsPerStream, fromNow)}
 	case a.Kind == startWrongly:
 		return []*fanoutv1.SubscribeRequest{startOf(n, &fanoutv1.WatchRequest{Resource: "unknown"})}
 	case isOdd && n == 0:
