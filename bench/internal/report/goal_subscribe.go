@@ -15,7 +15,7 @@ const (
 	shared10000 = "10000 x 100"
 	keys1000    = "1000 x 100, 16 at once, 30000 writes, one key each"
 	unwatched   = "no watchers, 16 at once, 30000 writes"
-	million     = "1000000 x 1000, from the state, bookmarks every 10s" // the defaults of the Go client
+	million     = "1000000 x 1000, from the state, bookmarks every 10s, reports every 10s" // what the Go client does by default, with more reports
 	millionGo   = "1000000 x 1000"
 	applying    = "1000 x 1, 50/s"
 )
