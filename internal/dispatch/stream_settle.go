@@ -46,8 +46,10 @@ func (s *Stream) settle(c *streamCursor) {
 	s.settling = append(s.settling, c)
 }
 
-// maxPartBytes limits the parts of one response, and the REPLAYs that the worker sends. A part
-// that is larger has a response of its own. Live events wait for at most one response with parts.
+// maxPartBytes is the size from which a response gets no more parts, and limits the REPLAYs that
+// the worker sends. The last part may be as large as a message, because watches of both methods
+// share parts, and smaller ones would need more retained states. Live events wait for at most one
+// response with parts.
 const maxPartBytes = 64 << 10
 
 // addSettling adds what begins and ends catch-ups to the response.
