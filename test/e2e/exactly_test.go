@@ -61,7 +61,7 @@ func embeddedRound(t *testing.T, random seed.Seed) {
 	args := append(configured(t, resourceConfig), embedded(t, etcd)...)
 	w := newScenario(t, startServer(t, args...), dialEtcd(t, etcd), promised, random)
 	w.populate(t, 30, 60)
-	w.crowd(t, 200, 0)
+	w.crowd(t, 30, otherWatches(t))
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		w.changes(t, 250)
 		w.disturb(t, func() {
@@ -96,7 +96,7 @@ func uncachedRound(t *testing.T, random seed.Seed) {
 	etcd := startCluster(t, 1)
 	w := newScenario(t, startServer(t, append(configured(t, uncachedConfig), etcd.near.endpoints()...)...), etcd.client, promisedUncached, random)
 	w.populate(t, 25, 60) // each is a watch of etcd
-	w.crowd(t, 5, churned)
+	w.crowd(t, 5, otherWatches(t))
 	rng := random.Rand(5000)
 	w.inject(t, rng, append(w.faults(t, etcd), w.compactAhead(t, etcd), w.longOutage(t, pick(rng, w.storeOutages(t, etcd)))), 60)
 	w.changes(t, 500) // without faults, long enough to notice a silent watch

@@ -89,7 +89,7 @@ func partitionRound(t *testing.T, random seed.Seed, extent extent, outages outag
 	w := newScenario(t, startServer(t, append(configured(t, resourceConfig), etcd.near.endpoints()...)...), etcd.client, promised, random)
 	w.others = []*server{startServer(t, append(configured(t, resourceConfig), etcd.far.endpoints()...)...)}
 	w.populate(t, 20, 40)
-	w.crowd(t, 5, churned)
+	w.crowd(t, 5, otherWatches(t))
 	probes := w.startOutageProbes()
 	rng := random.Rand(5000)
 	faults := w.partitions(t, etcd, rng)

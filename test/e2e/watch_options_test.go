@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
+	"testing"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -71,6 +72,16 @@ func (w *watchOptions) history(name string) (check.History, error) {
 
 // churned is the number of watches that a churn keeps on a stream.
 const churned = 200
+
+// otherWatches returns how many watches a stream of the random world has that do not come back. Without a
+// soak there are none, because a round with them takes several times as long.
+func otherWatches(t *testing.T) int {
+	t.Helper()
+	if soakDuration(t) == 0 {
+		return 0
+	}
+	return churned
+}
 
 // randomRequest returns a request of a churn, usually for a single key. Many of the requests are equal,
 // so their watches share what the server sends.
