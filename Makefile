@@ -108,8 +108,8 @@ LONGEST := ./test/e2e ./test/failures ./cmd/fanoutctl ./internal/store ./interna
 # Many tests wait for etcd, for a timer or for another process. `go vet` is a part of make lint.
 .PHONY: test
 test: ## Run all tests, or those of one package: make test P=./internal/dispatch
-	$(GOTEST) -timeout 9m -vet=off -p 3 -parallel 4 $(if $(filter ./...,$(P)),$(LONGEST)) $(P)
-	$(if $(filter ./...,$(P)),cd test/observability && $(GOTEST) -timeout 9m ./...)
+	$(GOTEST) -timeout 20m -vet=off -p 3 -parallel 4 $(if $(filter ./...,$(P)),$(LONGEST)) $(P)
+	$(if $(filter ./...,$(P)),cd test/observability && $(GOTEST) -timeout 20m ./...)
 
 # docs/dev/testing.md lists these tests.
 FULL_SIZE := TestReconnectsLeaveNothingBehind|TestTenThousandChanges|TestHoppingBetweenServers|TestLargeValues|TestStormsEncodeEachEventOnce|TestAwayForADay|TestALiveEventWaitsForOnePartOfASnapshot|TestBoundedAndIsolatedFromReadersThatStop|TestIsolatedFromReadersThatStallAndComeBack|TestSubscriberStuck|TestFanoutdKilled
@@ -121,12 +121,12 @@ test-full-size: ## Run the tests that are smaller under the race detector at the
 # examples/install installs the Debian and npm packages that these tests need, except for Node.js.
 .PHONY: test-examples
 test-examples: ## Run the commands of examples/README.md and of the pages of the clients
-	FANOUTD_TEST_EXAMPLES=1 go test -count 1 -timeout 9m ./test/examples
+	FANOUTD_TEST_EXAMPLES=1 go test -count 1 -timeout 20m ./test/examples
 
 # examples/ruby/install installs the Debian packages that this test needs.
 .PHONY: test-stubs
 test-stubs: ## Test the generated code of other languages: docs/clients/other.md
-	FANOUTD_TEST_STUBS=1 go test -count 1 -timeout 9m ./test/stubs
+	FANOUTD_TEST_STUBS=1 go test -count 1 -timeout 20m ./test/stubs
 
 # clients/python/install installs the Debian packages that these targets need. The packages belong to
 # Debian's interpreter.
@@ -140,7 +140,7 @@ test-python: ## Test the Python client: types, its tests, and the conformance ki
 	go build -o bin/conformance ./conformance
 	cd clients/python && FANOUTD=$(CURDIR)/bin/fanoutd $(PYTHON) -m unittest discover -t . -s tests
 	bin/conformance -- $(PYTHON) clients/python/conformance.py
-	FANOUTD_TEST_CLIENTS=python go test -count 1 -timeout 9m ./test/clients
+	FANOUTD_TEST_CLIENTS=python go test -count 1 -timeout 20m ./test/clients
 
 .PHONY: python-wheel
 python-wheel: ## Build the wheel of the Python client in dist/
@@ -163,7 +163,7 @@ test-node: $(NODE_MODULES) lint-proto-node ## Test the client for Node.js with a
 	cd $(NODE_CLIENT) && npm run --silent lint && npm run --silent compile && npm test
 	$(NODE_CLIENT)/consumer/check
 	bin/conformance -- node $(NODE_CLIENT)/build/conformance/main.js
-	FANOUTD_TEST_CLIENTS=node go test -count 1 -timeout 9m ./test/clients
+	FANOUTD_TEST_CLIENTS=node go test -count 1 -timeout 20m ./test/clients
 
 .PHONY: client-node
 client-node: $(NODE_MODULES)
@@ -176,7 +176,7 @@ clients: python-wheel client-node ## Build the clients in dist/: a wheel for Pyt
 # test/browser/install installs the Debian packages that these tests need.
 .PHONY: test-browser
 test-browser: ## Test the status page in a browser
-	cd test/browser && FANOUTD_TEST_BROWSER=1 go test -count 1 -timeout 9m ./...
+	cd test/browser && FANOUTD_TEST_BROWSER=1 go test -count 1 -timeout 20m ./...
 
 # test/packaging/install installs the tools and the Debian that these tests need. Tests that need root skip themselves without CI=true.
 .PHONY: test-packaging
