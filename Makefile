@@ -185,7 +185,7 @@ test-packaging: ## Test the release binaries and the files in deploy/
 
 .PHONY: test-bench
 test-bench: ## Test the benchmark program with a small run of each measurement
-	cd bench && go test -count 1 -parallel 4 -timeout 9m ./...
+	cd bench && go test -count 1 -parallel 4 -timeout 20m ./...
 
 # Each round prints its random seed.
 SOAK ?= 10m
