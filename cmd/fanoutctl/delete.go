@@ -111,9 +111,7 @@ func (t *tool) deleteKeys(cmd *cobra.Command, args []string, d *deleteFlags) err
 				return err
 			}
 			if !deleted && !d.ignore && missing == nil {
-				if missing = wrongMissingKey(key); missing == nil {
-					missing = fmt.Errorf("object %q %w in %s; use --ignore-not-found to ignore missing objects", key, errNotFound, args[0])
-				}
+				missing = missingObject(key, args[0])
 			}
 			continue
 		}
@@ -125,12 +123,18 @@ func (t *tool) deleteKeys(cmd *cobra.Command, args []string, d *deleteFlags) err
 		case deleted:
 			fmt.Fprintln(t.out, revision)
 		case !d.ignore && missing == nil:
-			if missing = wrongMissingKey(key); missing == nil {
-				missing = fmt.Errorf("object %q %w in %s (at revision %d); use --ignore-not-found to ignore missing objects", key, errNotFound, args[0], revision)
-			}
+			missing = missingObject(key, fmt.Sprintf("%s (at revision %d)", args[0], revision))
 		}
 	}
 	return missing
+}
+
+// missingObject returns the error for an object that cannot be deleted, because there is none.
+func missingObject(key, where string) error {
+	if err := wrongMissingKey(key); err != nil {
+		return err
+	}
+	return fmt.Errorf("object %q %w in %s; use --ignore-not-found to ignore missing objects", key, errNotFound, where)
 }
 
 // deleteAndShow deletes an object and prints it. It returns false if there was none.

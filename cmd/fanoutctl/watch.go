@@ -236,8 +236,8 @@ func (w *watchFlags) print(ctx context.Context, updates follow.Updates, save fol
 	return w.result(ctx, err)
 }
 
-// trackSync passes the updates on and sets w.synced. It says so if a watch that should resume begins with
-// the whole state, because then the objects in a table look like changes.
+// trackSync passes the updates on and sets w.synced. If a watch that should resume begins with the whole
+// state instead, it prints a note, because a table shows the objects like changes.
 func (w *watchFlags) trackSync(updates follow.Stream) follow.Stream {
 	return func(yield func(*client.Update, error) bool) {
 		for u, err := range updates {

@@ -17,7 +17,8 @@ import (
 )
 
 // lagScans lists the watches that are furthest behind. A scan looks at all watches. If there are
-// many, callers within a second share a scan, and an answer orders anew what the scan has found.
+// many, callers within a second share a scan. Each answer sorts the watches of the scan by their
+// present lag.
 type lagScans struct {
 	registry *watch.Registry
 	now      func() time.Time // time.Now, unless a test replaces it

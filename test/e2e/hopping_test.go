@@ -21,8 +21,8 @@ import (
 // TestHoppingBetweenServers checks that two servers over one etcd are interchangeable. Two
 // subscribers move between them at random, a thousand times each, while writers use both, and
 // receive every event once. One uses Watch. The other has a Subscribe stream to each server: it
-// starts a watch on one of them, and stops the last one. Each stream has hundreds of other watches,
-// which are started and stopped all the time.
+// starts a watch on one of them, and stops the last one. Without the race detector, each stream has
+// hundreds of other watches, which are started and stopped all the time.
 func TestHoppingBetweenServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")

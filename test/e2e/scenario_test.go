@@ -44,7 +44,7 @@ const defaultMessageBytes = 1 << 20
 // backlog is the maximum number of writes between a write and its delivery to a watcher
 // that always reads. It is generous: some watchers have a batch delay of up to a second,
 // and about 60 writes happen in a second.
-const backlog = 400
+const backlog = 200
 
 // patience is how much longer than requested a silence may be, because the tests share the machine with
 // others.

@@ -136,7 +136,7 @@ func TestPagesHaveTheSameStructure(t *testing.T) {
 		"What a watch does when something fails", "One stream for all watches", "Informers", "Handlers", "Shared watches",
 		"Reports", "The last known good state", "Each of several servers", "Waiting for subscribers", "Errors", "TLS and tokens", "Unit tests", "Without asyncio",
 	}
-	optional := map[string]bool{"What it costs to import": true, "Each of several servers": true, "Waiting for subscribers": true, "Unit tests": true, "Without asyncio": true}
+	optional := map[string]bool{"Each of several servers": true, "Waiting for subscribers": true, "Unit tests": true, "Without asyncio": true}
 	for _, name := range []string{"clients/go.md", "clients/python.md", "clients/node.md"} {
 		text, err := os.ReadFile(filepath.Join(root, "docs", name))
 		if err != nil {

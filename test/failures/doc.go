@@ -24,8 +24,8 @@
 //	embedded etcd cannot go on           each stream ends with a last position, and fanoutd
 //	                                     exits
 //
-// Each test has one subscriber over Watch and one over Subscribe, whose stream has hundreds of other
-// watches, which are started and stopped all the time.
+// Each test has one subscriber over Watch and one over Subscribe. Without the race detector, its stream
+// has hundreds of other watches, which are started and stopped all the time.
 //
 // The expected results come from etcd, and package check validates what subscribers
 // received.

@@ -30,7 +30,7 @@ func TestFromEtcd(t *testing.T) {
 	before, after := r.start("go run /tmp/before/main.go"), r.start(r.next("sh"))
 	r.prelude = inside
 
-	// A program that does not see each change by itself may print one state for several.
+	// A program that receives several changes at once prints only the last state, so make them one by one.
 	changes := strings.SplitAfter(strings.TrimSpace(r.next("sh")), "\n")
 	states := strings.SplitAfter(strings.TrimSpace(r.next("text")), "\n")
 	for i, state := range states {
