@@ -22,8 +22,8 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// subscriber watches the whole resource and records what it receives. Over Subscribe, its stream has
-// hundreds of other watches, which are started and stopped all the time.
+// subscriber watches the whole resource and records what it receives. Over Subscribe, its stream also
+// has the watches of a [subscription.Churn], except under the race detector.
 type subscriber struct {
 	history check.History
 	stream  fanoutv1.FanoutService_WatchClient
