@@ -196,6 +196,22 @@ func TestCorrectSubscriptionsPass(t *testing.T) {
 	}
 }
 
+// Two watches merge what they have not got. Nothing is left of the first one's events up to 8, and of the
+// second one's up to 9. So the server has merged up to 9.
+func TestNothingIsLeftOfMergedEventsOfSeveralWatches(t *testing.T) {
+	truth, err := check.NewTruth(changesOf(at(3, "b"), at(4, "c", "d"), at(5, "-b"), at(6, "b"), at(8, "-c"), at(9, "-d"), at(10, "b"), at(11, "d")), 11)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mergesC, mergesD := startOf(2, "c", fromNow()), startOf(3, "d", fromNow())
+	mergesC.Interest.Latest, mergesD.Interest.Latest = true, true
+	s := subscribed([]check.Start{startOf(1, "b", fromNow()), mergesC, mergesD}, response(entry(bookmark(3), 1, 2, 3)),
+		response(entry(live(6, events(change{"b", 5}, change{"b", 6})), 1)), response(entry(bookmark(9), 1, 2, 3)))
+	if err := check.ValidateSubscription(s, truth); err != nil {
+		t.Error(err)
+	}
+}
+
 // For each broken stream, the function of the broken guarantee returns an error, and no other.
 func TestBrokenSubscriptionsAreFound(t *testing.T) {
 	caught := map[string]bool{}

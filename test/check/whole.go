@@ -160,16 +160,19 @@ func (u *unit) lacks(s *Subscription, t *Truth, start int) (Event, bool) {
 // state, and which may be newer than the newest event that any watch has got. But all live watches
 // have everything up to this revision. See also comesTooLate.
 func (u *unit) mergedUpTo(s *Subscription, t *Truth, start int) object.Revision {
-	h := s.Starts[start].Interest
-	if !h.Latest {
+	if !s.Starts[start].Interest.Latest {
 		return 0
 	}
-	if u.haveAll(s, t, u.newest) {
+	all, possible := u.haveAll(s, t, u.newest)
+	if all {
 		return u.newest
 	}
-	for _, e := range h.between(t, u.newest, t.Through) {
-		if u.haveAll(s, t, e.Revision) {
-			return e.Revision
+	for c := range t.Between(object.Scope{}, u.newest, t.Through) {
+		if !possible {
+			break
+		}
+		if all, possible = u.haveAll(s, t, c.Revision); all {
+			return c.Revision
 		}
 	}
 	return 0
@@ -183,15 +186,21 @@ func (u *unit) comesTooLate(s *Subscription, start int, e *Entry) bool {
 		slices.ContainsFunc(e.Message.Events, func(e Event) bool { return e.Revision <= l.mergedUpTo })
 }
 
-// haveAll reports whether the live watches have all events up to a revision.
-func (u *unit) haveAll(s *Subscription, t *Truth, upTo object.Revision) bool {
+// haveAll reports whether the live watches have all events up to a revision. If a watch lacks an event
+// that no merge can remove, it is not possible that they have all up to a later revision.
+func (u *unit) haveAll(s *Subscription, t *Truth, upTo object.Revision) (all, possible bool) {
+	all = true
 	for _, start := range u.live {
 		w, h := &u.watches[start], s.Starts[start].Interest
-		if w.live && !s.Starts[start].Late && !h.nothingBetween(t, w.from, upTo) {
-			return false
+		if !w.live || s.Starts[start].Late || h.nothingBetween(t, w.from, upTo) {
+			continue
 		}
+		if !h.Latest {
+			return false, false
+		}
+		all = false
 	}
-	return true
+	return all, true
 }
 
 // next begins the next unit.
