@@ -40,6 +40,7 @@ func TestTasks(t *testing.T) {
 	running.prints(existing)
 	r.run("fanoutctl put config shop/limits '{\"rps\": 200}' --label team=web && fanoutctl delete config shop/banner")
 	running.prints("MODIFIED" + changes)
+	running.interrupt()
 
 	r.rotate(rotation)
 	r.start("exec fanoutd --keyset-file keys.json --admin-listen '' --listen " + second + " --etcd-endpoints " + etcd)
@@ -51,6 +52,7 @@ func TestTasks(t *testing.T) {
 	r.session(strings.ReplaceAll(r.next("console"), "127.0.0.2:7420", second))
 	r.next("yaml")
 
+	poll.Until(t, "the watch has ended", func() bool { return !strings.Contains(r.run("fanoutctl watchers"), "127.0.0.1") })
 	stop := r.refuse()
 	wait := strings.TrimPrefix(r.next("console"), "$ ")
 	wait, printed, _ = strings.Cut(wait, "\n")
