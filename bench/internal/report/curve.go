@@ -61,22 +61,22 @@ var (
 var curves = []curve{
 	{
 		name: "unrelated-keys", title: "A change, beside watches of other keys",
-		sentence: "An index finds the interests that select the key of a change. Interests in other keys cost nothing.",
+		sentence: "The index finds the interests that select the key. Others cost nothing.",
 		axis:     byBystanders, figures: perChange, belongs: beside("key"),
 	},
 	{
 		name: "unrelated-watchers", title: "A change, beside watchers of one interest that it does not concern",
-		sentence: "Watchers of one interest share a feed. If no event is appended to it, none of them is woken.",
+		sentence: "If no event is appended to their feed, none of them is woken.",
 		axis:     byBystanders, figures: perChange, belongs: beside("one"),
 	},
 	{
 		name: "unrelated-selectors", title: "A change, beside selectors that no index finds",
-		sentence: "The index cannot find a selector that requires no single value of a label or an indexed field. The server evaluates such a selector for each change, once for all its watchers. Therefore their number has a limit.",
+		sentence: "A selector that requires no single value of a label or an indexed field is evaluated for each change. So their number has a limit.",
 		axis:     byBystanders, figures: perChange, belongs: beside("selector"),
 	},
 	{
 		name: "objects", title: "A change, among more objects",
-		sentence: "The objects are in a tree. A change copies only the path to its object, which hardly gets longer with more objects.",
+		sentence: "A change copies only the path to its object in a tree.",
 		axis:     byObjects.logarithmic(), figures: perChange,
 		belongs: func(p *scenario.Parameters) bool {
 			return p.Scenario == scenario.Saturation && p.Objects > 0 && p.Window == 0
@@ -84,21 +84,21 @@ var curves = []curve{
 	},
 	{
 		name: "concerned-interests", title: "A change that concerns more interests",
-		sentence: "For each interest that a change concerns, the server evaluates the selector, encodes the event once, and appends it to a feed. This cost grows, while the number of watchers that receive the event stays the same.",
+		sentence: "The server filters and encodes the change for each interest. The number of watchers that receive it stays the same.",
 		axis:     byGroups, figures: perChange,
 		grows:   true,
 		belongs: func(p *scenario.Parameters) bool { return p.Interest == "except" },
 	},
 	{
 		name: "receiving-watchers", title: "A change that more watchers receive",
-		sentence: "For each watcher, the server only passes the shared bytes to gRPC. This cost grows with the number of watchers. A thousand of them fit into the caches of a processor, ten thousand do not.",
+		sentence: "A thousand watchers fit into the caches of a processor, ten thousand do not.",
 		axis:     byWatchers, figures: perChange,
 		grows:   true,
 		belongs: func(p *scenario.Parameters) bool { return plain(p) && p.PerConnection == 100 },
 	},
 	{
 		name: "memory-watchers", title: "Memory with more watchers",
-		sentence: "A watcher is a gRPC stream and a position in a feed. It holds no events, so its memory does not depend on the number of other watchers. With few watchers, the memory that their setup needed is not yet returned.",
+		sentence: "A watcher holds no events. With few watchers, the memory that their setup needed is not yet returned.",
 		axis:     byWatchers, figures: perWatcher,
 		belongs: func(p *scenario.Parameters) bool {
 			return p.Scenario == scenario.Idle && p.Objects > 0 && p.Window == 0 && p.Watchers >= 1000
@@ -107,7 +107,7 @@ var curves = []curve{
 	},
 	{
 		name: "memory-objects", title: "Memory with more objects",
-		sentence: "The server keeps each object once, encoded for all watches and lists. Memory grows with the objects.",
+		sentence: "The server keeps each object once, encoded for all watches and lists.",
 		axis:     byObjects, figures: kept,
 		grows: true,
 		belongs: func(p *scenario.Parameters) bool {
@@ -116,20 +116,20 @@ var curves = []curve{
 	},
 	{
 		name: "memory-window", title: "Memory with a larger window",
-		sentence: "The window keeps each change with the object before and after it. Memory grows with the window, and nothing else keeps changes.",
+		sentence: "The window keeps each change with the object before and after it.",
 		axis:     byWindow, figures: kept,
 		grows:   true,
 		belongs: func(p *scenario.Parameters) bool { return p.Scenario == scenario.Idle && p.Window > 0 },
 	},
 	{
 		name: "window-cpu", title: "CPU with a larger window",
-		sentence: "A change is appended to the window and found by its revision. Nothing scans the window, so its size costs no CPU.",
+		sentence: "Nothing scans the window: a change is found by its revision.",
 		axis:     byWindow.logarithmic(), figures: perDelivery, relative: true,
 		belongs: busy, series: withoutWindow,
 	},
 	{
 		name: "window-time", title: "Time with a larger window",
-		sentence: "For the same reason nothing takes longer: neither changes nor new watches, resumed watches and lists.",
+		sentence: "So changes, new watches, resumed watches and lists take no longer.",
 		axis:     byWindow.logarithmic(), figures: timePerDelivery, relative: true,
 		belongs: busy, series: withoutWindow,
 	},

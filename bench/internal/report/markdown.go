@@ -69,7 +69,7 @@ func Write(document string, parts ...Part) error {
 }
 
 // markdown returns the text of a suite: its command, the machine, tables and plots. The plots
-// are in a directory of the suite beside the document.
+// are in a directory of the suite beside the document. The document explains the columns.
 func (p Part) markdown(dir string) ([]byte, error) {
 	if len(p.Groups) == 0 {
 		return nil, errors.New("nothing was measured")
@@ -83,7 +83,7 @@ func (p Part) markdown(dir string) ([]byte, error) {
 	heading(&b, p.Groups[0].Records[0])
 	if p.Tables {
 		for _, s := range sections(p.Groups) {
-			fmt.Fprintf(&b, "\n### %s\n\n%s\n\n%s", s.title, s.about, s.markdown())
+			fmt.Fprintf(&b, "\n### %s\n\n%s", s.title, s.markdown())
 		}
 		plots, err := Plots(drawings, p.Groups)
 		if err != nil {
@@ -93,8 +93,7 @@ func (p Part) markdown(dir string) ([]byte, error) {
 			b.WriteString("\n### Against the number of watchers\n\n")
 		}
 		for _, name := range plots {
-			title := strings.ReplaceAll(strings.TrimSuffix(name, ".svg"), "-", " ")
-			fmt.Fprintf(&b, "![%s](%s)\n", title, path.Join(folder, name))
+			fmt.Fprintf(&b, "![%s](%s)\n", nameOf(name), path.Join(folder, name))
 		}
 	}
 	if p.Curves {
@@ -106,6 +105,11 @@ func (p Part) markdown(dir string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// nameOf returns the name of the plot in a file.
+func nameOf(file string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(file, ".svg"), "-", " ")
+}
+
 // heading returns the date, command and machine of the records.
 func heading(b *bytes.Buffer, r *scenario.Record) {
 	m := r.Machine
@@ -114,10 +118,7 @@ func heading(b *bytes.Buffer, r *scenario.Record) {
 	for i, module := range slices.Sorted(maps.Keys(m.Versions)) {
 		fmt.Fprintf(b, "%s %s %s", map[bool]string{true: ","}[i > 0], module, m.Versions[module])
 	}
-	b.WriteString(".\nFigures are medians; the range of the runs is in brackets.\n\n")
-	for _, note := range r.Notes {
-		fmt.Fprintf(b, "- %s\n", note)
-	}
+	b.WriteString(".\n")
 }
 
 // goals returns the table of the goals that have records.
@@ -165,7 +166,7 @@ func writeCurves(b *bytes.Buffer, groups []*Group, drawings, folder string) erro
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(b, "\n### %s\n\n%s\n\n![%s](%s)\n\n", c.title, c.sentence, c.title, path.Join(folder, name))
+		fmt.Fprintf(b, "\n### %s\n\n%s\n\n![%s](%s)\n\n", c.title, c.sentence, nameOf(name), path.Join(folder, name))
 		writeTable(b, c.table(lines))
 	}
 	return nil
