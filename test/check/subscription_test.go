@@ -99,6 +99,8 @@ func correctSubscriptions() map[string]*check.Subscription {
 		"one watch begins later": subscribed(ac, response(entry(bookmark(3), 1)),
 			response(entry(live(4, a4), 1), entry(bookmark(3), 2)),
 			response(entry(live(4, c4), 2))),
+		"event in the response with the first bookmark": subscribed(fromNowAt("c", "b"),
+			response(entry(bookmark(3), 1, 2), entry(live(4, c4), 1)), response(entry(live(6, b56), 2))),
 		"one watch catches up": subscribed([]check.Start{startOf(1, "a", fromNow()), startOf(2, "c", after(3))},
 			response(entry(bookmark(3), 1), entry(begin(object.Replay, 3), 2)),
 			response(entry(live(4, a4), 1)),

@@ -122,9 +122,9 @@ func (u *unit) receive(s *Subscription, start int, e *Entry) {
 	case begins:
 		w.from, w.checked = m.Position.Revision, 0
 		u.begun = append(u.begun, start)
-	case w.live:
+	default:
 		w.from = max(w.from, m.Position.Revision)
-		if s.Starts[start].Late {
+		if !w.live || s.Starts[start].Late {
 			break
 		}
 		for i := range m.Events {
