@@ -112,7 +112,7 @@ test: ## Run all tests, or those of one package: make test P=./internal/dispatch
 	$(if $(filter ./...,$(P)),cd test/observability && $(GOTEST) -timeout 20m ./...)
 
 # docs/dev/testing.md lists these tests.
-FULL_SIZE := TestReconnectsLeaveNothingBehind|TestTenThousandChanges|TestHoppingBetweenServers|TestLargeValues|TestStormsEncodeEachEventOnce|TestAwayForADay|TestALiveEventWaitsForOnePartOfASnapshot|TestBoundedAndIsolatedFromReadersThatStop|TestIsolatedFromReadersThatStallAndComeBack|TestSubscriberStuck|TestFanoutdKilled
+FULL_SIZE := TestReconnectsLeaveNothingBehind|TestTenThousandChanges|TestHoppingBetweenServers|TestLargeValues|TestStormsEncodeEachEventOnce|TestAwayForADay|TestALiveEventWaitsForOnePartOfASnapshot|TestBoundedAndIsolatedFromReadersThatStop|TestIsolatedFromReadersThatStallAndComeBack|TestSubscriberStuck|TestFanoutdKilled|TestWatchersSeeExactlyWhatHappened|TestPartitions
 
 .PHONY: test-full-size
 test-full-size: ## Run the tests that are smaller under the race detector at their full size
