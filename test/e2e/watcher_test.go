@@ -261,7 +261,7 @@ func watchKinds(rng *rand.Rand, n int) []watchOptions {
 			w.selection = pick(rng, order)
 		}
 		some := func(n int) bool { return rng.IntN(n) == 0 }
-		w.previous, w.omitValues, w.latest, w.everyEvent = some(3), some(4), some(3), some(4)
+		w.previous, w.omitValues, w.latest, w.everyEvent = some(3), some(4), some(3) || i == 0, some(4) // the first one gets many events
 		w.everyEvent = w.everyEvent && !w.latest
 		if some(2) {
 			w.bookmarks = time.Duration(100+rng.IntN(900)) * time.Millisecond
