@@ -129,9 +129,9 @@ func (l *handlerLoop[T]) resyncAll() {
 
 // failed notes that a call of a step, or without a step another attempt, has failed.
 func (l *handlerLoop[T]) failed(s *step[*entry[T]], r *retry[T], err error) {
-	key, revision := r.change.key(), int64(0)
+	key, old, revision := r.change.key(), r.change.old, int64(0)
 	if r.change.new != nil {
-		revision = r.change.new.revision()
+		revision = r.change.new.offered()
 	}
 	l.retries.add(r)
 	i := l.informer
@@ -144,7 +144,11 @@ func (l *handlerLoop[T]) failed(s *step[*entry[T]], r *retry[T], err error) {
 	}
 	l.mu.Lock()
 	if s != nil {
-		fail(l.failures, s, r.change, err)
+		before := s.before(r.change)
+		if old != nil && old.invalid != nil {
+			before.Revision = min(before.Revision, old.before) // the handler has not got the newest version of old
+		}
+		l.failures.add(key, failure{before: before, revision: revision, err: err})
 	} else {
 		f := l.failures[key]
 		f.err = err

@@ -260,7 +260,7 @@ func tick(interval time.Duration) (ticks <-chan time.Time, stop func()) {
 func (i *Informer[T]) handle(s *step[*Object]) {
 	next := &step[*entry[T]]{from: s.from, to: s.to, synced: s.synced}
 	for c := range s.all() {
-		if c, ok := i.apply(c); ok {
+		if c, ok := i.apply(c, s.before(c)); ok {
 			next.changes = append(next.changes, c)
 		}
 	}
@@ -271,15 +271,16 @@ func (i *Informer[T]) handle(s *step[*Object]) {
 	i.publish(next)
 }
 
-// apply applies a change to the next state. It returns false if the change concerns no entry.
-func (i *Informer[T]) apply(c change[*Object]) (change[*entry[T]], bool) {
+// apply applies a change to the next state, which was right up to the position before. It returns false
+// if the change concerns no entry.
+func (i *Informer[T]) apply(c change[*Object], before Position) (change[*entry[T]], bool) {
 	key := c.key()
 	old := i.next.get(key)
 	if c.new == nil {
 		i.next.remove(key)
 		return change[*entry[T]]{old: old, since: c.since}, old != nil
 	}
-	e := i.entryOf(c.new, old)
+	e := i.entryOf(c.new, old, before.Revision)
 	i.next.put(key, e)
 	return change[*entry[T]]{old: old, new: e, since: c.since}, true
 }
@@ -292,7 +293,7 @@ func (i *Informer[T]) publish(s *step[*entry[T]]) {
 	s.number = i.published
 	for c := range s.all() {
 		if c.new != nil && c.new.invalid != nil {
-			fail(i.invalid, s, c, c.new.invalid)
+			i.invalid.add(c.key(), failure{before: s.before(c), revision: c.new.revision(), err: c.new.invalid})
 		} else {
 			delete(i.invalid, c.key())
 		}

@@ -196,7 +196,7 @@ func (s *saver[T]) load() *objectState {
 	}
 	next := s.informer.next
 	for _, o := range objects {
-		next.put(o.Key, s.informer.entryOf(o, next.get(o.Key)))
+		next.put(o.Key, s.informer.entryOf(o, next.get(o.Key), o.ModRevision-1))
 		saved.objects.Set(o.Key, o)
 	}
 	next.position, saved.at = at, at

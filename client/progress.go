@@ -42,18 +42,13 @@ type failure struct {
 	err      error
 }
 
-// fail notes that a change of a step was not applied. If an earlier version of the object was
-// not applied either, the earlier position stays.
-func fail[E keyed](f failures, s *step[E], c change[E], err error) {
-	var none E
-	failed := failure{before: s.before(c), err: err}
-	if c.new != none {
-		failed.revision = c.new.revision()
-	}
-	if earlier, ok := f[c.key()]; ok && earlier.before.Epoch == failed.before.Epoch {
+// add notes a failure. If an earlier version of the object was not applied either, the earlier
+// position stays.
+func (f failures) add(key string, failed failure) {
+	if earlier, ok := f[key]; ok && earlier.before.Epoch == failed.before.Epoch {
 		failed.before = earlier.before
 	}
-	f[c.key()] = failed
+	f[key] = failed
 }
 
 // progress returns how far everything is applied if everything up to a position is, except the

@@ -184,6 +184,16 @@ func TestInformersReportFailedObjects(t *testing.T) {
 			live:  []message{live(6, withValue(modified("a", 6), "x")), live(7, withValue(added("c", 7), "7")), live(8, withValue(modified("a", 8), "8"))},
 			wants: [][]string{{"e/5"}, {"e/5-6: invalid a@6"}, {"e/5-7: invalid a@6"}, {"e/8"}},
 		},
+		"that cannot be decoded, and then are refused": {
+			live:  []message{live(6, withValue(modified("a", 6), "x")), live(7, withValue(modified("a", 7), "7")), live(8, withValue(modified("a", 8), "8"))},
+			fail:  map[string]int{"*a=3>7": 1 << 30},
+			wants: [][]string{{"e/5"}, {"e/5-6: invalid a@6"}, {"e/5-7: a@7"}, {"e/8"}},
+		},
+		"that are refused, and then cannot be decoded": {
+			live:  []message{live(6, withValue(modified("a", 6), "6")), live(7, withValue(modified("a", 7), "x")), live(8, withValue(modified("a", 8), "8"))},
+			fail:  map[string]int{"*a=3>6": 1 << 30},
+			wants: [][]string{{"e/5"}, {"e/5-6: a@6"}, {"e/5-7: a@6"}, {"e/8"}},
+		},
 		"of a difference": {
 			live: []message{
 				delta(5), part(5, withValue(modified("a", 7), "7"), withValue(modified("b", 8), "8")), synced(9), live(10, withValue(modified("b", 10), "10")),

@@ -31,11 +31,20 @@ type entry[T any] struct {
 	decoded bool       // item is valid: this version of the object, or an older one, was decoded
 	newest  *Object    // the newest version; item.Object unless that version cannot be decoded
 	invalid error      // why the newest version cannot be decoded; nil if it can
+	before  int64      // if it cannot: the revision before the oldest of the versions since item that cannot be decoded
 	indexed [][]string // for each index, the values under which the item is found
 }
 
 func (e *entry[T]) key() string     { return e.newest.Key }
 func (e *entry[T]) revision() int64 { return e.newest.ModRevision }
+
+// offered is the revision of the version that handlers get.
+func (e *entry[T]) offered() int64 {
+	if e.decoded {
+		return e.item.Object.ModRevision
+	}
+	return e.revision()
+}
 
 func newState[T any](indexes int) *state[T] {
 	s := &state[T]{}
@@ -102,12 +111,15 @@ func (s *state[T]) objects(yield func(*Object) bool) {
 	})
 }
 
-// entryOf returns the entry of an object that had the previous entry, or nil.
-func (i *Informer[T]) entryOf(o *Object, previous *entry[T]) *entry[T] {
+// entryOf returns the entry of an object that had the previous entry, or nil, up to the revision before.
+func (i *Informer[T]) entryOf(o *Object, previous *entry[T], before int64) *entry[T] {
 	value, err := i.decode.decode(o)
 	if err != nil {
 		i.logInvalid(o, err)
-		e := &entry[T]{newest: o, invalid: fmt.Errorf("object %q at revision %d: %w", o.Key, o.ModRevision, err)}
+		e := &entry[T]{newest: o, invalid: fmt.Errorf("object %q at revision %d: %w", o.Key, o.ModRevision, err), before: before}
+		if previous != nil && previous.invalid != nil {
+			e.before = min(e.before, previous.before)
+		}
 		if previous != nil && previous.decoded {
 			e.item, e.decoded, e.indexed = previous.item, true, previous.indexed
 			e.item.Invalid = err

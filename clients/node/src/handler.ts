@@ -52,6 +52,8 @@ interface Source<T> {
 export interface Change<T> {
   readonly key: string;
   readonly old: Item<T> | undefined;
+  /** The last state whose version of the object was decoded, if it is not the state before the change. */
+  readonly before?: Mark | undefined;
 }
 
 /** @internal HandlerLoop calls a handler. */
@@ -88,10 +90,10 @@ export class HandlerLoop<T> implements Registration {
 
   /** changed adds changes that lead from a state to the next one. */
   changed(changes: readonly Change<T>[], before: Mark): void {
-    for (const { key, old } of changes) {
+    for (const { key, old, before: decoded } of changes) {
       const waiting = this.#pending.get(key);
       if (!waiting) {
-        this.#pending.set(key, { had: old, before, failures: 0, retryAt: 0, error: undefined });
+        this.#pending.set(key, { had: old, before: decoded ?? before, failures: 0, retryAt: 0, error: undefined });
         continue;
       }
       waiting.retryAt = 0;

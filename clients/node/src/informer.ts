@@ -383,10 +383,11 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
 
   #remove(key: string, changes: Change<T>[]): void {
     const old = this.#items.get(key);
+    const before = this.#undecoded.get(key)?.before;
     if (this.#undecoded.delete(key) || old) this.#version++;
     if (!old) return;
     this.#items.delete(key);
-    changes.push({ key, old });
+    changes.push({ key, old, before });
   }
 
   #put(object: StoredObject, changes: Change<T>[]): void {
@@ -407,7 +408,7 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
     }
     this.#undecoded.delete(key);
     this.#items.set(key, { key, value, object, invalid: undefined });
-    changes.push({ key, old });
+    changes.push({ key, old, before: undecoded?.before });
   }
 
   /** #publish makes the items the state at a position. */

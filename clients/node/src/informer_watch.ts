@@ -107,7 +107,12 @@ export class InformerWatch {
   /** progressed reports how far all members have applied the watch. */
   progressed(): void {
     if (this.#applying) return;
-    if (this.#members.length > 0) this.#watcher.reporter.set(lowest(this.#members.map((member) => member.progress())));
+    if (this.#members.length > 0) this.#watcher.reporter.set(this.progress());
+  }
+
+  /** progress returns how far all members have applied the watch. */
+  progress(): Progress {
+    return lowest(this.#members.map((member) => member.progress()));
   }
 
   #forget(): void {

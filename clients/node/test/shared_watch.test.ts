@@ -3,8 +3,10 @@
 import assert from 'node:assert/strict';
 import { on } from 'node:events';
 import { after, test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { Client, textOf, type Informer } from '../src/index.js';
 import { lowest, sharedWatches } from '../src/informer_watch.js';
+import type { Progress } from '../src/reporter.js';
 import { Fanoutd } from './fanoutd.js';
 
 const server = await Fanoutd.start();
@@ -90,4 +92,33 @@ void test('the report of a shared watch is that of the slowest', () => {
     attempted: at(7n),
     error: 'no',
   });
+});
+
+// What could not be decoded is not applied before a newer version is accepted.
+void test('a version that a handler refuses after one that cannot be decoded', { timeout: 60_000 }, async () => {
+  const informer = config.informer({ prefix: 'bad', decode: (o) => JSON.parse(textOf(o)) as unknown });
+  informer.addHandler({
+    update: (_, { value }) => {
+      if (value === 'refused') throw new Error('refused');
+    },
+  });
+  await informer.start().waitForSync();
+  const good = await config.put('bad/a', '1');
+  await until(informer, 'bad/a', 1);
+  await config.put('bad/a', '{');
+  await config.put('bad/a', '"refused"');
+  const [watch] = sharedWatches(client.pool).values();
+  assert(watch);
+  const progress = async (done: (p: Progress) => boolean): Promise<Progress> => {
+    for (;;) {
+      const p = watch.progress();
+      if (done(p)) return p;
+      await setImmediate();
+    }
+  };
+  const { applied } = await progress(({ error }) => error?.includes('refused') ?? false);
+  assert.equal(applied?.revision, good.revision);
+  const accepted = await config.put('bad/a', '2');
+  await progress(({ applied, error }) => error === undefined && (applied?.revision ?? 0n) >= accepted.revision);
+  await informer.close();
 });

@@ -370,19 +370,19 @@ class Informer(Generic[T]):
         """Apply the change of one object."""
         old = self._items.get(key)
         new: Item[T] | None = None
-        if o is None:
-            self._invalid.pop(key, None)
-        else:
+        if o is not None:
             try:
                 if o.undecryptable:
                     raise ValueError("the server cannot decrypt the value")
                 new = Item(self._decode(o), o)
-                self._invalid.pop(key, None)
             except Exception as error:
                 self._note_invalid(o, error, since)
                 if old is not None:  # there is nothing for the handlers: the value is the old one
                     self._items[key] = Item(old.value, old.object, str(error))
                 return
+        invalid = self._invalid.pop(key, None)
+        if invalid is not None:
+            since = invalid[2]  # the handlers have the version before
         if new is not None:
             self._items[key] = new
         elif old is not None:

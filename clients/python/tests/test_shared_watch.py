@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import unittest
+from typing import Any
 
 import fanoutd
 from fanoutd import EventType, Put, decode
@@ -42,7 +43,7 @@ class SharedWatchTest(unittest.IsolatedAsyncioTestCase):
         while await self._watches(prefix) != n:
             await asyncio.sleep(0.01)
 
-    async def _until(self, informer: fanoutd.Informer[str], key: str, value: str | None) -> None:
+    async def _until(self, informer: fanoutd.Informer[Any], key: str, value: object) -> None:
         while informer.get(key) != value:
             await informer.changed(informer.position)
 
@@ -117,6 +118,31 @@ class SharedWatchTest(unittest.IsolatedAsyncioTestCase):
                 gate.set()
                 while await applied() < revision:
                     await asyncio.sleep(0.01)
+
+    async def test_a_version_that_a_handler_refuses_after_one_that_cannot_be_decoded(self) -> None:
+        """What could not be decoded is not applied before a newer version is accepted."""
+
+        def refuse(change: fanoutd.Change[object]) -> None:
+            if change.new is not None and change.new.value == "refused":
+                raise ValueError("refused")
+
+        async with asyncio.timeout(_TIMEOUT), self.config.informer(decode.as_json, prefix="bad") as informer:
+            informer.add_handler(refuse)
+            good = await self.config.put("bad/a", "1")
+            await self._until(informer, "bad/a", 1)
+            with self.assertLogs("fanoutd", "WARNING"):
+                await self.config.put("bad/a", "{")
+                await self.config.put("bad/a", '"refused"')
+                while True:
+                    (progress,) = [w._progress() for w in self.client._informer_watches.values()]
+                    if progress.error is not None and "refused" in progress.error:
+                        break
+                    await asyncio.sleep(0)
+            self.assertEqual(progress.applied.revision, good)
+            accepted = await self.config.put("bad/a", "2")
+            await self._until(informer, "bad/a", 2)
+            while informer._progress().applied.revision < accepted:
+                await asyncio.sleep(0)
 
 
 if __name__ == "__main__":
