@@ -71,11 +71,11 @@ func Build(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, er
 	}
 	// Listen first, so that an address in use does not cost the start of a database.
 	if a.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen); err != nil {
-		return nil, fmt.Errorf("cannot listen: %w", err)
+		return nil, fmt.Errorf("cannot listen (setting listen): %w", err)
 	}
 	if cfg.AdminListen != "" {
 		if a.admin, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.AdminListen); err != nil {
-			return nil, fmt.Errorf("cannot listen for HTTP: %w", err)
+			return nil, fmt.Errorf("cannot listen for HTTP (setting admin-listen): %w", err)
 		}
 	}
 	if err := a.openKeys(); err != nil {
