@@ -23,8 +23,9 @@ reconnects after a failure and resumes where it was. Stop it with Ctrl-C.
 standard input is the object as one line of JSON. FANOUT_EVENT (added, modified or
 deleted), FANOUT_RESOURCE, FANOUT_KEY, FANOUT_REVISION and FANOUT_CONTENT_TYPE describe
 the change. Initial objects count as added; use --changes to skip them. If the watch has
-to start over, the command runs only for real differences. --on-failure sets what happens
-when a command fails: stop (the default), continue or retry.
+to start over, the command runs only for real differences, but with --changes for all
+objects. --on-failure sets what happens when a command fails: stop (the default), continue
+or retry.
 
 --render keeps a file up to date from a template over all objects. The file is replaced
 atomically, keeps its mode, and is written only when its content changes and all objects
