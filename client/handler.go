@@ -1,6 +1,9 @@
 package client
 
-import "slices"
+import (
+	"context"
+	"slices"
+)
 
 // Handler receives the changes of an informer. Any of its functions may be nil. A handler
 // has a goroutine of its own, which calls its functions one at a time. So a handler never
@@ -100,18 +103,19 @@ func (i *Informer[T]) start(l *handlerLoop[T]) {
 			},
 		})
 	}
+	l.running = i.ctx
 	i.handling.Go(l.run)
 }
 
 // startHandlers starts the handlers that were added before Run. It returns false if Run was
 // called before.
-func (i *Informer[T]) startHandlers() bool {
+func (i *Informer[T]) startHandlers(ctx context.Context) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.phase != informerNew {
 		return false
 	}
-	i.phase = informerRuns
+	i.phase, i.ctx = informerRuns, ctx
 	for _, l := range i.handlers {
 		i.start(l)
 	}

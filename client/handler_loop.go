@@ -14,7 +14,8 @@ type handlerLoop[T any] struct {
 	informer *Informer[T]
 	ctx      context.Context // ends when the handler is removed or Run ends
 	cancel   context.CancelFunc
-	done     chan struct{} // closed when the goroutine has ended, or will never begin
+	running  context.Context // of Run
+	done     chan struct{}   // closed when the goroutine has ended, or will never begin
 
 	queue      *coalescingQueue[*entry[T]]
 	resync     chan struct{} // wakes the goroutine for a resync; buffers one signal
@@ -129,6 +130,9 @@ func (l *handlerLoop[T]) resyncAll() {
 
 // failed notes that a call of a step, or without a step another attempt, has failed.
 func (l *handlerLoop[T]) failed(s *step[*entry[T]], r *retry[T], err error) {
+	if l.running.Err() != nil {
+		return // the program ends, which may be why the handler has given up
+	}
 	key, old, revision := r.change.key(), r.change.old, int64(0)
 	if r.change.new != nil {
 		revision = r.change.new.offered()

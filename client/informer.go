@@ -61,6 +61,7 @@ type Informer[T any] struct {
 
 	mu         sync.Mutex
 	phase      informerPhase     // guarded by mu
+	ctx        context.Context   // of Run; guarded by mu
 	handlers   []*handlerLoop[T] // guarded by mu
 	invalid    failures          // the objects that cannot be decoded; guarded by mu
 	published  int64             // the number of the present state; 0: there is none; guarded by mu
@@ -182,7 +183,7 @@ var errSecondRun = errors.New("an informer can run only once")
 // there is a file, and one that watches, unless another informer shares the watch. So Run returns
 // after the last call of a handler has returned.
 func (i *Informer[T]) Run(ctx context.Context) (err error) {
-	if !i.startHandlers() {
+	if !i.startHandlers(ctx) {
 		return errSecondRun
 	}
 	defer func() {

@@ -145,11 +145,12 @@ type gate struct {
 	*WaitOptions
 	servers []WaitServer
 	pending [][]PendingWatch // of the last answer of each server
+	at      []time.Time      // of these answers
 	peak    recentPeak       // of the number of watches
 }
 
 func newGate(o *WaitOptions) *gate {
-	g := &gate{WaitOptions: o, pending: make([][]PendingWatch, len(o.Servers)), peak: recentPeak{period: o.Settle}}
+	g := &gate{WaitOptions: o, pending: make([][]PendingWatch, len(o.Servers)), at: make([]time.Time, len(o.Servers)), peak: recentPeak{period: o.Settle}}
 	for _, s := range o.Servers {
 		g.servers = append(g.servers, WaitServer{Address: s.Address})
 	}
@@ -170,10 +171,10 @@ func (g *gate) run(ctx context.Context) (*WaitStatus, error) {
 	settled := time.NewTimer(0) // fires when the peak falls
 	defer settled.Stop()
 	settled.Stop()
-	status := g.status(time.Now())
 	for {
 		select {
 		case <-ctx.Done():
+			status := g.status(time.Now())
 			return status, &NotReachedError{Status: status, Cause: context.Cause(ctx)}
 		case a := <-answers:
 			g.receive(a)
@@ -183,7 +184,7 @@ func (g *gate) run(ctx context.Context) (*WaitStatus, error) {
 		case <-settled.C:
 		}
 		now := time.Now()
-		status = g.status(now)
+		status := g.status(now)
 		if g.Progress != nil {
 			g.Progress(status)
 		}
@@ -210,7 +211,7 @@ func (g *gate) receive(a gateAnswer) {
 	}
 	s.Answered, s.Answering, s.Err = true, true, nil
 	s.Watches, s.Applied, s.Failed = a.response.GetWatches(), a.response.GetApplied(), a.response.GetFailed()
-	g.pending[a.server] = nil
+	g.pending[a.server], g.at[a.server] = nil, time.Now()
 	for i, w := range a.response.GetPending() {
 		p := pendingWatchOf(s.Address, w)
 		p.Failed = p.Err != nil && int64(i) < s.Failed // the failed ones come first
@@ -226,7 +227,12 @@ func (g *gate) status(now time.Time) *WaitStatus {
 			sum.Watches += s.Watches
 			sum.Applied += s.Applied
 			sum.Failed += s.Failed
-			sum.Pending = append(sum.Pending, g.pending[i]...)
+			for _, p := range g.pending[i] {
+				if p.AppliedLag > 0 {
+					p.AppliedLag += now.Sub(g.at[i]) // a server is silent while nothing changes
+				}
+				sum.Pending = append(sum.Pending, p)
+			}
 		}
 	}
 	slices.SortStableFunc(sum.Pending, comparePending)

@@ -60,6 +60,11 @@ func TestWaitForWatchesThatNeverApply(t *testing.T) {
 		if want := "wait for config: 4 of 10 watches have applied revision 7, want 5; not applied by a, c, b and 3 more: context deadline exceeded"; err.Error() != want {
 			t.Errorf("got %q, want %q", err, want)
 		}
+		for _, p := range s.Pending { // the servers had nothing new to say for an hour
+			if p.AppliedLag < time.Hour-quick {
+				t.Errorf("%s: got a lag of %v", p.Name(), p.AppliedLag)
+			}
+		}
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -78,7 +79,7 @@ func (s *gateServer) set(watches, applied int64, pending ...string) *gateServer 
 		if !failed {
 			name, message, earlier = strings.Cut(name, "; ")
 		}
-		w := &fanoutv1.WatcherStatus{Id: "id-" + name, Since: timestamppb.New(time.Unix(int64(i), 0)), Subscriber: &fanoutv1.Subscriber{Instance: name}}
+		w := &fanoutv1.WatcherStatus{Id: "id-" + name, Since: timestamppb.New(time.Unix(int64(i), 0)), Subscriber: &fanoutv1.Subscriber{Instance: name}, AppliedLag: durationpb.New(time.Millisecond)}
 		if failed || earlier {
 			w.Error, w.ErrorTime = &statuspb.Status{Code: int32(codes.InvalidArgument), Message: message}, timestamppb.New(time.Unix(5, 0))
 		}
