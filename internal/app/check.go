@@ -179,7 +179,7 @@ func CheckEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (err er
 	defer func() { err = errors.Join(err, s.Close(context.WithoutCancel(ctx))) }()
 	for _, r := range cfg.Resources {
 		if err := readFrom(ctx, s, &r); err != nil {
-			return fmt.Errorf("cannot read resource %s from etcd at %v: %w", r.Name, cfg.EtcdEndpoints, err)
+			return fmt.Errorf("cannot read resource %s (prefix %s) from etcd at %v: %w", r.Name, r.Prefix, cfg.EtcdEndpoints, err)
 		}
 	}
 	if err := s.CheckEpochRight(ctx); err != nil {

@@ -166,9 +166,9 @@ func TestCheckEtcd(t *testing.T) {
 	}
 	check(ctx, as("root", "secret"), "<nil>")
 	check(ctx, as("root", "wrong"), "invalid user ID or password")
-	check(ctx, as("fanoutd", "pass"), "cannot read resource config from etcd at ["+here[0]+"]: etcdserver: permission denied")
+	check(ctx, as("fanoutd", "pass"), "cannot read resource config (prefix /fanoutd/config/) from etcd at ["+here[0]+"]: etcdserver: permission denied")
 	check(ctx, as("reader", "pass"), "cannot write the key fanoutd-epoch in etcd at ["+here[0]+"]: etcdserver: permission denied")
 	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
-	check(short, func(c *config.Config) { c.EtcdEndpoints = []string{loopback.FreeAddress(t)} }, "cannot read resource config from etcd at")
+	check(short, func(c *config.Config) { c.EtcdEndpoints = []string{loopback.FreeAddress(t)} }, "cannot read resource config (prefix /fanoutd/config/) from etcd at")
 }
