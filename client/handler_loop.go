@@ -76,7 +76,9 @@ func (l *handlerLoop[T]) handle(s *step[*entry[T]]) {
 		if r != nil {
 			c.old = r.change.old // that is what the handler has
 		}
-		if err := l.call(c, false); err != nil {
+		if err := l.call(c, false); l.givesUp(err) {
+			return // without the step, which is not applied
+		} else if err != nil {
 			l.failed(s, &retry[T]{change: c}, err)
 		} else if r != nil {
 			l.accepted(key)
@@ -95,7 +97,9 @@ func (l *handlerLoop[T]) retry() {
 	}
 	r := l.retries.first()
 	l.retries.remove(r.change.key())
-	if err := l.call(r.change, r.resync); err != nil {
+	if err := l.call(r.change, r.resync); l.givesUp(err) {
+		return
+	} else if err != nil {
 		l.failed(nil, r, err)
 		return
 	}
@@ -121,18 +125,27 @@ func (l *handlerLoop[T]) resyncAll() {
 			return true // it is offered again anyway
 		}
 		c := change[*entry[T]]{old: e, new: e, since: e.revision()}
-		if err := l.call(c, true); err != nil {
+		if err := l.call(c, true); l.givesUp(err) {
+			return false
+		} else if err != nil {
 			l.failed(&step[*entry[T]]{to: current.position}, &retry[T]{change: c, resync: true}, err)
 		}
 		return true
 	})
 }
 
+// givesUp reports whether a call has failed, but perhaps only because Run ends. Then the handler has neither
+// accepted nor refused the object, so nothing follows: givesUp returns when Run stops the handler.
+func (l *handlerLoop[T]) givesUp(err error) bool {
+	if err == nil || l.running.Err() == nil {
+		return false
+	}
+	<-l.ctx.Done()
+	return true
+}
+
 // failed notes that a call of a step, or without a step another attempt, has failed.
 func (l *handlerLoop[T]) failed(s *step[*entry[T]], r *retry[T], err error) {
-	if l.running.Err() != nil {
-		return // the program ends, which may be why the handler has given up
-	}
 	key, old, revision := r.change.key(), r.change.old, int64(0)
 	if r.change.new != nil {
 		revision = r.change.new.offered()

@@ -229,6 +229,32 @@ func TestInformersReportFailedObjects(t *testing.T) {
 	}
 }
 
+// A handler that returns an error because its program ends has not refused the object.
+func TestAHandlerThatGivesUpAtTheEndReportsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reports := &reportLog{}
+		s := &scriptedServer{reports: reports.report, streams: []stream{{
+			messages: []message{reset(), part(0, withValue(added("a", 3), "3"), withValue(added("b", 4), "4")), synced(5)},
+			later:    []delayed{{time.Minute, live(6, withValue(modified("a", 6), "6"))}, {time.Minute, live(7, withValue(modified("b", 7), "7"))}},
+		}}}
+		inf := client.NewInformer(connectTo(t, s), number, client.BookmarkInterval(time.Hour))
+		ctx, cancel := context.WithCancel(t.Context())
+		inf.AddHandler(client.Handler[int]{Update: func(_, item client.Item[int]) error {
+			if item.Object.Key == "a" {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		}})
+		ended := make(chan error)
+		go func() { ended <- inf.Run(ctx) }()
+		time.Sleep(3 * time.Minute)
+		reports.wantReports(t, "watch-1 e/5")
+		cancel()
+		<-ended
+		reports.wantReports(t)
+	})
+}
+
 // As long as the same objects fail, an informer reports the same error. Otherwise the server
 // would count new errors.
 func TestTheReportedErrorStaysTheSame(t *testing.T) {
