@@ -59,12 +59,11 @@ func watchersCommand(t *tool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watchers [RESOURCE]",
 		Short: "Show the watchers of the servers",
-		Long: `Show the watchers of each server, first those to which the server could not send for the
-longest time, up to 1000. With --all, show all of them in the order in which they started.
-A watcher is "blocked" if its client does not read. APPLIED is how far a subscriber that
-reports what it has applied is behind, or "failed" if it has reported an error; -o wide
-shows the error and the revisions. With --failing, show only those that have reported an
-error.
+		Long: `Show the watchers of each server, up to 1000. Those with the oldest unsent events come
+first. With --all, show all of them in the order in which they started. A watcher is
+"blocked" if its client does not read. APPLIED is how far a subscriber that reports what it
+has applied is behind, or "failed" if it has reported an error; -o wide shows the error and
+the revisions. With --failing, show only those that have reported an error.
 
 If --server names several servers, all of them are queried. The exit code is 8 if some of
 them fail.`,
