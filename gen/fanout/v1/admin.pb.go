@@ -856,7 +856,12 @@ type WatcherStatus struct {
 	Error *status.Status `protobuf:"bytes,19,opt,name=error,proto3" json:"error,omitempty"`
 	// When the client reported this error. If it has reported the same code and message several times in a
 	// row: the first time. Absent without an error.
-	ErrorTime     *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=error_time,json=errorTime,proto3" json:"error_time,omitempty"`
+	ErrorTime *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=error_time,json=errorTime,proto3" json:"error_time,omitempty"`
+	// The keys of the objects that the client cannot apply, according to its last report. Empty
+	// without an error, and if the client has not named them.
+	FailedKeys []string `protobuf:"bytes,21,rep,name=failed_keys,json=failedKeys,proto3" json:"failed_keys,omitempty"`
+	// Whether the watch reports what it has applied: it said so when it began, or has reported.
+	Reports       bool `protobuf:"varint,22,opt,name=reports,proto3" json:"reports,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1031,6 +1036,20 @@ func (x *WatcherStatus) GetErrorTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *WatcherStatus) GetFailedKeys() []string {
+	if x != nil {
+		return x.FailedKeys
+	}
+	return nil
+}
+
+func (x *WatcherStatus) GetReports() bool {
+	if x != nil {
+		return x.Reports
+	}
+	return false
+}
+
 // WatchAppliedRequest selects watches and a revision.
 type WatchAppliedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1040,7 +1059,15 @@ type WatchAppliedRequest struct {
 	// resource.
 	Scope *Scope `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
 	// The revision, usually that of a write. The server need not have reached it. Required.
-	Revision      int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Also count watches that do not report. They never apply a revision. Default false:
+	// they are only listed.
+	RequireAll bool `protobuf:"varint,4,opt,name=require_all,json=requireAll,proto3" json:"require_all,omitempty"`
+	// Count only watches whose subscriber has matching labels, in the syntax of
+	// ListRequest.label_selector. At most 4096 bytes. Default: any subscriber.
+	SubscriberSelector string `protobuf:"bytes,5,opt,name=subscriber_selector,json=subscriberSelector,proto3" json:"subscriber_selector,omitempty"`
+	// Count only watches whose subscriber has this instance name. Default: any subscriber.
+	Instance      string `protobuf:"bytes,6,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1096,21 +1123,53 @@ func (x *WatchAppliedRequest) GetRevision() int64 {
 	return 0
 }
 
+func (x *WatchAppliedRequest) GetRequireAll() bool {
+	if x != nil {
+		return x.RequireAll
+	}
+	return false
+}
+
+func (x *WatchAppliedRequest) GetSubscriberSelector() string {
+	if x != nil {
+		return x.SubscriberSelector
+	}
+	return ""
+}
+
+func (x *WatchAppliedRequest) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
 // WatchAppliedResponse counts the watches that have applied the revision.
 type WatchAppliedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The number of watches whose scopes overlap the scope of the request, including those
-	// that never report.
+	// The number of selected watches that report, or with require_all, of all selected watches.
+	// Selected are those whose scope overlaps the scope of the request, and whose subscriber
+	// matches.
 	Watches int64 `protobuf:"varint,1,opt,name=watches,proto3" json:"watches,omitempty"`
 	// The number of these watches that have applied the revision.
 	Applied int64 `protobuf:"varint,2,opt,name=applied,proto3" json:"applied,omitempty"`
 	// The number of these watches that have failed: they have not applied the revision, and their
-	// last report has an error. A report that the server received before it had sent the revision
-	// to the watch does not count, because a newer version may be what corrects the error.
+	// last report has an error that may concern an object in the scope of the request. A report
+	// that the server received before it had sent the revision to the watch does not count,
+	// because a newer version may be what corrects the error.
 	Failed int64 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
 	// The watches that have not applied the revision, at most 100: those that have failed first,
 	// then others with an error, then the oldest.
-	Pending       []*WatcherStatus `protobuf:"bytes,4,rep,name=pending,proto3" json:"pending,omitempty"`
+	Pending []*WatcherStatus `protobuf:"bytes,4,rep,name=pending,proto3" json:"pending,omitempty"`
+	// The number of selected watches that do not report, and therefore do not count. Always 0
+	// with require_all.
+	NotReporting int64 `protobuf:"varint,5,opt,name=not_reporting,json=notReporting,proto3" json:"not_reporting,omitempty"`
+	// The oldest of them, at most 20.
+	NotReportingWatchers []*WatcherStatus `protobuf:"bytes,6,rep,name=not_reporting_watchers,json=notReportingWatchers,proto3" json:"not_reporting_watchers,omitempty"`
+	// The server has every change of the resource up to this position. A revision after it may
+	// not exist yet. A change of only this field sends no message. Absent while the resource is
+	// loading, and without a cache.
+	Position      *Position `protobuf:"bytes,7,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1169,6 +1228,27 @@ func (x *WatchAppliedResponse) GetFailed() int64 {
 func (x *WatchAppliedResponse) GetPending() []*WatcherStatus {
 	if x != nil {
 		return x.Pending
+	}
+	return nil
+}
+
+func (x *WatchAppliedResponse) GetNotReporting() int64 {
+	if x != nil {
+		return x.NotReporting
+	}
+	return 0
+}
+
+func (x *WatchAppliedResponse) GetNotReportingWatchers() []*WatcherStatus {
+	if x != nil {
+		return x.NotReportingWatchers
+	}
+	return nil
+}
+
+func (x *WatchAppliedResponse) GetPosition() *Position {
+	if x != nil {
+		return x.Position
 	}
 	return nil
 }
@@ -1639,7 +1719,7 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\bwatchers\x18\x01 \x03(\v2\x18.fanout.v1.WatcherStatusR\bwatchers\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
 	"\x05total\x18\x03 \x01(\x03R\x05total\x12\x18\n" +
-	"\afailing\x18\x04 \x01(\x03R\afailing\"\x96\a\n" +
+	"\afailing\x18\x04 \x01(\x03R\afailing\"\xd1\a\n" +
 	"\rWatcherStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04peer\x18\x02 \x01(\tR\x04peer\x12\x1d\n" +
@@ -1667,23 +1747,33 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"appliedLag\x12(\n" +
 	"\x05error\x18\x13 \x01(\v2\x12.google.rpc.StatusR\x05error\x129\n" +
 	"\n" +
-	"error_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\terrorTime\"E\n" +
+	"error_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\terrorTime\x12\x1f\n" +
+	"\vfailed_keys\x18\x15 \x03(\tR\n" +
+	"failedKeys\x12\x18\n" +
+	"\areports\x18\x16 \x01(\bR\areports\"E\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11STATE_CATCHING_UP\x10\x01\x12\x0e\n" +
 	"\n" +
 	"STATE_LIVE\x10\x02B\x10\n" +
 	"\x0e_lag_revisionsB\r\n" +
-	"\v_lag_events\"u\n" +
+	"\v_lag_events\"\xe3\x01\n" +
 	"\x13WatchAppliedRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12&\n" +
 	"\x05scope\x18\x02 \x01(\v2\x10.fanout.v1.ScopeR\x05scope\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"\x96\x01\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x1f\n" +
+	"\vrequire_all\x18\x04 \x01(\bR\n" +
+	"requireAll\x12/\n" +
+	"\x13subscriber_selector\x18\x05 \x01(\tR\x12subscriberSelector\x12\x1a\n" +
+	"\binstance\x18\x06 \x01(\tR\binstance\"\xbc\x02\n" +
 	"\x14WatchAppliedResponse\x12\x18\n" +
 	"\awatches\x18\x01 \x01(\x03R\awatches\x12\x18\n" +
 	"\aapplied\x18\x02 \x01(\x03R\aapplied\x12\x16\n" +
 	"\x06failed\x18\x03 \x01(\x03R\x06failed\x122\n" +
-	"\apending\x18\x04 \x03(\v2\x18.fanout.v1.WatcherStatusR\apending\"#\n" +
+	"\apending\x18\x04 \x03(\v2\x18.fanout.v1.WatcherStatusR\apending\x12#\n" +
+	"\rnot_reporting\x18\x05 \x01(\x03R\fnotReporting\x12N\n" +
+	"\x16not_reporting_watchers\x18\x06 \x03(\v2\x18.fanout.v1.WatcherStatusR\x14notReportingWatchers\x12/\n" +
+	"\bposition\x18\a \x01(\v2\x13.fanout.v1.PositionR\bposition\"#\n" +
 	"\x11EndWatcherRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"*\n" +
 	"\x12EndWatcherResponse\x12\x14\n" +
@@ -1787,23 +1877,25 @@ var file_fanout_v1_admin_proto_depIdxs = []int32{
 	22, // 19: fanout.v1.WatcherStatus.error_time:type_name -> google.protobuf.Timestamp
 	25, // 20: fanout.v1.WatchAppliedRequest.scope:type_name -> fanout.v1.Scope
 	10, // 21: fanout.v1.WatchAppliedResponse.pending:type_name -> fanout.v1.WatcherStatus
-	3,  // 22: fanout.v1.AdminService.ListResources:input_type -> fanout.v1.ListResourcesRequest
-	8,  // 23: fanout.v1.AdminService.ListWatchers:input_type -> fanout.v1.ListWatchersRequest
-	11, // 24: fanout.v1.AdminService.WatchApplied:input_type -> fanout.v1.WatchAppliedRequest
-	13, // 25: fanout.v1.AdminService.EndWatcher:input_type -> fanout.v1.EndWatcherRequest
-	15, // 26: fanout.v1.AdminService.Reencrypt:input_type -> fanout.v1.ReencryptRequest
-	17, // 27: fanout.v1.AdminService.ReclaimSpace:input_type -> fanout.v1.ReclaimSpaceRequest
-	4,  // 28: fanout.v1.AdminService.ListResources:output_type -> fanout.v1.ListResourcesResponse
-	9,  // 29: fanout.v1.AdminService.ListWatchers:output_type -> fanout.v1.ListWatchersResponse
-	12, // 30: fanout.v1.AdminService.WatchApplied:output_type -> fanout.v1.WatchAppliedResponse
-	14, // 31: fanout.v1.AdminService.EndWatcher:output_type -> fanout.v1.EndWatcherResponse
-	16, // 32: fanout.v1.AdminService.Reencrypt:output_type -> fanout.v1.ReencryptResponse
-	18, // 33: fanout.v1.AdminService.ReclaimSpace:output_type -> fanout.v1.ReclaimSpaceResponse
-	28, // [28:34] is the sub-list for method output_type
-	22, // [22:28] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	10, // 22: fanout.v1.WatchAppliedResponse.not_reporting_watchers:type_name -> fanout.v1.WatcherStatus
+	20, // 23: fanout.v1.WatchAppliedResponse.position:type_name -> fanout.v1.Position
+	3,  // 24: fanout.v1.AdminService.ListResources:input_type -> fanout.v1.ListResourcesRequest
+	8,  // 25: fanout.v1.AdminService.ListWatchers:input_type -> fanout.v1.ListWatchersRequest
+	11, // 26: fanout.v1.AdminService.WatchApplied:input_type -> fanout.v1.WatchAppliedRequest
+	13, // 27: fanout.v1.AdminService.EndWatcher:input_type -> fanout.v1.EndWatcherRequest
+	15, // 28: fanout.v1.AdminService.Reencrypt:input_type -> fanout.v1.ReencryptRequest
+	17, // 29: fanout.v1.AdminService.ReclaimSpace:input_type -> fanout.v1.ReclaimSpaceRequest
+	4,  // 30: fanout.v1.AdminService.ListResources:output_type -> fanout.v1.ListResourcesResponse
+	9,  // 31: fanout.v1.AdminService.ListWatchers:output_type -> fanout.v1.ListWatchersResponse
+	12, // 32: fanout.v1.AdminService.WatchApplied:output_type -> fanout.v1.WatchAppliedResponse
+	14, // 33: fanout.v1.AdminService.EndWatcher:output_type -> fanout.v1.EndWatcherResponse
+	16, // 34: fanout.v1.AdminService.Reencrypt:output_type -> fanout.v1.ReencryptResponse
+	18, // 35: fanout.v1.AdminService.ReclaimSpace:output_type -> fanout.v1.ReclaimSpaceResponse
+	30, // [30:36] is the sub-list for method output_type
+	24, // [24:30] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_fanout_v1_admin_proto_init() }

@@ -58,8 +58,12 @@ type AdminServiceClient interface {
 	//     after the reported position concerns the watch. So a watch without events need not
 	//     report each new revision.
 	//
-	// A watch that has never reported has not applied the revision. The revisions of another
-	// epoch, from before etcd was restored from a backup, are not comparable.
+	// If the report names the objects that failed (failed_keys), and none of them is in the scope
+	// of the request, the attempted position counts instead of the applied one.
+	//
+	// Watches that do not report are listed but not counted, unless the request has require_all.
+	// The revisions of another epoch, from before etcd was restored from a backup, are not
+	// comparable.
 	WatchApplied(ctx context.Context, in *WatchAppliedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchAppliedResponse], error)
 	// EndWatcher ends a watch. Its client receives the last position (KIND_DRAINING) and the
 	// status UNAVAILABLE (reason DRAINING), and resumes on this or another server; nothing
@@ -198,8 +202,12 @@ type AdminServiceServer interface {
 	//     after the reported position concerns the watch. So a watch without events need not
 	//     report each new revision.
 	//
-	// A watch that has never reported has not applied the revision. The revisions of another
-	// epoch, from before etcd was restored from a backup, are not comparable.
+	// If the report names the objects that failed (failed_keys), and none of them is in the scope
+	// of the request, the attempted position counts instead of the applied one.
+	//
+	// Watches that do not report are listed but not counted, unless the request has require_all.
+	// The revisions of another epoch, from before etcd was restored from a backup, are not
+	// comparable.
 	WatchApplied(*WatchAppliedRequest, grpc.ServerStreamingServer[WatchAppliedResponse]) error
 	// EndWatcher ends a watch. Its client receives the last position (KIND_DRAINING) and the
 	// status UNAVAILABLE (reason DRAINING), and resumes on this or another server; nothing

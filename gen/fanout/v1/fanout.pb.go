@@ -306,7 +306,10 @@ type GetRequest struct {
 	// The key of the object. Required.
 	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	// How fresh the response must be. Default: linearizable.
-	Consistency   *ReadConsistency `protobuf:"bytes,3,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	Consistency *ReadConsistency `protobuf:"bytes,3,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	// Return a value of codec "protobuf" in its JSON form, as text. Other values are
+	// returned as they are. Default false: the binary form. Over HTTP: true.
+	JsonValues    bool `protobuf:"varint,4,opt,name=json_values,json=jsonValues,proto3" json:"json_values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -360,6 +363,13 @@ func (x *GetRequest) GetConsistency() *ReadConsistency {
 		return x.Consistency
 	}
 	return nil
+}
+
+func (x *GetRequest) GetJsonValues() bool {
+	if x != nil {
+		return x.JsonValues
+	}
+	return false
 }
 
 // GetResponse is one object as it was at a revision.
@@ -466,7 +476,10 @@ type ListRequest struct {
 	// page_token. Default false.
 	CountOnly bool `protobuf:"varint,9,opt,name=count_only,json=countOnly,proto3" json:"count_only,omitempty"`
 	// Leave out the values of the objects. Default false.
-	OmitValues    bool `protobuf:"varint,10,opt,name=omit_values,json=omitValues,proto3" json:"omit_values,omitempty"`
+	OmitValues bool `protobuf:"varint,10,opt,name=omit_values,json=omitValues,proto3" json:"omit_values,omitempty"`
+	// Return values of codec "protobuf" in their JSON form, as GetRequest.json_values does.
+	// Default false. Over HTTP: true.
+	JsonValues    bool `protobuf:"varint,11,opt,name=json_values,json=jsonValues,proto3" json:"json_values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -567,6 +580,13 @@ func (x *ListRequest) GetCountOnly() bool {
 func (x *ListRequest) GetOmitValues() bool {
 	if x != nil {
 		return x.OmitValues
+	}
+	return false
+}
+
+func (x *ListRequest) GetJsonValues() bool {
+	if x != nil {
+		return x.JsonValues
 	}
 	return false
 }
@@ -707,7 +727,14 @@ type WatchRequest struct {
 	// together with DELIVERY_LATEST. Default false.
 	EveryEvent bool `protobuf:"varint,14,opt,name=every_event,json=everyEvent,proto3" json:"every_event,omitempty"`
 	// Names the program that watches. Only operators see it. Default: no name.
-	Subscriber    *Subscriber `protobuf:"bytes,15,opt,name=subscriber,proto3" json:"subscriber,omitempty"`
+	Subscriber *Subscriber `protobuf:"bytes,15,opt,name=subscriber,proto3" json:"subscriber,omitempty"`
+	// The client reports what it has applied of this watch, with Report or on its stream of
+	// Subscribe. AdminService.WatchApplied waits only for watches that report. A watch that
+	// reports without this field counts from its first report on. Default false.
+	Reports bool `protobuf:"varint,16,opt,name=reports,proto3" json:"reports,omitempty"`
+	// Return values of codec "protobuf" in their JSON form, as GetRequest.json_values does.
+	// Default false. Over HTTP: true.
+	JsonValues    bool `protobuf:"varint,17,opt,name=json_values,json=jsonValues,proto3" json:"json_values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -856,6 +883,20 @@ func (x *WatchRequest) GetSubscriber() *Subscriber {
 		return x.Subscriber
 	}
 	return nil
+}
+
+func (x *WatchRequest) GetReports() bool {
+	if x != nil {
+		return x.Reports
+	}
+	return false
+}
+
+func (x *WatchRequest) GetJsonValues() bool {
+	if x != nil {
+		return x.JsonValues
+	}
+	return false
 }
 
 type isWatchRequest_Begin interface {
@@ -1381,7 +1422,11 @@ type ReportRequest struct {
 	// position of a response, like applied, and is ignored in the same cases. AdminService.WatchApplied
 	// counts the watch as failed only for revisions that it has attempted. So a client that fails
 	// reports again when it has attempted more. Absent: everything that the server has sent.
-	Attempted     *Position `protobuf:"bytes,4,opt,name=attempted,proto3" json:"attempted,omitempty"`
+	Attempted *Position `protobuf:"bytes,4,opt,name=attempted,proto3" json:"attempted,omitempty"`
+	// With an error: the keys of the objects that have failed, in any order. Everything else up to
+	// attempted is applied. At most 32 keys, and 4096 bytes for all of them; a client with more
+	// leaves the field empty. Empty: the error may concern any object after the applied position.
+	FailedKeys    []string `protobuf:"bytes,5,rep,name=failed_keys,json=failedKeys,proto3" json:"failed_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1440,6 +1485,13 @@ func (x *ReportRequest) GetError() *status.Status {
 func (x *ReportRequest) GetAttempted() *Position {
 	if x != nil {
 		return x.Attempted
+	}
+	return nil
+}
+
+func (x *ReportRequest) GetFailedKeys() []string {
+	if x != nil {
+		return x.FailedKeys
 	}
 	return nil
 }
@@ -1605,7 +1657,9 @@ type SubscribeRequest_Report struct {
 	Error *status.Status `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	// With an error: everything up to this position is applied or has failed. Absent: everything
 	// that the server has sent. See ReportRequest.attempted.
-	Attempted     *Position `protobuf:"bytes,4,opt,name=attempted,proto3" json:"attempted,omitempty"`
+	Attempted *Position `protobuf:"bytes,4,opt,name=attempted,proto3" json:"attempted,omitempty"`
+	// With an error: the keys of the objects that have failed. See ReportRequest.failed_keys.
+	FailedKeys    []string `protobuf:"bytes,5,rep,name=failed_keys,json=failedKeys,proto3" json:"failed_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1664,6 +1718,13 @@ func (x *SubscribeRequest_Report) GetError() *status.Status {
 func (x *SubscribeRequest_Report) GetAttempted() *Position {
 	if x != nil {
 		return x.Attempted
+	}
+	return nil
+}
+
+func (x *SubscribeRequest_Report) GetFailedKeys() []string {
+	if x != nil {
+		return x.FailedKeys
 	}
 	return nil
 }
@@ -1790,16 +1851,18 @@ var File_fanout_v1_fanout_proto protoreflect.FileDescriptor
 
 const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\n" +
-	"\x16fanout/v1/fanout.proto\x12\tfanout.v1\x1a\x16fanout/v1/object.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x17google/rpc/status.proto\"x\n" +
+	"\x16fanout/v1/fanout.proto\x12\tfanout.v1\x1a\x16fanout/v1/object.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x17google/rpc/status.proto\"\x99\x01\n" +
 	"\n" +
 	"GetRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12<\n" +
-	"\vconsistency\x18\x03 \x01(\v2\x1a.fanout.v1.ReadConsistencyR\vconsistency\"\x96\x01\n" +
+	"\vconsistency\x18\x03 \x01(\v2\x1a.fanout.v1.ReadConsistencyR\vconsistency\x12\x1f\n" +
+	"\vjson_values\x18\x04 \x01(\bR\n" +
+	"jsonValues\"\x96\x01\n" +
 	"\vGetResponse\x12)\n" +
 	"\x06object\x18\x01 \x01(\v2\x11.fanout.v1.ObjectR\x06object\x12/\n" +
 	"\bposition\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\bposition\x12+\n" +
-	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\xf6\x02\n" +
+	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\x97\x03\n" +
 	"\vListRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12&\n" +
 	"\x05scope\x18\x02 \x01(\v2\x10.fanout.v1.ScopeR\x05scope\x12<\n" +
@@ -1814,13 +1877,15 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"count_only\x18\t \x01(\bR\tcountOnly\x12\x1f\n" +
 	"\vomit_values\x18\n" +
 	" \x01(\bR\n" +
-	"omitValues\"\xd6\x01\n" +
+	"omitValues\x12\x1f\n" +
+	"\vjson_values\x18\v \x01(\bR\n" +
+	"jsonValues\"\xd6\x01\n" +
 	"\fListResponse\x12+\n" +
 	"\aobjects\x18\x01 \x03(\v2\x11.fanout.v1.ObjectR\aobjects\x12/\n" +
 	"\bposition\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\bposition\x12&\n" +
 	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12,\n" +
 	"\x0fremaining_count\x18\x04 \x01(\x03H\x00R\x0eremainingCount\x88\x01\x01B\x12\n" +
-	"\x10_remaining_count\"\xdd\x05\n" +
+	"\x10_remaining_count\"\x98\x06\n" +
 	"\fWatchRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12&\n" +
 	"\x05scope\x18\x02 \x01(\v2\x10.fanout.v1.ScopeR\x05scope\x12+\n" +
@@ -1842,7 +1907,10 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"everyEvent\x125\n" +
 	"\n" +
 	"subscriber\x18\x0f \x01(\v2\x15.fanout.v1.SubscriberR\n" +
-	"subscriberB\a\n" +
+	"subscriber\x12\x18\n" +
+	"\areports\x18\x10 \x01(\bR\areports\x12\x1f\n" +
+	"\vjson_values\x18\x11 \x01(\bR\n" +
+	"jsonValuesB\a\n" +
 	"\x05begin\"\x9e\x01\n" +
 	"\n" +
 	"Subscriber\x12\x1a\n" +
@@ -1872,7 +1940,7 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\x14CATCH_UP_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fCATCH_UP_REPLAY\x10\x01\x12\x12\n" +
 	"\x0eCATCH_UP_RESET\x10\x02\x12\x12\n" +
-	"\x0eCATCH_UP_DELTA\x10\x03\"\xb3\x04\n" +
+	"\x0eCATCH_UP_DELTA\x10\x03\"\xd4\x04\n" +
 	"\x10SubscribeRequest\x127\n" +
 	"\n" +
 	"subscriber\x18\x01 \x01(\v2\x15.fanout.v1.SubscriberH\x00R\n" +
@@ -1884,12 +1952,14 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\bwatch_id\x18\x01 \x01(\x04R\awatchId\x121\n" +
 	"\arequest\x18\x02 \x01(\v2\x17.fanout.v1.WatchRequestR\arequest\x1a!\n" +
 	"\x04Stop\x12\x19\n" +
-	"\bwatch_id\x18\x01 \x01(\x04R\awatchId\x1a\xaf\x01\n" +
+	"\bwatch_id\x18\x01 \x01(\x04R\awatchId\x1a\xd0\x01\n" +
 	"\x06Report\x12\x19\n" +
 	"\bwatch_id\x18\x01 \x01(\x04R\awatchId\x12-\n" +
 	"\aapplied\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\aapplied\x12(\n" +
 	"\x05error\x18\x03 \x01(\v2\x12.google.rpc.StatusR\x05error\x121\n" +
-	"\tattempted\x18\x04 \x01(\v2\x13.fanout.v1.PositionR\tattemptedB\t\n" +
+	"\tattempted\x18\x04 \x01(\v2\x13.fanout.v1.PositionR\tattempted\x12\x1f\n" +
+	"\vfailed_keys\x18\x05 \x03(\tR\n" +
+	"failedKeysB\t\n" +
 	"\arequest\"\xab\x02\n" +
 	"\x11SubscribeResponse\x12<\n" +
 	"\aentries\x18\x01 \x03(\v2\".fanout.v1.SubscribeResponse.EntryR\aentries\x12\x12\n" +
@@ -1910,12 +1980,14 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\n" +
 	"TYPE_ADDED\x10\x01\x12\x11\n" +
 	"\rTYPE_MODIFIED\x10\x02\x12\x10\n" +
-	"\fTYPE_DELETED\x10\x03\"\xb1\x01\n" +
+	"\fTYPE_DELETED\x10\x03\"\xd2\x01\n" +
 	"\rReportRequest\x12\x14\n" +
 	"\x05watch\x18\x01 \x01(\tR\x05watch\x12-\n" +
 	"\aapplied\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\aapplied\x12(\n" +
 	"\x05error\x18\x03 \x01(\v2\x12.google.rpc.StatusR\x05error\x121\n" +
-	"\tattempted\x18\x04 \x01(\v2\x13.fanout.v1.PositionR\tattempted\"\x10\n" +
+	"\tattempted\x18\x04 \x01(\v2\x13.fanout.v1.PositionR\tattempted\x12\x1f\n" +
+	"\vfailed_keys\x18\x05 \x03(\tR\n" +
+	"failedKeys\"\x10\n" +
 	"\x0eReportResponse*M\n" +
 	"\bDelivery\x12\x18\n" +
 	"\x14DELIVERY_UNSPECIFIED\x10\x00\x12\x12\n" +

@@ -32,6 +32,9 @@ type PutRequest struct {
 	// If the precondition does not hold, answer OK with applied = false and the current
 	// object. Needs the right "get" as well. Default: FAILED_PRECONDITION.
 	ReturnCurrent bool `protobuf:"varint,3,opt,name=return_current,json=returnCurrent,proto3" json:"return_current,omitempty"`
+	// Return values of codec "protobuf" in their JSON form, as GetRequest.json_values does.
+	// Default false. Over HTTP: true.
+	JsonValues    bool `protobuf:"varint,4,opt,name=json_values,json=jsonValues,proto3" json:"json_values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -83,6 +86,13 @@ func (x *PutRequest) GetPut() *PutOperation {
 func (x *PutRequest) GetReturnCurrent() bool {
 	if x != nil {
 		return x.ReturnCurrent
+	}
+	return false
+}
+
+func (x *PutRequest) GetJsonValues() bool {
+	if x != nil {
+		return x.JsonValues
 	}
 	return false
 }
@@ -162,6 +172,9 @@ type DeleteRequest struct {
 	// If the precondition does not hold, answer OK with applied = false and the current
 	// object. Needs the right "get" as well. Default: FAILED_PRECONDITION.
 	ReturnCurrent bool `protobuf:"varint,3,opt,name=return_current,json=returnCurrent,proto3" json:"return_current,omitempty"`
+	// Return values of codec "protobuf" in their JSON form, as GetRequest.json_values does.
+	// Default false. Over HTTP: true.
+	JsonValues    bool `protobuf:"varint,4,opt,name=json_values,json=jsonValues,proto3" json:"json_values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -213,6 +226,13 @@ func (x *DeleteRequest) GetDelete() *DeleteOperation {
 func (x *DeleteRequest) GetReturnCurrent() bool {
 	if x != nil {
 		return x.ReturnCurrent
+	}
+	return false
+}
+
+func (x *DeleteRequest) GetJsonValues() bool {
+	if x != nil {
+		return x.JsonValues
 	}
 	return false
 }
@@ -303,6 +323,9 @@ type TransactRequest struct {
 	// objects of all operations that have a precondition. Needs the right "get" to all
 	// keys as well. Default: FAILED_PRECONDITION.
 	ReturnCurrent bool `protobuf:"varint,3,opt,name=return_current,json=returnCurrent,proto3" json:"return_current,omitempty"`
+	// Return values of codec "protobuf" in their JSON form, as GetRequest.json_values does.
+	// Default false. Over HTTP: true.
+	JsonValues    bool `protobuf:"varint,4,opt,name=json_values,json=jsonValues,proto3" json:"json_values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -354,6 +377,13 @@ func (x *TransactRequest) GetOperations() []*Operation {
 func (x *TransactRequest) GetReturnCurrent() bool {
 	if x != nil {
 		return x.ReturnCurrent
+	}
+	return false
+}
+
+func (x *TransactRequest) GetJsonValues() bool {
+	if x != nil {
+		return x.JsonValues
 	}
 	return false
 }
@@ -619,9 +649,13 @@ type PutOperation struct {
 	// Keep the time to live of the existing object: the object is removed when it would
 	// have been removed without this write. A new object, and one without a time to live,
 	// gets none. Not allowed together with ttl. Default false.
-	KeepTtl       bool `protobuf:"varint,8,opt,name=keep_ttl,json=keepTtl,proto3" json:"keep_ttl,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	KeepTtl bool `protobuf:"varint,8,opt,name=keep_ttl,json=keepTtl,proto3" json:"keep_ttl,omitempty"`
+	// Store the object even if the present value is opaque: the codec of the resource cannot
+	// decode it, or the server cannot decrypt it. Such a value may belong to another program.
+	// Default false: the write then fails with FAILED_PRECONDITION (reason OPAQUE_VALUE).
+	OverwriteOpaque bool `protobuf:"varint,9,opt,name=overwrite_opaque,json=overwriteOpaque,proto3" json:"overwrite_opaque,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *PutOperation) Reset() {
@@ -717,6 +751,13 @@ func (x *PutOperation) GetTtl() *durationpb.Duration {
 func (x *PutOperation) GetKeepTtl() bool {
 	if x != nil {
 		return x.KeepTtl
+	}
+	return false
+}
+
+func (x *PutOperation) GetOverwriteOpaque() bool {
+	if x != nil {
+		return x.OverwriteOpaque
 	}
 	return false
 }
@@ -866,31 +907,37 @@ var File_fanout_v1_store_proto protoreflect.FileDescriptor
 
 const file_fanout_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x15fanout/v1/store.proto\x12\tfanout.v1\x1a\x16fanout/v1/object.proto\x1a\x1egoogle/protobuf/duration.proto\"z\n" +
+	"\x15fanout/v1/store.proto\x12\tfanout.v1\x1a\x16fanout/v1/object.proto\x1a\x1egoogle/protobuf/duration.proto\"\x9b\x01\n" +
 	"\n" +
 	"PutRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12)\n" +
 	"\x03put\x18\x02 \x01(\v2\x17.fanout.v1.PutOperationR\x03put\x12%\n" +
-	"\x0ereturn_current\x18\x03 \x01(\bR\rreturnCurrent\"n\n" +
+	"\x0ereturn_current\x18\x03 \x01(\bR\rreturnCurrent\x12\x1f\n" +
+	"\vjson_values\x18\x04 \x01(\bR\n" +
+	"jsonValues\"n\n" +
 	"\vPutResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x18\n" +
 	"\aapplied\x18\x02 \x01(\bR\aapplied\x12)\n" +
-	"\x06object\x18\x03 \x01(\v2\x11.fanout.v1.ObjectR\x06object\"\x86\x01\n" +
+	"\x06object\x18\x03 \x01(\v2\x11.fanout.v1.ObjectR\x06object\"\xa7\x01\n" +
 	"\rDeleteRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x122\n" +
 	"\x06delete\x18\x02 \x01(\v2\x1a.fanout.v1.DeleteOperationR\x06delete\x12%\n" +
-	"\x0ereturn_current\x18\x03 \x01(\bR\rreturnCurrent\"\x8b\x01\n" +
+	"\x0ereturn_current\x18\x03 \x01(\bR\rreturnCurrent\x12\x1f\n" +
+	"\vjson_values\x18\x04 \x01(\bR\n" +
+	"jsonValues\"\x8b\x01\n" +
 	"\x0eDeleteResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x18\n" +
 	"\adeleted\x18\x02 \x01(\bR\adeleted\x12\x18\n" +
 	"\aapplied\x18\x03 \x01(\bR\aapplied\x12)\n" +
-	"\x06object\x18\x04 \x01(\v2\x11.fanout.v1.ObjectR\x06object\"\x8a\x01\n" +
+	"\x06object\x18\x04 \x01(\v2\x11.fanout.v1.ObjectR\x06object\"\xab\x01\n" +
 	"\x0fTransactRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x124\n" +
 	"\n" +
 	"operations\x18\x02 \x03(\v2\x14.fanout.v1.OperationR\n" +
 	"operations\x12%\n" +
-	"\x0ereturn_current\x18\x03 \x01(\bR\rreturnCurrent\"~\n" +
+	"\x0ereturn_current\x18\x03 \x01(\bR\rreturnCurrent\x12\x1f\n" +
+	"\vjson_values\x18\x04 \x01(\bR\n" +
+	"jsonValues\"~\n" +
 	"\x10TransactResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x124\n" +
 	"\aresults\x18\x02 \x03(\v2\x1a.fanout.v1.OperationResultR\aresults\x12\x18\n" +
@@ -902,7 +949,7 @@ const file_fanout_v1_store_proto_rawDesc = "" +
 	"\toperation\"V\n" +
 	"\x0fOperationResult\x12\x18\n" +
 	"\adeleted\x18\x01 \x01(\bR\adeleted\x12)\n" +
-	"\x06object\x18\x02 \x01(\v2\x11.fanout.v1.ObjectR\x06object\"\xf9\x02\n" +
+	"\x06object\x18\x02 \x01(\v2\x11.fanout.v1.ObjectR\x06object\"\xa4\x03\n" +
 	"\fPutOperation\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x04text\x18\x02 \x01(\tH\x00R\x04text\x12\x14\n" +
@@ -911,7 +958,8 @@ const file_fanout_v1_store_proto_rawDesc = "" +
 	"\x06labels\x18\x05 \x03(\v2#.fanout.v1.PutOperation.LabelsEntryR\x06labels\x12+\n" +
 	"\x0fif_mod_revision\x18\x06 \x01(\x03H\x01R\rifModRevision\x88\x01\x01\x12+\n" +
 	"\x03ttl\x18\a \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x19\n" +
-	"\bkeep_ttl\x18\b \x01(\bR\akeepTtl\x1a9\n" +
+	"\bkeep_ttl\x18\b \x01(\bR\akeepTtl\x12)\n" +
+	"\x10overwrite_opaque\x18\t \x01(\bR\x0foverwriteOpaque\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +

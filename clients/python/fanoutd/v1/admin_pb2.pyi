@@ -173,29 +173,41 @@ class ServerStatus(_message.Message):
     def __init__(self, id: _Optional[str] = ..., version: _Optional[str] = ..., uptime: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class WatchAppliedRequest(_message.Message):
-    __slots__ = ["resource", "revision", "scope"]
+    __slots__ = ["instance", "require_all", "resource", "revision", "scope", "subscriber_selector"]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    REQUIRE_ALL_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     SCOPE_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBER_SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    instance: str
+    require_all: bool
     resource: str
     revision: int
     scope: _object_pb2.Scope
-    def __init__(self, resource: _Optional[str] = ..., scope: _Optional[_Union[_object_pb2.Scope, _Mapping]] = ..., revision: _Optional[int] = ...) -> None: ...
+    subscriber_selector: str
+    def __init__(self, resource: _Optional[str] = ..., scope: _Optional[_Union[_object_pb2.Scope, _Mapping]] = ..., revision: _Optional[int] = ..., require_all: bool = ..., subscriber_selector: _Optional[str] = ..., instance: _Optional[str] = ...) -> None: ...
 
 class WatchAppliedResponse(_message.Message):
-    __slots__ = ["applied", "failed", "pending", "watches"]
+    __slots__ = ["applied", "failed", "not_reporting", "not_reporting_watchers", "pending", "position", "watches"]
     APPLIED_FIELD_NUMBER: _ClassVar[int]
     FAILED_FIELD_NUMBER: _ClassVar[int]
+    NOT_REPORTING_FIELD_NUMBER: _ClassVar[int]
+    NOT_REPORTING_WATCHERS_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
     WATCHES_FIELD_NUMBER: _ClassVar[int]
     applied: int
     failed: int
+    not_reporting: int
+    not_reporting_watchers: _containers.RepeatedCompositeFieldContainer[WatcherStatus]
     pending: _containers.RepeatedCompositeFieldContainer[WatcherStatus]
+    position: _object_pb2.Position
     watches: int
-    def __init__(self, watches: _Optional[int] = ..., applied: _Optional[int] = ..., failed: _Optional[int] = ..., pending: _Optional[_Iterable[_Union[WatcherStatus, _Mapping]]] = ...) -> None: ...
+    def __init__(self, watches: _Optional[int] = ..., applied: _Optional[int] = ..., failed: _Optional[int] = ..., pending: _Optional[_Iterable[_Union[WatcherStatus, _Mapping]]] = ..., not_reporting: _Optional[int] = ..., not_reporting_watchers: _Optional[_Iterable[_Union[WatcherStatus, _Mapping]]] = ..., position: _Optional[_Union[_object_pb2.Position, _Mapping]] = ...) -> None: ...
 
 class WatcherStatus(_message.Message):
-    __slots__ = ["applied", "applied_lag", "blocked", "bytes", "error", "error_time", "id", "identity", "lag", "lag_events", "lag_is_minimum", "lag_revisions", "messages", "peer", "position", "request", "since", "state", "subscriber", "user_agent"]
+    __slots__ = ["applied", "applied_lag", "blocked", "bytes", "error", "error_time", "failed_keys", "id", "identity", "lag", "lag_events", "lag_is_minimum", "lag_revisions", "messages", "peer", "position", "reports", "request", "since", "state", "subscriber", "user_agent"]
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = []
     APPLIED_FIELD_NUMBER: _ClassVar[int]
@@ -204,6 +216,7 @@ class WatcherStatus(_message.Message):
     BYTES_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     ERROR_TIME_FIELD_NUMBER: _ClassVar[int]
+    FAILED_KEYS_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     LAG_EVENTS_FIELD_NUMBER: _ClassVar[int]
@@ -213,6 +226,7 @@ class WatcherStatus(_message.Message):
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     PEER_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     SINCE_FIELD_NUMBER: _ClassVar[int]
     STATE_CATCHING_UP: WatcherStatus.State
@@ -227,6 +241,7 @@ class WatcherStatus(_message.Message):
     bytes: int
     error: _status_pb2.Status
     error_time: _timestamp_pb2.Timestamp
+    failed_keys: _containers.RepeatedScalarFieldContainer[str]
     id: str
     identity: str
     lag: _duration_pb2.Duration
@@ -236,12 +251,13 @@ class WatcherStatus(_message.Message):
     messages: int
     peer: str
     position: _object_pb2.Position
+    reports: bool
     request: _fanout_pb2.WatchRequest
     since: _timestamp_pb2.Timestamp
     state: WatcherStatus.State
     subscriber: _fanout_pb2.Subscriber
     user_agent: str
-    def __init__(self, id: _Optional[str] = ..., peer: _Optional[str] = ..., user_agent: _Optional[str] = ..., request: _Optional[_Union[_fanout_pb2.WatchRequest, _Mapping]] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., state: _Optional[_Union[WatcherStatus.State, str]] = ..., blocked: bool = ..., position: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., lag_revisions: _Optional[int] = ..., lag_events: _Optional[int] = ..., lag: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., lag_is_minimum: bool = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., identity: _Optional[str] = ..., subscriber: _Optional[_Union[_fanout_pb2.Subscriber, _Mapping]] = ..., applied: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., applied_lag: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., error_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., peer: _Optional[str] = ..., user_agent: _Optional[str] = ..., request: _Optional[_Union[_fanout_pb2.WatchRequest, _Mapping]] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., state: _Optional[_Union[WatcherStatus.State, str]] = ..., blocked: bool = ..., position: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., lag_revisions: _Optional[int] = ..., lag_events: _Optional[int] = ..., lag: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., lag_is_minimum: bool = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., identity: _Optional[str] = ..., subscriber: _Optional[_Union[_fanout_pb2.Subscriber, _Mapping]] = ..., applied: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., applied_lag: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., error_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., failed_keys: _Optional[_Iterable[str]] = ..., reports: bool = ...) -> None: ...
 
 class WindowStatus(_message.Message):
     __slots__ = ["bytes", "changes", "oldest_revision", "span"]

@@ -93,8 +93,12 @@ class AdminServiceServicer(object):
         after the reported position concerns the watch. So a watch without events need not
         report each new revision.
 
-        A watch that has never reported has not applied the revision. The revisions of another
-        epoch, from before etcd was restored from a backup, are not comparable.
+        If the report names the objects that failed (failed_keys), and none of them is in the scope
+        of the request, the attempted position counts instead of the applied one.
+
+        Watches that do not report are listed but not counted, unless the request has require_all.
+        The revisions of another epoch, from before etcd was restored from a backup, are not
+        comparable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -35,14 +35,16 @@ class FromNow(_message.Message):
     def __init__(self) -> None: ...
 
 class GetRequest(_message.Message):
-    __slots__ = ["consistency", "key", "resource"]
+    __slots__ = ["consistency", "json_values", "key", "resource"]
     CONSISTENCY_FIELD_NUMBER: _ClassVar[int]
+    JSON_VALUES_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
     consistency: _object_pb2.ReadConsistency
+    json_values: bool
     key: str
     resource: str
-    def __init__(self, resource: _Optional[str] = ..., key: _Optional[str] = ..., consistency: _Optional[_Union[_object_pb2.ReadConsistency, _Mapping]] = ...) -> None: ...
+    def __init__(self, resource: _Optional[str] = ..., key: _Optional[str] = ..., consistency: _Optional[_Union[_object_pb2.ReadConsistency, _Mapping]] = ..., json_values: bool = ...) -> None: ...
 
 class GetResponse(_message.Message):
     __slots__ = ["object", "position", "ttl"]
@@ -55,10 +57,11 @@ class GetResponse(_message.Message):
     def __init__(self, object: _Optional[_Union[_object_pb2.Object, _Mapping]] = ..., position: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class ListRequest(_message.Message):
-    __slots__ = ["consistency", "count_only", "field_selector", "label_selector", "omit_values", "page_size", "page_token", "resource", "scope", "start_key"]
+    __slots__ = ["consistency", "count_only", "field_selector", "json_values", "label_selector", "omit_values", "page_size", "page_token", "resource", "scope", "start_key"]
     CONSISTENCY_FIELD_NUMBER: _ClassVar[int]
     COUNT_ONLY_FIELD_NUMBER: _ClassVar[int]
     FIELD_SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    JSON_VALUES_FIELD_NUMBER: _ClassVar[int]
     LABEL_SELECTOR_FIELD_NUMBER: _ClassVar[int]
     OMIT_VALUES_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +72,7 @@ class ListRequest(_message.Message):
     consistency: _object_pb2.ReadConsistency
     count_only: bool
     field_selector: str
+    json_values: bool
     label_selector: str
     omit_values: bool
     page_size: int
@@ -76,7 +80,7 @@ class ListRequest(_message.Message):
     resource: str
     scope: _object_pb2.Scope
     start_key: str
-    def __init__(self, resource: _Optional[str] = ..., scope: _Optional[_Union[_object_pb2.Scope, _Mapping]] = ..., consistency: _Optional[_Union[_object_pb2.ReadConsistency, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., start_key: _Optional[str] = ..., label_selector: _Optional[str] = ..., field_selector: _Optional[str] = ..., count_only: bool = ..., omit_values: bool = ...) -> None: ...
+    def __init__(self, resource: _Optional[str] = ..., scope: _Optional[_Union[_object_pb2.Scope, _Mapping]] = ..., consistency: _Optional[_Union[_object_pb2.ReadConsistency, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., start_key: _Optional[str] = ..., label_selector: _Optional[str] = ..., field_selector: _Optional[str] = ..., count_only: bool = ..., omit_values: bool = ..., json_values: bool = ...) -> None: ...
 
 class ListResponse(_message.Message):
     __slots__ = ["next_page_token", "objects", "position", "remaining_count"]
@@ -91,16 +95,18 @@ class ListResponse(_message.Message):
     def __init__(self, objects: _Optional[_Iterable[_Union[_object_pb2.Object, _Mapping]]] = ..., position: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., next_page_token: _Optional[str] = ..., remaining_count: _Optional[int] = ...) -> None: ...
 
 class ReportRequest(_message.Message):
-    __slots__ = ["applied", "attempted", "error", "watch"]
+    __slots__ = ["applied", "attempted", "error", "failed_keys", "watch"]
     APPLIED_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTED_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    FAILED_KEYS_FIELD_NUMBER: _ClassVar[int]
     WATCH_FIELD_NUMBER: _ClassVar[int]
     applied: _object_pb2.Position
     attempted: _object_pb2.Position
     error: _status_pb2.Status
+    failed_keys: _containers.RepeatedScalarFieldContainer[str]
     watch: str
-    def __init__(self, watch: _Optional[str] = ..., applied: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., attempted: _Optional[_Union[_object_pb2.Position, _Mapping]] = ...) -> None: ...
+    def __init__(self, watch: _Optional[str] = ..., applied: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., attempted: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., failed_keys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReportResponse(_message.Message):
     __slots__ = []
@@ -109,16 +115,18 @@ class ReportResponse(_message.Message):
 class SubscribeRequest(_message.Message):
     __slots__ = ["report", "start", "stop", "subscriber"]
     class Report(_message.Message):
-        __slots__ = ["applied", "attempted", "error", "watch_id"]
+        __slots__ = ["applied", "attempted", "error", "failed_keys", "watch_id"]
         APPLIED_FIELD_NUMBER: _ClassVar[int]
         ATTEMPTED_FIELD_NUMBER: _ClassVar[int]
         ERROR_FIELD_NUMBER: _ClassVar[int]
+        FAILED_KEYS_FIELD_NUMBER: _ClassVar[int]
         WATCH_ID_FIELD_NUMBER: _ClassVar[int]
         applied: _object_pb2.Position
         attempted: _object_pb2.Position
         error: _status_pb2.Status
+        failed_keys: _containers.RepeatedScalarFieldContainer[str]
         watch_id: int
-        def __init__(self, watch_id: _Optional[int] = ..., applied: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., attempted: _Optional[_Union[_object_pb2.Position, _Mapping]] = ...) -> None: ...
+        def __init__(self, watch_id: _Optional[int] = ..., applied: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., attempted: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., failed_keys: _Optional[_Iterable[str]] = ...) -> None: ...
     class Start(_message.Message):
         __slots__ = ["request", "watch_id"]
         REQUEST_FIELD_NUMBER: _ClassVar[int]
@@ -176,7 +184,7 @@ class Subscriber(_message.Message):
     def __init__(self, instance: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
-    __slots__ = ["after", "bookmark_interval", "consistency", "delivery", "every_event", "field_selector", "from_now", "label_selector", "max_batch_delay", "omit_values", "previous_object", "resource", "scope", "subscriber", "time_limit"]
+    __slots__ = ["after", "bookmark_interval", "consistency", "delivery", "every_event", "field_selector", "from_now", "json_values", "label_selector", "max_batch_delay", "omit_values", "previous_object", "reports", "resource", "scope", "subscriber", "time_limit"]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     BOOKMARK_INTERVAL_FIELD_NUMBER: _ClassVar[int]
     CONSISTENCY_FIELD_NUMBER: _ClassVar[int]
@@ -184,10 +192,12 @@ class WatchRequest(_message.Message):
     EVERY_EVENT_FIELD_NUMBER: _ClassVar[int]
     FIELD_SELECTOR_FIELD_NUMBER: _ClassVar[int]
     FROM_NOW_FIELD_NUMBER: _ClassVar[int]
+    JSON_VALUES_FIELD_NUMBER: _ClassVar[int]
     LABEL_SELECTOR_FIELD_NUMBER: _ClassVar[int]
     MAX_BATCH_DELAY_FIELD_NUMBER: _ClassVar[int]
     OMIT_VALUES_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_OBJECT_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
@@ -199,15 +209,17 @@ class WatchRequest(_message.Message):
     every_event: bool
     field_selector: str
     from_now: FromNow
+    json_values: bool
     label_selector: str
     max_batch_delay: _duration_pb2.Duration
     omit_values: bool
     previous_object: bool
+    reports: bool
     resource: str
     scope: _object_pb2.Scope
     subscriber: Subscriber
     time_limit: _duration_pb2.Duration
-    def __init__(self, resource: _Optional[str] = ..., scope: _Optional[_Union[_object_pb2.Scope, _Mapping]] = ..., after: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., from_now: _Optional[_Union[FromNow, _Mapping]] = ..., consistency: _Optional[_Union[_object_pb2.ReadConsistency, _Mapping]] = ..., label_selector: _Optional[str] = ..., field_selector: _Optional[str] = ..., previous_object: bool = ..., omit_values: bool = ..., bookmark_interval: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, str]] = ..., max_batch_delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., every_event: bool = ..., subscriber: _Optional[_Union[Subscriber, _Mapping]] = ...) -> None: ...
+    def __init__(self, resource: _Optional[str] = ..., scope: _Optional[_Union[_object_pb2.Scope, _Mapping]] = ..., after: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., from_now: _Optional[_Union[FromNow, _Mapping]] = ..., consistency: _Optional[_Union[_object_pb2.ReadConsistency, _Mapping]] = ..., label_selector: _Optional[str] = ..., field_selector: _Optional[str] = ..., previous_object: bool = ..., omit_values: bool = ..., bookmark_interval: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, str]] = ..., max_batch_delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., every_event: bool = ..., subscriber: _Optional[_Union[Subscriber, _Mapping]] = ..., reports: bool = ..., json_values: bool = ...) -> None: ...
 
 class WatchResponse(_message.Message):
     __slots__ = ["age", "catch_up", "events", "kind", "partial", "position", "resume_at_once"]

@@ -26,14 +26,16 @@ class DeleteOperation(_message.Message):
     def __init__(self, key: _Optional[str] = ..., if_mod_revision: _Optional[int] = ..., return_deleted: bool = ...) -> None: ...
 
 class DeleteRequest(_message.Message):
-    __slots__ = ["delete", "resource", "return_current"]
+    __slots__ = ["delete", "json_values", "resource", "return_current"]
     DELETE_FIELD_NUMBER: _ClassVar[int]
+    JSON_VALUES_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
     RETURN_CURRENT_FIELD_NUMBER: _ClassVar[int]
     delete: DeleteOperation
+    json_values: bool
     resource: str
     return_current: bool
-    def __init__(self, resource: _Optional[str] = ..., delete: _Optional[_Union[DeleteOperation, _Mapping]] = ..., return_current: bool = ...) -> None: ...
+    def __init__(self, resource: _Optional[str] = ..., delete: _Optional[_Union[DeleteOperation, _Mapping]] = ..., return_current: bool = ..., json_values: bool = ...) -> None: ...
 
 class DeleteResponse(_message.Message):
     __slots__ = ["applied", "deleted", "object", "revision"]
@@ -66,7 +68,7 @@ class OperationResult(_message.Message):
     def __init__(self, deleted: bool = ..., object: _Optional[_Union[_object_pb2.Object, _Mapping]] = ...) -> None: ...
 
 class PutOperation(_message.Message):
-    __slots__ = ["content_type", "data", "if_mod_revision", "keep_ttl", "key", "labels", "text", "ttl"]
+    __slots__ = ["content_type", "data", "if_mod_revision", "keep_ttl", "key", "labels", "overwrite_opaque", "text", "ttl"]
     class LabelsEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -80,6 +82,7 @@ class PutOperation(_message.Message):
     KEEP_TTL_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
+    OVERWRITE_OPAQUE_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     TTL_FIELD_NUMBER: _ClassVar[int]
     content_type: str
@@ -88,19 +91,22 @@ class PutOperation(_message.Message):
     keep_ttl: bool
     key: str
     labels: _containers.ScalarMap[str, str]
+    overwrite_opaque: bool
     text: str
     ttl: _duration_pb2.Duration
-    def __init__(self, key: _Optional[str] = ..., text: _Optional[str] = ..., data: _Optional[bytes] = ..., content_type: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., if_mod_revision: _Optional[int] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., keep_ttl: bool = ...) -> None: ...
+    def __init__(self, key: _Optional[str] = ..., text: _Optional[str] = ..., data: _Optional[bytes] = ..., content_type: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., if_mod_revision: _Optional[int] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., keep_ttl: bool = ..., overwrite_opaque: bool = ...) -> None: ...
 
 class PutRequest(_message.Message):
-    __slots__ = ["put", "resource", "return_current"]
+    __slots__ = ["json_values", "put", "resource", "return_current"]
+    JSON_VALUES_FIELD_NUMBER: _ClassVar[int]
     PUT_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
     RETURN_CURRENT_FIELD_NUMBER: _ClassVar[int]
+    json_values: bool
     put: PutOperation
     resource: str
     return_current: bool
-    def __init__(self, resource: _Optional[str] = ..., put: _Optional[_Union[PutOperation, _Mapping]] = ..., return_current: bool = ...) -> None: ...
+    def __init__(self, resource: _Optional[str] = ..., put: _Optional[_Union[PutOperation, _Mapping]] = ..., return_current: bool = ..., json_values: bool = ...) -> None: ...
 
 class PutResponse(_message.Message):
     __slots__ = ["applied", "object", "revision"]
@@ -113,14 +119,16 @@ class PutResponse(_message.Message):
     def __init__(self, revision: _Optional[int] = ..., applied: bool = ..., object: _Optional[_Union[_object_pb2.Object, _Mapping]] = ...) -> None: ...
 
 class TransactRequest(_message.Message):
-    __slots__ = ["operations", "resource", "return_current"]
+    __slots__ = ["json_values", "operations", "resource", "return_current"]
+    JSON_VALUES_FIELD_NUMBER: _ClassVar[int]
     OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
     RETURN_CURRENT_FIELD_NUMBER: _ClassVar[int]
+    json_values: bool
     operations: _containers.RepeatedCompositeFieldContainer[Operation]
     resource: str
     return_current: bool
-    def __init__(self, resource: _Optional[str] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., return_current: bool = ...) -> None: ...
+    def __init__(self, resource: _Optional[str] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., return_current: bool = ..., json_values: bool = ...) -> None: ...
 
 class TransactResponse(_message.Message):
     __slots__ = ["applied", "results", "revision"]

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fanout/v1/store.proto.
  */
 export const file_fanout_v1_store: GenFile = /*@__PURE__*/
-  fileDesc("ChVmYW5vdXQvdjEvc3RvcmUucHJvdG8SCWZhbm91dC52MSJcCgpQdXRSZXF1ZXN0EhAKCHJlc291cmNlGAEgASgJEiQKA3B1dBgCIAEoCzIXLmZhbm91dC52MS5QdXRPcGVyYXRpb24SFgoOcmV0dXJuX2N1cnJlbnQYAyABKAgiUwoLUHV0UmVzcG9uc2USEAoIcmV2aXNpb24YASABKAMSDwoHYXBwbGllZBgCIAEoCBIhCgZvYmplY3QYAyABKAsyES5mYW5vdXQudjEuT2JqZWN0ImUKDURlbGV0ZVJlcXVlc3QSEAoIcmVzb3VyY2UYASABKAkSKgoGZGVsZXRlGAIgASgLMhouZmFub3V0LnYxLkRlbGV0ZU9wZXJhdGlvbhIWCg5yZXR1cm5fY3VycmVudBgDIAEoCCJnCg5EZWxldGVSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoAxIPCgdkZWxldGVkGAIgASgIEg8KB2FwcGxpZWQYAyABKAgSIQoGb2JqZWN0GAQgASgLMhEuZmFub3V0LnYxLk9iamVjdCJlCg9UcmFuc2FjdFJlcXVlc3QSEAoIcmVzb3VyY2UYASABKAkSKAoKb3BlcmF0aW9ucxgCIAMoCzIULmZhbm91dC52MS5PcGVyYXRpb24SFgoOcmV0dXJuX2N1cnJlbnQYAyABKAgiYgoQVHJhbnNhY3RSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoAxIrCgdyZXN1bHRzGAIgAygLMhouZmFub3V0LnYxLk9wZXJhdGlvblJlc3VsdBIPCgdhcHBsaWVkGAMgASgIIpoBCglPcGVyYXRpb24SJgoDcHV0GAEgASgLMhcuZmFub3V0LnYxLlB1dE9wZXJhdGlvbkgAEiwKBmRlbGV0ZRgCIAEoCzIaLmZhbm91dC52MS5EZWxldGVPcGVyYXRpb25IABIqCgVjaGVjaxgDIAEoCzIZLmZhbm91dC52MS5DaGVja09wZXJhdGlvbkgAQgsKCW9wZXJhdGlvbiJFCg9PcGVyYXRpb25SZXN1bHQSDwoHZGVsZXRlZBgBIAEoCBIhCgZvYmplY3QYAiABKAsyES5mYW5vdXQudjEuT2JqZWN0IqoCCgxQdXRPcGVyYXRpb24SCwoDa2V5GAEgASgJEg4KBHRleHQYAiABKAlIABIOCgRkYXRhGAMgASgMSAASFAoMY29udGVudF90eXBlGAQgASgJEjMKBmxhYmVscxgFIAMoCzIjLmZhbm91dC52MS5QdXRPcGVyYXRpb24uTGFiZWxzRW50cnkSHAoPaWZfbW9kX3JldmlzaW9uGAYgASgDSAGIAQESJgoDdHRsGAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhAKCGtlZXBfdHRsGAggASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBwoFdmFsdWVCEgoQX2lmX21vZF9yZXZpc2lvbiJoCg9EZWxldGVPcGVyYXRpb24SCwoDa2V5GAEgASgJEhwKD2lmX21vZF9yZXZpc2lvbhgCIAEoA0gAiAEBEhYKDnJldHVybl9kZWxldGVkGAMgASgIQhIKEF9pZl9tb2RfcmV2aXNpb24iSQoOQ2hlY2tPcGVyYXRpb24SCwoDa2V5GAEgASgJEhkKDG1vZF9yZXZpc2lvbhgCIAEoA0gAiAEBQg8KDV9tb2RfcmV2aXNpb24yyAEKDFN0b3JlU2VydmljZRI0CgNQdXQSFS5mYW5vdXQudjEuUHV0UmVxdWVzdBoWLmZhbm91dC52MS5QdXRSZXNwb25zZRI9CgZEZWxldGUSGC5mYW5vdXQudjEuRGVsZXRlUmVxdWVzdBoZLmZhbm91dC52MS5EZWxldGVSZXNwb25zZRJDCghUcmFuc2FjdBIaLmZhbm91dC52MS5UcmFuc2FjdFJlcXVlc3QaGy5mYW5vdXQudjEuVHJhbnNhY3RSZXNwb25zZUJpChRpby5naXRodWIuZmFub3V0ZC52MUIKU3RvcmVQcm90b1ABWjFnaXRodWIuY29tL2Zhbm91dGQvZmFub3V0ZC9nZW4vZmFub3V0L3YxO2Zhbm91dHYxogIDRkFOqgIJRmFub3V0LlYxYgZwcm90bzM", [file_fanout_v1_object, file_google_protobuf_duration]);
+  fileDesc("ChVmYW5vdXQvdjEvc3RvcmUucHJvdG8SCWZhbm91dC52MSJxCgpQdXRSZXF1ZXN0EhAKCHJlc291cmNlGAEgASgJEiQKA3B1dBgCIAEoCzIXLmZhbm91dC52MS5QdXRPcGVyYXRpb24SFgoOcmV0dXJuX2N1cnJlbnQYAyABKAgSEwoLanNvbl92YWx1ZXMYBCABKAgiUwoLUHV0UmVzcG9uc2USEAoIcmV2aXNpb24YASABKAMSDwoHYXBwbGllZBgCIAEoCBIhCgZvYmplY3QYAyABKAsyES5mYW5vdXQudjEuT2JqZWN0InoKDURlbGV0ZVJlcXVlc3QSEAoIcmVzb3VyY2UYASABKAkSKgoGZGVsZXRlGAIgASgLMhouZmFub3V0LnYxLkRlbGV0ZU9wZXJhdGlvbhIWCg5yZXR1cm5fY3VycmVudBgDIAEoCBITCgtqc29uX3ZhbHVlcxgEIAEoCCJnCg5EZWxldGVSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoAxIPCgdkZWxldGVkGAIgASgIEg8KB2FwcGxpZWQYAyABKAgSIQoGb2JqZWN0GAQgASgLMhEuZmFub3V0LnYxLk9iamVjdCJ6Cg9UcmFuc2FjdFJlcXVlc3QSEAoIcmVzb3VyY2UYASABKAkSKAoKb3BlcmF0aW9ucxgCIAMoCzIULmZhbm91dC52MS5PcGVyYXRpb24SFgoOcmV0dXJuX2N1cnJlbnQYAyABKAgSEwoLanNvbl92YWx1ZXMYBCABKAgiYgoQVHJhbnNhY3RSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoAxIrCgdyZXN1bHRzGAIgAygLMhouZmFub3V0LnYxLk9wZXJhdGlvblJlc3VsdBIPCgdhcHBsaWVkGAMgASgIIpoBCglPcGVyYXRpb24SJgoDcHV0GAEgASgLMhcuZmFub3V0LnYxLlB1dE9wZXJhdGlvbkgAEiwKBmRlbGV0ZRgCIAEoCzIaLmZhbm91dC52MS5EZWxldGVPcGVyYXRpb25IABIqCgVjaGVjaxgDIAEoCzIZLmZhbm91dC52MS5DaGVja09wZXJhdGlvbkgAQgsKCW9wZXJhdGlvbiJFCg9PcGVyYXRpb25SZXN1bHQSDwoHZGVsZXRlZBgBIAEoCBIhCgZvYmplY3QYAiABKAsyES5mYW5vdXQudjEuT2JqZWN0IsQCCgxQdXRPcGVyYXRpb24SCwoDa2V5GAEgASgJEg4KBHRleHQYAiABKAlIABIOCgRkYXRhGAMgASgMSAASFAoMY29udGVudF90eXBlGAQgASgJEjMKBmxhYmVscxgFIAMoCzIjLmZhbm91dC52MS5QdXRPcGVyYXRpb24uTGFiZWxzRW50cnkSHAoPaWZfbW9kX3JldmlzaW9uGAYgASgDSAGIAQESJgoDdHRsGAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhAKCGtlZXBfdHRsGAggASgIEhgKEG92ZXJ3cml0ZV9vcGFxdWUYCSABKAgaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIHCgV2YWx1ZUISChBfaWZfbW9kX3JldmlzaW9uImgKD0RlbGV0ZU9wZXJhdGlvbhILCgNrZXkYASABKAkSHAoPaWZfbW9kX3JldmlzaW9uGAIgASgDSACIAQESFgoOcmV0dXJuX2RlbGV0ZWQYAyABKAhCEgoQX2lmX21vZF9yZXZpc2lvbiJJCg5DaGVja09wZXJhdGlvbhILCgNrZXkYASABKAkSGQoMbW9kX3JldmlzaW9uGAIgASgDSACIAQFCDwoNX21vZF9yZXZpc2lvbjLIAQoMU3RvcmVTZXJ2aWNlEjQKA1B1dBIVLmZhbm91dC52MS5QdXRSZXF1ZXN0GhYuZmFub3V0LnYxLlB1dFJlc3BvbnNlEj0KBkRlbGV0ZRIYLmZhbm91dC52MS5EZWxldGVSZXF1ZXN0GhkuZmFub3V0LnYxLkRlbGV0ZVJlc3BvbnNlEkMKCFRyYW5zYWN0EhouZmFub3V0LnYxLlRyYW5zYWN0UmVxdWVzdBobLmZhbm91dC52MS5UcmFuc2FjdFJlc3BvbnNlQmkKFGlvLmdpdGh1Yi5mYW5vdXRkLnYxQgpTdG9yZVByb3RvUAFaMWdpdGh1Yi5jb20vZmFub3V0ZC9mYW5vdXRkL2dlbi9mYW5vdXQvdjE7ZmFub3V0djGiAgNGQU6qAglGYW5vdXQuVjFiBnByb3RvMw", [file_fanout_v1_object, file_google_protobuf_duration]);
 
 /**
  * PutRequest stores one object.
@@ -43,6 +43,14 @@ export type PutRequest = Message<"fanout.v1.PutRequest"> & {
    * @generated from field: bool return_current = 3;
    */
   returnCurrent: boolean;
+
+  /**
+   * Return values of codec "protobuf" in their JSON form, as GetRequest.json_values does.
+   * Default false. Over HTTP: true.
+   *
+   * @generated from field: bool json_values = 4;
+   */
+  jsonValues: boolean;
 };
 
 /**
@@ -115,6 +123,14 @@ export type DeleteRequest = Message<"fanout.v1.DeleteRequest"> & {
    * @generated from field: bool return_current = 3;
    */
   returnCurrent: boolean;
+
+  /**
+   * Return values of codec "protobuf" in their JSON form, as GetRequest.json_values does.
+   * Default false. Over HTTP: true.
+   *
+   * @generated from field: bool json_values = 4;
+   */
+  jsonValues: boolean;
 };
 
 /**
@@ -196,6 +212,14 @@ export type TransactRequest = Message<"fanout.v1.TransactRequest"> & {
    * @generated from field: bool return_current = 3;
    */
   returnCurrent: boolean;
+
+  /**
+   * Return values of codec "protobuf" in their JSON form, as GetRequest.json_values does.
+   * Default false. Over HTTP: true.
+   *
+   * @generated from field: bool json_values = 4;
+   */
+  jsonValues: boolean;
 };
 
 /**
@@ -401,6 +425,15 @@ export type PutOperation = Message<"fanout.v1.PutOperation"> & {
    * @generated from field: bool keep_ttl = 8;
    */
   keepTtl: boolean;
+
+  /**
+   * Store the object even if the present value is opaque: the codec of the resource cannot
+   * decode it, or the server cannot decrypt it. Such a value may belong to another program.
+   * Default false: the write then fails with FAILED_PRECONDITION (reason OPAQUE_VALUE).
+   *
+   * @generated from field: bool overwrite_opaque = 9;
+   */
+  overwriteOpaque: boolean;
 };
 
 /**
