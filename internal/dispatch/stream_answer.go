@@ -53,9 +53,13 @@ func (s *Stream) Answers() int {
 func (s *Stream) AwaitAnswers(ctx context.Context, n int) error {
 	for {
 		s.mu.Lock()
-		if s.answers.waiting < n || s.ended {
+		switch {
+		case s.ended: // Serve ends s.ctx later
 			s.mu.Unlock()
-			return s.ctx.Err()
+			return context.Canceled
+		case s.answers.waiting < n:
+			s.mu.Unlock()
+			return nil
 		}
 		if s.answers.fewer == nil {
 			s.answers.fewer = make(chan struct{})

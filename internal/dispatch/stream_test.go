@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -315,6 +316,36 @@ func TestStreamEnds(t *testing.T) {
 		}
 		if n := f.dispatcher.Stats().Interests; n != 0 {
 			t.Errorf("%d feeds remain", n)
+		}
+	})
+}
+
+// A stream that has ended lets its reader read no more requests, even if Serve has not returned yet.
+func TestStreamThatHasEndedAwaitsNoAnswers(t *testing.T) {
+	inBubble(t, limits{}, func(t *testing.T, f *fixture) {
+		s := f.stream(t, dispatch.StreamConfig{})
+		sending, sent := make(chan struct{}), make(chan struct{})
+		s.locked(func() {
+			s.try = func(*dispatch.Response) error { return dispatch.ErrNeedsHandler }
+			s.send = func(*dispatch.Response) error {
+				close(sending)
+				<-sent
+				return nil
+			}
+		})
+		f.watchKey(s, 1, "a")
+		<-sending
+		if err := s.AwaitAnswers(t.Context(), 1); err != nil {
+			t.Errorf("got %v while the stream serves, want no error", err)
+		}
+		s.Abort(errors.New("bye"))
+		if err := s.AwaitAnswers(t.Context(), 1); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v after Abort, want %v", err, context.Canceled)
+		}
+		close(sent)
+		<-s.done
+		if err := s.AwaitAnswers(t.Context(), 1); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v after Serve, want %v", err, context.Canceled)
 		}
 	})
 }
