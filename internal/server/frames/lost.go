@@ -12,9 +12,9 @@ type Stream interface {
 	// Lost ends the stream because the connection is lost. It must not block.
 	Lost()
 
-	// Violated makes the handler of the stream return the reason: its request violates a rule.
-	// It returns false if the handler does not listen. It must not block.
-	Violated(reason error) bool
+	// Violated notes that the request of the stream violates a rule, and makes the handler return
+	// the reason if it can. It returns who ends the stream. It must not block.
+	Violated(reason error) Ender
 }
 
 const (

@@ -15,7 +15,7 @@ type fakeStream struct{ lost chan<- struct{} }
 
 func (s fakeStream) Lost() { s.lost <- struct{}{} }
 
-func (s fakeStream) Violated(error) bool { return false }
+func (s fakeStream) Violated(error) Ender { return ConnEnds }
 
 // The streams of a lost connection end a few at a time: the next ones when these are answered,
 // or after some time. gRPC learns of the loss after all of them.

@@ -79,8 +79,12 @@ type requestStream struct {
 func (s *requestStream) RecvMsg(m any) (err error) {
 	if !s.began {
 		s.began = true
-		if s.memory, err = receive(s.limits, s.Context(), s.info); err != nil {
-			return violationOr(s.Context(), err)
+		if err := beginReading(s.Context()); err != nil {
+			return err
+		}
+		s.memory, err = receive(s.limits, s.Context(), s.info)
+		if err := violationOr(s.Context(), err); err != nil {
+			return err // gRPC would send another status
 		}
 	}
 	if err := s.ServerStream.RecvMsg(m); err != nil {

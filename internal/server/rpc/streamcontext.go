@@ -3,6 +3,7 @@ package rpc
 import (
 	"cmp"
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +27,10 @@ type streamContext struct {
 	timer  atomic.Pointer[time.Timer]  // cuts the stream off if the request does not arrive; nil: it has arrived
 	ended  atomic.Pointer[error]       // the error of the end; nil: the context is not done
 	onDone atomic.Pointer[func(error)] // set by OnDone; nil: not set, or already called
-	refuse atomic.Pointer[func(error)] // set by OnViolation; nil: not set
+
+	violations sync.Mutex
+	refuse     func(error) // guarded by violations; set by OnViolation; nil: not set
+	reads      bool        // guarded by violations; see beginReading
 
 	conn    *frames.Conn    // nil: the connection is in-process
 	request *frames.Request // the received part of the request; nil: it is complete, or the connection is in-process
@@ -101,22 +105,49 @@ func OnDone(ctx context.Context, f func(error)) {
 }
 
 // OnViolation calls a function with the error for the client when the request with this context
-// violates a rule after its first message. The function must make the handler return the error, and
-// must not block. If the handler does not return soon, CutOff ends the stream.
+// violates a rule after its first message, or now if it already has. The function must make the
+// handler return the error, and must not block. It may be called twice. If the handler does not
+// return soon, CutOff ends the stream. Call OnViolation before the request is read.
 func OnViolation(ctx context.Context, f func(error)) {
-	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok {
-		c.refuse.Store(&f)
+	c, ok := ctx.Value(streamContextKey{}).(*streamContext)
+	if !ok || c.request == nil {
+		return
+	}
+	c.violations.Lock()
+	c.refuse = f
+	c.violations.Unlock()
+	if violation := c.request.Violation(); violation != nil {
+		f(violationError(violation))
 	}
 }
 
-// Violated implements [frames.Stream].
-func (c *streamContext) Violated(reason error) bool {
-	refuse := c.refuse.Load()
-	if refuse == nil {
-		return false
+// beginReading notes that the server is about to read the request with this context. It returns an
+// error if the request has violated a rule by then.
+func beginReading(ctx context.Context) error {
+	c, ok := ctx.Value(streamContextKey{}).(*streamContext)
+	if !ok || c.request == nil {
+		return nil
 	}
-	(*refuse)(violationError(reason))
-	return true
+	c.violations.Lock()
+	c.reads = true
+	c.violations.Unlock()
+	return violationOr(ctx, nil)
+}
+
+// Violated implements [frames.Stream]. The request has the violation already, so OnViolation and
+// beginReading find it if they come later.
+func (c *streamContext) Violated(reason error) frames.Ender {
+	c.violations.Lock()
+	refuse, reads := c.refuse, c.reads
+	c.violations.Unlock()
+	switch {
+	case refuse != nil:
+		refuse(violationError(reason))
+		return frames.HandlerEnds
+	case reads:
+		return frames.ConnEnds
+	}
+	return frames.HandlerEndsLater
 }
 
 // violationError returns the error for a violation of the rules of package frames.
