@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 )
@@ -60,15 +59,17 @@ func guard(hosts []string, trusted origins, next http.Handler) http.Handler {
 // 2023, and others unless the connection is encrypted or on loopback, do not send Sec-Fetch-Site. Then
 // only a request that the page may not read without permission has an Origin. Programs send neither.
 func isForeign(r *http.Request) bool {
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" {
-		return site == "cross-site" || site == "same-site"
-	}
-	origin := r.Header.Get("Origin")
-	if origin == "" {
+	switch site := r.Header.Get("Sec-Fetch-Site"); site {
+	case "":
+	case "same-origin", "none":
 		return false
+	default:
+		return true
 	}
-	u, err := url.Parse(origin)
-	return err != nil || u.Host != r.Host
+	// A URL with a user, a path or anything else is no origin, so there is nothing to parse. A proxy
+	// may add the encryption.
+	origin := originOf(r)
+	return origin != "" && origin != "http://"+r.Host && origin != "https://"+r.Host
 }
 
 // isLink reports whether the user followed a link to something that is cheap to show.

@@ -108,6 +108,61 @@ func TestPagesOfOtherOriginsCannotRead(t *testing.T) {
 	}
 }
 
+// The own origin is a scheme, the host and the port, as browsers write it, and nothing else.
+func TestOnlyTheOwnOriginIsNotForeign(t *testing.T) {
+	s := open(t, func(c *config.Config) { c.AdminHosts = []string{"fanoutd.example.com"} })
+	s.put(t, "a", "1")
+	hosts := []string{s.address, "localhost:7421", "localhost", "[::1]:7421", "[::1]", "fanoutd.example.com", "fanoutd.example.com:80"}
+	own := []string{"http://%", "https://%"} // a proxy may add the encryption
+	foreign := []string{
+		"http://evil@%", "http://evil:secret@%", "http://@%", "http://:@%", "http://%@evil.example",
+		"http://%/", "http://%/evil", "http://%//", "http://%?", "http://%?evil", "http://%#", "http://%#evil", `http://%\`, `http://%\@evil.example`,
+		"http://%.", "http://%.evil.example", "http://evil.%", "http://evil.example?%", "http://evil.example#%", "http://evil.example/%",
+		"http://%:1", "http://%1", "http://%:",
+		"%", "//%", ":%", "http:%", "http:/%", "http:///%", "HTTP://%", "ftp://%", "file://%", "blob:http://%", "chrome-extension://%", "http+x://%",
+		"http://%,http://evil.example", "http://% http://evil.example", "http://evil.example http://%", "http://%%",
+		"http://[%]", "http://%%00", "http://%%2f", "null", "*", "http://", "http://evil.example",
+	}
+	for _, host := range hosts {
+		origins := map[string]bool{}
+		for _, form := range own {
+			origins[strings.ReplaceAll(form, "%", host)] = true
+		}
+		for _, form := range foreign {
+			origins[strings.ReplaceAll(form, "%", host)] = false
+		}
+		for origin, isOwn := range origins {
+			for method, body := range map[string]string{"GET": "", "PUT": `{"text": "2"}`} {
+				a := s.do(t, method, "/v1/resources/config/objects/a", body, "Host", host, "Origin", origin)
+				if (a.status == http.StatusOK) != isOwn || !isOwn && (a.status != http.StatusForbidden || a.reason(t) != "FOREIGN_ORIGIN") {
+					t.Errorf("%s of %s from %q: got %d %s", method, host, origin, a.status, a.body)
+				}
+			}
+		}
+	}
+	// A second header is never overlooked, nor is a word that browsers do not send.
+	mine, evil := "http://"+s.address, "http://evil.example"
+	for _, two := range [][]string{{mine, evil}, {evil, mine}, {mine, mine}, {"", evil}} {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", mine+"/v1/resources/config/objects/a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header["Origin"] = two
+		resp, err := s.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body.Close(); resp.StatusCode != http.StatusForbidden {
+			t.Errorf("two origins %q: got %d", two, resp.StatusCode)
+		}
+	}
+	for _, site := range []string{"Cross-Site", "cross-site, same-origin", "same-origin, cross-site", "same-origin;x", "other"} {
+		if a := s.do(t, "GET", "/v1/resources/config/objects/a", "", "Sec-Fetch-Site", site); a.status != http.StatusForbidden {
+			t.Errorf("from %q: got %d %s", site, a.status, a.body)
+		}
+	}
+}
+
 // An error quotes only the beginning of an invalid value.
 func TestErrorsAreShort(t *testing.T) {
 	s := open(t, nil)

@@ -17,7 +17,7 @@ func (o origins) admits(h http.Header, r *http.Request) bool {
 		return false
 	}
 	h.Add("Vary", "Origin")
-	origin := r.Header.Get("Origin")
+	origin := originOf(r)
 	if !slices.Contains(o, origin) {
 		return false
 	}
@@ -26,6 +26,10 @@ func (o origins) admits(h http.Header, r *http.Request) bool {
 	h.Set("Access-Control-Expose-Headers", "ETag, Retry-After, "+watchHeader)
 	return true
 }
+
+// originOf returns the origin of the page that made the browser send a request, or empty. Browsers
+// send one header. Several together are no origin.
+func originOf(r *http.Request) string { return strings.Join(r.Header.Values("Origin"), ", ") }
 
 // isPreflight reports whether a browser asks what a page may send.
 func isPreflight(r *http.Request) bool {
