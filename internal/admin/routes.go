@@ -17,7 +17,16 @@ const (
 )
 
 // isStream reports whether the answers of a path do not end by themselves.
-func isStream(pattern string) bool { return pattern == watchPath || pattern == appliedPath }
+func isStream(pattern string) bool {
+	return pattern == watchPath || pattern == appliedPath || pattern == subscribePath
+}
+
+// setStreamHeaders keeps proxies from holding messages back: a compressing one waits for more of them
+// unless it must not transform them, and nginx collects them in a buffer.
+func setStreamHeaders(h http.Header) {
+	h.Set("Cache-Control", "no-store, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+}
 
 // headers prepares a request for the gateway. It turns HEAD into GET; net/http leaves out
 // the body of the answer. It removes grpc-timeout: over HTTP, a client that has waited
@@ -50,9 +59,9 @@ func checked(next runtime.HandlerFunc) runtime.HandlerFunc {
 			*probe = pattern
 			return
 		}
-		if isStream(pattern) || pattern == subscribePath {
+		if isStream(pattern) {
 			markStream(r)
-			w.Header().Set("X-Accel-Buffering", "no") // nginx would hold messages back
+			setStreamHeaders(w.Header())
 		}
 		switch {
 		case isStream(pattern) && r.Context().Value(methodKey{}) == http.MethodHead:
