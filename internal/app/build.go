@@ -42,7 +42,7 @@ type App struct {
 	keys      *crypt.Keyring
 	files     []*reload.File // reloaded when they change
 
-	connections  int            // how many there may be
+	connections  connectionLimits
 	catchUpTurns dispatch.Turns // of all resources
 }
 
@@ -56,7 +56,7 @@ func Build(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, er
 	if err != nil {
 		return nil, err
 	}
-	connections, err := limitConnections(cfg.MaxConnections, openFiles, cfg.ReservedFiles, log)
+	connections, err := limitConnections(cfg, openFiles, log)
 	if err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ func (a *App) Run(ctx context.Context) error {
 	failed := make(chan error, 2)
 	serving.Go(func() { failed <- srv.Serve(a.listener) })
 	if web != nil {
-		serving.Go(func() { failed <- web.Serve(srv.Limited(a.admin)) })
+		serving.Go(func() { failed <- web.Serve(srv.LimitedForOperators(a.admin)) })
 		a.log.Info("serving HTTP", "address", a.AdminAddr().String())
 	}
 	a.log.Info("serving", "address", a.Addr().String(), "resources", len(a.resources))
@@ -151,8 +151,8 @@ func (a *App) abandon(srv *server.Server) error {
 	return a.audit.Close()
 }
 
-// limits returns the configured limits of clients. There may be so many connections.
-func limits(cfg config.Config, connections int) quota.Limits {
+// limits returns the configured limits of clients, with these of connections.
+func limits(cfg config.Config, connections connectionLimits) quota.Limits {
 	return quota.Limits{
 		Watchers:             cfg.MaxWatchers,
 		WatchersPerClient:    cfg.MaxWatchersPerClient,
@@ -164,8 +164,9 @@ func limits(cfg config.Config, connections int) quota.Limits {
 		RequestBytes:         int(cfg.MaxRequestSize),
 		RequestMemory:        int64(cfg.MaxRequestMemory),
 		StreamsPerConnection: cfg.MaxStreamsPerConnection,
-		Connections:          connections,
-		ConnectionsPerClient: cfg.MaxConnectionsPerClient,
+		Connections:          connections.total,
+		ConnectionsPerClient: connections.perClient,
+		OperatorConnections:  connections.operators,
 		ConnectionRate:       cfg.MaxConnectionRate,
 		ConnectionBurst:      cfg.MaxConnectionBurst,
 		StreamRate:           cfg.MaxStreamRate,

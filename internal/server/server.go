@@ -188,10 +188,16 @@ func New(cfg Config) *Server {
 }
 
 // Limited returns a listener that accepts no more connections than the limits allow,
-// counted over all listeners that this method has returned. It closes the others at once.
+// counted over all listeners of the server. It closes the others at once.
 // It accepts connections that a host opens too fast, and reads them when it is time.
 func (s *Server) Limited(l net.Listener) net.Listener {
 	return transport.LimitListener(l, s.limits.AdmitConnection, s.limits.AcceptFailed)
+}
+
+// LimitedForOperators is like Limited. Its listener accepts a few more connections, see
+// [quota.Limits].
+func (s *Server) LimitedForOperators(l net.Listener) net.Listener {
+	return transport.LimitListener(l, s.limits.AdmitOperatorConnection, s.limits.AcceptFailed)
 }
 
 // LimitStreams returns a connection that applies the limits of streams to its client. The

@@ -3,6 +3,7 @@ package hostile
 import (
 	"bufio"
 	"context"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -88,4 +89,71 @@ func TestConnectionsLeaveFilesToEtcd(t *testing.T) {
 		t.Error("the connections of the attackers still count after their end")
 	}
 	newProbe(ctx, t, server.address) // a new connection
+}
+
+// However few files the server may open, idle connections of one address leave some to other clients,
+// and those of many addresses some to operators: probes succeed, even from the machine of the
+// attacker.
+func TestIdleConnectionsLeaveSomeToOthers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	server := runServer(ctx, t, 256, "--max-connection-rate", "0")
+	m := newMetrics(t, server)
+	other, attackers := net.IPv4(127, 0, 3, 1), net.IPv4(127, 0, 2, 1)
+	if !poll.Wait(ctx, func() bool { status, _ := ready(ctx, t, server, other); return status == http.StatusOK }) {
+		t.Fatal("the server does not become ready")
+	}
+	refused := func(limit string) float64 {
+		return m.value(ctx, t, `fanoutd_connections_refused_total{limit="`+limit+`"}`)
+	}
+	for _, a := range []struct {
+		address string
+		hosts   int
+		limit   string // that refuses connections
+	}{
+		{server.address, 1, "max-connections-per-client"},
+		{server.admin, 1, "max-connections-per-client"},
+		{server.address, 4, "max-connections"},
+	} {
+		before := refused(a.limit)
+		stop := (&attack{Kind: sayLittle, Address: a.address, Size: 400, Hosts: a.hosts}).launch(ctx, t)
+		if !poll.Wait(ctx, func() bool { return refused(a.limit) > before }) {
+			t.Fatalf("%s from %d hosts: %s refused no connection", a.address, a.hosts, a.limit)
+		}
+		from := []net.IP{other}
+		if a.address != server.admin {
+			from = append(from, attackers)
+		}
+		for _, ip := range from {
+			if status, err := ready(ctx, t, server, ip); status != http.StatusOK {
+				t.Errorf("%s from %d hosts: got %d, %v from /readyz of %s, want 200", a.address, a.hosts, status, err, ip)
+			}
+		}
+		if a.hosts == 1 {
+			newProbe(ctx, t, server.address)
+		}
+		stop()
+		if !poll.Wait(ctx, func() bool { return m.value(ctx, t, "fanoutd_connections") < 10 }) {
+			t.Fatal("the connections of the attackers still count after their end")
+		}
+	}
+}
+
+// ready returns the status of a readiness probe over a new connection from an address.
+func ready(ctx context.Context, t *testing.T, p *process, from net.IP) (int, error) {
+	t.Helper()
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
+	client := http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+"/readyz", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	return resp.StatusCode, resp.Body.Close()
 }

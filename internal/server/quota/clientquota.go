@@ -32,21 +32,28 @@ func (e *fullError) Error() string {
 // acquire counts one thing of a client until it is released, once. The error is a
 // [*fullError].
 func (q *clientQuota) acquire(c Client) (release func(), err error) {
-	if err := q.take(c); err != nil {
+	return q.acquireWithin(c, q.total, q.perClient)
+}
+
+// acquireWithin is like acquire with other limits.
+func (q *clientQuota) acquireWithin(c Client, total, perClient int) (release func(), err error) {
+	if err := q.takeWithin(c, total, perClient); err != nil {
 		return nil, err
 	}
 	return func() { q.giveBack(c, 1) }, nil
 }
 
 // take is like acquire. The caller releases the thing with giveBack.
-func (q *clientQuota) take(c Client) error {
+func (q *clientQuota) take(c Client) error { return q.takeWithin(c, q.total, q.perClient) }
+
+func (q *clientQuota) takeWithin(c Client, total, perClient int) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case q.perClient > 0 && q.heldBy[c] >= q.perClient:
-		return &fullError{limit: q.perClient, own: true}
-	case q.total > 0 && q.held >= q.total:
-		return &fullError{limit: q.total}
+	case perClient > 0 && q.heldBy[c] >= perClient:
+		return &fullError{limit: perClient, own: true}
+	case total > 0 && q.held >= total:
+		return &fullError{limit: total}
 	}
 	q.held++
 	q.heldBy[c]++

@@ -1,9 +1,42 @@
 package quota
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 )
+
+// Clients that open as many connections as they can, from one address or from many, leave some to
+// others and to operators.
+func TestConnectionsAreKeptForOthersAndForOperators(t *testing.T) {
+	const total, perClient, operators = 20, 12, 4
+	fill := func(admit func(string) (func(), time.Duration, bool), addresses ...string) (admitted int) {
+		for _, address := range addresses {
+			for range 2 * total {
+				if _, _, ok := admit(address); ok {
+					admitted++
+				}
+			}
+		}
+		return admitted
+	}
+	l := New(Limits{Connections: total, ConnectionsPerClient: perClient, OperatorConnections: operators}, slog.New(slog.DiscardHandler))
+	if n := fill(l.AdmitConnection, "127.0.0.1:1"); n != perClient {
+		t.Errorf("one address got %d connections, want %d", n, perClient)
+	}
+	if n := fill(l.AdmitOperatorConnection, "127.0.0.1:1"); n != operators/2 {
+		t.Errorf("an address without connections left got %d from operators, want %d", n, operators/2)
+	}
+	if n := fill(l.AdmitConnection, "127.0.0.2:1", "127.0.0.3:1"); n != total-operators-perClient-operators/2 {
+		t.Errorf("others got %d connections", n)
+	}
+	if n := fill(l.AdmitOperatorConnection, "127.0.0.4:1"); n != operators {
+		t.Errorf("operators got %d connections, want %d", n, operators)
+	}
+	if u := l.Usage(); u.Connections != total {
+		t.Errorf("got %d connections, want %d", u.Connections, total)
+	}
+}
 
 func TestFrequentConnectionsAreDelayed(t *testing.T) {
 	a := newConnLimiter(2, 3)

@@ -44,8 +44,12 @@ type Limits struct {
 	StreamsPerConnection int
 
 	// Connections limits the connections that exist at once; ConnectionsPerClient limits
-	// those from one host.
-	Connections, ConnectionsPerClient int
+	// those from one host. Only the listener of operators may use the last
+	// OperatorConnections of Connections, so that probes succeed while clients use all
+	// others. They must be fewer than Connections. There, a host may have half as many more
+	// than ConnectionsPerClient: the client that uses up its connections may be on the
+	// machine that sends the probes.
+	Connections, ConnectionsPerClient, OperatorConnections int
 
 	// ConnectionRate limits how many connections one host opens per second, and
 	// ConnectionBurst how many at once after a pause. Others wait for up to two seconds.
@@ -166,8 +170,21 @@ func New(cfg Limits, log *slog.Logger) *Limiter {
 // AdmitConnection counts a connection from an address until it is released. The connection
 // must not be read before it has waited. It returns false if the connection is refused.
 func (l *Limiter) AdmitConnection(address string) (release func(), wait time.Duration, ok bool) {
+	return l.admitConnection(address, l.Connections-l.OperatorConnections, l.ConnectionsPerClient)
+}
+
+// AdmitOperatorConnection is like AdmitConnection, for the listener of operators.
+func (l *Limiter) AdmitOperatorConnection(address string) (release func(), wait time.Duration, ok bool) {
+	perClient := l.ConnectionsPerClient
+	if perClient > 0 {
+		perClient += (l.OperatorConnections + 1) / 2
+	}
+	return l.admitConnection(address, l.Connections, perClient)
+}
+
+func (l *Limiter) admitConnection(address string, total, perClient int) (release func(), wait time.Duration, ok bool) {
 	from := ClientAt(address)
-	release, err := l.connections.acquire(from)
+	release, err := l.connections.acquireWithin(from, total, perClient)
 	if full, ok := errors.AsType[*fullError](err); ok {
 		limit := MaxConnections
 		if full.own {
