@@ -31,10 +31,16 @@ help: ## Describe the targets
 
 ##### Build
 
+# Go itself does not record the commit in a worktree of git, or if GOFLAGS says so.
+COMMIT = $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%H,%cd 2>/dev/null)
+DIRTY = $(if $(shell git status --porcelain 2>/dev/null | head -1),$(comma)dirty)
+comma := ,
+LINK_COMMIT = -ldflags='-X github.com/fanoutd/fanoutd/internal/version.linked=$(COMMIT)$(DIRTY)'
+
 .PHONY: build
 build: ## Build bin/fanoutd and bin/fanoutctl
-	CGO_ENABLED=0 go build -trimpath -o bin/fanoutd ./cmd/fanoutd
-	CGO_ENABLED=0 go build -trimpath -o bin/fanoutctl ./cmd/fanoutctl
+	CGO_ENABLED=0 go build -trimpath $(LINK_COMMIT) -o bin/fanoutd ./cmd/fanoutd
+	CGO_ENABLED=0 go build -trimpath $(LINK_COMMIT) -o bin/fanoutctl ./cmd/fanoutctl
 
 .PHONY: run
 run: build ## Build and start the server with the embedded etcd in ./data

@@ -11,6 +11,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/systemd"
+	"github.com/fanoutd/fanoutd/internal/version"
 )
 
 // Run serves until ctx is done or serving fails. If ctx is done, it drains the watches first.
@@ -80,7 +81,7 @@ func (a *App) Run(ctx context.Context) error {
 		serving.Go(func() { failed <- web.Serve(srv.LimitedForOperators(a.admin)) })
 		a.log.Info("serving HTTP", "address", a.AdminAddr().String())
 	}
-	a.log.Info("serving", "address", a.Addr().String(), "resources", len(a.resources))
+	a.log.Info("serving", "address", a.Addr().String(), "resources", len(a.resources), "version", version.Get().Version)
 	reporting, stopReporting := context.WithCancel(ctx)
 	var reports sync.WaitGroup
 	reports.Go(func() {

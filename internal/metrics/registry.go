@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
@@ -16,6 +17,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/store"
+	"github.com/fanoutd/fanoutd/internal/version"
 )
 
 // Metrics contains all metrics of a process.
@@ -38,11 +40,24 @@ func New(log *slog.Logger) *Metrics {
 	}
 	m.registry.MustRegister(
 		m.requests,
-		collectors.NewBuildInfoCollector(),
+		newBuildInfo(),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return m
+}
+
+// newBuildInfo returns the metric of [collectors.NewBuildInfoCollector] with the version that the
+// program itself prints.
+func newBuildInfo() prometheus.Collector {
+	path, checksum := "unknown", "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		path, checksum = info.Main.Path, info.Main.Sum
+	}
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "go_build_info", Help: "Build information about the main Go module.",
+		ConstLabels: prometheus.Labels{"path": path, "version": version.Get().Version, "checksum": checksum},
+	}, func() float64 { return 1 })
 }
 
 // Observers returns the interceptors that count the requests of a server.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
@@ -18,6 +17,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"google.golang.org/grpc/stats"
+
+	"github.com/fanoutd/fanoutd/internal/version"
 )
 
 // Config configures tracing. Endpoint and Log are required.
@@ -63,12 +64,8 @@ func New(ctx context.Context, cfg Config) (*Tracing, error) {
 
 // processResource returns the attributes that identify this process among several servers.
 func processResource() *resource.Resource {
-	version := ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version
-	}
 	about := []attribute.KeyValue{
-		attribute.String("service.name", "fanoutd"), attribute.String("service.version", version),
+		attribute.String("service.name", "fanoutd"), attribute.String("service.version", version.Get().Version),
 		attribute.Int("process.pid", os.Getpid()),
 	}
 	if host, err := os.Hostname(); err == nil { // in Kubernetes: the name of the pod
