@@ -110,7 +110,7 @@ func New(cfg Config) (*Server, error) {
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          log.New(errorLog{cfg.Log}, "", 0),
+		ErrorLog:          log.New(&errorLog{log: cfg.Log}, "", 0),
 		Protocols:         new(http.Protocols),
 	}
 	s.http.Protocols.SetHTTP1(true)
@@ -118,15 +118,6 @@ func New(cfg Config) (*Server, error) {
 	// use gRPC, which needs HTTP/2 even without TLS.
 	s.http.Protocols.SetUnencryptedHTTP2(true)
 	return s, nil
-}
-
-// errorLog passes the log lines of http.Server to slog.
-type errorLog struct{ log *slog.Logger }
-
-// Write implements [io.Writer].
-func (c errorLog) Write(b []byte) (int, error) {
-	c.log.Warn(strings.TrimSpace(string(b)))
-	return len(b), nil
 }
 
 // Serve serves on the listener until the server is stopped.

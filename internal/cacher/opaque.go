@@ -8,42 +8,46 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// OpaqueLog logs values that cannot be decoded, each key and revision once. The zero
-// value is ready to use. All methods are safe for concurrent use.
+// OpaqueLog logs values that cannot be decoded, each key once: another program may write such a
+// value as often as it likes. The zero value is ready to use. All methods are safe for concurrent
+// use.
 type OpaqueLog struct {
 	mu     sync.Mutex
-	logged map[object.Key]object.Revision // guarded by mu; at most maxLoggedKeys
+	logged map[object.Key]object.Revision // guarded by mu; the latest revisions; at most maxLoggedKeys
 }
 
 // maxLoggedKeys limits the keys that are logged. If more values of a resource do not
 // decode, further log lines would not help.
 const maxLoggedKeys = 1000
 
-// Note logs that a record does not decode. It returns false if the record has been
-// logged before or if too many keys have been logged.
+// Note logs that a record does not decode, unless the key has been logged before or too many keys
+// have. It returns false if the record has been noted before, or belongs to none of the keys that
+// were logged.
 func (l *OpaqueLog) Note(log *slog.Logger, r *object.Record, err error) bool {
-	if !l.isNew(r) {
-		return false
-	}
-	if r.Undecryptable != nil {
+	isNew, isFirst := l.note(r)
+	switch {
+	case !isFirst:
+	case r.Undecryptable != nil:
 		log.Error("cannot decrypt value, serving the object without it", "key", r.Key, "revision", r.ModRevision, "error", err)
-	} else {
+	default:
 		log.Warn("cannot decode value, serving it unchanged", "key", r.Key, "revision", r.ModRevision, "error", err)
 	}
-	return true
+	return isNew
 }
 
-func (l *OpaqueLog) isNew(r *object.Record) bool {
+// note reports whether a record has not been noted before, and whether it is the first of its key.
+func (l *OpaqueLog) note(r *object.Record) (isNew, isFirst bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if last, known := l.logged[r.Key]; last >= r.ModRevision || !known && len(l.logged) >= maxLoggedKeys {
-		return false
+	last, known := l.logged[r.Key]
+	if last >= r.ModRevision || !known && len(l.logged) >= maxLoggedKeys {
+		return false, false
 	}
 	if l.logged == nil {
 		l.logged = map[object.Key]object.Revision{}
 	}
 	l.logged[r.Key] = r.ModRevision
-	return true
+	return true, !known
 }
 
 // Forget starts over: every key may be logged again.
@@ -53,8 +57,8 @@ func (l *OpaqueLog) Forget() {
 	l.logged = nil
 }
 
-// opaqueCount counts the values that do not decode, each key and revision once although
-// the cacher may list them several times. Except for total it belongs to the writer.
+// opaqueCount counts the values that do not decode, each key and revision once although the cacher
+// may list them several times. Except for total it belongs to the writer.
 type opaqueCount struct {
 	total   atomic.Int64
 	log     OpaqueLog
