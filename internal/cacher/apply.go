@@ -71,6 +71,10 @@ func (c *Cacher) advance(to object.Revision) {
 			c.fresh.confirm(c.publishAsked)
 			c.publishAsked = time.Time{}
 		}
+		if c.filling {
+			c.filling = false
+			c.log.Info("resource loaded", "objects", c.objects.Len(), "revision", c.position.Revision, "window_after", c.window.after, "epoch", c.position.Epoch)
+		}
 	}
 }
 

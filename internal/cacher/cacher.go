@@ -95,6 +95,7 @@ type Cacher struct {
 	changes          changeIndex
 	publishFrom      object.Revision // the store's revision when filling began; older states are not published
 	publishAsked     time.Time       // when the store was asked for publishFrom; zero once the state is there
+	filling          bool            // the state was filled and has not reached publishFrom yet
 }
 
 // New returns a cacher. It does nothing until [Cacher.Run] is called.

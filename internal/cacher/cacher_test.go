@@ -443,6 +443,26 @@ func TestOpaqueValuesAreServedUnchanged(t *testing.T) {
 	})
 }
 
+// The log says how many objects a resource has. What it had before the window would look like a loss.
+func TestLogNamesTheObjectsThatWereLoaded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := cachertest.NewMemory()
+		const objects = 211
+		for i := range objects {
+			m.Put(object.Key(fmt.Sprint(i)), "1")
+		}
+		var log bytes.Buffer
+		c := run(t, m, func(cfg *cacher.Config) { cfg.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		<-c.Ready()
+		synctest.Wait()
+		m.Put("another", "1")
+		synctest.Wait()
+		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `level=INFO msg="resource loaded" resource=test objects=211 revision=`) {
+			t.Errorf("got log:\n%s", got)
+		}
+	})
+}
+
 // However often values are read and keys are written, each opaque value is counted once and each key
 // logged at most once.
 func TestOpaqueValuesAreCountedOnce(t *testing.T) {

@@ -119,7 +119,9 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 	c.window = window{after: from}
 	c.publishFrom, c.publishAsked = now, asked
 	c.counts.fills.Add(1)
-	c.log.Info("loaded the state before the window; the changes up to store_revision follow", "epoch", epoch, "revision", from, "objects", objects.Len(), "store_revision", now)
+	c.filling = true
+	// This is not what the store has now, so only developers should read it.
+	c.log.Debug("listed the state before the window", "revision", from, "objects", objects.Len(), "store_revision", now)
 	return nil
 }
 
