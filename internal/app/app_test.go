@@ -39,7 +39,12 @@ func testLog(t *testing.T) *slog.Logger {
 // start runs a server until stop is called.
 func start(t *testing.T, cfg config.Config) (conn *grpc.ClientConn, stop func()) {
 	t.Helper()
-	a, err := app.Build(t.Context(), cfg, testLog(t))
+	return startWith(t, cfg, testLog(t))
+}
+
+func startWith(t *testing.T, cfg config.Config, log *slog.Logger) (conn *grpc.ClientConn, stop func()) {
+	t.Helper()
+	a, err := app.Build(t.Context(), cfg, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -13,9 +12,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// zapLogger returns a zap logger for etcd that writes to log. It lowers etcd's INFO
-// level to DEBUG because those lines describe internals of a component. It limits repeated
-// messages: a slow disk makes etcd write some of its warnings for every request. Stopping is
+// zapLogger returns a zap logger for etcd that writes to log, with the levels of levelOf. It limits
+// repeated messages: a slow disk makes etcd write some of its warnings for every request. Stopping is
 // true while etcd is being stopped.
 func zapLogger(log *slog.Logger, stopping *atomic.Bool, options ...zap.Option) *zap.Logger {
 	c := &zapCore{handler: log.Handler(), stopping: stopping, leftOut: &leftOut{}}
@@ -64,32 +62,15 @@ type zapCore struct {
 	leftOut  *leftOut
 }
 
-func slogLevel(l zapcore.Level) slog.Level {
-	switch {
-	case l >= zapcore.ErrorLevel:
-		return slog.LevelError
-	case l == zapcore.WarnLevel:
-		return slog.LevelWarn
-	}
-	return slog.LevelDebug
-}
-
 // Enabled implements zapcore.LevelEnabler. etcd's own DEBUG lines are always dropped, because
 // they contain whole requests, with values.
 func (c *zapCore) Enabled(l zapcore.Level) bool {
-	return l > zapcore.DebugLevel && c.handler.Enabled(context.Background(), slogLevel(l))
+	return l > zapcore.DebugLevel && c.handler.Enabled(context.Background(), levelOf(&zapcore.Entry{Level: l}, nil))
 }
 
 // With implements zapcore.Core.
 func (c *zapCore) With(fields []zapcore.Field) zapcore.Core {
 	return &zapCore{handler: c.handler.WithAttrs(attrs(fields)), stopping: c.stopping, leftOut: c.leftOut}
-}
-
-// irrelevantWarnings are warnings about the exposure of etcd to other machines. An
-// operator of an embedded etcd cannot act on them.
-var irrelevantWarnings = map[string]bool{
-	"Running http and grpc server on single port. This is not recommended for production.": true,
-	"simple token is not cryptographically signed":                                         true,
 }
 
 // expectedWhileStopping are messages about a closed listener. They are errors unless etcd
@@ -102,32 +83,19 @@ var expectedWhileStopping = map[string]bool{
 
 // Check implements zapcore.Core.
 func (c *zapCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if !c.Enabled(entry.Level) || irrelevantWarnings[entry.Message] || expectedWhileStopping[entry.Message] && c.stopping.Load() {
+	if !c.Enabled(entry.Level) || expectedWhileStopping[entry.Message] && c.stopping.Load() {
 		return checked
 	}
 	return checked.AddCore(entry, c)
 }
 
-// abandonedRead is an error message of etcd about a read in a transaction. It is not an error if
-// the client of the read has given up.
-const abandonedRead = "unexpected error during readonly txn"
-
-func isAbandoned(fields []zapcore.Field) bool {
-	for _, f := range fields {
-		err, ok := f.Interface.(error)
-		if ok && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
-			return true
-		}
-	}
-	return false
-}
-
 // Write implements zapcore.Core.
 func (c *zapCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
-	if entry.Message == abandonedRead && isAbandoned(fields) {
+	level := levelOf(&entry, fields)
+	if !c.handler.Enabled(context.Background(), level) {
 		return nil
 	}
-	r := slog.NewRecord(entry.Time, slogLevel(entry.Level), entry.Message, 0)
+	r := slog.NewRecord(entry.Time, level, entry.Message, 0)
 	r.AddAttrs(attrs(fields)...)
 	if n := c.leftOut.take(entry.Message); n > 0 {
 		r.AddAttrs(slog.Int("left_out", n))

@@ -94,3 +94,36 @@ func TestRepeatedWarningsAreLimited(t *testing.T) {
 		}
 	})
 }
+
+// Lines about which an operator can do nothing are debug lines: about errors that etcd's client also
+// returns, and about states that every start passes through.
+func TestLinesWithoutNewsAreDebugLines(t *testing.T) {
+	noTerm := zap.Error(errors.New("cannot detect storage schema version: missing term information"))
+	for _, c := range []struct {
+		message string
+		field   zap.Field
+		want    bool // it is logged
+	}{
+		{"retrying of unary invoker failed", zap.Error(errors.New("unavailable")), false},
+		{"retrying of unary invoker failed to fetch new auth token", zap.Error(errors.New("wrong password")), true},
+		{"streamer failed to create ClientStream", zap.Error(errors.New("unavailable")), false},
+		{"retrying RecvMsg", zap.Error(errors.New("unavailable")), false},
+		{"Failed to detect schema version", noTerm, false},
+		{"failed to update storage version", noTerm, false},
+		{"failed to update storage version", zap.Error(errors.New("another reason")), true},
+		{"failed to update storage version", zap.String("cluster-version", "3.7"), true},
+		{"8d561e655a90ddd2 cannot campaign at term 2 since there are still pending configuration changes to apply", zap.Skip(), false},
+		{"simple token is not cryptographically signed", zap.Skip(), false},
+		{"another message", zap.Skip(), true},
+	} {
+		var info, debug strings.Builder
+		zapLogger(slog.New(slog.NewTextHandler(&info, nil)), new(atomic.Bool)).Error(c.message, c.field)
+		if got := info.Len() > 0; got != c.want {
+			t.Errorf("%s: got %q", c.message, &info)
+		}
+		zapLogger(slog.New(slog.NewTextHandler(&debug, &slog.HandlerOptions{Level: slog.LevelDebug})), new(atomic.Bool)).Error(c.message, c.field)
+		if level := "level=DEBUG"; debug.Len() == 0 || strings.Contains(debug.String(), level) == c.want {
+			t.Errorf("%s: got %q at level debug", c.message, &debug)
+		}
+	}
+}
