@@ -9,7 +9,7 @@ import (
 func certificatePass(c *x509.Certificate) (Pass, error) {
 	pass := Pass{Identity: Identity{Name: certificateName(c), Method: Certificate}, Expires: c.NotAfter}
 	if err := pass.Validate(); err != nil {
-		return Pass{}, &RefusedError{Message: "the certificate has no usable SPIFFE ID, DNS name or common name", Err: err}
+		return Pass{}, &RefusedError{Message: "the certificate has no usable SPIFFE ID, DNS name or common name", Fault: FaultCertificate, Err: err}
 	}
 	// TLS checked the expiry when the connection began, which may be long ago.
 	return pass, pass.Check()

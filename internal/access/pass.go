@@ -51,6 +51,9 @@ type RefusedError struct {
 	// Message is for the caller. It contains no part of the credentials.
 	Message string
 
+	// Fault is what is wrong, for the log.
+	Fault Fault
+
 	// Err is the cause, for the log. It may be nil.
 	Err error
 }
@@ -68,7 +71,7 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 
 var (
 	// ErrExpired refuses expired credentials.
-	ErrExpired error = &RefusedError{Message: "the credentials have expired"}
+	ErrExpired error = &RefusedError{Message: "the credentials have expired", Fault: FaultExpired}
 
 	// ErrUnavailable means that credentials cannot be verified now. A retry may help.
 	ErrUnavailable = errors.New("the keys of the issuer of JWTs are not known yet")
@@ -114,4 +117,4 @@ func (a *Authenticator) tokenPass(ctx context.Context, token string) (Pass, erro
 	return Pass{}, errUnknownToken
 }
 
-var errUnknownToken error = &RefusedError{Message: "unknown token"}
+var errUnknownToken error = &RefusedError{Message: "unknown token", Fault: FaultUnknown}

@@ -94,7 +94,7 @@ func (t *Tokens) recheck(key digest, then Identity) error {
 		return errUnknownToken
 	}
 	if now.Name != then.Name || !slices.Equal(now.Groups, then.Groups) {
-		return &RefusedError{Message: "the name or the groups of the token have changed; authenticate again"}
+		return &RefusedError{Message: "the name or the groups of the token have changed; authenticate again", Fault: FaultChanged}
 	}
 	return nil
 }

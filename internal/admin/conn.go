@@ -16,9 +16,10 @@ import (
 // text.
 type listener struct {
 	net.Listener
-	tls   *tls.Config                  // nil: plain text
-	limit func(conn net.Conn) net.Conn // nil: no limit
-	log   *slog.Logger
+	tls    *tls.Config                     // nil: plain text
+	limit  func(conn net.Conn) net.Conn    // nil: no limit
+	failed func(address string, err error) // nil: nobody is interested
+	log    *slog.Logger
 }
 
 // Accept implements net.Listener.
@@ -29,7 +30,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	c := &conn{Conn: raw, opened: time.Now()}
 	if l.tls != nil {
-		c.tls = &tlsConn{tls.Server(raw, l.tls), l.log}
+		c.tls = &tlsConn{tls.Server(raw, l.tls), l.failed, l.log}
 		c.Conn = c.tls
 	}
 	if l.limit != nil {
@@ -83,7 +84,8 @@ func withTLS(next http.Handler) http.Handler {
 // the header of a request includes it.
 type tlsConn struct {
 	*tls.Conn
-	log *slog.Logger
+	failed func(address string, err error) // nil: nobody is interested
+	log    *slog.Logger
 }
 
 // Read implements net.Conn.
@@ -99,6 +101,9 @@ func (c *tlsConn) Read(b []byte) (int, error) {
 func (c *tlsConn) refuse(err error) {
 	if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok && plain.Conn != nil && looksLikeHTTP(plain.RecordHeader[:]) {
 		_, _ = io.WriteString(plain.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nThis port speaks HTTPS, and got an HTTP request.\n")
+	}
+	if c.failed != nil {
+		c.failed(c.RemoteAddr().String(), err)
 	}
 	// Any client can cause any number of these lines.
 	c.log.Debug("TLS handshake failed", "peer", c.RemoteAddr().String(), "error", err)

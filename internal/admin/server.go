@@ -75,6 +75,10 @@ type Config struct {
 	// opens and resets.
 	LimitStreams func(conn net.Conn) net.Conn
 
+	// HandshakeFailed, if set, is called with the address of a client whose TLS handshake has
+	// failed, and why.
+	HandshakeFailed func(address string, err error)
+
 	Log *slog.Logger
 }
 
@@ -122,7 +126,7 @@ func New(cfg Config) (*Server, error) {
 
 // Serve serves on the listener until the server is stopped.
 func (s *Server) Serve(l net.Listener) error {
-	prepared := &listener{l, s.cfg.TLS, s.cfg.LimitStreams, s.cfg.Log}
+	prepared := &listener{l, s.cfg.TLS, s.cfg.LimitStreams, s.cfg.HandshakeFailed, s.cfg.Log}
 	if err := s.http.Serve(prepared); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -145,7 +146,7 @@ func New(cfg Config) *Server {
 		Resources: s.resources, Interceptors: s.interceptors, Watches: s.watches, TimeLimit: cfg.WatchTimeLimit,
 	})
 	budgets := func(address string) frames.Budget { return s.limits.StreamBudget(address) }
-	options := append(cfg.Observers.Options(), transport.ServerOptions(cfg.TLS, s.limits.RequestBytes, budgets)...)
+	options := append(cfg.Observers.Options(), transport.ServerOptions(cfg.TLS, s.limits.RequestBytes, budgets, s.HandshakeFailed)...)
 	options = append(options,
 		grpc.ForceServerCodecV2(grpcmsg.NewGRPCCodec()),
 		grpc.WaitForHandlers(true),
@@ -198,6 +199,14 @@ func (s *Server) Limited(l net.Listener) net.Listener {
 // [quota.Limits].
 func (s *Server) LimitedForOperators(l net.Listener) net.Listener {
 	return transport.LimitListener(l, s.limits.AdmitOperatorConnection, s.limits.AcceptFailed)
+}
+
+// HandshakeFailed logs that a client has shown a certificate that is not accepted. Other failures,
+// such as those of port scanners, are of no interest.
+func (s *Server) HandshakeFailed(address string, err error) {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		s.limits.RefuseCredentials(quota.ClientAt(address), access.FaultCertificate, err)
+	}
 }
 
 // LimitStreams returns a connection that applies the limits of streams to its client. The

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -56,6 +57,7 @@ type fixture struct {
 	server    certs.Files
 	lines     []string // of the token file
 	key       jwts.Key
+	log       logBuffer
 }
 
 // newFixture starts a server.
@@ -77,7 +79,7 @@ func newFixture(t *testing.T, change func(*config.Config)) *fixture {
 	if problems := w.cfg.Problems(); len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	inprocess.Start(t, w.cfg)
+	inprocess.StartLogging(t, w.cfg, slog.New(slog.NewJSONHandler(&w.log, nil)))
 	return w
 }
 

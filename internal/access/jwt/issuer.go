@@ -47,7 +47,7 @@ type issuer struct {
 	client    *http.Client
 	transport atomic.Pointer[http.Transport]
 	ca        *reload.File // nil: the system's authorities
-	current   atomic.Pointer[oidc.StaticKeySet]
+	current   atomic.Pointer[keySet]
 	wanted    chan struct{} // capacity 1: a request waits for the next fetch
 	ended     chan struct{} // closed when run has returned
 
@@ -107,7 +107,7 @@ func isSafe(u *url.URL) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-func (i *issuer) keys() *oidc.StaticKeySet { return i.current.Load() }
+func (i *issuer) keys() *keySet { return i.current.Load() }
 
 func (i *issuer) run(ctx context.Context, changed func()) {
 	defer close(i.ended)

@@ -18,16 +18,22 @@ import (
 	"github.com/fanoutd/fanoutd/internal/reload"
 )
 
+// keySet has the keys of the issuer, and their ids.
+type keySet struct {
+	oidc.StaticKeySet
+	ids map[string]bool
+}
+
 // parseKeys returns the signing keys of a JWKS. It ignores other keys, as RFC 7517,
 // section 5, requires.
-func parseKeys(text []byte) (*oidc.StaticKeySet, error) {
+func parseKeys(text []byte) (*keySet, error) {
 	var all struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(text, &all); err != nil {
 		return nil, fmt.Errorf("parse JWKS: %w", err)
 	}
-	set := &oidc.StaticKeySet{}
+	set := &keySet{ids: map[string]bool{}}
 	for i, raw := range all.Keys {
 		if hasUnsupportedCurve(raw) {
 			continue
@@ -45,6 +51,7 @@ func parseKeys(text []byte) (*oidc.StaticKeySet, error) {
 		}
 		if public, ok := usable(key.Key); ok {
 			set.PublicKeys = append(set.PublicKeys, public)
+			set.ids[key.KeyID] = true
 		}
 	}
 	if len(set.PublicKeys) == 0 {
@@ -83,7 +90,7 @@ func usable(key any) (crypto.PublicKey, bool) {
 type file struct {
 	reload  *reload.File
 	changed func() // called on run's goroutine after each change; nil before run
-	current atomic.Pointer[oidc.StaticKeySet]
+	current atomic.Pointer[keySet]
 }
 
 func openFile(path string, log *slog.Logger) (*file, error) {
@@ -110,6 +117,6 @@ func (f *file) run(ctx context.Context, changed func()) {
 
 func (f *file) checkFiles(ctx context.Context) { f.reload.Check(ctx) }
 
-func (f *file) keys() *oidc.StaticKeySet { return f.current.Load() }
+func (f *file) keys() *keySet { return f.current.Load() }
 
 func (f *file) fetchNow(context.Context) bool { return false }

@@ -52,7 +52,7 @@ type keySource interface {
 	checkFiles(ctx context.Context)
 
 	// keys returns the current keys, or nil before the first fetch.
-	keys() *oidc.StaticKeySet
+	keys() *keySet
 
 	// fetchNow waits for the next fetch of the keys. It returns false if there is none
 	// or if the last one is too recent.
@@ -90,7 +90,7 @@ func (v *Verifier) CheckFiles(ctx context.Context) { v.source.checkFiles(ctx) }
 // Verify implements [access.Verifier].
 func (v *Verifier) Verify(ctx context.Context, token string) (access.Pass, error) {
 	if strings.Count(token, ".") != 2 {
-		return access.Pass{}, refused("unknown token", nil)
+		return access.Pass{}, refused("unknown token", access.FaultUnknown, nil)
 	}
 	verified, err := v.verify(ctx, token)
 	if _, expired := errors.AsType[*oidc.TokenExpiredError](err); err != nil && !expired && v.source.fetchNow(ctx) {
@@ -101,7 +101,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (access.Pass, error
 	}
 	identity, err := v.identity(verified)
 	if err != nil {
-		return access.Pass{}, refused("the JWT does not identify its bearer", err)
+		return access.Pass{}, refused("the JWT does not identify its bearer", access.FaultClaims, err)
 	}
 	recheck := func() error {
 		_, err := v.verify(context.Background(), token)
@@ -116,16 +116,16 @@ func (v *Verifier) verify(ctx context.Context, token string) (*oidc.IDToken, err
 	if keys == nil {
 		return nil, access.ErrUnavailable
 	}
-	verifier := oidc.NewVerifier(v.cfg.Issuer, keys, &oidc.Config{ClientID: v.cfg.Audience, SupportedSigningAlgs: algorithms})
+	verifier := oidc.NewVerifier(v.cfg.Issuer, &keys.StaticKeySet, &oidc.Config{ClientID: v.cfg.Audience, SupportedSigningAlgs: algorithms})
 	verified, err := verifier.Verify(ctx, token)
 	if _, expired := errors.AsType[*oidc.TokenExpiredError](err); expired {
-		return nil, refused("the JWT has expired", err)
+		return nil, refused("the JWT has expired", access.FaultExpired, err)
 	}
 	if err != nil {
-		return nil, refused("the JWT is not valid here", err)
+		return nil, refused("the JWT is not valid here", faultOf(err, token, keys), err)
 	}
 	if err := checkClaims(verified); err != nil {
-		return nil, refused("the JWT is not valid here", err)
+		return nil, refused("the JWT is not valid here", access.FaultClaims, err)
 	}
 	if !verified.Expiry.After(time.Now()) {
 		return nil, access.ErrExpired
@@ -162,8 +162,8 @@ func checkClaims(token *oidc.IDToken) error {
 	return nil
 }
 
-func refused(message string, err error) error {
-	return &access.RefusedError{Message: message, Err: err}
+func refused(message string, fault access.Fault, err error) error {
+	return &access.RefusedError{Message: message, Fault: fault, Err: err}
 }
 
 // identity returns the identity of a token's bearer.

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
@@ -34,6 +35,19 @@ func pushbackFor(after time.Duration) string {
 	}
 	after += rand.N(after) // spreads the requests of one client
 	return strconv.FormatInt(after.Milliseconds()+1, 10)
+}
+
+// RefuseCredentials logs that the credentials of a client were refused. Callers get only part of
+// the reason, and any client can show bad credentials as often as it likes: so the log has few
+// lines for each fault. A caller without credentials knows that itself.
+func (l *Limiter) RefuseCredentials(c Client, fault access.Fault, err error) {
+	if fault == access.FaultMissing {
+		return
+	}
+	l.throttle.note(fault, func(times int) {
+		l.log.Warn("credentials are refused", "fault", string(fault), "requests", times, "client", c.String(),
+			"error", apierr.Clip(err.Error(), apierr.MaxEchoBytes))
+	})
 }
 
 // Refuse counts and logs a request that is refused with RESOURCE_EXHAUSTED, and tells the

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/x509"
+	"errors"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -21,7 +22,7 @@ import (
 )
 
 // errNoCredentials refuses anonymous callers where the policy allows them nothing.
-var errNoCredentials error = &access.RefusedError{Message: "the request shows no credentials: neither a bearer token nor a client certificate"}
+var errNoCredentials error = &access.RefusedError{Message: "the request shows no credentials: neither a bearer token nor a client certificate", Fault: access.FaultMissing}
 
 // authenticate puts the identity of the caller into the context. It is an auth.AuthFunc. It
 // refuses invalid credentials. A caller without credentials is anonymous, and refused if the
@@ -36,9 +37,12 @@ func (i *Interceptors) authenticate(ctx context.Context) (context.Context, error
 	return in, i.countRefusal(ctx, err)
 }
 
-// countRefusal counts refused credentials. It returns err, or that the host has been refused
-// too often.
+// countRefusal counts and logs refused credentials. It returns err, or that the host has been
+// refused too often.
 func (i *Interceptors) countRefusal(ctx context.Context, err error) error {
+	if refused, ok := errors.AsType[*access.RefusedError](err); ok {
+		i.Limits.RefuseCredentials(quota.ClientOf(ctx), refused.Fault, refused)
+	}
 	if apierr.IsBadCredentials(err) {
 		return cmp.Or(i.Limits.AllowRequest(quota.ClientOf(ctx)), err)
 	}
@@ -124,7 +128,7 @@ func credentialsOf(ctx context.Context) (access.Credentials, error) {
 			if der := transport.Header(ctx, behalfHeader); der != "" {
 				certificate, err := x509.ParseCertificate([]byte(der))
 				if err != nil {
-					return shown, &access.RefusedError{Message: "the client certificate cannot be read", Err: err}
+					return shown, &access.RefusedError{Message: "the client certificate cannot be read", Fault: access.FaultMalformed, Err: err}
 				}
 				shown.Certificate = certificate
 			}
@@ -146,9 +150,9 @@ func bearer(values []string) (string, error) {
 		if token = strings.TrimSpace(token); strings.EqualFold(scheme, "bearer") && token != "" {
 			return token, nil
 		}
-		return "", &access.RefusedError{Message: `the Authorization header must be "Bearer" and a token`}
+		return "", &access.RefusedError{Message: `the Authorization header must be "Bearer" and a token`, Fault: access.FaultMalformed}
 	}
-	return "", &access.RefusedError{Message: "there is more than one Authorization header"}
+	return "", &access.RefusedError{Message: "there is more than one Authorization header", Fault: access.FaultMalformed}
 }
 
 type passKey struct{}

@@ -22,16 +22,21 @@ const expiryGrace = 2 * time.Second
 type credentialsOrLocal struct {
 	credentials.TransportCredentials
 	budgets StreamBudgets // nil: no limit
+	failed  HandshakeFailed
 }
+
+// HandshakeFailed is called with the address of a client whose TLS handshake has failed, and why.
+// gRPC does not log that.
+type HandshakeFailed func(address string, err error)
 
 // StreamBudgets returns the budget of a new connection from an address, or nil.
 type StreamBudgets func(address string) frames.Budget
 
-func newCredentials(config *tls.Config, budgets StreamBudgets) credentialsOrLocal {
+func newCredentials(config *tls.Config, budgets StreamBudgets, failed HandshakeFailed) credentialsOrLocal {
 	if config == nil {
-		return credentialsOrLocal{insecure.NewCredentials(), budgets}
+		return credentialsOrLocal{insecure.NewCredentials(), budgets, failed}
 	}
-	return credentialsOrLocal{credentials.NewTLS(config), budgets}
+	return credentialsOrLocal{credentials.NewTLS(config), budgets, failed}
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
@@ -45,6 +50,7 @@ func (t credentialsOrLocal) ServerHandshake(raw net.Conn) (net.Conn, credentials
 	}
 	conn, info, err := t.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
+		t.failed(raw.RemoteAddr().String(), err)
 		return nil, nil, err
 	}
 	if shown, ok := info.(credentials.TLSInfo); ok && len(shown.State.VerifiedChains) > 0 {
@@ -78,7 +84,7 @@ func (m expiringConn) Close() error {
 
 // Clone implements credentials.TransportCredentials.
 func (t credentialsOrLocal) Clone() credentials.TransportCredentials {
-	return credentialsOrLocal{t.TransportCredentials.Clone(), t.budgets}
+	return credentialsOrLocal{t.TransportCredentials.Clone(), t.budgets, t.failed}
 }
 
 // LocalListener marks the connections that it accepts as connections within the process. A

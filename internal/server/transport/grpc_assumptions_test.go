@@ -299,7 +299,7 @@ func goAwayServer(t *testing.T) (dial func() *grpc.ClientConn, peers chan *peer.
 				return nil
 			}
 		}
-	}, grpc.Creds(newCredentials(nil, nil))), peers
+	}, grpc.Creds(newCredentials(nil, nil, nil))), peers
 }
 
 // echo sends a message and receives it back.

@@ -43,9 +43,9 @@ const (
 
 // ServerOptions returns the options of gRPC for all connections. Requests may have up to
 // requestBytes.
-func ServerOptions(tls *tls.Config, requestBytes int, budgets StreamBudgets) []grpc.ServerOption {
+func ServerOptions(tls *tls.Config, requestBytes int, budgets StreamBudgets, failed HandshakeFailed) []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.Creds(newCredentials(tls, budgets)),
+		grpc.Creds(newCredentials(tls, budgets, failed)),
 		grpc.WriteBufferSize(WriteBufferSize),
 		grpc.ReadBufferSize(0), // frames.Conn reads ahead
 		grpc.KeepaliveEnforcementPolicy(keepaliveLimits),
