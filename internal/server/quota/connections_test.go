@@ -38,6 +38,22 @@ func TestConnectionsAreKeptForOthersAndForOperators(t *testing.T) {
 	}
 }
 
+// An address that connects too often to one listener does not have to wait at the other.
+func TestTheRateOfConnectionsIsThatOfAListener(t *testing.T) {
+	l := New(Limits{ConnectionRate: 0.001, ConnectionBurst: 2}, slog.New(slog.DiscardHandler))
+	for range 2 {
+		if _, wait, ok := l.AdmitConnection("127.0.0.1:1"); !ok || wait != 0 {
+			t.Fatalf("got %v, %v for one of the first connections", wait, ok)
+		}
+	}
+	if _, _, ok := l.AdmitConnection("127.0.0.1:1"); ok {
+		t.Error("a third connection was admitted")
+	}
+	if _, wait, ok := l.AdmitOperatorConnection("127.0.0.1:1"); !ok || wait != 0 {
+		t.Errorf("at the listener of operators: got %v, %v, want no delay", wait, ok)
+	}
+}
+
 func TestFrequentConnectionsAreDelayed(t *testing.T) {
 	a := newConnLimiter(2, 3)
 	now := time.Now()

@@ -51,8 +51,8 @@ type Limits struct {
 	// machine that sends the probes.
 	Connections, ConnectionsPerClient, OperatorConnections int
 
-	// ConnectionRate limits how many connections one host opens per second, and
-	// ConnectionBurst how many at once after a pause. Others wait for up to two seconds.
+	// ConnectionRate limits how many connections one host opens per second at each listener,
+	// and ConnectionBurst how many at once after a pause. Others wait for up to two seconds.
 	// A burst of zero is what one second allows.
 	ConnectionRate  float64
 	ConnectionBurst int
@@ -118,6 +118,7 @@ type Limiter struct {
 	selectors      *selectorQuota
 	connections    *clientQuota
 	connectionRate *connLimiter    // nil: without limit
+	operatorRate   *connLimiter    // of the listener of operators; nil: without limit
 	opened         pairedRate      // streams that clients open
 	abandoned      pairedRate      // streams that clients abandon
 	requestRate    *requestLimiter // nil: without limit
@@ -163,6 +164,7 @@ func New(cfg Limits, log *slog.Logger) *Limiter {
 	}
 	if cfg.ConnectionRate > 0 {
 		l.connectionRate = newConnLimiter(cfg.ConnectionRate, cfg.ConnectionBurst)
+		l.operatorRate = newConnLimiter(cfg.ConnectionRate, cfg.ConnectionBurst)
 	}
 	return l
 }
@@ -170,7 +172,7 @@ func New(cfg Limits, log *slog.Logger) *Limiter {
 // AdmitConnection counts a connection from an address until it is released. The connection
 // must not be read before it has waited. It returns false if the connection is refused.
 func (l *Limiter) AdmitConnection(address string) (release func(), wait time.Duration, ok bool) {
-	return l.admitConnection(address, l.Connections-l.OperatorConnections, l.ConnectionsPerClient)
+	return l.admitConnection(address, l.connectionRate, l.Connections-l.OperatorConnections, l.ConnectionsPerClient)
 }
 
 // AdmitOperatorConnection is like AdmitConnection, for the listener of operators.
@@ -179,10 +181,10 @@ func (l *Limiter) AdmitOperatorConnection(address string) (release func(), wait 
 	if perClient > 0 {
 		perClient += (l.OperatorConnections + 1) / 2
 	}
-	return l.admitConnection(address, l.Connections, perClient)
+	return l.admitConnection(address, l.operatorRate, l.Connections, perClient)
 }
 
-func (l *Limiter) admitConnection(address string, total, perClient int) (release func(), wait time.Duration, ok bool) {
+func (l *Limiter) admitConnection(address string, often *connLimiter, total, perClient int) (release func(), wait time.Duration, ok bool) {
 	from := ClientAt(address)
 	release, err := l.connections.acquireWithin(from, total, perClient)
 	if full, ok := errors.AsType[*fullError](err); ok {
@@ -193,7 +195,7 @@ func (l *Limiter) admitConnection(address string, total, perClient int) (release
 		l.refuseConnection(limit, from)
 		return nil, 0, false
 	}
-	if wait, ok = l.connectionRate.reserve(from, time.Now()); !ok {
+	if wait, ok = often.reserve(from, time.Now()); !ok {
 		l.refuseConnection(MaxConnectionRate, from)
 		release()
 	}
