@@ -4,23 +4,18 @@ import (
 	"context"
 	"net"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/test/inprocess"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
-
-// testTimeout bounds every wait of a test.
-const testTimeout = 30 * time.Second
 
 func testContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	t.Cleanup(cancel)
-	return ctx
+	return poll.Context(t)
 }
 
 // newServer starts a server with an embedded etcd and some settings changed.

@@ -185,7 +185,7 @@ type waiting struct {
 // wait starts a Wait for revision 7 that has an hour.
 func wait(t *testing.T, servers []client.Server, o client.WaitOptions) *waiting {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // in the time of a bubble
 	w := &waiting{t: t, began: time.Now(), stop: cancel, done: make(chan struct{})}
 	o.Servers, o.Resource, o.Revision = servers, "config", 7
 	o.Progress = func(s *client.WaitStatus) {
@@ -218,7 +218,7 @@ func (w *waiting) goesOn(d time.Duration) *client.WaitStatus {
 	select {
 	case <-w.done:
 		w.t.Fatalf("the wait has ended after %v: %v, %v", w.lasted, w.status, w.err)
-	case <-time.After(d):
+	case <-time.After(d): // in the time of a bubble
 	}
 	return w.progress()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/clienttest"
 	"github.com/fanoutd/fanoutd/test/inprocess"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // transcript is what a client sees. Revisions count from the beginning of the test.
@@ -77,7 +78,7 @@ func (s *transcript) list(what string, opts ...client.ListOption) {
 // watch notes updates until one has reached the revision.
 func (s *transcript) watch(what string, to int64, opts ...client.WatchOption) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithCancel(poll.Context(s.t))
 	defer cancel()
 	next, stop := iter.Pull2(s.r.Watch(ctx, append(opts, client.BookmarkInterval(100*time.Millisecond))...))
 	defer stop()

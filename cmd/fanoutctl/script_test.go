@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/natefinch/atomic"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -24,6 +23,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/test/inprocess"
 	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 func TestMain(m *testing.M) {
@@ -40,9 +40,6 @@ func (h hangups) Run() int {
 	}
 	return h.TestingM.Run()
 }
-
-// patience is the time limit for conditions that a test waits for.
-const patience = 60 * time.Second
 
 // server starts a fanoutd with an embedded etcd for the duration of the test. Its resources are
 // the given ones with the default codec, "documents" and "papers" (JSON) and "blobs" (raw).
@@ -217,25 +214,14 @@ func runInformer(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Logf("the informer ended with %v", err)
 		}
 	})
-	waiting, stop := context.WithTimeout(ctx, patience)
+	waiting, stop := context.WithTimeout(ctx, poll.Patience)
 	defer stop()
 	ts.Check(inf.WaitForSync(waiting))
 }
 
 // eventually polls a condition of another process, and reports whether it holds in time.
 func eventually(holds func() bool) bool {
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if holds() {
-			return true
-		}
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			return false
-		}
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), poll.Patience)
+	defer cancel()
+	return poll.Wait(ctx, holds)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/hinshun/vt10x"
 
 	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // terminal is a command in its own terminal. It is killed at the end of the test.
@@ -105,7 +106,7 @@ func (c *terminal) ends(code int) {
 	c.t.Helper()
 	select {
 	case <-c.exited:
-	case <-time.After(patience):
+	case <-time.After(poll.Patience):
 		c.t.Fatalf("the command did not end:\n%s", c.screen.String())
 	}
 	if got := c.cmd.ProcessState.ExitCode(); got != code {

@@ -16,6 +16,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // eventTail is a stream of server-sent events.
@@ -32,7 +33,7 @@ type event struct{ id, name, data string }
 // events begins a stream of server-sent events.
 func (s *site) events(t *testing.T, path string, more ...string) *eventTail {
 	t.Helper()
-	ctx, leave := context.WithTimeout(t.Context(), patience)
+	ctx, leave := context.WithCancel(poll.Context(t))
 	t.Cleanup(leave)
 	resp := s.send(t, ctx, "GET", path, "", append([]string{"Accept", "text/event-stream"}, more...)...)
 	t.Cleanup(func() { resp.Body.Close() })
@@ -166,7 +167,7 @@ func TestEventsAreNegotiated(t *testing.T) {
 		{"/v1/resources/config/objects/a", "text/event-stream", "application/json"},
 		{"/v1/resources", "text/event-stream", "application/json"},
 	} {
-		ctx, leave := context.WithTimeout(t.Context(), patience)
+		ctx, leave := context.WithCancel(poll.Context(t))
 		method, body := "GET", ""
 		if c.path == "/v1/subscribe" {
 			method, body = "POST", start

@@ -16,10 +16,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/frames"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/test/certs"
+	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/test/resetstorm"
 )
-
-const patience = 30 * time.Second
 
 // limited returns the configuration of a server whose connections may abandon 20 streams per
 // second. GET /metrics is not answered.
@@ -68,11 +67,11 @@ func TestConnectionsThatResetRequestsAreClosed(t *testing.T) {
 		address := serve(t, limited(config))
 		for way, giveUp := range map[string]resetstorm.GiveUp{"reset": resetstorm.Reset, "violation": resetstorm.Violate} {
 			t.Run(name+", "+way, func(t *testing.T) {
-				conn, err := net.DialTimeout("tcp", address, patience)
+				conn, err := net.DialTimeout("tcp", address, poll.Patience)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+				if err := conn.SetDeadline(time.Now().Add(poll.Patience)); err != nil {
 					t.Fatal(err)
 				}
 				if config != nil {

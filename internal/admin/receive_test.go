@@ -54,7 +54,7 @@ func (u *upload) answer(t *testing.T) *http.Response {
 // await waits until the condition holds.
 func (s *site) await(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithCancel(poll.Context(t))
 	defer cancel()
 	if !poll.Wait(ctx, is) {
 		t.Fatalf("timed out waiting until %s", what)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
@@ -22,10 +21,8 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/app"
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
-
-// patience bounds each wait of a test, and so the time a broken test takes to fail.
-const patience = 30 * time.Second
 
 // site is a whole fanoutd in this process with an HTTP client.
 type site struct {
@@ -208,7 +205,7 @@ func (s *site) watch(t *testing.T, parameters string, more ...string) *tail {
 // follow sends a request that is answered by a stream.
 func (s *site) follow(t *testing.T, method, path, body string, more ...string) *tail {
 	t.Helper()
-	ctx, leave := context.WithTimeout(t.Context(), patience)
+	ctx, leave := context.WithCancel(poll.Context(t))
 	t.Cleanup(leave)
 	resp := s.send(t, ctx, method, path, body, more...)
 	t.Cleanup(func() { resp.Body.Close() })

@@ -148,7 +148,7 @@ func TestWatchEndsWithItsClient(t *testing.T) {
 // awaitWatchers waits until the number of watches is as wanted.
 func (s *site) awaitWatchers(t *testing.T, are func([]*fanoutv1.WatcherStatus) bool) []*fanoutv1.WatcherStatus {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithCancel(poll.Context(t))
 	defer cancel()
 	for {
 		all := s.watchers(t)
@@ -225,7 +225,7 @@ func TestWatchesOfOneClientDoNotBlockOthers(t *testing.T) {
 	for range 2 {
 		defer s.send(t, t.Context(), "GET", "/v1/resources/config/watch", "").Body.Close() // it is open by then
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithCancel(poll.Context(t))
 	defer cancel()
 	resp := s.send(t, ctx, "GET", "/v1/resources", "")
 	defer resp.Body.Close()

@@ -22,6 +22,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/inprocess"
 	"github.com/fanoutd/fanoutd/test/jwts"
 	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // CheckFiles finds each wrong file, with the setting that names it, and creates nothing.
@@ -121,8 +122,7 @@ func TestCheckEtcd(t *testing.T) {
 	cfg := inprocess.Config(t)
 	cfg.EmbeddedEtcdListen = loopback.FreeAddress(t)
 	inprocess.Start(t, cfg)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := poll.Context(t)
 	check := func(ctx context.Context, change func(*config.Config), want string) {
 		t.Helper()
 		cfg := config.Defaults()
@@ -168,6 +168,7 @@ func TestCheckEtcd(t *testing.T) {
 	check(ctx, as("root", "wrong"), "invalid user ID or password")
 	check(ctx, as("fanoutd", "pass"), "cannot read resource config (prefix /fanoutd/config/) from etcd at ["+here[0]+"]: etcdserver: permission denied")
 	check(ctx, as("reader", "pass"), "cannot write the key fanoutd-epoch in etcd at ["+here[0]+"]: etcdserver: permission denied")
+	// The check ends with its time.
 	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
 	check(short, func(c *config.Config) { c.EtcdEndpoints = []string{loopback.FreeAddress(t)} }, "cannot read resource config (prefix /fanoutd/config/) from etcd at")

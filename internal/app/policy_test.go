@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -119,8 +118,7 @@ func TestPolicyReloadEndsOnlyDeniedWatches(t *testing.T) {
 	cfg.Resources[0].Window.MaxEvents = 1_000_000 // no watch falls behind
 	dir := t.TempDir()
 	cfg.TokenFile, cfg.PolicyFile = filepath.Join(dir, "tokens"), filepath.Join(dir, "policy.yaml")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := poll.Context(t)
 	as := tokens(ctx, t, cfg.TokenFile)
 	write(t, cfg.PolicyFile, bobMay)
 	conn, stop := start(t, cfg)

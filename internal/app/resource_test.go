@@ -11,6 +11,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/app"
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // protobufResource returns a resource with the codec protobuf.
@@ -82,8 +83,7 @@ func TestWatchTimeLimitEndsWithAPosition(t *testing.T) {
 	cfg.WatchTimeLimit = config.Duration(100 * time.Millisecond)
 	conn, stop := start(t, cfg)
 	defer stop()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := poll.Context(t)
 	// The limit may end a watch while the resource is still loading. Only a watch that has
 	// sent its snapshot has a position.
 	for {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -26,15 +25,11 @@ import (
 	"github.com/fanoutd/fanoutd/test/check/recorded"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
-// patience limits waits that are long only if something is broken.
-const patience = 30 * time.Second
-
 func contextFor(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
+	return poll.Context(t)
 }
 
 const etcdPrefix = "/test/"
@@ -54,7 +49,7 @@ func newFixture(t testing.TB, s *store.Store, address string, cfg direct.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: patience, Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: poll.Patience, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -195,7 +195,7 @@ func (r *reader) stream(t *testing.T) (done bool) {
 		s.Begin = check.FromNow
 		begin = dispatch.FromNow(object.Position{})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	ctx, cancel := context.WithCancel(contextFor(t))
 	defer cancel()
 	inner, err := r.Watch(ctx, r.interest, begin, r.options)
 	if err != nil {

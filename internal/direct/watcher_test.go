@@ -16,6 +16,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/check"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 func TestSnapshotThenLive(t *testing.T) {
@@ -270,6 +271,7 @@ func TestBookmarks(t *testing.T) {
 	w = f.watch(t, dispatch.Interest{}, dispatch.FromNow(object.Position{}), dispatch.Options{LastBookmark: time.Now().Add(50 * time.Millisecond)})
 	w.next(t, object.Bookmark)
 	w.next(t, object.Bookmark)
+	// Nothing comes, however long this waits.
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if m, err := w.receive(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -299,7 +301,7 @@ func TestBatchDelay(t *testing.T) {
 // message in every interval.
 func TestHonestWithADelayLongerThanTheBookmarkInterval(t *testing.T) {
 	f := start(t, direct.Config{})
-	w := f.watch(t, dispatch.Interest{}, dispatch.FromNow(object.Position{}), dispatch.Options{BatchDelay: 2 * patience, BookmarkInterval: 100 * time.Millisecond})
+	w := f.watch(t, dispatch.Interest{}, dispatch.FromNow(object.Position{}), dispatch.Options{BatchDelay: 2 * poll.Patience, BookmarkInterval: 100 * time.Millisecond})
 	w.next(t, object.Bookmark)
 	at := f.commit(t, f.put("k", "0", nil))
 	w.next(t, object.Live)
@@ -510,6 +512,7 @@ func TestNoBookmarksWithoutEtcd(t *testing.T) {
 	w.next(t, object.Bookmark)
 	w.next(t, object.Bookmark)
 	m.Kill(t)
+	// Nothing comes, however long this waits.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	bookmarks := 0

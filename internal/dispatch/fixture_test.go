@@ -143,6 +143,7 @@ var errQuiet = errors.New("no message")
 // receive returns the next message, or errQuiet.
 func (w *watcher) receive(t testing.TB) (check.Message, error) {
 	t.Helper()
+	// The time is that of a bubble.
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errQuiet)
 	defer cancel()
 	raw, err := w.Next(ctx)

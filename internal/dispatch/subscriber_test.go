@@ -219,6 +219,7 @@ func (s *subscriber) noteAway() {
 // error of its end.
 func (s *subscriber) receive(wait time.Duration) error {
 	s.noteAway()
+	// The time is that of a bubble.
 	ctx, cancel := context.WithTimeoutCause(context.Background(), wait, errNothing)
 	defer cancel()
 	raw, err := s.watcher.Next(ctx)

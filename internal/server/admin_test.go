@@ -82,11 +82,11 @@ func TestOperatorsSeeTheStatusOfAResource(t *testing.T) {
 	}
 
 	got := in.status(ctx, t, config, true)
-	if w := got.GetWindow(); w.GetBytes() < 200 || w.GetSpan().AsDuration() <= 0 || w.GetSpan().AsDuration() > patience {
-		t.Errorf("got window %v, want at least 200 bytes and a span between 0 and %v", w, patience)
+	if w := got.GetWindow(); w.GetBytes() < 200 || w.GetSpan().AsDuration() <= 0 || w.GetSpan().AsDuration() > poll.Patience {
+		t.Errorf("got window %v, want at least 200 bytes and a span between 0 and %v", w, poll.Patience)
 	}
-	if age := got.Age.AsDuration(); age <= 0 || age > patience {
-		t.Errorf("got age %v, want between 0 and %v", age, patience)
+	if age := got.Age.AsDuration(); age <= 0 || age > poll.Patience {
+		t.Errorf("got age %v, want between 0 and %v", age, poll.Patience)
 	}
 	got.Age, got.Window.Bytes, got.Window.Span = nil, 0, nil
 	want := &fanoutv1.ResourceStatus{

@@ -15,6 +15,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // begin sends the headers of a request and a part of its body. It returns the status with
@@ -26,10 +27,8 @@ func begin(ctx context.Context, t *testing.T, address, method string) error {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			t.Fatal(err)
-		}
+	if err := conn.SetDeadline(time.Now().Add(poll.Patience)); err != nil {
+		t.Fatal(err)
 	}
 	var block bytes.Buffer
 	headers := hpack.NewEncoder(&block)

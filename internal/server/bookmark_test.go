@@ -36,7 +36,7 @@ func TestBookmarkableAdvancesPastWritesElsewhere(t *testing.T) {
 // returns an error if a bookmark of one of them does not include the write in time.
 func (in *instance) advances(t *testing.T, interval time.Duration) error {
 	t.Helper()
-	ctx, leave := context.WithTimeout(t.Context(), patience)
+	ctx, leave := context.WithCancel(within(t))
 	defer leave()
 	in.putLabelled(t, "team/a", "1", "prod")
 	here := &fanoutv1.Position{Epoch: in.epoch(ctx, t), Revision: in.revision(ctx, t)}
@@ -216,8 +216,9 @@ func TestBookmarkableBeforeTheEnd(t *testing.T) {
 // without a last bookmark. The server has a tenth of the time to send it.
 func (in *instance) endsWithABookmark(t *testing.T, limited time.Duration) error {
 	t.Helper()
-	ctx, leave := context.WithTimeout(t.Context(), patience+limited)
+	ctx, leave := context.WithCancel(within(t))
 	defer leave()
+	// The deadline of a watch is the subject.
 	hasty, cancel := context.WithTimeout(ctx, limited)
 	defer cancel()
 

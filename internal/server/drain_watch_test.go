@@ -14,6 +14,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/test/race"
 )
 
@@ -91,9 +92,8 @@ func TestDrainingEndsWatchesEvenlyAndLosesNothing(t *testing.T) {
 	etcd := openEtcd(t, 0)
 	period := time.Duration(count) * 10 * time.Millisecond // 10 ms per watch is enough
 	in := startOver(t, etcd, settings{drainPeriod: 2 * period, prepare: func(s *server.Server) { s.SetDrainClock(clock) }})
-	other := startOver(t, etcd, settings{readWait: patience})
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-	defer cancel()
+	other := startOver(t, etcd, settings{readWait: poll.Patience})
+	ctx := within(t)
 	here := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing).at
 	var want []event
 	write := func() {
@@ -248,7 +248,7 @@ func TestWatchesBeginDuringTheDrainDelay(t *testing.T) {
 func TestDrainedClientReachesAnotherServer(t *testing.T) {
 	etcd := openEtcd(t, 0)
 	in := startOver(t, etcd, settings{drainPeriod: time.Minute})
-	other := startOver(t, etcd, settings{readWait: patience})
+	other := startOver(t, etcd, settings{readWait: poll.Patience})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
 	other.awaitLoaded(ctx, t)

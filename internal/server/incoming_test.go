@@ -21,6 +21,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // sender sends requests over its own connection, frame by frame.
@@ -43,12 +44,11 @@ func (in *instance) sendFrom(ctx context.Context, t *testing.T, from string) *se
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() }) // fails if the test has closed it
-	deadline, _ := ctx.Deadline()
 	s := &sender{conn: conn, framer: http2.NewFramer(conn, conn), extended: map[uint32]bool{}, ended: map[uint32]error{}}
 	s.framer.ReadMetaHeaders = hpack.NewDecoder(4<<10, nil)
 	s.hpack = hpack.NewEncoder(&s.block)
 	_, err = io.WriteString(conn, http2.ClientPreface)
-	if err := errors.Join(err, conn.SetDeadline(deadline), s.framer.WriteSettings()); err != nil {
+	if err := errors.Join(err, conn.SetDeadline(time.Now().Add(poll.Patience)), s.framer.WriteSettings()); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -28,6 +28,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/store"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // The resources of every instance, one for each codec.
@@ -46,15 +47,10 @@ const (
 	maxTTL        = 30 * 24 * time.Hour
 )
 
-// patience is how long a test waits before it fails.
-const patience = 30 * time.Second
-
-// within returns a context that ends with the test or after patience.
+// within returns a context for the requests and waits of a test.
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
+	return poll.Context(t)
 }
 
 // openEtcd starts an etcd in this process and makes the test parallel, because most of
@@ -262,7 +258,7 @@ func (in *instance) run(t *testing.T, cfg server.Config) {
 	}
 	t.Cleanup(func() {
 		// The test's context has ended by now, and with it the test's streams.
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), poll.Patience)
 		defer cancel()
 		in.stop(ctx)
 	})

@@ -152,7 +152,7 @@ const narrow = 1 << 10 // a flow-control window smaller than any snapshot
 func TestClientsThatStopReadingLoseTheirSnapshotSlot(t *testing.T) {
 	in := start(t, settings{
 		limits: quota.Limits{Snapshots: 1}, messageBytes: 128 << 10,
-		prepare: func(s *server.Server) { s.SetSlotTimes(patience, 100*time.Millisecond) },
+		prepare: func(s *server.Server) { s.SetSlotTimes(poll.Patience, 100*time.Millisecond) },
 	})
 	ctx := within(t)
 	in.someObjects(ctx, t, 8)
@@ -225,7 +225,7 @@ func TestAllWatchersGetTheirSnapshots(t *testing.T) {
 	}
 	in := start(t, settings{
 		limits: quota.Limits{Snapshots: 2}, messageBytes: 128 << 10,
-		prepare: func(s *server.Server) { s.SetSlotTimes(patience, 10*time.Millisecond) },
+		prepare: func(s *server.Server) { s.SetSlotTimes(poll.Patience, 10*time.Millisecond) },
 	})
 	ctx := within(t)
 	in.someObjects(ctx, t, objects)
@@ -443,10 +443,8 @@ func TestConnectionsAreLimitedForEachHostAndInTotal(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = conn.Close() })
-		if deadline, ok := ctx.Deadline(); ok {
-			if err := conn.SetDeadline(deadline); err != nil {
-				t.Fatal(err)
-			}
+		if err := conn.SetDeadline(time.Now().Add(poll.Patience)); err != nil {
+			t.Fatal(err)
 		}
 		if _, err := io.WriteString(conn, http2Preface+string(http2Frame(http2Settings, nil))); err != nil {
 			return nil
@@ -671,10 +669,8 @@ func TestConnectionsThatComeTooFastWaitOrAreClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = conn.Close() })
-		if deadline, ok := ctx.Deadline(); ok {
-			if err := conn.SetDeadline(deadline); err != nil {
-				t.Fatal(err)
-			}
+		if err := conn.SetDeadline(time.Now().Add(poll.Patience)); err != nil {
+			t.Fatal(err)
 		}
 		return conn
 	}

@@ -332,8 +332,7 @@ func TestReportsWakeNothing(t *testing.T) {
 		t.Skip("takes more than a second")
 	}
 	in := start(t, settings{})
-	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
-	defer cancel()
+	ctx := within(t)
 	at := in.put(ctx, t, config, "a", "1")
 	const subscribers = 1000
 	var tokens []string

@@ -5,6 +5,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -14,20 +15,19 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/test/resetstorm"
 )
 
-// dialRaw connects without gRPC. The deadline of the connection is that of ctx.
+// dialRaw connects without gRPC. The test fails if it waits longer than poll.Patience for the connection.
 func dialRaw(ctx context.Context, t *testing.T, address string) net.Conn {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			t.Fatal(err)
-		}
+	if err := conn.SetDeadline(time.Now().Add(poll.Patience)); err != nil {
+		t.Fatal(err)
 	}
 	return conn
 }

@@ -179,6 +179,7 @@ func (n *mixedReaders) reach(ctx context.Context, t *testing.T, revision int64) 
 // it waits until all healthy watchers have received the one before.
 func (n *mixedReaders) writeFor(ctx context.Context, t *testing.T, duration time.Duration) int {
 	t.Helper()
+	// More time means more batches.
 	before, end := n.batches, time.After(duration)
 	for {
 		n.write(ctx, t, 1)
@@ -274,8 +275,7 @@ func TestBoundedAndIsolatedFromReadersThatStop(t *testing.T) {
 	held := map[int]int64{}
 	for _, times := range []int{1, more} {
 		t.Run(fmt.Sprint(times, " times the changes"), func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
-			defer cancel()
+			ctx := within(t)
 			n := startHealthy(ctx, t, watchers*9/10, remembered, nil)
 			var all []*stuck
 			for i := range watchers / 10 {
@@ -350,8 +350,7 @@ func TestIsolatedFromReadersThatStallAndComeBack(t *testing.T) {
 		watchers = 50
 	}
 	const remembered = 100
-	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
-	defer cancel()
+	ctx := within(t)
 	encoder := newEncodingCounter()
 	n := startHealthy(ctx, t, watchers*9/10, remembered, encoder)
 	n.write(ctx, t, slowKeys/slowBatch)

@@ -10,6 +10,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // unreadSnapshot returns a watch whose snapshot the server has handed to gRPC completely,
@@ -74,7 +75,7 @@ func TestASnapshotKeepsItsSlotUntilItIsWritten(t *testing.T) {
 func TestASnapshotLosesItsSlotWithTheLease(t *testing.T) {
 	in := start(t, settings{
 		limits:  quota.Limits{Snapshots: 1},
-		prepare: func(s *server.Server) { s.SetSlotTimes(patience, 100*time.Millisecond) },
+		prepare: func(s *server.Server) { s.SetSlotTimes(poll.Patience, 100*time.Millisecond) },
 	})
 	ctx := within(t)
 	in.put(ctx, t, config, "a", strings.Repeat("x", 10<<10))

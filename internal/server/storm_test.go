@@ -16,6 +16,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/wire"
+	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/test/race"
 )
 
@@ -139,9 +140,8 @@ func TestStormsEncodeEachEventOnce(t *testing.T) {
 	const window = 40
 	encoder := newEncodingCounter()
 	// A long readWait: on a busy machine, no watcher may be refused for waiting too long.
-	in := start(t, settings{encoder: encoder, window: cacher.WindowLimits{MaxChanges: window}, readWait: patience})
-	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
-	defer cancel()
+	in := start(t, settings{encoder: encoder, window: cacher.WindowLimits{MaxChanges: window}, readWait: poll.Patience})
+	ctx := within(t)
 	l := in.ledger(config)
 	text := func(i int) string { return fmt.Sprint("text ", i) }
 	for i := range 40 {

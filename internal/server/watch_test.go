@@ -354,6 +354,7 @@ func TestAWatchEndsWithItsClient(t *testing.T) {
 	}{
 		{"cancel", context.WithCancel, codes.Canceled},
 		{"deadline", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			// The deadline of a watch is the subject.
 			return context.WithTimeout(ctx, 2*time.Second)
 		}, codes.DeadlineExceeded},
 	} {

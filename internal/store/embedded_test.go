@@ -172,6 +172,7 @@ func TestCloseEndsASnapshotThatADefragmentationWaitsFor(t *testing.T) {
 		reclaimed <- err
 	}()
 	poll.Until(t, "writes wait for the defragmentation", func() bool {
+		// A write that waits is what the test waits for.
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		_, err := c.Commit(ctx, []object.Op{put("k", "v")})

@@ -29,6 +29,7 @@ func dialStore(t *testing.T, cfg store.ExternalConfig) *store.Collection {
 // deadline.
 func wantRefused(t *testing.T, c *store.Collection) {
 	t.Helper()
+	// The store would try again until the deadline.
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	if _, err := c.Commit(ctx, []object.Op{put("k", "v")}); err == nil {

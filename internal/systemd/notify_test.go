@@ -13,12 +13,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fanoutd/fanoutd/internal/systemd"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// patience bounds the wait for a report. Only a broken server reaches it.
-const patience = 30 * time.Second
 
 // manager is a socket on which systemd receives reports.
 type manager struct {
@@ -41,7 +39,7 @@ func listen(t *testing.T) manager {
 // next returns the next report.
 func (m manager) next() string {
 	m.t.Helper()
-	if err := m.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := m.conn.SetReadDeadline(time.Now().Add(poll.Patience)); err != nil {
 		m.t.Fatal(err)
 	}
 	buffer := make([]byte, 1024)
@@ -129,7 +127,7 @@ func TestWatchdogIsNotifiedOnlyWhileTheServerIsAlive(t *testing.T) {
 	m.want("WATCHDOG=1")
 	select {
 	case <-late:
-	case <-time.After(patience):
+	case <-time.After(poll.Patience):
 		t.Fatal("a check of a stuck server does not end")
 	}
 	for range 5 {

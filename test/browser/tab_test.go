@@ -10,17 +10,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
-)
 
-// patience bounds every wait of a test. Only a broken page reaches it.
-const patience = 20 * time.Second
+	"github.com/fanoutd/fanoutd/test/poll"
+)
 
 // tab is a tab in its own browser.
 type tab struct {
@@ -56,7 +54,7 @@ func open(t *testing.T, url string, as look) *tab {
 		options = append(options, chromedp.NoSandbox) // Chromium has no sandbox for root
 	}
 	p := &tab{t: t}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
+	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithAllocatorOptions(options...), chromedp.WithListener(p.hear))
 	t.Cleanup(cancel)
@@ -108,7 +106,7 @@ func (p *tab) allowComplaints(about string) {
 
 func (p *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, poll.Patience)
 	defer cancel()
 	if p.ctx.Err() == nil && chromedp.FromContext(p.ctx).Target == nil {
 		ctx = p.ctx // the context of the first action bounds the browser's life
@@ -138,7 +136,7 @@ func (p *tab) as(as look) {
 // eval returns the value of a JavaScript expression or promise.
 func eval[T any](p *tab, expression string) T {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, poll.Patience)
 	defer cancel()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {

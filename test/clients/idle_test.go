@@ -11,6 +11,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // idleLimit is shorter than the intervals of bookmarks and of pings, so that each
@@ -55,7 +56,7 @@ func TestProxiesCutIdleConnections(t *testing.T) {
 		}
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithCancel(poll.Context(t))
 	running, ctx := errgroup.WithContext(ctx)
 	for _, c := range clients {
 		running.Go(func() error {
@@ -150,7 +151,7 @@ func (s *listSubscriber) run(ctx context.Context) error {
 }
 
 func (s *listSubscriber) at() client.Position {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), poll.Patience)
 	defer cancel()
 	page, err := s.resource.ListPage(ctx)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // programs are the programs with the clients of other languages. FANOUTD_TEST_CLIENTS names those that take
@@ -218,13 +219,13 @@ func (s *programSubscriber) restartWithoutServers(ctx context.Context) error {
 
 // await asks the program for its copy until it is as wanted.
 func (s *programSubscriber) await(ctx context.Context, want string, ok func(client.Position) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, poll.Patience)
 	defer cancel()
-	poll := time.NewTicker(20 * time.Millisecond)
-	defer poll.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
 	for at := s.at(); !ok(at); at = s.at() {
 		select {
-		case <-poll.C:
+		case <-tick.C:
 		case <-ctx.Done():
 			return fmt.Errorf("%s: the copy is not %s: position %v, pending %q", s.title, want, at, s.pending())
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // restartingSubscriber has an informer with a file of its last known good state. The test
@@ -121,7 +122,7 @@ func (s *restartingSubscriber) end(ctx context.Context) error {
 func (s *restartingSubscriber) beginWithoutServers(ctx context.Context) error {
 	before, at := s.items(), s.at()
 	s.begin()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, poll.Patience)
 	defer cancel()
 	if err := s.informer.WaitForState(ctx); err != nil {
 		return err
@@ -157,9 +158,9 @@ func (s *restartingSubscriber) beginDamaged(ctx context.Context, rng *rand.Rand,
 		return err
 	}
 	s.begin()
-	poll := time.NewTicker(time.Millisecond)
-	defer poll.Stop()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	ctx, cancel := context.WithTimeout(ctx, poll.Patience)
 	defer cancel()
 	for {
 		s.mu.Lock()
@@ -169,7 +170,7 @@ func (s *restartingSubscriber) beginDamaged(ctx context.Context, rng *rand.Rand,
 			break
 		}
 		select {
-		case <-poll.C:
+		case <-tick.C:
 		case <-ctx.Done():
 			return fmt.Errorf("the handler got no error for the damaged file: %w", context.Cause(ctx))
 		}

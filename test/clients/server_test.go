@@ -1,20 +1,19 @@
 package clients
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/test/fanoutdproc"
 	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // The resources have the raw codec, so that the writer can write their values to etcd.
@@ -93,8 +92,7 @@ func (s *server) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := poll.Context(t)
 	for {
 		_, err := c.Resource(cached).ListPage(ctx, client.PageSize(1))
 		if err == nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
+	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
@@ -202,7 +203,7 @@ func (c *cluster) round(ctx context.Context, t *testing.T, faults []fault, while
 // awaitConnected waits until each subscriber of the cached resource receives changes.
 func (c *cluster) awaitConnected(ctx context.Context, t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, poll.Patience)
 	defer cancel()
 	for _, s := range c.subscribers {
 		if resource, _ := s.selection(); resource != cached {
@@ -218,7 +219,7 @@ func (c *cluster) awaitConnected(ctx context.Context, t *testing.T) {
 // compare waits until all subscribers are up to date, and compares them with a List.
 func (c *cluster) compare(ctx context.Context, t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, poll.Patience)
 	defer cancel()
 	began := time.Now()
 	slowest, longest := "", time.Duration(0)
@@ -229,16 +230,16 @@ func (c *cluster) compare(ctx context.Context, t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		poll := time.NewTicker(5 * time.Millisecond)
+		tick := time.NewTicker(5 * time.Millisecond)
 		for p := s.at(); p.Epoch != at.Epoch || p.Revision < at.Revision || s.pending() != ""; p = s.at() {
 			select {
-			case <-poll.C:
+			case <-tick.C:
 			case <-ctx.Done():
-				poll.Stop()
+				tick.Stop()
 				t.Fatalf("%s: got position %v, want %v: %s", s.name(), p, at, s.pending())
 			}
 		}
-		poll.Stop()
+		tick.Stop()
 		if took := time.Since(since); took > longest {
 			slowest, longest = s.name(), took
 		}

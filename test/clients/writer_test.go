@@ -12,6 +12,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // writer changes objects directly in etcd, so that they change while no server runs.
@@ -23,7 +25,7 @@ type writer struct {
 
 func newWriter(t *testing.T, address string, rng *rand.Rand) *writer {
 	t.Helper()
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: time.Minute, Logger: zap.NewNop()})
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: poll.Patience, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +50,7 @@ func (w *writer) write(ctx context.Context) error {
 // change makes one change. After an error it retries, because writing twice does no harm.
 // It ignores the context of write, so that no change is pending when write returns.
 func (w *writer) change(ops []clientv3.Op) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), poll.Patience)
 	defer cancel()
 	for {
 		_, err := w.etcd.Txn(ctx).Then(ops...).Commit()
@@ -56,6 +58,7 @@ func (w *writer) change(ops []clientv3.Op) error {
 			return err
 		}
 		select {
+		// a pause
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
 		}
@@ -103,11 +106,11 @@ func (w *writer) operations() []clientv3.Op {
 // await waits for n more changes.
 func (w *writer) await(ctx context.Context, n int) error {
 	until := w.changes.Load() + int64(n)
-	poll := time.NewTicker(time.Millisecond)
-	defer poll.Stop()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	for w.changes.Load() < until {
 		select {
-		case <-poll.C:
+		case <-tick.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

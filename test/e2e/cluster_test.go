@@ -1,13 +1,13 @@
 package e2e
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fanoutd/fanoutd/test/etcdproc"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // cluster is an etcd of several members. One server reaches it through the near links,
@@ -66,8 +66,7 @@ func (c *cluster) addresses() []string {
 // leader returns the leader. If the cluster has none, it asks again.
 func (c *cluster) leader(t *testing.T) *etcdproc.Member {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
+	ctx := poll.Context(t)
 	for ctx.Err() == nil {
 		for _, m := range c.members {
 			if s, err := c.client.Status(ctx, m.Address); err == nil && s.Leader == s.Header.GetMemberId() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/check"
+	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/test/race"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -158,8 +159,7 @@ func (h *hopper) receivedOnce(t *testing.T, truth *check.Truth) {
 // startChurn opens the stream of a churn, and waits until all its watches have begun.
 func startChurn(t *testing.T, c *subscription.Client, churn *subscription.Churn) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
+	ctx := poll.Context(t)
 	if _, err := c.Stream(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -126,6 +126,7 @@ func (l *link) carry(to, from net.Conn, d direction, over chan struct{}) {
 			}
 			_, delay := l.flow(d)
 			if len(waiting) == 0 && delay > 0 {
+				// the delay of the link
 				delayed = time.After(delay)
 			}
 			waiting = append(waiting, piece...)

@@ -5,11 +5,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fanoutd/fanoutd/test/fanoutdproc"
 	"github.com/fanoutd/fanoutd/test/kept"
 	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // TestDataDirectoryIsHeldByOneProcess checks that a second process on the same data
@@ -27,7 +27,7 @@ func TestDataDirectoryIsHeldByOneProcess(t *testing.T) {
 	}
 	second := start(t, filepath.Join(kept.Dir(t), "second.log"), fanoutdproc.Program(t),
 		"--listen", loopback.FreeAddress(t), "--admin-listen", "", "--data-dir", dataDir)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithCancel(poll.Context(t))
 	defer cancel()
 	code, err := second.wait(ctx)
 	if err != nil {

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bufio"
-	"context"
 	"io"
 	"net/http"
 	"os"
@@ -105,8 +104,7 @@ func TestUnreachableEtcdIsReported(t *testing.T) {
 		t.Errorf("/readyz: got %d %q, want 503 with the reason and without the address", code, body)
 	}
 	conn := dial(t, s.address)
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
+	ctx := poll.Context(t)
 	stale := &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: &fanoutv1.AnyRevision{}}}
 	for want, consistency := range map[string]*fanoutv1.ReadConsistency{"STORE_UNAVAILABLE": nil, "NOT_READY": stale} {
 		_, err := fanoutv1.NewFanoutServiceClient(conn).Get(ctx, &fanoutv1.GetRequest{Resource: resource, Key: "a", Consistency: consistency})
@@ -128,8 +126,7 @@ func TestUnreachableEtcdIsReported(t *testing.T) {
 // get returns the status and the body of an HTTP answer, or 0 if there is none.
 func get(t *testing.T, url string) (code int, body string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
+	ctx := poll.Context(t)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/test/check"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
+	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/test/seed"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -182,7 +183,7 @@ func (w *scenario) partitions(t *testing.T, etcd *cluster, rng *rand.Rand) []par
 	}
 	defragment := func() {
 		for _, m := range etcd.members {
-			ctx, cancel := context.WithTimeout(w.ctx, startTimeout)
+			ctx, cancel := context.WithTimeout(w.ctx, poll.Patience)
 			_, err := etcd.client.Defragment(ctx, m.Address)
 			cancel()
 			if err != nil {
@@ -226,6 +227,7 @@ func (w *scenario) partitions(t *testing.T, etcd *cluster, rng *rand.Rand) []par
 // lasts waits for a time, or until an actor fails.
 func (w *scenario) lasts(d time.Duration) {
 	select {
+	// the duration of a phase
 	case <-time.After(d):
 	case <-w.ctx.Done():
 	}
@@ -234,7 +236,7 @@ func (w *scenario) lasts(d time.Duration) {
 // caughtUp waits until every member answers, and every server has the revision.
 func (w *scenario) caughtUp(ctx context.Context, t *testing.T, etcd *cluster, revision int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, poll.Patience)
 	defer cancel()
 	for _, m := range etcd.members {
 		if err := linearizable(ctx, dialEtcd(t, m.Address)); err != nil {
@@ -261,6 +263,7 @@ func (w *scenario) caughtUp(ctx context.Context, t *testing.T, etcd *cluster, re
 func linearizable(ctx context.Context, client *clientv3.Client) error {
 	defer client.Close()
 	for {
+		// A member that is cut off does not answer. Further attempts follow.
 		attempt, cancel := context.WithTimeout(ctx, time.Second)
 		_, err := client.Get(attempt, "x", clientv3.WithCountOnly())
 		cancel()

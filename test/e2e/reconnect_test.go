@@ -43,8 +43,7 @@ func TestReconnectsLeaveNothingBehind(t *testing.T) {
 	reconnect(t, address, reconnects)
 	// The server cleans up asynchronously.
 	const goroutines, bytes = 20, 8 << 20
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
+	ctx := poll.Context(t)
 	var after weight
 	more := func() int { return after.goroutines - before.goroutines }
 	grown := func() int { return int(after.heap) - int(before.heap) }

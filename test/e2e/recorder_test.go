@@ -12,6 +12,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/test/kept"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // recorder is a watcher that the test controls message by message.
@@ -62,7 +63,7 @@ func (r *recorder) try(t *testing.T, begin check.Begin) error {
 			Epoch: string(asked.Position.Epoch), Revision: int64(asked.Position.Revision),
 		}}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), poll.Patience)
 	stream, err := r.client.Watch(ctx, request)
 	if err != nil {
 		cancel()

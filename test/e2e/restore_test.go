@@ -12,6 +12,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/check/recorded"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // restore restores etcd from a snapshot while links are frozen, so that etcd forgets writes,
@@ -41,8 +42,7 @@ func (w *scenario) restore(t *testing.T, etcd *cluster, rng *rand.Rand, outages 
 	if frozen == 2 {
 		ofServer.freeze()
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
+	ctx := poll.Context(t)
 	before, err := w.history.truth(ctx, w.now(t))
 	if err != nil {
 		t.Fatal(err)
@@ -110,8 +110,7 @@ func (w *scenario) awaitRestored(ctx context.Context, t *testing.T, s *server, e
 // writeMany makes random writes to etcd, and returns the last revision.
 func (w *scenario) writeMany(t *testing.T, writer *etcdWriter, n int) object.Revision {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
+	ctx := poll.Context(t)
 	for range n {
 		writer.writes++
 		ops, err := writer.next()
@@ -131,8 +130,7 @@ func (w *scenario) writeMany(t *testing.T, writer *etcdWriter, n int) object.Rev
 // now returns the revision of etcd, also when the actors have ended.
 func (w *scenario) now(t *testing.T) object.Revision {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
+	ctx := poll.Context(t)
 	revision, err := w.lastRevision(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +142,7 @@ func (w *scenario) now(t *testing.T) object.Revision {
 func (w *scenario) compareLists(t *testing.T, servers []*server, truth *check.Truth) {
 	t.Helper()
 	for i, s := range servers {
-		ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+		ctx, cancel := context.WithTimeout(t.Context(), poll.Patience)
 		answer, err := fanoutv1.NewFanoutServiceClient(s.conn).List(ctx, &fanoutv1.ListRequest{Resource: resource})
 		cancel()
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/test/seed"
 	"github.com/fanoutd/fanoutd/test/subscription"
 )
@@ -103,7 +104,7 @@ type scenario struct {
 // newScenario returns a scenario without actors.
 func newScenario(t *testing.T, s *server, etcd *clientv3.Client, promised check.Conditions, random seed.Seed) *scenario {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*poll.Patience)
 	w := &scenario{server: s, etcd: etcd, latencyProbe: &latencyProbe{server: s, etcd: etcd}, ledger: newLedger(), random: random, promised: promised}
 	w.actors, w.ctx = errgroup.WithContext(ctx)
 	w.writers, _ = errgroup.WithContext(w.ctx)
@@ -252,7 +253,7 @@ func (w *scenario) disturb(t *testing.T, do func()) {
 
 // recovered waits until the server answers from the present.
 func (w *scenario) recovered() error {
-	ctx, cancel := context.WithTimeout(w.ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(w.ctx, poll.Patience)
 	defer cancel()
 	for {
 		_, err := fanoutv1.NewFanoutServiceClient(w.server.conn).List(ctx, &fanoutv1.ListRequest{Resource: resource, PageSize: 1})
@@ -268,7 +269,7 @@ func (w *scenario) recovered() error {
 // revision returns the revision of etcd.
 func (w *scenario) revision(t *testing.T) object.Revision {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(w.ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(w.ctx, poll.Patience)
 	defer cancel()
 	revision, err := w.lastRevision(ctx)
 	if err != nil {
@@ -289,7 +290,7 @@ func (w *scenario) lastRevision(ctx context.Context) (object.Revision, error) {
 func (w *scenario) compact(t *testing.T) {
 	t.Helper()
 	at := w.revision(t)
-	ctx, cancel := context.WithTimeout(w.ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(w.ctx, poll.Patience)
 	defer cancel()
 	if err := w.history.wait(ctx, at); err != nil {
 		t.Fatal(err)
@@ -341,8 +342,7 @@ func (w *scenario) finish(t *testing.T) *check.Truth {
 			t.Error(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
+	ctx := poll.Context(t)
 	last, err := w.lastRevision(ctx)
 	if err != nil {
 		t.Error(err)

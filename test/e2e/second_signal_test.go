@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"syscall"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/check"
 	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // exitForced is the documented exit status of a server that a second signal has ended.
@@ -31,8 +31,7 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 		put(t, s.conn, fmt.Sprintf("key-%d", i), make([]byte, 512<<10))
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
+	ctx := poll.Context(t)
 	health := watchHealth(t, ctx, s.conn, "")
 	s.signal(t, syscall.SIGTERM)
 	if err := awaitStatus(health, healthv1.HealthCheckResponse_NOT_SERVING); err != nil {

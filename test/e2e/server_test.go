@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fanoutd/fanoutd/test/fanoutdproc"
 	"github.com/fanoutd/fanoutd/test/kept"
 	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/poll"
 	"google.golang.org/grpc"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 )
@@ -23,10 +23,6 @@ const (
 	resource   = "config"
 	etcdPrefix = "/fanoutd/config/"
 )
-
-// startTimeout bounds how long a server may take to serve, and to exit. It is long,
-// because only a broken server reaches it.
-const startTimeout = 60 * time.Second
 
 // server is a fanoutd process that can be restarted with the same arguments and at the
 // same address.
@@ -59,8 +55,7 @@ func embedded(t *testing.T, address string) []string {
 func (s *server) start(t *testing.T) {
 	t.Helper()
 	s.process = start(t, s.log, fanoutdproc.Program(t), s.args...)
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
+	ctx := poll.Context(t)
 	for _, service := range []string{"", "resource/" + resource} {
 		if err := s.serving(ctx, service); err != nil {
 			t.Fatalf("%v\n%s", err, tail(s.output(t)))
@@ -72,8 +67,7 @@ func (s *server) start(t *testing.T) {
 func (s *server) end(t *testing.T, signal os.Signal) {
 	t.Helper()
 	s.signal(t, signal)
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
+	ctx := poll.Context(t)
 	code, err := s.wait(ctx)
 	if err != nil {
 		t.Fatalf("after %v: %v\n%s", signal, err, tail(s.output(t)))

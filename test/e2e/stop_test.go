@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"syscall"
 	"testing"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/check"
 	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // TestSIGTERMEndsStreamsWithTheirPosition checks that a stopping server reports it, ends
@@ -37,8 +37,7 @@ func TestSIGTERMEndsStreamsWithTheirPosition(t *testing.T) {
 		r.reach(t, put(t, s.conn, "team/a", []byte(name)))
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
+	ctx := poll.Context(t)
 	health := watchHealth(t, ctx, s.conn, "")
 	s.signal(t, syscall.SIGTERM)
 	if err := awaitStatus(health, healthv1.HealthCheckResponse_NOT_SERVING); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/test/check"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // observed is how long the test watches for wrong messages after every server has
@@ -60,6 +61,7 @@ func (w *scenario) longOutage(t *testing.T, s storeOutage) fault {
 			}
 			from := time.Now()
 			select {
+			// the duration of the outage
 			case <-time.After(observed):
 			case <-w.ctx.Done():
 			}
@@ -73,7 +75,7 @@ func (w *scenario) longOutage(t *testing.T, s storeOutage) fault {
 
 // noticed waits until a server reports that it has lost the store.
 func (w *scenario) noticed(s *server) error {
-	ctx, cancel := context.WithTimeout(w.ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(w.ctx, poll.Patience)
 	defer cancel()
 	health, err := healthv1.NewHealthClient(s.conn).Watch(ctx, &healthv1.HealthCheckRequest{Service: "resource/" + resource})
 	if err == nil {

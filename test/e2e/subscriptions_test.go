@@ -12,6 +12,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 	"github.com/fanoutd/fanoutd/test/check/recorded"
 	"github.com/fanoutd/fanoutd/test/kept"
+	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/test/subscription"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -66,8 +67,7 @@ func (p *pauser) rest(ctx context.Context, n int) error {
 // been stopped, and validates everything that they have received.
 func validateStreams(t *testing.T, truth *check.Truth, clients []*subscription.Client) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
+	ctx := poll.Context(t)
 	for i, client := range clients {
 		for j, s := range client.Streams() {
 			if err := s.Finish(ctx); err != nil {
@@ -94,8 +94,7 @@ func validateStreams(t *testing.T, truth *check.Truth, clients []*subscription.C
 func (w *scenario) validateSubscriptions(t *testing.T, truth *check.Truth, seen map[string]int) {
 	t.Helper()
 	begun, streams, wrong := time.Now(), 0, 0
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
+	ctx := poll.Context(t)
 	for _, churn := range w.churns {
 		if err := churn.Begun(ctx); err != nil {
 			t.Error(err)

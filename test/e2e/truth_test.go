@@ -13,6 +13,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/check"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // defaultWindow is the default number of changes in fanoutd's window.
@@ -28,7 +29,7 @@ func dialEtcd(t *testing.T, addresses ...string) *clientv3.Client {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:          endpoints,
 		DialOptions:        dialOptions(),
-		DialTimeout:        startTimeout,
+		DialTimeout:        poll.Patience,
 		BackoffWaitBetween: 20 * time.Millisecond,
 		Logger:             zap.NewNop(),
 	})
@@ -42,8 +43,7 @@ func dialEtcd(t *testing.T, addresses ...string) *clientv3.Client {
 // readTruth returns the whole history of the resource from etcd.
 func readTruth(t *testing.T, client *clientv3.Client) *check.Truth {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
+	ctx := poll.Context(t)
 	changes, through, err := readHistory(ctx, client)
 	if err != nil {
 		t.Fatalf("read the history of etcd: %v", err)

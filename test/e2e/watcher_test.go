@@ -144,6 +144,7 @@ func (w *watcher) watch(ctx context.Context) (left bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if w.deadline > 0 {
+		// Some watches of the scenario have deadlines.
 		ctx, cancel = context.WithTimeout(ctx, w.deadline)
 		defer cancel()
 	}

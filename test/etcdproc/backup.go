@@ -1,7 +1,6 @@
 package etcdproc
 
 import (
-	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -11,6 +10,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // Snapshot saves a snapshot of a running member, as "etcdctl snapshot save" does, and
@@ -23,14 +24,12 @@ func (m *Member) Snapshot(t testing.TB) string {
 // Snapshot saves a snapshot of the etcd at the address, and returns its path.
 func Snapshot(t testing.TB, address string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: patience, Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: poll.Patience, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	data, err := client.Snapshot(ctx)
+	data, err := client.Snapshot(poll.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}

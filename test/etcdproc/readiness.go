@@ -8,10 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-)
 
-// patience bounds the start of etcd. Only a broken etcd or a very busy machine reaches it.
-const patience = 2 * time.Minute
+	"github.com/fanoutd/fanoutd/test/poll"
+)
 
 // readiness receives etcd's readiness notification, in systemd's protocol.
 type readiness struct {
@@ -40,7 +39,7 @@ func (r *readiness) variable() string { return "NOTIFY_SOCKET=" + r.path }
 
 // wait waits until etcd is ready, and returns an error if it will never be.
 func (r *readiness) wait() error {
-	if err := r.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := r.SetReadDeadline(time.Now().Add(poll.Patience)); err != nil {
 		return err
 	}
 	message := make([]byte, 64)

@@ -10,10 +10,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-// timeout bounds every wait. It includes the time to build what a README uses.
-const timeout = 3 * time.Minute
+	"github.com/fanoutd/fanoutd/test/poll"
+)
 
 // process is a running program. It is killed at the end of the test.
 type process struct {
@@ -72,7 +71,7 @@ func (p *process) wait(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(timeout):
+	case <-time.After(poll.Patience):
 		t.Fatal("the process did not end in time")
 	}
 	return p.cmd.ProcessState.ExitCode()
@@ -115,7 +114,7 @@ func (o *output) String() string {
 // await waits until a process has printed something.
 func (o *output) await(t *testing.T, p *process, want string) {
 	t.Helper()
-	late := time.After(timeout)
+	late := time.After(poll.Patience)
 	for {
 		o.mu.Lock()
 		text, more := o.text.String(), o.more

@@ -70,6 +70,7 @@ func staysSilent(t *testing.T, f *instance, at *fanoutv1.Position) {
 	t.Helper()
 	const intervals = 20
 	interval := 100 * time.Millisecond
+	// No bookmark comes, however long this waits.
 	ctx, cancel := context.WithTimeout(t.Context(), intervals*interval)
 	defer cancel()
 	stream, err := f.reads.Watch(ctx, &fanoutv1.WatchRequest{

@@ -82,7 +82,7 @@ type httpWatch struct {
 // watchHTTP opens a watch of the whole resource over HTTP. The end of the test closes it.
 func watchHTTP(t *testing.T, address string) *httpWatch {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithCancel(contextFor(t))
 	t.Cleanup(cancel)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/v1/resources/"+resource+"/watch", nil)
 	if err != nil {

@@ -18,19 +18,20 @@ import (
 
 	"github.com/fanoutd/fanoutd/test/fanoutdproc"
 	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // runFanoutd runs fanoutd until it exits, and returns its status and output.
 func runFanoutd(t *testing.T, args ...string) (status int, output string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithCancel(contextFor(t))
 	defer cancel()
 	args = append([]string{"--config", settings(t), "--listen", loopback.FreeAddress(t), "--admin-listen", ""}, args...)
 	cmd := exec.CommandContext(ctx, fanoutdproc.Program(t), args...)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "FANOUTD_") })
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
-		t.Fatalf("fanoutd has not exited after %v:\n%s", patience, out)
+		t.Fatalf("fanoutd has not exited after %v:\n%s", poll.Patience, out)
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode(), string(out)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/check"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // etcd is a client of etcd. It makes the writes that fanoutd must deliver, and records
@@ -29,7 +30,7 @@ func dialEtcd(t *testing.T, addresses ...string) *etcd {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:   addresses,
-		DialTimeout: patience,
+		DialTimeout: poll.Patience,
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond},
 		})},
@@ -47,6 +48,7 @@ func try[T any](t *testing.T, do func(ctx context.Context) (T, error)) T {
 	t.Helper()
 	ctx := contextFor(t)
 	for {
+		// A member that is stopped or cut off does not answer. Further attempts follow.
 		attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
 		result, err := do(attempt)
 		cancel()

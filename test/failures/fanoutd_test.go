@@ -20,16 +20,11 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/test/fanoutdproc"
 	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
-// patience bounds every wait. Only a broken program reaches it, also on a machine with other work: a
-// write of 1 MiB has taken a second there.
-const patience = 5 * time.Minute
-
 func contextFor(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
+	return poll.Context(t)
 }
 
 // resource is the only resource, and etcdPrefix is its prefix in etcd.

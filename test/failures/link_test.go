@@ -61,7 +61,7 @@ func TestOneEtcdLinkFrozen(t *testing.T) {
 		failed := 0
 		for n := range 12 {
 			begun := time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithCancel(contextFor(t))
 			_, err := f.writes.Put(ctx, &fanoutv1.PutRequest{Resource: resource, Put: &fanoutv1.PutOperation{
 				Key: "k", Value: &fanoutv1.PutOperation_Data{Data: fmt.Appendf(nil, "%d/%d", i, n)},
 			}})

@@ -69,6 +69,7 @@ func TestInformersAreStaleWhileEtcdIsAway(t *testing.T) {
 	poll.Until(t, "etcd is away for two seconds", func() bool { return time.Since(lost) > 2*time.Second })
 	resumed, _ := runInformer(t, r, good)
 	later, _ := runInformer(t, r, good, client.MinRevision(written+1))
+	// The informers are watched for this time while etcd is away.
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 	defer cancel()
 	for _, inf := range []*client.Informer[*client.Object]{resumed, later} {

@@ -56,7 +56,7 @@ func (s *subscriber) subscribe(t *testing.T, client fanoutv1.FanoutServiceClient
 	if s.subscribes {
 		client = s.overSubscribe(t, client)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithCancel(contextFor(t))
 	t.Cleanup(cancel)
 	stream, err := client.Watch(ctx, request)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
@@ -257,6 +256,3 @@ func (a *attack) connect(ctx context.Context) error {
 	}
 	return nil
 }
-
-// wait bounds every wait of the test.
-const wait = 2 * time.Minute

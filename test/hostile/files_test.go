@@ -57,8 +57,7 @@ func TestConnectionsLeaveFilesToEtcd(t *testing.T) {
 		t.Skip("takes more than a second")
 	}
 	const openFiles, reserved = 256, 100
-	ctx, cancel := context.WithTimeout(t.Context(), wait)
-	defer cancel()
+	ctx := poll.Context(t)
 	server := runServer(ctx, t, openFiles)
 	h := newWellBehaved(ctx, t, server.address)
 	m := newMetrics(t, server)

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/test/subscription"
 )
 
@@ -161,8 +162,7 @@ func TestWellBehavedClientAmongHostileOnes(t *testing.T) {
 			if as.part > 0 {
 				size = max(size/as.part, perConnection)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), wait)
-			defer cancel()
+			ctx := poll.Context(t)
 			address := runServer(ctx, t, 0).address
 			h := newWellBehaved(ctx, t, address)
 			var without, with, times []float64 // in milliseconds, and their ratio

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // Attackers run in another process, so that they do not disturb the well-behaved client. It
@@ -35,7 +37,7 @@ func attackers(as string) error {
 		return err
 	}
 	close(a.over)
-	late := time.AfterFunc(wait, cancel) // what is unanswered then is missing in the result
+	late := time.AfterFunc(poll.Patience, cancel) // what is unanswered then is missing in the result
 	a.unanswered.Wait()
 	late.Stop()
 	cancel()

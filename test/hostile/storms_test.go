@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // The bounds of what storms of streams may cost a well-behaved client. make hostile checks
@@ -66,7 +68,8 @@ func TestStormsOfStreams(t *testing.T) {
 }
 
 func (s storm) run(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*wait) // the measurements take more than a minute
+	// The attackers give up first, and report what is missing.
+	ctx, cancel := context.WithTimeout(t.Context(), 2*poll.Patience)
 	defer cancel()
 	streams, flags := atOnce()
 	target := runServer(ctx, t, 0, flags...)

@@ -20,6 +20,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 	"github.com/fanoutd/fanoutd/test/inprocess"
+	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/test/program"
 )
 
@@ -69,7 +70,7 @@ func TestImportSpeed(t *testing.T) {
 	address := serve(t, etcd)
 	fanoutctl := fanoutctl.Path(t)
 	file := documents(t, all)
-	direct, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd}, DialTimeout: 30 * time.Second, Logger: zap.NewNop()})
+	direct, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd}, DialTimeout: poll.Patience, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // Package poll waits for conditions that no channel announces, without keeping a
-// processor busy.
+// processor busy, and bounds all waits of tests.
 package poll
 
 import (
@@ -8,13 +8,10 @@ import (
 	"time"
 )
 
-// patience bounds every wait. It is long, so that a test passes on a busy machine.
-const patience = 2 * time.Minute
-
-// Until waits until the condition holds. If it does not hold for minutes, the test fails.
+// Until waits until the condition holds. The test fails if it does not hold within Patience.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	if !Wait(ctx, holds) {
 		t.Fatalf("gave up waiting until %s", what)

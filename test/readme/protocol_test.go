@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
@@ -19,10 +18,8 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/test/inprocess"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
-
-// sessionTimeout bounds the whole session, and so the time that a broken test takes to fail.
-const sessionTimeout = time.Minute
 
 // The session of docs/reference/protocol.md is what happens: the test sends what the client sends, and compares what
 // the server answers.
@@ -37,7 +34,7 @@ func TestSessionOfTheProtocolPage(t *testing.T) {
 			session = b.text
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), sessionTimeout)
+	ctx, cancel := context.WithCancel(poll.Context(t))
 	defer cancel()
 	conn, err := grpc.NewClient(inprocess.Start(t, inprocess.Config(t)).Address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -44,6 +44,7 @@ type client struct {
 func (c *client) run(ctx, enough context.Context) error {
 	for c.pace.WaitN(enough, c.pace.Burst()) == nil {
 		for range c.pace.Burst() {
+			// A call that is given up may still have an effect.
 			call, cancel := context.WithTimeout(ctx, callTimeout)
 			err := c.call(call)
 			cancel()

@@ -19,6 +19,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 const (
@@ -30,9 +31,6 @@ const (
 	prefix      = "/checked/"
 	otherPrefix = "/otherPrefix/"
 )
-
-// patience bounds how long a process may take to serve, or to exit.
-const patience = 60 * time.Second
 
 // cluster is etcd and the servers that use it.
 type cluster struct {
@@ -170,7 +168,7 @@ func serve[S server](ctx context.Context, servers ...S) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not ready after %v", patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, poll.Patience, fmt.Errorf("not ready after %v", poll.Patience))
 	defer cancel()
 	for _, s := range servers {
 		if err := s.ready(ctx); err != nil {
@@ -182,7 +180,7 @@ func serve[S server](ctx context.Context, servers ...S) error {
 
 // restart stops all of the servers, and then starts all of them.
 func restart[S server](ctx context.Context, signal syscall.Signal, servers ...S) error {
-	ending, cancel := context.WithTimeout(ctx, patience)
+	ending, cancel := context.WithTimeout(ctx, poll.Patience)
 	defer cancel()
 	for _, s := range servers {
 		if err := s.end(ending, signal); err != nil {
@@ -195,6 +193,7 @@ func restart[S server](ctx context.Context, signal syscall.Signal, servers ...S)
 // ready waits until the member answers, which takes a majority of the members.
 func (m *member) ready(ctx context.Context) error {
 	for ctx.Err() == nil {
+		// Without a majority there is no answer. Further calls follow.
 		call, cancel := context.WithTimeout(ctx, time.Second)
 		_, err := m.client.Get(call, otherPrefix)
 		cancel()
@@ -227,7 +226,7 @@ func (r *replica) ready(ctx context.Context) error {
 
 // stop stops everything, and checks the logs of the servers.
 func (c *cluster) stop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, poll.Patience)
 	defer cancel()
 	for _, r := range c.replicas {
 		if err := r.end(ctx, syscall.SIGTERM); err != nil {

@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/tests/v3/robustness/model"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // faultInjector stops and starts processes while clients make calls.
@@ -70,7 +71,7 @@ func restarting[S server](signal syscall.Signal, servers ...S) func(context.Cont
 // beyond that is a different test: the server would then send its watchers a difference
 // at a later revision, which etcd never does.
 func (m *faultInjector) compact(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, poll.Patience)
 	defer cancel()
 	oldest := int64(0)
 	for _, r := range m.cluster.replicas {

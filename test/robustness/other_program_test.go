@@ -39,6 +39,7 @@ func (s *otherProgram) readEmpty(ctx context.Context) error {
 func (s *otherProgram) run(ctx, enough context.Context) error {
 	for s.pace.Wait(enough) == nil {
 		key, value := fmt.Sprintf("%s%d", otherPrefix, s.rng.IntN(2)), fmt.Sprint(s.ids.NewRequestID())
+		// A call that is given up may still have an effect.
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		start := time.Since(s.base)
 		resp, err := s.client.Put(call, key, value)

@@ -20,6 +20,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/test/kept"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 const (
@@ -60,7 +61,7 @@ type recording struct {
 // record starts everything, lets it run and stops it.
 func record(t *testing.T, opts options) *recording {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), opts.duration+5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), opts.duration+poll.Patience)
 	defer cancel()
 	dir := kept.Dir(t)
 	cluster := startCluster(t, dir, opts.members)
@@ -95,6 +96,7 @@ func record(t *testing.T, opts options) *recording {
 		watching.Go(func() error { return w.run(watchCtx) })
 	}
 
+	// the duration of the recording
 	enough, stop := context.WithTimeout(ctx, opts.duration)
 	defer stop()
 	working, workCtx := errgroup.WithContext(ctx)
@@ -193,6 +195,7 @@ func (c *client) writeAll(ctx context.Context) (int64, error) {
 		ops = append(ops, op)
 	}
 	for {
+		// A call that is given up may still have an effect.
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		err := c.write(call, ops...)
 		cancel()

@@ -17,6 +17,7 @@ type file struct {
 	name   string
 	test   bool
 	syntax *ast.File
+	set    *token.FileSet
 }
 
 // files returns all source files that are not generated.
@@ -35,7 +36,7 @@ func files(t *testing.T) iter.Seq[file] {
 				if ast.IsGenerated(syntax) {
 					continue
 				}
-				if !yield(file{&p, p.ImportPath + "/" + name, slices.Contains(tests, name), syntax}) {
+				if !yield(file{&p, p.ImportPath + "/" + name, slices.Contains(tests, name), syntax, set}) {
 					return
 				}
 			}
@@ -44,17 +45,48 @@ func files(t *testing.T) iter.Seq[file] {
 }
 
 // mentions reports whether the file has a selector such as time.Sleep.
-func (f *file) mentions(name string) bool {
+func (f *file) mentions(name string) bool { return mentions(f.syntax, name) }
+
+func mentions(in ast.Node, name string) bool {
 	found := false
-	ast.Inspect(f.syntax, func(n ast.Node) bool {
-		if s, ok := n.(*ast.SelectorExpr); ok {
-			if x, ok := s.X.(*ast.Ident); ok && x.Name+"."+s.Sel.Name == name {
-				found = true
-			}
-		}
+	ast.Inspect(in, func(n ast.Node) bool {
+		found = found || isSelector(n, name)
 		return !found
 	})
 	return found
+}
+
+func isSelector(n ast.Node, name string) bool {
+	s, ok := n.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	x, ok := s.X.(*ast.Ident)
+	return ok && x.Name+"."+s.Sel.Name == name
+}
+
+// calls returns the calls of a function such as time.Sleep.
+func (f *file) calls(name string) iter.Seq[*ast.CallExpr] {
+	return func(yield func(*ast.CallExpr) bool) {
+		for n := range ast.Preorder(f.syntax) {
+			if call, ok := n.(*ast.CallExpr); ok && isSelector(call.Fun, name) && !yield(call) {
+				return
+			}
+		}
+	}
+}
+
+// explains reports whether there is a comment on the line of the node or above it.
+func (f *file) explains(n ast.Node) bool {
+	line := f.set.Position(n.Pos()).Line
+	return slices.ContainsFunc(f.syntax.Comments, func(c *ast.CommentGroup) bool {
+		end := f.set.Position(c.End()).Line
+		return end == line || end == line-1
+	})
+}
+
+func (f *file) position(n ast.Node) string {
+	return f.name + ":" + strconv.Itoa(f.set.Position(n.Pos()).Line)
 }
 
 func (f *file) imports(path string) bool {

@@ -41,6 +41,26 @@ func TestTestsDoNotSleep(t *testing.T) {
 	}
 }
 
+// TestWaitsEndOnlyForBrokenPrograms checks that a wait of a test is as long as poll.Patience, because a machine may
+// be busy, or has a comment that says why it is shorter.
+func TestWaitsEndOnlyForBrokenPrograms(t *testing.T) {
+	for f := range files(t) {
+		isExample := strings.HasSuffix(f.name, "/example_test.go") // shows what programs do
+		if !f.test || isExample || f.imports("testing/synctest") {
+			continue
+		}
+		for _, name := range []string{
+			"context.WithTimeout", "context.WithTimeoutCause", "context.WithDeadline", "context.WithDeadlineCause", "time.After",
+		} {
+			for call := range f.calls(name) {
+				if !mentions(call, "poll.Patience") && !f.explains(call) {
+					t.Errorf("%s: %s without poll.Patience and without a comment", f.position(call), name)
+				}
+			}
+		}
+	}
+}
+
 // TestPackagesCheckForLeaks checks that the tests of a package that starts goroutines check
 // for leaked ones.
 func TestPackagesCheckForLeaks(t *testing.T) {

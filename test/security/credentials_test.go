@@ -17,6 +17,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/test/certs"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // TestCallersAreIdentified checks that each kind of credentials is accepted over gRPC and
@@ -36,7 +37,7 @@ func TestCallersAreIdentified(t *testing.T) {
 	callers["behind-the-proxy"] = both
 	admin := w.dial(t, operator)
 	late := w.dial(t, callers["by-token"])
-	waitFor(t, func() bool { return reasonOf(get(ctx, late)) != refused })
+	poll.Until(t, "the credential is accepted", func() bool { return reasonOf(get(ctx, late)) != refused })
 	for name, s := range callers {
 		conn := w.dial(t, s)
 		wantIn(t, name, get(ctx, conn))
@@ -46,7 +47,7 @@ func TestCallersAreIdentified(t *testing.T) {
 		}
 		_ = stream.CloseSend()
 		_ = conn.Close()
-		waitFor(t, func() bool { return len(identities(ctx, t, admin)) == 0 })
+		poll.Until(t, "no watch is open", func() bool { return len(identities(ctx, t, admin)) == 0 })
 
 		resp := w.open(t, s, "/v1/resources/config/watch")
 		if _, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil {
@@ -56,20 +57,7 @@ func TestCallersAreIdentified(t *testing.T) {
 			t.Errorf("%s watches over HTTP as %q", name, names)
 		}
 		_ = resp.Body.Close()
-		waitFor(t, func() bool { return len(identities(ctx, t, admin)) == 0 })
-	}
-}
-
-// waitFor waits until a condition holds.
-func waitFor(t *testing.T, so func() bool) {
-	t.Helper()
-	deadline := time.After(patience)
-	for !so() {
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-deadline:
-			t.Fatal("the condition still does not hold")
-		}
+		poll.Until(t, "no watch is open", func() bool { return len(identities(ctx, t, admin)) == 0 })
 	}
 }
 
@@ -138,14 +126,14 @@ func TestReflectionEndsWithItsCredentials(t *testing.T) {
 	w := newFixture(t, nil)
 	ctx := within(t)
 	conn := w.dial(t, credential{bearer: w.addToken(t, "a")})
-	waitFor(t, func() bool { return reasonOf(get(ctx, conn)) != refused })
+	poll.Until(t, "the credential is accepted", func() bool { return reasonOf(get(ctx, conn)) != refused })
 	stream := reflection(ctx, t, conn)
 	if err := list(stream); err != nil {
 		t.Fatal(err)
 	}
 	w.lines = nil
 	w.setTokens(t)
-	waitFor(t, func() bool { return reasonOf(get(ctx, conn)) == refused })
+	poll.Until(t, "the credential is refused", func() bool { return reasonOf(get(ctx, conn)) == refused })
 	wantOut(t, "the stream that was open", list(stream))
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/test/certs"
 	"github.com/fanoutd/fanoutd/test/jwts"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // TestWatchesEndWithTheirCredentials checks that a watch ends when its credentials become
@@ -67,7 +68,7 @@ func TestWatchesEndWithTheirCredentials(t *testing.T) {
 			operator, other := w.dial(t, w.certificate(t, certs.Subject{CommonName: "operator"})), w.dial(t, stays)
 			conn := w.dial(t, leaves)
 			for _, c := range []*grpc.ClientConn{other, conn} {
-				waitFor(t, func() bool { return reasonOf(get(ctx, c)) != refused })
+				poll.Until(t, "the credential is accepted", func() bool { return reasonOf(get(ctx, c)) != refused })
 			}
 			going, ending := watch(ctx, t, other), watch(ctx, t, conn)
 			first := put(ctx, t, operator, "a", "1")
@@ -135,7 +136,7 @@ func TestStreamsGoOnWhileFilesAreReplaced(t *testing.T) {
 	var streams []fanoutv1.FanoutService_WatchClient
 	for _, s := range callers {
 		conn := w.dial(t, s)
-		waitFor(t, func() bool { return reasonOf(get(ctx, conn)) != refused })
+		poll.Until(t, "the credential is accepted", func() bool { return reasonOf(get(ctx, conn)) != refused })
 		for range watchesEach {
 			streams = append(streams, watch(ctx, t, conn))
 		}
@@ -166,9 +167,9 @@ func TestStreamsGoOnWhileFilesAreReplaced(t *testing.T) {
 		w.server.Replace(t, w.authority.Issue(t, subject))
 		w.setKeys(t, jwts.NewKey(t, "second"), w.key)
 		certs.Write(t, w.cfg.TLSClientCAFile, append(certs.NewAuthority(t).PEM(), w.authority.PEM()...))
-		waitFor(t, func() bool { return w.shownAt(t, w.cfg.Listen) == name && w.shownAt(t, w.cfg.AdminListen) == name })
+		poll.Until(t, "both listeners show the certificate", func() bool { return w.shownAt(t, w.cfg.Listen) == name && w.shownAt(t, w.cfg.AdminListen) == name })
 		conn := w.dial(t, credential{bearer: w.addToken(t, name)})
-		waitFor(t, func() bool { return reasonOf(get(ctx, conn)) != refused })
+		poll.Until(t, "the credential is accepted", func() bool { return reasonOf(get(ctx, conn)) != refused })
 		certs.Write(t, w.server.Key, []byte("nonsense"))
 		certs.Write(t, w.cfg.TokenFile, []byte("nonsense"))
 	}
@@ -232,7 +233,7 @@ func TestClientReloadsCredentials(t *testing.T) {
 			}
 			defer c.Close()
 			in := c.Resource("config")
-			waitFor(t, func() bool {
+			poll.Until(t, "the client reads again", func() bool {
 				_, err := in.Get(ctx, "a")
 				return !errors.Is(err, client.ErrUnauthenticated)
 			})
@@ -267,7 +268,7 @@ func TestClientReloadsCredentials(t *testing.T) {
 			case "certificate":
 				pair.Replace(t, w.authority.Issue(t, certs.Subject{CommonName: "lasting"}))
 			}
-			waitFor(t, func() bool {
+			poll.Until(t, "the watch has its identity", func() bool {
 				names := identities(ctx, t, operator)
 				return len(names) == 1 && names[0] != "first" && names[0] != "brief"
 			})

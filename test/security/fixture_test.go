@@ -26,6 +26,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/inprocess"
 	"github.com/fanoutd/fanoutd/test/jwts"
 	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 func TestMain(m *testing.M) {
@@ -33,14 +34,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"))
 }
 
-// patience bounds every wait of a test. Only a broken server reaches it.
-const patience = 30 * time.Second
-
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
+	return poll.Context(t)
 }
 
 const (

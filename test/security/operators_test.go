@@ -2,7 +2,6 @@ package security
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/admin"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/test/certs"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // Channelz must be on before the first connection.
@@ -39,7 +39,7 @@ rules:
 	w := newFixture(t, func(cfg *config.Config) { cfg.PolicyFile, cfg.Channelz = file, true })
 	token := credential{bearer: w.addToken(t, "by-token")}
 	jwt := func(name string) credential { return credential{bearer: w.jwt(t, name, time.Now().Add(time.Minute))} }
-	waitFor(t, func() bool {
+	poll.Until(t, "the token is accepted", func() bool {
 		code, _, _ := w.get(t, token, "/metrics")
 		return code == http.StatusOK
 	})
@@ -76,8 +76,7 @@ rules:
 		}
 	}
 	channelz := func(s credential) codes.Code {
-		ctx, cancel := context.WithTimeout(within(t), 10*time.Second)
-		defer cancel()
+		ctx := within(t)
 		_, err := grpc_channelz_v1.NewChannelzClient(w.dialAdmin(t, s)).GetServers(ctx, &grpc_channelz_v1.GetServersRequest{})
 		return status.Code(err)
 	}
@@ -146,7 +145,7 @@ rules:
 		{"msg": "denied", "method": "GET /metrics", "code": "Unauthenticated", "reason": "UNAUTHENTICATED"},
 	}
 	var got []map[string]any
-	waitFor(t, func() bool { got = recorded(t, log); return len(got) >= len(want) })
+	poll.Until(t, "the denials are recorded", func() bool { got = recorded(t, log); return len(got) >= len(want) })
 	for i, r := range got {
 		if peer, _ := r["peer"].(string); !strings.HasPrefix(peer, "127.0.0.1:") {
 			t.Errorf("got peer %v", r["peer"])

@@ -13,6 +13,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/test/certs"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // TestPolicyAppliesToIdentitiesFromCredentials checks that the policy applies to the name
@@ -35,7 +36,7 @@ rules:
 	jwt := func(name string) credential { return credential{bearer: w.jwt(t, name, time.Now().Add(time.Minute))} }
 	const absent, denied = "NotFound KEY_NOT_FOUND", "PermissionDenied PERMISSION_DENIED"
 	token := credential{bearer: w.addToken(t, "by-token")}
-	waitFor(t, func() bool { return read(ctx, w.dial(t, token), "a") == absent })
+	poll.Until(t, "the token may read", func() bool { return read(ctx, w.dial(t, token), "a") == absent })
 	for name, caller := range map[string]struct {
 		credential
 		a, banner string // results of reading these keys

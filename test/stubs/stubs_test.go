@@ -10,18 +10,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/fanoutd/fanoutd/test/inprocess"
+	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/test/program"
 )
 
 const root = "../.."
-
-// timeout bounds all waits of the test.
-const timeout = 3 * time.Minute
 
 var fanoutctl = program.Program{Folder: "cmd/fanoutctl", Sources: []string{"cmd", "client", "gen", "internal"}}
 
@@ -55,7 +52,7 @@ func TestPage(t *testing.T) {
 		}
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	ctx, cancel := context.WithCancel(poll.Context(t))
 	defer cancel()
 	subscriber := p.command(ctx, "exec "+watch)
 	stdout, err := subscriber.StdoutPipe()
@@ -152,9 +149,7 @@ func (p *page) command(ctx context.Context, text string) *exec.Cmd {
 // run runs a command to its end.
 func (p *page) run(t *testing.T, text string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	if out, err := p.command(ctx, text).Output(); err != nil {
+	if out, err := p.command(poll.Context(t), text).Output(); err != nil {
 		t.Fatalf("%s\n%v\n%s", text, err, out)
 	}
 }

@@ -121,6 +121,7 @@ func isInternal(st *status.Status) bool {
 // call makes a request. It leaves a stream after some messages, or without reading
 // any.
 func call(ctx context.Context, conn *grpc.ClientConn, rpc method, m *maker) error {
+	// Clients with random deadlines are a part of the attack.
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(1+m.IntN(100))*time.Millisecond)
 	defer cancel()
 	request := m.further(rpc.request)

@@ -15,6 +15,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/test/inprocess"
 	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // variable sets how long each test runs.
@@ -87,8 +88,7 @@ func heap() uint64 {
 // mark writes an object and waits until the witness has seen it.
 func (s *server) mark(value string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := poll.Context(s.t)
 	revision, err := s.client.Resource("config").Put(ctx, "witness", client.Text(value))
 	if err != nil {
 		s.t.Fatalf("the well-behaved client cannot write: %v", err)
@@ -115,7 +115,7 @@ func (s *server) settle() {
 	// The server notices the end of a connection with a delay.
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(poll.Patience)
 	for runtime.NumGoroutine() > s.goroutines+spareGoroutines {
 		if time.Now().After(deadline) {
 			stacks := make([]byte, 1<<20)

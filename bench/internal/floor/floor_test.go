@@ -1,7 +1,6 @@
 package floor
 
 import (
-	"context"
 	"net"
 	"sync"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fanoutd/fanoutd/bench/internal/raw"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,7 +29,7 @@ func newReader(t *testing.T, address string, streams int) *reader {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(poll.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	r := &reader{t: t, conn: conn}
@@ -128,8 +128,7 @@ func TestServerDropsDisconnectedClients(t *testing.T) {
 		}
 	}
 	leaving.conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := poll.Context(t)
 	for connections := 2; connections > 1; {
 		if ctx.Err() != nil {
 			t.Fatalf("got %d connections after one of two clients disconnected, want 1", connections)

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,7 +53,7 @@ func dial(t *testing.T, address string) *Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(poll.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -195,7 +197,7 @@ func TestClientAnswersSettingsPingsAndFullWindows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(poll.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(c.Open("/a.B/C", nil, true), c.Flush()); err != nil {

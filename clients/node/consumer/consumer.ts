@@ -28,7 +28,7 @@ const config: Resource = client.resource('config');
 export async function write(): Promise<bigint> {
   await config.update('visits', (current) => String(Number(current?.value ?? 0) + 1));
   await config.transact([{ put: { key: 'a', value: '1' } }, { check: { key: 'b', modRevision: 0n } }]);
-  const { revision } = await config.put('shop/limits', '{"rps": 1}', { ifModRevision: 0n, timeout: 1000 });
+  const { revision } = await config.put('shop/limits', '{"rps": 1}', { ifModRevision: 0n, timeout: 300_000 });
   return revision;
 }
 

@@ -41,7 +41,7 @@ UpdateQueue.prototype.take = async function (signal) {
   return update;
 };
 
-void test('what a slow caller does not take waits at the server', { timeout: 120_000 }, async () => {
+void test('what a slow caller does not take waits at the server', { timeout: 300_000 }, async () => {
   const value = 'x'.repeat(512 << 10);
   await put('other', '1');
   const slow = config.watch({ prefix: 'large' })[Symbol.asyncIterator]();

@@ -179,7 +179,7 @@ void test('the signal of an informer closes it', async () => {
   await Promise.all([assert.rejects(synced, reason), once(informer, 'close')]);
   assert.ok(handled); // the last call has ended
   assert.ok(existsSync(path)); // the state is saved
-  await assert.rejects(informer.waitForState({ signal: AbortSignal.timeout(1000) }).then(() => informer.waitForSync()), reason);
+  await assert.rejects(informer.waitForState({ signal: AbortSignal.timeout(300_000) }).then(() => informer.waitForSync()), reason);
   await informer.addHandler({ add: () => assert.fail('called') }).done;
 
   const late = config.informer({ prefix: 'signal', signal: end.signal }).start();

@@ -56,7 +56,7 @@ void test('equal informers have one watch', async () => {
 });
 
 // Without a short watch of its own, only the next bookmark would prove that its state is current.
-void test('one that joins is as fresh as one that begins', { timeout: 60_000 }, async () => {
+void test('one that joins is as fresh as one that begins', { timeout: 300_000 }, async () => {
   const first = config.informer({ prefix: 'fresh', bookmarkInterval: 3_600_000, decode: textOf }).start();
   await first.waitForSync();
   for (let n = 0; n < 20; n++) {
@@ -95,7 +95,7 @@ void test('the report of a shared watch is that of the slowest', () => {
 });
 
 // What could not be decoded is not applied before a newer version is accepted.
-void test('a version that a handler refuses after one that cannot be decoded', { timeout: 60_000 }, async () => {
+void test('a version that a handler refuses after one that cannot be decoded', { timeout: 300_000 }, async () => {
   const informer = config.informer({ prefix: 'bad', decode: (o) => JSON.parse(textOf(o)) as unknown });
   informer.addHandler({
     update: (_, { value }) => {

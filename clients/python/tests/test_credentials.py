@@ -12,7 +12,7 @@ from pathlib import Path
 import fanoutd
 from tests.server import PROGRAM, Server
 
-_TIMEOUT = 60.0
+_TIMEOUT = 300.0
 
 _POLICY = """
 rules:

@@ -13,7 +13,7 @@ from fanoutd import Check, Delete, EventType, Put, Value, decode
 from fanoutd.v1 import admin_pb2
 from tests.server import PROGRAM, Server
 
-_TIMEOUT = 60.0
+_TIMEOUT = 300.0
 
 
 @unittest.skipUnless(PROGRAM, "FANOUTD does not name a program")

@@ -11,7 +11,7 @@ from fanoutd import EventType, Put, decode
 from fanoutd.v1 import admin_pb2
 from tests.server import PROGRAM, Server
 
-_TIMEOUT = 60.0
+_TIMEOUT = 300.0
 
 
 @unittest.skipUnless(PROGRAM, "FANOUTD is not set")

@@ -10,7 +10,7 @@ import fanoutd.sync
 from fanoutd import decode
 from tests.server import PROGRAM, Server
 
-_TIMEOUT = 60.0
+_TIMEOUT = 300.0
 
 
 @unittest.skipUnless(PROGRAM, "FANOUTD does not name a program")

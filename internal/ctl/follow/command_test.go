@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 func TestEventPassesVariablesAndObject(t *testing.T) {
@@ -76,7 +77,7 @@ func TestChildProcessesAreTerminatedWithTheContext(t *testing.T) {
 			}
 			// The pipe reports EOF once the last process has ended.
 			w.Close()
-			if err := r.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			if err := r.SetReadDeadline(time.Now().Add(poll.Patience)); err != nil {
 				t.Error(err)
 			}
 			if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
