@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -133,6 +134,13 @@ func (a *attack) countingLimits(ctx context.Context, group *sync.WaitGroup, clie
 	a.unanswered.Add(a.Size)
 	for i := range a.Size {
 		group.Go(func() { client(ctx, i) })
+	}
+}
+
+// ended writes to the log of the test why a client cannot go on, unless ctx has ended.
+func (a *attack) ended(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", a.Kind, err)
 	}
 }
 

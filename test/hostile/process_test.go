@@ -60,8 +60,13 @@ func (a *attack) launch(ctx context.Context, t *testing.T) (stop func() result) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Real attackers have their own machines. On this one the server has priority.
-	cmd := exec.CommandContext(ctx, "nice", "-n", "19", os.Args[0])
+	command := []string{os.Args[0]}
+	if measures() {
+		// Real attackers have their own machines. On this one the server has priority. Only for measurements: on a busy
+		// machine such attackers hardly run, and the server closes connections whose handshake takes ten seconds.
+		command = append([]string{"nice", "-n", "19"}, command...)
+	}
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), attackVariable+"="+string(as))
 	cmd.Stderr = t.Output()
 	in, err := cmd.StdinPipe()

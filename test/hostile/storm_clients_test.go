@@ -161,6 +161,7 @@ func (a *attack) openAtOnce(ctx context.Context, i int) {
 	defer allAnswered()
 	c, err := a.openRaw(ctx, i, 0)
 	if err != nil {
+		a.ended(ctx, err)
 		return
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
@@ -189,6 +190,7 @@ func (a *attack) openAtOnce(ctx context.Context, i int) {
 	for {
 		frame, err := reader.ReadFrame()
 		if err != nil {
+			a.ended(ctx, err)
 			return
 		}
 		switch f := frame.(type) {

@@ -37,8 +37,8 @@ const (
 )
 
 // subscribe opens a Subscribe stream. It reads it only if reads is set.
-func subscribe(ctx context.Context, conn *grpc.ClientConn, group *sync.WaitGroup, reads bool) (fanoutv1.FanoutService_SubscribeClient, error) {
-	stream, err := fanoutv1.NewFanoutServiceClient(conn).Subscribe(ctx)
+func subscribe(ctx context.Context, conn *grpc.ClientConn, group *sync.WaitGroup, reads bool, opts ...grpc.CallOption) (fanoutv1.FanoutService_SubscribeClient, error) {
+	stream, err := fanoutv1.NewFanoutServiceClient(conn).Subscribe(ctx, opts...)
 	if err == nil && reads {
 		group.Go(func() {
 			for {
@@ -215,8 +215,9 @@ func (a *attack) startAtOnce(ctx context.Context, i int) {
 	defer allAnswered()
 	conn := a.dial(i)
 	defer conn.Close()
-	stream, err := subscribe(ctx, conn, nil, false)
+	stream, err := subscribe(ctx, conn, nil, false, grpc.WaitForReady(true))
 	if err != nil {
+		a.ended(ctx, err)
 		return
 	}
 	var writing sync.WaitGroup
@@ -243,6 +244,7 @@ func (a *attack) startAtOnce(ctx context.Context, i int) {
 	for answered := map[uint64]bool{}; ; {
 		resp, err := stream.Recv()
 		if err != nil {
+			a.ended(ctx, err)
 			return
 		}
 		for _, e := range resp.GetEntries() {
