@@ -10,10 +10,12 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/natefinch/atomic"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -93,6 +95,8 @@ func rotate(keyset string) (id uint32, err error) {
 // resource, whose name is in $R. The additional commands are:
 //
 //	exits CODE COMMAND...   run a command and check its exit code
+//	unhurried CODE PATTERN COMMAND...
+//	                        run a command with more and more time until its stderr matches, and check its exit code
 //	until FILE PATTERN      wait until the file exists and matches
 //	rotate                  make the server encrypt with a new key
 //	informer KEY            run an informer of the key until the script ends; its handler refuses the value "bad"
@@ -128,7 +132,7 @@ func TestScripts(t *testing.T) {
 			}
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "until": until, "rotate": rotateKeys, "informer": runInformer},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "unhurried": unhurried, "until": until, "rotate": rotateKeys, "informer": runInformer},
 	})
 }
 
@@ -144,7 +148,12 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	err = ts.Exec(args[1], args[2:]...)
+	wantExit(ts, want, args[1:])
+}
+
+// wantExit runs a command and checks its exit code.
+func wantExit(ts *testscript.TestScript, want int, command []string) {
+	err := ts.Exec(command[0], command[1:]...)
 	got := 0
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		got = exit.ExitCode()
@@ -154,6 +163,24 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("got exit code %d, want %d", got, want)
 	}
+}
+
+// unhurried is for commands whose time is up: on a busy machine it may be up before the command knows why it waits.
+func unhurried(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: unhurried CODE PATTERN COMMAND...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	pattern, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	for limit := 500 * time.Millisecond; limit < poll.Patience; limit *= 2 {
+		wantExit(ts, want, append(slices.Clone(args[2:]), "--timeout", limit.String()))
+		if pattern.MatchString(ts.ReadFile("stderr")) {
+			return
+		}
+	}
+	ts.Fatalf("stderr does not match %s", pattern)
 }
 
 func until(ts *testscript.TestScript, neg bool, args []string) {
