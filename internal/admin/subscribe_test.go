@@ -132,8 +132,8 @@ func TestSubscribeReturnsTheMemoryOfItsBody(t *testing.T) {
 	for range 3 {
 		w := s.subscribe(t, `{"start": {"watch_id": 1, "request": {"resource": "config", "from_now": {}}}}`+padding)
 		w.await("[1] BOOKMARK")
+		poll.Until(t, "the memory is free", func() bool {
+			return strings.Contains(string(s.do(t, "GET", "/metrics", "").body), "\nfanoutd_request_bytes 0\n")
+		})
 	}
-	poll.Until(t, "the memory is free", func() bool {
-		return strings.Contains(string(s.do(t, "GET", "/metrics", "").body), "\nfanoutd_request_bytes 0\n")
-	})
 }
