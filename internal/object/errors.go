@@ -13,6 +13,11 @@ var ErrCompacted = errors.New("revision has been compacted")
 // connection, or it timed out. The same request may succeed later.
 var ErrUnavailable = errors.New("store is unavailable")
 
+// ErrAnswerTooLarge means that the store or a proxy cannot send an answer because of its size.
+// A reader of changes goes on with a list, which is read in smaller pieces. It is an
+// ErrUnavailable.
+var ErrAnswerTooLarge = fmt.Errorf("%w: the answer is too large to send", ErrUnavailable)
+
 // ErrNoSpace means that the store is full and refuses writes. Reads still work. An
 // operator must free space. The failed write itself may have been applied, because etcd
 // checks the quota before and after a write.

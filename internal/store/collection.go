@@ -113,9 +113,13 @@ func (c *Collection) list(ctx context.Context, at object.Revision, from, end str
 		}
 		// The read is linearizable although the revision is fixed: a lagging member
 		// would refuse a revision that it has not applied yet.
-		resp, err := c.store.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(int64(at)), clientv3.WithLimit(int64(c.page.next(limit))))
+		size := c.page.next(limit)
+		resp, err := c.store.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(int64(at)), clientv3.WithLimit(int64(size)))
 		err = classify(ctx, err)
 		c.store.calls.count(OpList, err)
+		if errors.Is(err, object.ErrAnswerTooLarge) && c.page.shrink(size) {
+			continue
+		}
 		if err != nil {
 			return nil, false, err
 		}

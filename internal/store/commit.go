@@ -41,7 +41,7 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 	}
 	h := c.store.epochs.currentHistory()
 	txn, resp, err := c.send(call, ops, stored, leases)
-	err = classify(ctx, err)
+	err = classifyWrite(ctx, err, slices.ContainsFunc(ops, returnsValue))
 	c.store.calls.count(OpCommit, err)
 	if err != nil {
 		if slices.ContainsFunc(leases, isOwnLease) {
@@ -91,6 +91,9 @@ func (c *Collection) send(ctx context.Context, ops []object.Op, stored [][]byte,
 		}
 	}
 }
+
+// returnsValue reports whether the answer to an operation may have a value.
+func returnsValue(op object.Op) bool { return op.ReturnDeleted || op.ReturnCurrent }
 
 // writtenBytes returns how much the puts among the operations add to the database, and
 // whether any operation writes.

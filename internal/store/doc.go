@@ -16,13 +16,16 @@
 //   - A watch delivers the changes of a key range in order of revision, and all
 //     changes of one revision in one response. etcd notifies an up-to-date watcher
 //     once per transaction, and splits the batches of a lagging watcher only between
-//     revisions. It sends a response that exceeds the size limit in fragments, which
-//     the client reassembles.
+//     revisions. If asked, it sends a response that exceeds the size of its largest request
+//     in fragments. They contain the changes in the same order, also within a revision.
 //   - The header of a response with events may name a later revision than the events
 //     while the watch catches up. Only a progress notification confirms that everything
 //     up to its revision has been delivered.
 //   - The difference between the raft index and the revision never falls, because one
 //     raft entry creates at most one revision.
+//   - The bucket of keys of an embedded etcd contains each change since the last
+//     compaction under its revision. A compaction raises the first revision before it
+//     deletes anything.
 //   - The client resumes a broken watch after the last event or progress notification.
 //     A stream therefore ends only if its revision is compacted, the member has lost
 //     the leader, or the caller closes it.

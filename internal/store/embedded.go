@@ -18,7 +18,6 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/google/uuid"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
@@ -115,10 +114,9 @@ func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*
 		})
 	}
 	client := v3client.New(etcd.Server)
-	watches := adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(etcd.Server))
 	s := &Store{
 		client: client, log: log, epochs: newEpochTracker(client, &connectionCounter{}, log), stop: stop, member: m, failed: failed,
-		newWatcher:        func() clientv3.Watcher { return clientv3.NewWatchFromWatchClient(watches, client) },
+		watches:           adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(etcd.Server)),
 		leases:            newLeaseCollector(client, log),
 		grants:            adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(etcd.Server)),
 		maxTransactionOps: int(etcdConfig.MaxTxnOps),

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -65,11 +66,15 @@ func (c *Collection) Rewrite(ctx context.Context, start object.Key, limit, batch
 	page := pageSize{maxBytes: rewriteReadBytes}
 	for done.More && done.Examined < limit {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		resp, err := c.store.client.Get(call, c.prefix+string(done.Next), clientv3.WithRange(c.end),
-			clientv3.WithLimit(int64(page.next(limit-done.Examined))))
+		size := page.next(limit - done.Examined)
+		resp, err := c.store.client.Get(call, c.prefix+string(done.Next), clientv3.WithRange(c.end), clientv3.WithLimit(int64(size)))
 		cancel()
+		err = classify(ctx, err)
+		if errors.Is(err, object.ErrAnswerTooLarge) && page.shrink(size) {
+			continue
+		}
 		if err != nil {
-			return done, fmt.Errorf("read records to rewrite: %w", classify(ctx, err))
+			return done, fmt.Errorf("read records to rewrite: %w", err)
 		}
 		if err := c.rewriteOutdated(ctx, resp.Kvs, batch, &done); err != nil {
 			return done, err
@@ -147,7 +152,7 @@ func (c *Collection) rewriteBatch(ctx context.Context, outdated []*mvccpb.KeyVal
 		resp, err := c.store.client.Txn(call).If(compares...).Then(puts...).Else(reads...).Commit()
 		cancel()
 		if err != nil {
-			return fmt.Errorf("rewrite records: %w", classify(ctx, err))
+			return fmt.Errorf("rewrite records: %w", classifyWrite(ctx, err, false))
 		}
 		h.advance(object.Revision(resp.Header.GetRevision()))
 		if resp.Succeeded {

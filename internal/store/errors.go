@@ -34,9 +34,11 @@ func classify(ctx context.Context, err error) error {
 	case errors.Is(err, rpctypes.ErrTooManyRequests),
 		errors.Is(err, rpctypes.ErrLeaseNotFound): // etcd was so slow that the lease of a put ended before the put
 		meaning = object.ErrUnavailable
-	case errors.Is(err, rpctypes.ErrRequestTooLarge), code == codes.ResourceExhausted:
-		// gRPC refuses a request that is far above etcd's own limit.
+	case errors.Is(err, rpctypes.ErrRequestTooLarge):
 		meaning = object.ErrTooLarge
+	case code == codes.ResourceExhausted:
+		// The answer, because requests are small; see classifyWrite.
+		meaning = object.ErrAnswerTooLarge
 	case code == codes.Unavailable, code == codes.DeadlineExceeded, code == codes.Canceled,
 		errors.Is(err, rpctypes.ErrNoLeader), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		// Canceled although ctx is not done: the connection was closed.
@@ -45,6 +47,17 @@ func classify(ctx context.Context, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", meaning, err)
+}
+
+// classifyWrite is classify for a write. gRPC refuses a request that is far above etcd's own
+// limit. If the answer has values, gRPC may instead have refused the answer of a write that was
+// applied.
+func classifyWrite(ctx context.Context, err error, returnsValues bool) error {
+	err = classify(ctx, err)
+	if errors.Is(err, object.ErrAnswerTooLarge) && !returnsValues {
+		return fmt.Errorf("%w: %v", object.ErrTooLarge, err) //nolint:errorlint // it is not an ErrUnavailable
+	}
+	return err
 }
 
 // codeOf returns the gRPC code of an error. The etcd client wraps some errors in its own

@@ -92,8 +92,8 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 		clientv3.RetryMaintenanceClient(client, client.ActiveConnection()), client)
 	s := &Store{
 		client: client, log: log, epochs: newEpochTracker(client, connections, log), versions: newMemberVersions(client, members, log),
-		newWatcher: func() clientv3.Watcher { return clientv3.NewWatcher(client) },
-		leases:     newLeaseCollector(client, log), grants: clientv3.RetryLeaseClient(client),
+		watches: etcdserverpb.NewWatchClient(client.ActiveConnection()),
+		leases:  newLeaseCollector(client, log), grants: clientv3.RetryLeaseClient(client),
 		maxTransactionOps: cmp.Or(cfg.MaxTransactionOps, defaultTransactionOps),
 	}
 	s.leases.start()

@@ -12,6 +12,7 @@ import (
 type pageSize struct {
 	maxBytes int
 	records  atomic.Int64 // 0: firstPageRecords
+	halvings atomic.Int32 // of maxBytes, because pages were too large for the connection
 }
 
 // firstPageRecords is the size of a first page. Even with the largest values it takes about
@@ -41,7 +42,23 @@ func (p *pageSize) note(records, bytes int) {
 	if records >= size {
 		size *= 2
 	}
-	p.records.Store(int64(max(1, min(size, p.maxBytes*records/max(1, bytes)))))
+	p.records.Store(int64(max(1, min(size, p.maxBytes>>p.halvings.Load()*records/max(1, bytes)))))
+}
+
+// maxHalvings limits how small pages become, because connections differ.
+const maxHalvings = 4
+
+// shrink notes that a page of so many records was too large for the connection. It returns
+// false if there is no smaller page.
+func (p *pageSize) shrink(records int) bool {
+	if records <= 1 {
+		return false
+	}
+	p.records.Store(int64(records / 2))
+	if n := p.halvings.Load(); n < maxHalvings {
+		p.halvings.CompareAndSwap(n, n+1)
+	}
+	return true
 }
 
 // sizeOf returns the size of the keys and values of records.

@@ -28,3 +28,28 @@ func TestPageSizeFollowsTheRecords(t *testing.T) {
 		t.Errorf("got %d records, want the limit of 3", got)
 	}
 }
+
+// Pages that were too large for the connection become smaller, and do not grow back.
+func TestPageSizeFollowsTheConnection(t *testing.T) {
+	p := pageSize{maxBytes: 16}
+	p.note(32, 32)
+	if got := p.next(1000); got != 16 {
+		t.Fatalf("got %d records, want 16", got)
+	}
+	if !p.shrink(16) || p.next(1000) != 8 {
+		t.Errorf("after a page that was too large: got %d records, want 8", p.next(1000))
+	}
+	p.note(8, 8)
+	if got := p.next(1000); got != 8 {
+		t.Errorf("after a full page: got %d records, want 8", got)
+	}
+	for range 10 {
+		p.shrink(p.next(1000))
+	}
+	if p.shrink(1) || p.next(1000) != 1 {
+		t.Errorf("got %d records, want pages of one record, and no smaller ones", p.next(1000))
+	}
+	if p.note(1, 1); p.next(1000) != 1 {
+		t.Errorf("got %d records, want 1 of the size of the smallest page", p.next(1000))
+	}
+}

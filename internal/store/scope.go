@@ -100,14 +100,16 @@ func (c *Collection) verifyConnection(ctx context.Context) error {
 }
 
 // WatchScope calls deliver with every change of the scope after the position, in order.
-// It returns the first error of ctx, of the watch, or of deliver.
+// It returns the first error of ctx, of the watch, or of deliver. While deliver waits, etcd
+// sends little more.
 //
 // Previous has one entry per record of the update: the record before the change. The
 // entry is nil if there was none or if etcd has compacted it. An update without records
 // reports progress. To request one, the caller sends on ask.
 //
-// Errors of the watch: [object.ErrCompacted] if etcd has compacted the changes, and
-// [object.ErrUnavailable] if etcd is unreachable or the epoch has changed.
+// Errors of the watch: [object.ErrCompacted] if etcd has compacted the changes,
+// [object.ErrAnswerTooLarge] if a change is too large to arrive, and [object.ErrUnavailable]
+// if etcd is unreachable or the epoch has changed.
 func (c *Collection) WatchScope(ctx context.Context, scope object.Scope, after object.Position, ask <-chan struct{},
 	deliver func(u object.Update, previous []*object.Record) error,
 ) error {
@@ -119,22 +121,25 @@ func (c *Collection) WatchScope(ctx context.Context, scope object.Scope, after o
 	if !c.store.versions.progressIsReliable(ctx) {
 		first, end = c.prefix, c.end // a range that includes the progress marks
 	}
-	s := c.watch(ctx, h, first, after.Revision, clientv3.WithRange(end), clientv3.WithPrevKV())
+	s := c.watch(ctx, h, watchRange{first: first, end: end, previous: true}, after.Revision, maxUnreadScope)
 	defer s.Close()
 	for {
 		resp, err := s.receive(ctx, ask)
 		if err != nil {
 			return err
 		}
-		var previous []*object.Record
-		u, ok := c.update(resp, &previous)
-		if !ok {
-			continue
-		}
-		u.Records, previous = filterScope(scope, u.Records, previous)
-		s.advance(u.Through)
-		if err := deliver(u, previous); err != nil {
-			return err
+		for _, events := range parts(resp.Events, partBytes) {
+			resp.Events = events
+			var previous []*object.Record
+			u, ok := c.update(resp, &previous)
+			if !ok {
+				continue
+			}
+			u.Records, previous = filterScope(scope, u.Records, previous)
+			s.advance(u.Through)
+			if err := deliver(u, previous); err != nil {
+				return err
+			}
 		}
 	}
 }

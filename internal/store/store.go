@@ -20,8 +20,7 @@ type Store struct {
 	epochs   *epochTracker
 	versions *memberVersions // nil: embedded etcd
 
-	// newWatcher returns a watcher that has no gRPC stream yet, see Collection.watch.
-	newWatcher func() clientv3.Watcher
+	watches pb.WatchClient
 
 	leases *leaseCollector
 	grants pb.LeaseClient // grants leases with given ids

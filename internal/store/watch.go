@@ -19,33 +19,48 @@ func (c *Collection) Watch(ctx context.Context, after object.Position) (object.S
 	if epoch != after.Epoch {
 		return nil, errHistoryEnded
 	}
-	return c.watch(ctx, h, c.prefix, after.Revision, clientv3.WithRange(c.end)), nil
+	return c.watch(ctx, h, watchRange{first: c.prefix, end: c.end}, after.Revision, maxUnread), nil
 }
 
-// watch opens a watch of keys from first on. The watch ends with the history h.
-func (c *Collection) watch(ctx context.Context, h *history, first string, after object.Revision, options ...clientv3.OpOption) *stream {
-	// Each watch gets its own watcher. A watcher multiplexes its watches on one gRPC
-	// stream, and etcd answers a progress request only when every watch of the stream is
-	// up to date. A progress request after the end of the watch opens another stream;
-	// closing the watcher closes that stream, too.
+// watchRange is a range of etcd keys, as a watch reads it.
+type watchRange struct {
+	first, end string // end is empty for a single key
+	previous   bool   // with the record before each change
+}
+
+// watch returns a stream of the changes after a revision. It ends with the history h.
+func (c *Collection) watch(ctx context.Context, h *history, keys watchRange, after object.Revision, maxUnread int64) *stream {
 	c.store.calls.count(OpWatch, nil)
-	watcher := c.store.newWatcher()
-	opens := new(atomic.Int64)
-	ctx = context.WithValue(ctx, opensKey{}, opens)
+	limits := newLimitedWatch(c.store.watches, maxUnread)
+	s := &stream{
+		collection: c, history: h, keys: keys, limits: limits,
+		// Each watch gets its own watcher. A watcher multiplexes its watches on one gRPC
+		// stream, and etcd answers a progress request only when every watch of the stream is
+		// up to date. A progress request before or after the watch opens another stream;
+		// closing the watcher closes that stream, too.
+		watcher: clientv3.NewWatchFromWatchClient(limits, c.store.client),
+		opens:   new(atomic.Int64),
+	}
 	// A member that lost its leader ends the watch, and the client moves to another
 	// member. Otherwise a disconnected member would look like an idle etcd.
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	// Do not use clientv3.WithFragment: etcd 3.7 recomputes the size of the fragment for
-	// each event, so a backlog of 36,000 small changes took 10 s instead of 0.1 s. The
-	// client reassembles fragments anyway. It accepts responses of up to 2 GiB, and etcd
-	// sends at most 1,000 revisions in one response.
-	responses := watcher.Watch(ctx, first, append(options,
-		clientv3.WithRev(int64(after)+1),
-		clientv3.WithProgressNotify(),
-	)...)
-	s := &stream{collection: c, history: h, ctx: ctx, cancel: cancel, watcher: watcher, responses: responses, opens: opens}
+	s.ctx, s.cancel = context.WithCancel(clientv3.WithRequireLeader(context.WithValue(ctx, opensKey{}, s.opens)))
 	s.delivered.Store(int64(after))
+	if c.store.member != nil {
+		s.backlog = c.store.member.backlog(keys, after)
+	}
+	if s.backlog == nil {
+		s.open(after)
+	}
 	return s
+}
+
+// open opens the watch of etcd.
+func (s *stream) open(after object.Revision) {
+	options := []clientv3.OpOption{clientv3.WithRange(s.keys.end), clientv3.WithRev(int64(after) + 1), clientv3.WithProgressNotify()}
+	if s.keys.previous {
+		options = append(options, clientv3.WithPrevKV())
+	}
+	s.responses = s.watcher.Watch(s.ctx, s.keys.first, options...)
 }
 
 // opensKey is the context key of a watch for the number of times that its gRPC stream
@@ -66,13 +81,17 @@ func countOpens(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientCon
 type stream struct {
 	collection    *Collection
 	history       *history
+	keys          watchRange
 	ctx           context.Context
 	cancel        context.CancelFunc
+	backlog       *backlog // what an embedded etcd had at the start; nil: it has been read
+	limits        *limitedWatch
+	taken         int // size of the changes in the last response
 	watcher       clientv3.Watcher
-	responses     clientv3.WatchChan
-	opens         *atomic.Int64 // see opensKey
-	verifiedOpens int64         // value of opens when the epoch was last verified
-	delivered     atomic.Int64  // revision up to which everything has been delivered
+	responses     clientv3.WatchChan // nil while there is a backlog
+	opens         *atomic.Int64      // see opensKey
+	verifiedOpens int64              // value of opens when the epoch was last verified
+	delivered     atomic.Int64       // revision up to which everything has been delivered
 }
 
 // Next implements [object.Stream].
@@ -96,9 +115,14 @@ func (s *stream) advance(through object.Revision) {
 }
 
 // receive waits for the next response. While it waits, it sends a progress request for
-// each value from ask.
+// each value from ask. The caller has processed the response before.
 func (s *stream) receive(ctx context.Context, ask <-chan struct{}) (_ *clientv3.WatchResponse, err error) {
 	defer func() { s.collection.store.calls.countFailure(OpWatch, err) }()
+	s.limits.take(s.taken)
+	s.taken = 0
+	if s.backlog != nil {
+		return s.receiveBacklog(ctx)
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -122,9 +146,27 @@ func (s *stream) receive(ctx context.Context, ask <-chan struct{}) (_ *clientv3.
 			if err := s.verifyIfReopened(ctx); err != nil {
 				return nil, err
 			}
+			s.taken = sizeOfEvents(resp.Events)
 			return &resp, nil
 		}
 	}
+}
+
+// receiveBacklog returns the next part of the backlog. After the last part, it opens the watch
+// of etcd.
+func (s *stream) receiveBacklog(ctx context.Context) (*clientv3.WatchResponse, error) {
+	if s.history.hasEnded() {
+		return nil, errHistoryEnded
+	}
+	resp, err := s.backlog.next(ctx)
+	if err != nil {
+		return nil, s.endError(ctx, err)
+	}
+	if s.backlog.done() {
+		s.open(object.Revision(s.backlog.end))
+		s.backlog = nil
+	}
+	return resp, nil
 }
 
 // verifyIfReopened returns an error if the responses may belong to another history than
@@ -205,8 +247,10 @@ func (c *Collection) update(resp *clientv3.WatchResponse, previous *[]*object.Re
 // goroutines have ended.
 func (s *stream) Close() {
 	s.cancel()
-	for range s.responses {
-		// drain until the client closes the channel
+	if s.responses != nil {
+		for range s.responses {
+			// drain until the client closes the channel
+		}
 	}
 	_ = s.watcher.Close() // the error only reports that the watch was cancelled
 }
