@@ -25,7 +25,7 @@ const lookback = 10
 func (c *Cacher) Run(ctx context.Context) {
 	var attempts backoff.Backoff
 	for ctx.Err() == nil {
-		err := c.fillAndFollow(ctx, attempts.Reset)
+		err := c.fillAndFollow(ctx, &attempts)
 		c.following.Store(false)
 		if ctx.Err() != nil {
 			return
@@ -45,9 +45,9 @@ func (c *Cacher) Run(ctx context.Context) {
 }
 
 // fillAndFollow follows the store from the present position until a step fails. It fills
-// the cacher first if there is no position to go on from. It calls caughtUp when the
-// state has caught up with the store.
-func (c *Cacher) fillAndFollow(ctx context.Context, caughtUp func()) error {
+// the cacher first if there is no position to go on from. It resets attempts when the watch of
+// the store works.
+func (c *Cacher) fillAndFollow(ctx context.Context, attempts *backoff.Backoff) error {
 	epoch, err := c.cfg.Store.Epoch(ctx)
 	if err != nil {
 		return fmt.Errorf("read the epoch of the store: %w", err)
@@ -58,15 +58,29 @@ func (c *Cacher) fillAndFollow(ctx context.Context, caughtUp func()) error {
 			return fmt.Errorf("fill: %w", err)
 		}
 	}
-	err = c.follow(ctx, caughtUp)
-	for errors.Is(err, object.ErrCompacted) {
-		c.log.Warn("the store has compacted the next revision, listing again", "revision", c.position.Revision)
-		if err = c.relist(ctx); err == nil {
-			err = c.follow(ctx, caughtUp)
+	err = c.follow(ctx, attempts)
+	for {
+		switch {
+		case errors.Is(err, object.ErrCompacted):
+			c.log.Warn("the store has compacted the next revision, listing again", "revision", c.position.Revision)
+		case errors.Is(err, object.ErrAnswerTooLarge):
+			// The next changes may be as large, and each list costs more than they do.
+			wait := attempts.Next()
+			c.following.Store(false)
+			c.log.Warn("the store cannot send the next change, listing again", "revision", c.position.Revision, "error", err, "in", wait)
+			backoff.Sleep(ctx, wait)
+		default:
+			c.invalidPositions = errors.Is(err, errWentBack) || errors.Is(err, errMismatch)
+			return fmt.Errorf("follow from revision %d: %w", c.position.Revision, err)
+		}
+		err = c.relist(ctx)
+		switch {
+		case err == nil:
+			err = c.follow(ctx, attempts)
+		case errors.Is(err, object.ErrAnswerTooLarge):
+			return fmt.Errorf("list again: %w", err)
 		}
 	}
-	c.invalidPositions = errors.Is(err, errWentBack) || errors.Is(err, errMismatch)
-	return fmt.Errorf("follow from revision %d: %w", c.position.Revision, err)
 }
 
 // readerEpoch returns the epoch that readers see for an epoch of the store. It is a new
@@ -125,9 +139,11 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 	return nil
 }
 
-// fillReach returns how many revisions before the present one the fill begins. etcd reads all of
-// them into memory at once, so their size must not exceed that of the window by much. Their
-// size is not known, but some of the present objects show how large values are.
+// fillReach returns how many revisions before the present one the fill begins. An external etcd
+// reads all of them into its memory at once, so their size should not exceed that of the
+// window by much. Their size is not known, but some of the present objects show how large values
+// are. The memory of this process does not depend on the guess, because the stream reads at
+// the pace of the cacher, and the window is trimmed meanwhile.
 func (c *Cacher) fillReach(ctx context.Context, now object.Revision) object.Revision {
 	reach := lookback * c.cfg.Window.MaxChanges
 	bytes := 0
@@ -188,7 +204,7 @@ func (c *Cacher) list(ctx context.Context, at object.Revision, visit func(*objec
 }
 
 // follow applies the updates of a watch until it fails.
-func (c *Cacher) follow(ctx context.Context, caughtUp func()) error {
+func (c *Cacher) follow(ctx context.Context, attempts *backoff.Backoff) error {
 	stream, err := c.cfg.Store.Watch(ctx, object.Position{Epoch: c.storeEpoch, Revision: c.position.Revision})
 	if err != nil {
 		return fmt.Errorf("open a watch: %w", err)
@@ -233,12 +249,14 @@ func (c *Cacher) follow(ctx context.Context, caughtUp func()) error {
 		}
 	}()
 	c.advance(c.position.Revision)
-	for {
+	for updates := 0; ; updates++ {
 		if !complete && c.position.Revision >= c.publishFrom {
 			complete = true
 			c.progress.done()
 			c.following.Store(true)
-			caughtUp()
+		}
+		if complete && updates > 0 { // each watch may fail at once
+			attempts.Reset()
 		}
 		update, err := stream.Next(ctx)
 		if err != nil {

@@ -29,7 +29,7 @@ func (w *Watcher) catchUp(ctx context.Context) (dispatch.Message, error) {
 		}
 		if ok {
 			w.replayEnd = at.Revision
-			w.startTail(replaying)
+			w.startTail(replaying, true)
 			return w.catchUpBegin(object.Replay), nil
 		}
 	}
@@ -43,11 +43,16 @@ func (w *Watcher) catchUpBegin(kind object.CatchUp) dispatch.Message {
 }
 
 // replayable reports whether the store still has the changes after the cursor and the
-// objects before them. If it does not and the watcher wants every event, replayable
+// objects before them, and can send them. If not and the watcher wants every event, replayable
 // returns the error that ends the watch.
 func (w *Watcher) replayable(ctx context.Context, at object.Position) (bool, error) {
 	switch {
 	case w.cursor == 0:
+		return false, nil
+	case w.epoch == at.Epoch && w.unreadable:
+		if w.options.EveryEvent {
+			return false, &dispatch.LostError{Asked: w.cursor, Oldest: at.Revision, Current: at.Revision}
+		}
 		return false, nil
 	case w.epoch == at.Epoch && w.cursor <= at.Revision:
 		_, _, err := w.source.cfg.Store.ListScope(ctx, w.cursor, w.interest.Scope, "", 1)
@@ -97,7 +102,7 @@ func (w *Watcher) reset(ctx context.Context, at object.Position) (dispatch.Messa
 	case err != nil:
 		return dispatch.Message{}, err
 	}
-	w.page, w.epoch, w.cursor = p, w.source.servedEpoch(storeEpoch(at.Epoch)), 0
+	w.page, w.epoch, w.cursor, w.unreadable = p, w.source.servedEpoch(storeEpoch(at.Epoch)), 0, false
 	w.step = listing
 	return w.catchUpBegin(object.Reset), nil
 }
@@ -139,6 +144,6 @@ func (w *Watcher) list(ctx context.Context) (dispatch.Message, error) {
 	}
 	w.cursor = w.page.at
 	w.page, w.exact, w.expiredSnapshots = page{}, 0, 0
-	w.startTail(live)
+	w.startTail(live, false)
 	return w.message(object.Synced, nil, 0), nil
 }

@@ -16,11 +16,13 @@
 // A watcher takes changes from a tail: a goroutine that reads a watch of the store into a
 // buffer of limited size. A client that does not read neither blocks the store nor fills
 // the memory. When the buffer is full, the tail ends. Once the watcher has taken
-// everything, a new tail starts at the same position. If the watcher only wants the latest
+// everything, a new tail starts at the same position. A tail with older changes to read
+// waits for the watcher for a few seconds before it ends. If the watcher only wants the latest
 // change per key, the tail merges the buffer first.
 //
 // While the store is away, the tail waits for it. A tail ends for good only if the store
-// has forgotten the next changes or has another epoch. Then the watcher sends a RESET.
+// has forgotten the next changes, cannot send them because of their size, or has another
+// epoch. Then the watcher sends a RESET.
 //
 // An event needs the object as it was before. The store's watch delivers it, unless a
 // compaction has overtaken the watch. Then that part of the history counts as lost.

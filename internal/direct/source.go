@@ -43,7 +43,8 @@ type Store interface {
 	// unless it has not moved beyond the position yet.
 	//
 	// WatchScope returns [object.ErrUnavailable] if the position is not of the store's
-	// epoch.
+	// epoch, and [object.ErrAnswerTooLarge] if it cannot send a change because of its size.
+	// While deliver waits, it reads little more.
 	WatchScope(ctx context.Context, scope object.Scope, after object.Position, requests <-chan struct{},
 		deliver func(u object.Update, previous []*object.Record) error) error
 }
@@ -68,6 +69,10 @@ type Config struct {
 	// BufferBytes limits the changes that are buffered for a watcher that does not
 	// read. Default 4 MiB.
 	BufferBytes int
+
+	// FullWait is how long a watch of the store may wait for a watcher that is behind and whose
+	// buffer is full. It is shorter than the watchdog's patience. Default 5 s.
+	FullWait time.Duration
 
 	// PageSize is the largest number of records to read from the store at once. Default
 	// 500.
@@ -114,6 +119,9 @@ func New(cfg Config) *Source {
 	set(&cfg.BufferBytes, 4<<20)
 	set(&cfg.PageSize, 500)
 	set(&cfg.PageBytes, 4<<20)
+	if cfg.FullWait == 0 {
+		cfg.FullWait = 5 * time.Second
+	}
 	if cfg.ReadWait == 0 {
 		cfg.ReadWait = 3 * time.Second
 	}

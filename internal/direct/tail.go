@@ -19,6 +19,7 @@ type tail struct {
 	latest   bool // waiting changes may be merged
 	epoch    object.Epoch
 	wake     chan<- struct{} // receives a value when there is something new
+	taken    chan struct{}   // capacity 1: the watcher has emptied the buffer
 	requests chan struct{}   // makes the store report progress
 
 	ctx        context.Context // of all its goroutines
@@ -30,6 +31,7 @@ type tail struct {
 	bytes    int             // guarded by mu: size of changes
 	updates  int             // guarded by mu: number of updates received
 	replay   bool            // guarded by mu: the waiting changes belong to a replay, see merge
+	behind   bool            // guarded by mu: since the start, the tail has not had everything that the store had
 	through  object.Revision // guarded by mu: everything up to here has been read
 	upToDate bool            // guarded by mu: checkUpToDate found the tail at the store's revision
 	asOf     time.Time       // guarded by mu: a time at which the tail had read everything that the store had
@@ -45,10 +47,12 @@ var (
 	errPreviousUnknown = fmt.Errorf("the object before a change: %w", object.ErrCompacted)
 )
 
-func (s *Source) newTail(interest *dispatch.Interest, latest, replay bool, after object.Position, wake chan<- struct{}) *tail {
+// newTail starts a tail of the changes after a position. Behind means that the store has such
+// changes.
+func (s *Source) newTail(interest *dispatch.Interest, latest, replay, behind bool, after object.Position, wake chan<- struct{}) *tail {
 	t := &tail{
-		source: s, interest: interest, latest: latest, replay: replay, epoch: after.Epoch, through: after.Revision,
-		wake: wake, requests: make(chan struct{}),
+		source: s, interest: interest, latest: latest, replay: replay, behind: behind, epoch: after.Epoch, through: after.Revision,
+		wake: wake, taken: make(chan struct{}, 1), requests: make(chan struct{}),
 	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	t.goroutines.Go(t.run)
@@ -70,7 +74,8 @@ func (t *tail) run() {
 		switch {
 		case t.ctx.Err() != nil:
 			return
-		case errors.Is(err, errFull), errors.Is(err, errEpochChanged), errors.Is(err, object.ErrCompacted):
+		case errors.Is(err, errFull), errors.Is(err, errEpochChanged), errors.Is(err, object.ErrCompacted),
+			errors.Is(err, object.ErrAnswerTooLarge):
 			t.end(err)
 			return
 		}
@@ -127,20 +132,53 @@ func (t *tail) deliver(u object.Update, previous []*object.Record) error {
 			size += c.Size()
 		}
 	}
+	full, behind := t.add(seen, size, u.Through)
+	switch {
+	case !full:
+		return nil
+	case behind:
+		return t.awaitRoom()
+	}
+	return errFull
+}
+
+// add adds changes to the buffer, up to a revision.
+func (t *tail) add(changes []object.Change, size int, through object.Revision) (full, behind bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.changes = append(t.changes, seen...)
+	t.changes = append(t.changes, changes...)
 	t.bytes += size
 	t.updates++
 	if t.live {
 		t.asOf = time.Now()
 	}
-	t.through = max(t.through, u.Through)
+	t.through = max(t.through, through)
 	t.wakeWatcher()
-	if t.bytes > t.source.cfg.BufferBytes && !t.mergeLocked() {
-		return errFull
+	return t.bytes > t.source.cfg.BufferBytes && !t.mergeLocked(), t.behind
+}
+
+// awaitRoom waits until the watcher empties the buffer: it is reading what the store already has,
+// and another tail would make the store read all of that again. If the watcher takes long,
+// the tail ends.
+func (t *tail) awaitRoom() error {
+	timer := time.NewTimer(t.source.cfg.FullWait)
+	defer timer.Stop()
+	for t.isFull() {
+		select {
+		case <-t.taken:
+		case <-timer.C:
+			return errFull
+		case <-t.ctx.Done():
+			return t.ctx.Err()
+		}
 	}
 	return nil
+}
+
+func (t *tail) isFull() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.bytes > t.source.cfg.BufferBytes
 }
 
 // change returns the change that a record describes. It returns false if the object
@@ -214,7 +252,7 @@ func (t *tail) confirm(at time.Time) {
 	if t.asOf.Before(at) {
 		t.asOf = at
 	}
-	t.live = true
+	t.live, t.behind = true, false
 }
 
 // doubt makes updates count only after the next confirmation.
@@ -231,6 +269,10 @@ func (t *tail) take() (changes []object.Change, through object.Revision, asOf ti
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	changes, t.changes, t.bytes = t.changes, nil, 0
+	select {
+	case t.taken <- struct{}{}:
+	default: // it is noted already
+	}
 	return changes, t.through, t.asOf, t.ended
 }
 

@@ -35,6 +35,7 @@ type Watcher struct {
 	page             page            // of the snapshot
 	expiredSnapshots int             // snapshots in a row that the store has forgotten half-way
 	replayEnd        object.Revision
+	unreadable       bool // the store has the changes after the cursor but cannot send them
 
 	tail    *tail           // nil: not needed yet
 	pending []object.Change // taken from the tail and not delivered
@@ -127,11 +128,12 @@ func (w *Watcher) dropTail() {
 	w.tail, w.pending, w.partial, w.merged, w.takenAt, w.ended = nil, nil, false, false, time.Time{}, nil
 }
 
-// startTail continues with the changes after the cursor.
-func (w *Watcher) startTail(next step) {
+// startTail continues with the changes after the cursor. Behind means that the store has such
+// changes.
+func (w *Watcher) startTail(next step, behind bool) {
 	w.dropTail()
 	w.step, w.through = next, w.cursor
-	w.tail = w.source.newTail(&w.interest, w.options.Latest, next == replaying, w.position(), w.wake)
+	w.tail = w.source.newTail(&w.interest, w.options.Latest, next == replaying, behind, w.position(), w.wake)
 }
 
 // Next waits for the next message. It returns ctx.Err() if ctx ends first. It returns
@@ -162,7 +164,7 @@ func (w *Watcher) next(ctx context.Context) (dispatch.Message, error) {
 				return dispatch.Message{}, err
 			}
 		case beginNow:
-			w.startTail(live)
+			w.startTail(live, false)
 			return w.message(object.Bookmark, nil, 0), nil
 		case replaying, live:
 			if m, ok := w.nextFromTail(); ok {
@@ -262,8 +264,9 @@ func (w *Watcher) isReady(now time.Time) bool {
 	switch {
 	case w.ended == nil:
 	case errors.Is(w.ended, errFull):
-		w.startTail(w.step)
+		w.startTail(w.step, true)
 	default: // the changes after the cursor are lost, or the epoch has changed
+		w.unreadable = errors.Is(w.ended, object.ErrAnswerTooLarge)
 		w.dropTail()
 		w.step = beginResume
 		return true
