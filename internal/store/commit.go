@@ -8,6 +8,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -151,19 +152,36 @@ func (c *Collection) conflict(ops []object.Op, resp *clientv3.TxnResponse) *obje
 	return found
 }
 
-// grantAll grants a lease for each put with a time to live. The result has one entry per
-// operation; 0 means no lease.
+// maxGrants is how many leases a write grants at the same time.
+const maxGrants = 16
+
+// grantAll grants a lease for each different time to live of the puts: a lease costs etcd
+// as much as a write. The result has one entry per operation; 0 means no lease.
 func (c *Collection) grantAll(ctx context.Context, ops []object.Op) ([]clientv3.LeaseID, error) {
+	bySeconds := map[int64]*clientv3.LeaseID{}
+	for _, op := range ops {
+		if op.TTL > 0 {
+			bySeconds[leaseSeconds(op.TTL)] = new(clientv3.NoLease)
+		}
+	}
+	granting, grantCtx := errgroup.WithContext(ctx)
+	granting.SetLimit(maxGrants)
+	for seconds, lease := range bySeconds {
+		granting.Go(func() (err error) {
+			*lease, err = c.grant(grantCtx, seconds)
+			return err
+		})
+	}
+	err := granting.Wait()
 	leases := make([]clientv3.LeaseID, len(ops))
 	for i, op := range ops {
-		if op.TTL <= 0 {
-			continue
+		if op.TTL > 0 {
+			leases[i] = *bySeconds[leaseSeconds(op.TTL)]
 		}
-		var err error
-		if leases[i], err = c.grant(ctx, op.TTL); err != nil {
-			c.store.leases.add(ctx, unused(leases)...)
-			return nil, err
-		}
+	}
+	if err != nil {
+		c.store.leases.add(ctx, unused(leases)...)
+		return nil, err
 	}
 	return leases, nil
 }
@@ -171,7 +189,7 @@ func (c *Collection) grantAll(ctx context.Context, ops []object.Op) ([]clientv3.
 // unused returns the leases of a write that was not applied.
 func unused(leases []clientv3.LeaseID) []orphan {
 	var all []orphan
-	for _, id := range leases {
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(leases))) {
 		if id != clientv3.NoLease {
 			all = append(all, orphan{lease: id})
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -30,9 +31,12 @@ func isOwnLease(id clientv3.LeaseID) bool { return id>>32 == leaseTag }
 // id is taken with a probability of 1 in 4,000.
 const grantAttempts = 5
 
-// grant grants a lease. Each lease is for one key.
-func (c *Collection) grant(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, error) {
-	seconds := int64((ttl + time.Second - 1) / time.Second)
+// leaseSeconds returns the time to live of the lease of an object.
+func leaseSeconds(ttl time.Duration) int64 { return int64((ttl + time.Second - 1) / time.Second) }
+
+// grant grants a lease for keys of one write. They expire together, but may be replaced one by
+// one: a lease is revoked only when it has no key left.
+func (c *Collection) grant(ctx context.Context, seconds int64) (clientv3.LeaseID, error) {
 	for attempt := 1; ; attempt++ {
 		id := newLeaseID()
 		_, err := c.store.grants.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: int64(id), TTL: seconds})
@@ -45,6 +49,17 @@ func (c *Collection) grant(ctx context.Context, ttl time.Duration) (clientv3.Lea
 			return clientv3.NoLease, err
 		}
 	}
+}
+
+// ownLeases returns the leases of records that fanoutd has granted.
+func ownLeases(kvs []*mvccpb.KeyValue) []clientv3.LeaseID {
+	var own []clientv3.LeaseID
+	for _, kv := range kvs {
+		if id := clientv3.LeaseID(kv.Lease); isOwnLease(id) {
+			own = append(own, id)
+		}
+	}
+	return own
 }
 
 // readLease reads a key with its lease, but without its value. By default, etcd 3.7 answers

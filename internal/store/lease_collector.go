@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -183,13 +184,10 @@ func (c *leaseCollector) formerLeases(ctx context.Context, o orphan) ([]clientv3
 	}
 	var leases []clientv3.LeaseID
 	for _, r := range resp.Responses {
-		for _, kv := range r.GetResponseRange().GetKvs() {
-			if id := clientv3.LeaseID(kv.Lease); isOwnLease(id) {
-				leases = append(leases, id)
-			}
-		}
+		leases = append(leases, ownLeases(r.GetResponseRange().GetKvs())...)
 	}
-	return leases, nil
+	slices.Sort(leases)
+	return slices.Compact(leases), nil
 }
 
 // sweepSoon requests a sweep.

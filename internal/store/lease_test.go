@@ -288,7 +288,8 @@ func orphanLease(t testing.TB, client *clientv3.Client) clientv3.LeaseID {
 func TestSweepRevokesUnusedLeases(t *testing.T) {
 	both(t, func(t *testing.T, e *etcd) {
 		c := e.collection()
-		commit(t, c, mortal("kept", "v"), mortal("deleted by another program", "v"))
+		commit(t, c, mortal("kept", "v"))
+		commit(t, c, mortal("deleted by another program", "v"))
 		if _, err := e.client.Delete(contextFor(t), prefix+"deleted by another program"); err != nil {
 			t.Fatal(err)
 		}

@@ -86,18 +86,15 @@ func mayReplaceLease(op *object.Op) bool {
 
 // orphans returns the own leases that an applied transaction took keys from.
 func (t *transaction) orphans(resp *clientv3.TxnResponse) []orphan {
-	var all []orphan
+	var leases []clientv3.LeaseID
 	for _, i := range t.leaseReads {
 		kvs := resp.Responses[i].GetResponseRange().GetKvs()
 		if kvs == nil {
 			kvs = resp.Responses[i].GetResponseDeleteRange().GetPrevKvs()
 		}
-		for _, kv := range kvs {
-			if id := clientv3.LeaseID(kv.Lease); isOwnLease(id) {
-				all = append(all, orphan{lease: id})
-			}
-		}
+		leases = append(leases, ownLeases(kvs)...)
 	}
+	all := unused(leases)
 	if len(t.unread) > 0 {
 		all = append(all, orphan{keys: t.unread, at: resp.Header.GetRevision() - 1})
 	}
