@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// maxWatchMessage is the size of the largest message that a watch accepts. If changes exceed
-	// it together, the watch asks for fragments, which are about as large as etcd's largest
-	// request.
+	// maxWatchMessage is the size of the largest message that a watch accepts, unless it is a
+	// fragment. If changes exceed it together, the watch asks for fragments. A fragment is about
+	// as large as etcd's largest request, or has a single change.
 	//
 	// It does not always do so, because etcd 3.7 computes the size of a fragment again for each
 	// event: a backlog of 36,000 small changes took 10 s instead of 0.1 s. Such a backlog does
@@ -49,11 +49,15 @@ func newLimitedWatch(client pb.WatchClient, maxUnread int64) *limitedWatch {
 
 // Watch implements [pb.WatchClient]. etcd's client calls it again after a stream has broken.
 func (w *limitedWatch) Watch(ctx context.Context, options ...grpc.CallOption) (pb.Watch_WatchClient, error) {
-	s, err := w.WatchClient.Watch(ctx, slices.Concat(options, []grpc.CallOption{grpc.MaxCallRecvMsgSize(maxWatchMessage)})...)
+	fragments := w.fragments.Load()
+	if !fragments {
+		options = slices.Concat(options, []grpc.CallOption{grpc.MaxCallRecvMsgSize(maxWatchMessage)})
+	}
+	s, err := w.WatchClient.Watch(ctx, options...)
 	if err != nil {
 		return nil, err
 	}
-	return &limitedStream{Watch_WatchClient: s, watch: w, fragments: w.fragments.Load()}, nil
+	return &limitedStream{Watch_WatchClient: s, watch: w, fragments: fragments}, nil
 }
 
 // take notes that the reader has taken changes of this size.
