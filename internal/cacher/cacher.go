@@ -73,10 +73,11 @@ type Cacher struct {
 	storeRevision *SharedFetch[object.Revision]
 	missingKeys   *MissingKeys
 
-	following   atomic.Bool  // a watch is running and keeps up with the store
-	updates     atomic.Int64 // number of updates received from watches
-	reached     atomic.Int64 // position.Revision, for readers other than Run
-	lastContact atomic.Int64 // see LastContact; Unix nanoseconds, 0: never
+	following   atomic.Bool   // a watch is running and keeps up with the store
+	checks      chan struct{} // capacity 1: the watchdog checks the watch now
+	updates     atomic.Int64  // number of updates received from watches
+	reached     atomic.Int64  // position.Revision, for readers other than Run
+	lastContact atomic.Int64  // see LastContact; Unix nanoseconds, 0: never
 	fresh       freshness
 	counts      counts
 	opaque      opaqueCount
@@ -106,6 +107,7 @@ func New(cfg Config) *Cacher {
 		log:           cfg.Log.With("resource", cfg.Resource),
 		ready:         make(chan struct{}),
 		progress:      newProgressDemand(),
+		checks:        make(chan struct{}, 1),
 		storeRevision: NewSharedFetch(cfg.Store.Revision),
 		missingKeys:   NewMissingKeys(cfg.Keys),
 		fresh:         freshness{began: time.Now()},
@@ -145,9 +147,19 @@ func (c *Cacher) StoreRevision(ctx context.Context) (object.Revision, error) {
 	return r, nil
 }
 
+// maxUnconfirmed is how long ago the store may have confirmed the state before Advance asks for
+// more than progress.
+const maxUnconfirmed = time.Second
+
 // Advance requests progress from the store, so that the revision of a quiet resource
-// advances soon. It does not wait.
-func (c *Cacher) Advance() { c.progress.requestSoon() }
+// advances soon. It does not wait. If the last requests were not answered, the watchdog asks the
+// store for its revision: etcd does not answer while nothing at all is written.
+func (c *Cacher) Advance() {
+	c.progress.requestSoon()
+	if time.Since(c.Confirmed()) >= maxUnconfirmed {
+		c.checkSoon()
+	}
+}
 
 // Counts are counters of a cacher since it was created. They never decrease.
 type Counts struct {

@@ -235,7 +235,11 @@ func (c *Cacher) follow(ctx context.Context, attempts *backoff.Backoff) error {
 		}
 	})
 	if c.position.Revision >= c.publishFrom { // otherwise, reaching it is the confirmation
-		wg.Go(func() { c.confirm(ctx) })
+		wg.Go(func() {
+			if c.confirm(ctx) {
+				c.following.Store(true)
+			}
+		})
 	}
 
 	// Readers wait until the state reaches publishFrom, so progress is urgent. If that
@@ -253,7 +257,13 @@ func (c *Cacher) follow(ctx context.Context, attempts *backoff.Backoff) error {
 		if !complete && c.position.Revision >= c.publishFrom {
 			complete = true
 			c.progress.done()
-			c.following.Store(true)
+		}
+		if complete && !c.following.Load() {
+			if c.fresh.live.Load() {
+				c.following.Store(true)
+			} else {
+				c.checkSoon() // the update may be an old one
+			}
 		}
 		if complete && updates > 0 { // each watch may fail at once
 			attempts.Reset()
@@ -270,9 +280,6 @@ func (c *Cacher) follow(ctx context.Context, attempts *backoff.Backoff) error {
 			return err
 		}
 		c.apply(update)
-		if complete && !c.following.Load() {
-			c.following.Store(true)
-		}
 		c.lastContact.Store(c.received.UnixNano())
 		c.fresh.updated(c.received)
 	}

@@ -11,6 +11,9 @@ import (
 // is ahead of it.
 const maxSilentChecks = 3
 
+// awayInterval is the longest time between checks while the store does not answer.
+const awayInterval = time.Second
+
 // runWatchdog checks at intervals whether the watch has delivered an update, if only a
 // progress notification. The progress ticker asks for one at least as often. If no update
 // came, the watchdog asks the store for its revision. It runs until ctx is done or returns
@@ -22,28 +25,35 @@ const maxSilentChecks = 3
 //     store went back and that revision will not come.
 //   - It is broken. Some releases of etcd had such bugs.
 func (c *Cacher) runWatchdog(ctx context.Context) error {
-	ticker := time.NewTicker(c.cfg.ProgressInterval)
-	defer ticker.Stop()
+	timer := time.NewTimer(c.cfg.ProgressInterval)
+	defer timer.Stop()
 	seen, silent := c.updates.Load(), 0
 	away := false // the watchdog has cleared c.following and logged it
 	answered := func() {
+		c.following.Store(true)
 		if away {
 			away = false
-			c.following.Store(true)
 			c.log.Info("the store answers again")
 		}
 	}
+	checks := c.checks // nil after a failure, until the timer fires
 	for {
+		regular := true
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-checks:
+			regular = false
+		case <-timer.C:
+			timer.Reset(c.cfg.ProgressInterval)
+			checks = c.checks
 		}
 		if n := c.updates.Load(); n != seen {
 			seen, silent = n, 0
-			answered()
-			if !c.fresh.live.Load() {
-				c.confirm(ctx)
+			if c.fresh.live.Load() || c.confirm(ctx) {
+				answered()
+			} else {
+				checks = nil
 			}
 			continue
 		}
@@ -56,10 +66,12 @@ func (c *Cacher) runWatchdog(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case c.updates.Load() != seen: // an update came meanwhile; the next check counts it
-			if err == nil {
-				c.confirm(ctx) // the update itself proves nothing after the doubt
+			if err == nil && c.confirm(ctx) { // the update itself proves nothing after the doubt
+				answered()
 			}
 		case err != nil:
+			checks = nil
+			timer.Reset(min(awayInterval, c.cfg.ProgressInterval))
 			if c.following.CompareAndSwap(true, false) {
 				away = true
 				c.log.Warn("the store does not answer", "error", err)
@@ -71,7 +83,7 @@ func (c *Cacher) runWatchdog(ctx context.Context) error {
 			answered()
 			c.confirmContact(asked)
 			c.fresh.confirm(asked)
-		default:
+		case regular:
 			if silent++; silent == maxSilentChecks {
 				return errSilentWatch
 			}
@@ -79,10 +91,19 @@ func (c *Cacher) runWatchdog(ctx context.Context) error {
 	}
 }
 
-// confirm makes the state reach the store's revision, if the store answers. Later updates
-// then prove that the state is current.
-func (c *Cacher) confirm(ctx context.Context) {
-	_, _ = c.Read(ctx, Consistency{}) // the watchdog tries again
+// checkSoon makes the watchdog check the watch now. It does not wait.
+func (c *Cacher) checkSoon() {
+	select {
+	case c.checks <- struct{}{}:
+	default: // a check is already due
+	}
+}
+
+// confirm makes the state reach the store's revision, and reports whether the store answered.
+// Later updates then prove that the state is current. If it fails, the watchdog tries again.
+func (c *Cacher) confirm(ctx context.Context) bool {
+	_, err := c.Read(ctx, Consistency{})
+	return err == nil
 }
 
 // confirmContact notes that the state contained everything that the store had at the

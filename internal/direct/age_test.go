@@ -47,7 +47,7 @@ func TestMessagesStateTheirAge(t *testing.T) {
 // The first change that comes after a silence of the store may be an old one.
 func TestAChangeAfterASilenceStatesItsAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, w := watchPausing(t, 0)
+		store, w := watchPausing(t, 0, dispatch.Options{})
 		defer w.Close()
 		next := func(at object.Revision) time.Duration {
 			t.Helper()
@@ -78,7 +78,7 @@ func TestAChangeAfterASilenceStatesItsAge(t *testing.T) {
 // A client that reads slowly gets changes that were everything some time ago.
 func TestMessagesToASlowClientStateTheirAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, w := watchPausing(t, 1) // each change has a message of its own
+		store, w := watchPausing(t, 1, dispatch.Options{}) // each change has a message of its own
 		defer w.Close()
 		for at := range object.Revision(3) {
 			store.changes <- object.Record{Key: "k", CreateRevision: at + 2, ModRevision: at + 2, Version: 1}
@@ -98,9 +98,30 @@ func TestMessagesToASlowClientStateTheirAge(t *testing.T) {
 	})
 }
 
+// Soon after the store is back, a client gets the bookmark that it has not got meanwhile.
+func TestBookmarkSoonAfterTheStoreIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const interval, soon = 20 * time.Second, 2 * time.Second
+		store, w := watchPausing(t, 0, dispatch.Options{BookmarkInterval: interval})
+		defer w.Close()
+		store.away.Store(true)
+		silence, cancel := context.WithTimeout(t.Context(), 2*interval+interval/3)
+		defer cancel()
+		if m, err := w.Next(silence); err == nil {
+			t.Fatalf("got a message of kind %d while the store is away", m.Header.Kind)
+		}
+		store.away.Store(false)
+		ctx, cancel := context.WithTimeout(t.Context(), soon)
+		defer cancel()
+		if m, err := w.Next(ctx); err != nil || m.Header.Kind != object.Bookmark || m.Header.Age > 0 {
+			t.Errorf("after the store is back: got kind %d with an age of %v and %v, want a bookmark", m.Header.Kind, m.Header.Age, err)
+		}
+	})
+}
+
 // watchPausing begins to watch a store that can be away. The messages have a size limit; 0: the
 // default.
-func watchPausing(t *testing.T, messageBytes int) (*pausingStore, *direct.Watcher) {
+func watchPausing(t *testing.T, messageBytes int, o dispatch.Options) (*pausingStore, *direct.Watcher) {
 	t.Helper()
 	codec, err := object.CodecByName("raw")
 	if err != nil {
@@ -111,7 +132,7 @@ func watchPausing(t *testing.T, messageBytes int) (*pausingStore, *direct.Watche
 		Resource: "test", Store: store, Codec: codec, Preencode: wire.Preencode, Encoder: wire.Encoder{}, Log: slog.New(slog.DiscardHandler),
 		MessageBytes: messageBytes,
 	})
-	w, err := source.Watch(t.Context(), dispatch.Interest{}, dispatch.FromNow(object.Position{}), dispatch.Options{})
+	w, err := source.Watch(t.Context(), dispatch.Interest{}, dispatch.FromNow(object.Position{}), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,8 +81,8 @@ func (t *tail) reachStore(ctx context.Context) (err error) {
 	return nil
 }
 
-// checkUpToDate makes the tail reach the store's present revision, in the background. If
-// the store is away, nothing changes.
+// checkUpToDate makes the tail reach the store's present revision, in the background. While the
+// store is away, it tries again.
 func (t *tail) checkUpToDate() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,11 +91,14 @@ func (t *tail) checkUpToDate() {
 	}
 	t.checking, t.upToDate = true, false
 	t.goroutines.Go(func() {
-		reached := t.reachStore(t.ctx) == nil
+		err := t.reachStore(t.ctx)
+		for err != nil && !errors.Is(err, errEpochChanged) && backoff.Sleep(t.ctx, backoff.Jitter(2*retryInterval)) {
+			err = t.reachStore(t.ctx)
+		}
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.checking = false
-		if reached {
+		if err == nil {
 			t.upToDate = true
 			t.wakeWatcher()
 		}

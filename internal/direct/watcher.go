@@ -144,7 +144,7 @@ func (w *Watcher) startTail(next step, behind bool) {
 func (w *Watcher) Next(ctx context.Context) (dispatch.Message, error) {
 	m, err := w.next(ctx)
 	if err == nil {
-		w.schedule.RecordSent(m.Header.Kind, time.Now())
+		w.schedule.RecordSent(&m.Header, time.Now())
 		w.silent, w.bookmarkReady = false, false
 	}
 	return m, err

@@ -64,10 +64,14 @@ func (s *Schedule) isLastBookmarkDue(now time.Time) bool {
 	return !s.lastBookmark.IsZero() && !s.sentLastBookmark && !now.Before(s.lastBookmark)
 }
 
-// RecordSent records that a message was sent.
-func (s *Schedule) RecordSent(kind object.MessageKind, now time.Time) {
+// RecordSent records that a message was sent. If the message says that the state is old, the
+// next bookmark is due soon.
+func (s *Schedule) RecordSent(h *object.Header, now time.Time) {
 	s.sentAny = now
-	switch kind {
+	if s.isOld(h.Age) {
+		s.RetrySoon(now)
+	}
+	switch h.Kind {
 	case object.Live:
 		s.sentLive = now
 	case object.Bookmark:
@@ -78,6 +82,21 @@ func (s *Schedule) RecordSent(kind object.MessageKind, now time.Time) {
 // Postpone delays the due periodic bookmark by one interval. Callers use Postpone when the
 // watcher must not send a bookmark now.
 func (s *Schedule) Postpone(now time.Time) { s.sentAny = now }
+
+// isOld reports whether a state of this age is older than one of a source that has contact with
+// the store.
+func (s *Schedule) isOld(age time.Duration) bool {
+	return s.bookmarkInterval > 0 && age > s.bookmarkInterval
+}
+
+// bookmarkRetry is the time until the next bookmark while the source has no contact with the
+// store. When the contact is back, clients soon learn it.
+const bookmarkRetry = time.Second
+
+// RetrySoon delays the due periodic bookmark by bookmarkRetry, or by one interval if that is less.
+func (s *Schedule) RetrySoon(now time.Time) {
+	s.sentAny = now.Add(min(bookmarkRetry-s.bookmarkInterval, 0))
+}
 
 // join makes the schedule serve watchers of another schedule with the same options, too: each of
 // them gets its next bookmark and its next live message at the right time.

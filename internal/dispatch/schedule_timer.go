@@ -37,9 +37,9 @@ func (s *scheduleTimer) due(now time.Time) Due {
 }
 
 // recordSent calls [Schedule.RecordSent], unless the schedule is nil.
-func (s *scheduleTimer) recordSent(kind object.MessageKind, now time.Time) {
+func (s *scheduleTimer) recordSent(h *object.Header, now time.Time) {
 	if s != nil {
-		s.RecordSent(kind, now)
+		s.RecordSent(h, now)
 	}
 }
 

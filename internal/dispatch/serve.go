@@ -361,5 +361,5 @@ func (w *Watcher) delivered(b *Batch, now time.Time) {
 		w.mergeTo = b.end.current // see Watcher.events
 	}
 	w.cursor, w.sent = b.end.advance(w.cursor, w.sent)
-	w.recordSent(b.Header.Kind, now)
+	w.recordSent(&b.Header, now)
 }

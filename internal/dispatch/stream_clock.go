@@ -136,6 +136,25 @@ func (k *streamClock) next(s *Stream) time.Time {
 	return at
 }
 
+// recordSent records that a message was sent for the watches of the cursor.
+func (c *streamCursor) recordSent(h *object.Header, now time.Time) {
+	if c.timing == nil {
+		return
+	}
+	c.timing.RecordSent(h, now)
+	if c.timing.isOld(h.Age) {
+		c.retrySoon(now)
+	}
+}
+
+// retrySoon makes the next bookmark of the cursor due soon.
+func (c *streamCursor) retrySoon(now time.Time) {
+	c.timing.RetrySoon(now)
+	if k := &c.stream.clock; now.Add(bookmarkRetry).Before(k.nextTick) {
+		k.nextTick = now.Add(bookmarkRetry)
+	}
+}
+
 // tick makes bookmarks due when the bound has reached the position of the latest round.
 func (s *Stream) tick() {
 	for _, src := range s.sources {
@@ -179,7 +198,7 @@ func (src *streamSource) addBookmarks(now time.Time) {
 			continue
 		case !last && !following:
 			// The client should notice the silence. See Watcher.bookmark.
-			c.timing.Postpone(now)
+			c.retrySoon(now)
 			continue
 		}
 		if left -= idBytes * len(c.watches); left < 0 && len(s.response.Entries)+len(due) > 0 {
@@ -204,17 +223,15 @@ func (src *streamSource) addBookmarks(now time.Time) {
 // addBookmark adds a bookmark with the bound for the watches of cursors that have sent everything
 // up to the bound.
 func (src *streamSource) addBookmark(cursors []*streamCursor, bound object.Position, now time.Time) {
+	h := object.Header{Kind: object.Bookmark, Position: bound, Age: src.dispatcher.statedAge(now)}
 	var watches []*StreamWatch
 	for _, c := range cursors {
 		watches = append(watches, c.watches...)
 		c.cursor = max(c.cursor, bound.Revision)
 		c.resume = bound
 		c.spoke = true
-		if c.timing != nil {
-			c.timing.RecordSent(object.Bookmark, now)
-		}
+		c.recordSent(&h, now)
 	}
-	h := object.Header{Kind: object.Bookmark, Position: bound, Age: src.dispatcher.statedAge(now)}
 	e := Entry{IDs: idsOf(watches), Batch: &Batch{Message: Message{Header: h}}, cursors: cursors}
 	e.Dispatcher = src.dispatcher
 	src.stream.add(e, 0)

@@ -143,4 +143,7 @@ func (s *Stream) addFirst(j *join, watches []*StreamWatch, now time.Time) {
 	} else {
 		add(object.Header{Kind: object.Bookmark, Position: at, Age: age}, true)
 	}
+	if c.timing != nil && c.timing.isOld(age) {
+		c.retrySoon(now)
+	}
 }

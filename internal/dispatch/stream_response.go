@@ -57,9 +57,7 @@ func (s *Stream) addMessage(c *streamCursor, b *Batch, now time.Time) {
 	s.add(e, b.size())
 	c.spoke = true
 	c.resume = b.Header.Position
-	if c.timing != nil {
-		c.timing.RecordSent(b.Header.Kind, now)
-	}
+	c.recordSent(&b.Header, now)
 }
 
 // size returns the size of the events.

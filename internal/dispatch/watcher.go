@@ -105,15 +105,15 @@ func (w *Watcher) next(now time.Time) (Message, bool, error) {
 		m, ok = w.bookmark(now)
 	}
 	if ok {
-		w.recordSent(m.Header.Kind, now)
+		w.recordSent(&m.Header, now)
 	}
 	return m, ok, err
 }
 
 // recordSent records in the schedule that a message was sent, if the schedule needs to know.
-func (w *Watcher) recordSent(kind object.MessageKind, now time.Time) {
-	if w.timed || kind == object.Bookmark {
-		w.schedule.recordSent(kind, now)
+func (w *Watcher) recordSent(h *object.Header, now time.Time) {
+	if w.timed || h.Kind == object.Bookmark {
+		w.schedule.recordSent(h, now)
 	}
 }
 
@@ -267,7 +267,7 @@ func (w *Watcher) bookmark(now time.Time) (Message, bool) {
 	case PeriodicBookmarkDue:
 		source := w.dispatcher.cfg.Source
 		if !source.Following() {
-			w.schedule.Postpone(now)
+			w.schedule.RetrySoon(now)
 			return Message{}, false
 		}
 		source.Advance() // so that the next bookmark has a newer position
