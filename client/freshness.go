@@ -26,10 +26,6 @@ func (f *freshness) stale(asOf time.Time) bool {
 	return f.ended.Load() || asOf.IsZero() || lost != nil && !asOf.After(*lost) || time.Since(asOf) > f.limit
 }
 
-// minFreshness is how long a copy counts as current at least, even if bookmarks come
-// more often. A quiet server hears from etcd only every few seconds.
-const minFreshness = 10 * time.Second
-
 // arrivals estimates when the messages of a stream arrived. While the caller is busy, messages
 // wait in a buffer, so a message may have arrived long before it is read. But if the stream has
 // to wait for messages, the buffer is empty.

@@ -377,3 +377,34 @@ func TestOldEventsAreNotSilence(t *testing.T) {
 		}
 	})
 }
+
+// Short bookmark intervals make clients notice the loss of etcd early, and while etcd is there, the
+// copy stays fresh between bookmarks.
+func TestStaleSoonWithShortBookmarkIntervals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const sec, healthy = time.Second, 30
+		var later []delayed
+		for range healthy {
+			later = append(later, delayed{sec, aged(sec+sec/20, bookmark(5))}) // confirmed once per interval
+		}
+		lost := healthy * sec // the server still sends bookmarks until it notices
+		for i := range 8 {
+			later = append(later, delayed{sec, aged(time.Duration(i+2)*sec, bookmark(5))})
+		}
+		s := &scriptedServer{streams: []stream{{messages: []message{reset(), synced(5)}, later: later}}}
+		inf := client.NewInformer(connectTo(t, s), number, client.BookmarkInterval(sec))
+		run(t, inf)
+		if err := inf.WaitForSync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for began := time.Now(); time.Since(began) < lost+8*sec; time.Sleep(sec / 4) {
+			synctest.Wait()
+			switch passed := time.Since(began); {
+			case passed < lost && inf.Lister().Stale():
+				t.Errorf("stale after %v, while the server has etcd", passed)
+			case passed > lost+4*sec && !inf.Lister().Stale():
+				t.Errorf("not stale %v after the last confirmation", passed-lost+sec)
+			}
+		}
+	})
+}

@@ -203,8 +203,10 @@ const minFirstResponse = 5 * time.Second
 // maxSilence returns how long a server may be silent before it counts as dead.
 func (w *watcher) maxSilence() time.Duration { return 3 * w.bookmarks }
 
-// freshFor returns how long a state counts as current after a server has confirmed it.
-func (w *watcher) freshFor() time.Duration { return max(w.maxSilence(), minFreshness) }
+// freshFor returns how long a state counts as current after a server has confirmed it: three
+// bookmark intervals. A server confirms it once per interval, so a state may be as old as two of them,
+// and transit is counted for each message. That takes longer than three short intervals.
+func (w *watcher) freshFor() time.Duration { return max(w.maxSilence(), 2*(w.bookmarks+transit)) }
 
 // silenceAfter returns how long the server may be silent after a message. The age of the message
 // counts as silence, so the client leaves a server that has just lost etcd when its state becomes

@@ -48,8 +48,14 @@ export interface InformerEvents<T> {
 
 /** How long a message may be on its way, and the ages that servers do not state, in milliseconds. */
 const transit = 1000;
-/** How long at least a copy counts as current after the last message. */
-const leastStale = 10_000;
+
+/**
+ * Returns how long a copy counts as current after a server has confirmed it: three bookmark intervals. A server confirms
+ * it once per interval, so it may be as old as two of them. That and the transit take longer than three short intervals.
+ */
+export function freshFor(bookmarks: number): number {
+  return Math.max(3 * bookmarks, 2 * (bookmarks + transit));
+}
 
 /** An object whose newest version cannot be decoded. */
 interface Undecoded {
@@ -176,7 +182,7 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
    * most three bookmark intervals (at least 10 s) later.
    */
   get stale(): boolean {
-    return this.#interrupted || Date.now() - this.#asOf > Math.max(3 * bookmarksOf(this.#options), leastStale);
+    return this.#interrupted || Date.now() - this.#asOf > freshFor(bookmarksOf(this.#options));
   }
 
   /**

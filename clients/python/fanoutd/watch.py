@@ -34,11 +34,18 @@ _log = logging.getLogger("fanoutd")
 # The least time for the first message of a stream: the server may have to read from etcd.
 _FIRST_RESPONSE = 5.0
 
-# The shortest time for which a state counts as current. A quiet server hears from etcd every few seconds only.
-_MIN_FRESHNESS = 10.0
-
 # Added to the age of a message, for its way and because servers state no age of less than a second.
 _TRANSIT = 1.0
+
+
+def _fresh_for(bookmark_interval: float) -> float:
+    """Return how long a state counts as current: three intervals.
+
+    A server confirms it once per interval, so a state may be as old as two of them, and _TRANSIT is counted for each
+    message. That takes longer than three short intervals.
+    """
+    return max(3 * bookmark_interval, 2 * (bookmark_interval + _TRANSIT))
+
 
 # The time for a source of credentials to get new ones after the old ones stopped working.
 _RENEWAL = 5.0
@@ -274,7 +281,7 @@ class Watch:
 
     def fresh_for(self) -> float:
         """Return how long a state counts as current after a server has confirmed it."""
-        return max(self._max_silence, _MIN_FRESHNESS)
+        return _fresh_for(self._max_silence / 3)
 
     def _silence_after(self, m: fanout_pb2.WatchResponse) -> float:
         """Return how long the server may be silent after a message. Its age counts as silence."""
