@@ -108,8 +108,9 @@
 // Watches and informers report which position they have applied, at most once a second (once a minute
 // if only bookmarks arrive), so that operators see which processes have a change. For an informer,
 // a change is applied when all handlers have accepted it. If an object cannot be decoded, or a handler
-// fails, the report has the error. [WithSubscriber] names the process. Everything else also works with
-// servers that do not take reports.
+// fails, the report has the error, and the keys of the objects if they are at most 32. Operators who wait
+// for a change do not wait for watches [WithoutReports]. [WithSubscriber] names the process. Everything
+// else also works with servers that do not take reports.
 //
 // # Without a server
 //

@@ -177,7 +177,7 @@ const reportTimeout = 10 * time.Second
 func (s *ownStream) send(id string, p progress) error {
 	ctx, cancel := context.WithTimeout(s.ctx, reportTimeout)
 	defer cancel()
-	req := &fanoutv1.ReportRequest{Watch: id, Applied: p.appliedMessage(), Error: p.errorMessage(), Attempted: p.attemptedMessage()}
+	req := &fanoutv1.ReportRequest{Watch: id, Applied: p.appliedMessage(), Error: p.errorMessage(), Attempted: p.attemptedMessage(), FailedKeys: p.failed}
 	// Only the server that has the watch knows it.
 	_, err := s.client.reads.Report(withServerChoice(ctx, &serverChoice{only: s.server()}), req)
 	return err

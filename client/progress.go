@@ -1,11 +1,17 @@
 package client
 
+import (
+	"maps"
+	"slices"
+)
+
 // progress is how far the receiver of a watch has applied it.
 type progress struct {
 	applied Position // everything up to it is applied; no revision: not known, or nothing
 	err     error    // why the receiver cannot apply what comes next; nil if it can
 	// Everything up to attempted is applied or has failed.
 	attempted Position
+	failed    []string // with an error: the keys that have failed, in order; nil: too many to be named
 }
 
 // lower returns the progress that two receivers have made together. If both have an error, that
@@ -18,7 +24,36 @@ func (p progress) lower(q progress) progress {
 	if q.err != nil && (p.err == nil || p.applied != both.applied && q.applied == both.applied) {
 		both.err = q.err
 	}
+	switch {
+	case p.err == nil:
+		both.failed = q.failed
+	case q.err == nil:
+		both.failed = p.failed
+	case p.failed != nil && q.failed != nil:
+		both.failed = named(slices.Concat(p.failed, q.failed))
+	}
 	return both
+}
+
+// A report names at most so many failed keys, with so many bytes together.
+const (
+	maxFailedKeys     = 32
+	maxFailedKeyBytes = 4096
+)
+
+// named returns the keys of failed objects in order, each of them once. If they are too many for a report,
+// it returns nil.
+func named(keys []string) []string {
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	size := 0
+	for _, key := range keys {
+		size += len(key)
+	}
+	if len(keys) > maxFailedKeys || size > maxFailedKeyBytes {
+		return nil
+	}
+	return keys
 }
 
 // lowerPosition returns the lower one of two positions. It has no revision if their epochs
@@ -66,6 +101,9 @@ func (f failures) progress(at Position) progress {
 		if p.err == nil || before.Revision < p.applied.Revision || before.Revision == p.applied.Revision && key < first {
 			p.applied, p.err, first = before, failed.err, key
 		}
+	}
+	if 0 < len(f) && len(f) <= maxFailedKeys {
+		p.failed = named(slices.Collect(maps.Keys(f)))
 	}
 	return p
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -100,7 +101,8 @@ func (s *streamReports) shouldReport(p progress, now time.Time) bool {
 	}
 	if p.err != nil || s.reported.err != nil {
 		// Without a report of what was attempted, [Wait] would take an error for an earlier one.
-		return p.applied != s.reported.applied || p.attempted.isAfter(s.reported.attempted) || messageOfError(p.err) != messageOfError(s.reported.err)
+		return p.applied != s.reported.applied || p.attempted.isAfter(s.reported.attempted) ||
+			messageOfError(p.err) != messageOfError(s.reported.err) || !slices.Equal(p.failed, s.reported.failed)
 	}
 	// Without an error, the position goes back only while another receiver begins.
 	if !p.applied.isAfter(s.reported.applied) {

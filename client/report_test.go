@@ -23,8 +23,9 @@ import (
 // everything up to revision 7 was attempted, or "watch-1 --7: no" without an applied position.
 type reportLog struct {
 	mu    sync.Mutex
-	lines []string    // guarded by mu
-	times []time.Time // guarded by mu
+	lines []string                // guarded by mu
+	times []time.Time             // guarded by mu
+	last  *fanoutv1.ReportRequest // guarded by mu
 	// answer returns what the server answers to the n-th report; nil: no errors.
 	answer func(n int) error
 }
@@ -39,11 +40,18 @@ func (l *reportLog) report(req *fanoutv1.ReportRequest) error {
 	if e := req.GetError(); e != nil {
 		line += fmt.Sprintf("-%d: %s", req.GetAttempted().GetRevision(), e.GetMessage())
 	}
-	l.lines, l.times = append(l.lines, line), append(l.times, time.Now())
+	l.lines, l.times, l.last = append(l.lines, line), append(l.times, time.Now()), req
 	if l.answer == nil {
 		return nil
 	}
 	return l.answer(len(l.lines))
+}
+
+// lastFailed returns the failed keys of the last report.
+func (l *reportLog) lastFailed() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last.GetFailedKeys()
 }
 
 // take returns the reports since the last call.
@@ -437,6 +445,142 @@ func TestReportsReachTheServerOfTheWatch(t *testing.T) {
 			if got := logs[n].take(); len(got) != want {
 				t.Errorf("server %d with %d watches: got reports %q, want %d", n, len(s.starts()), got, want)
 			}
+		}
+	})
+}
+
+// reporting returns for each watch whether it began as one that reports.
+func (s *scriptedServer) reporting() []bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []bool
+	for _, r := range s.requests {
+		all = append(all, r.GetReports())
+	}
+	return all
+}
+
+// A gate waits for the watches that say that they report. So the others must not say it.
+func TestWatchesSayWhetherTheyReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedServer{script: resumable(), reports: (&reportLog{}).report}
+		r := connectTo(t, s)
+		run(t, client.NewInformer(r, number))
+		synctest.Wait()
+		run(t, client.NewInformer(r, number)) // joins the watch, and confirms its state with a short one
+		synctest.Wait()
+		for _, opts := range [][]client.WatchOption{{}, {client.WithoutReports()}} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			for range r.Watch(ctx, opts...) {
+			}
+			cancel()
+		}
+		if diff := cmp.Diff([]bool{true, false, true, false}, s.reporting()); diff != "" {
+			t.Errorf("informer, confirmation, watch, watch without reports: -want +got:\n%s", diff)
+		}
+	})
+}
+
+func TestAWatchWithoutReportsSendsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reports := &reportLog{}
+		s := &scriptedServer{script: resumable(live(2, modified("a", 2))), reports: reports.report}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		for range connectTo(t, s).Watch(ctx, client.WithoutReports()) {
+		}
+		reports.wantReports(t)
+	})
+}
+
+// failAll is a handler that rejects all objects with a value of 6.
+func failAll() client.Handler[int] {
+	fail := func(i client.Item[int]) error {
+		if i.Value == 6 {
+			return errHandler
+		}
+		return nil
+	}
+	return client.Handler[int]{Add: fail, Update: func(_, i client.Item[int]) error { return fail(i) }}
+}
+
+// An operator who waits for one object must not wait for another one that has failed.
+func TestReportsNameTheFailedKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reports := &reportLog{}
+		later := []delayed{
+			{time.Minute, live(6, withValue(modified("b", 6), "6"))},
+			{time.Minute, live(7, withValue(modified("a", 7), "six"))}, // cannot be decoded
+			{time.Minute, live(8, withValue(modified("b", 8), "8"))},
+			{time.Minute, live(9, deleted("a", 9))},
+		}
+		informerAt5(t, reports, later, failAll())
+		var got []string
+		for range 5 {
+			time.Sleep(time.Minute - time.Millisecond)
+			synctest.Wait()
+			got = append(got, fmt.Sprintf("%q", reports.lastFailed()))
+			time.Sleep(time.Millisecond)
+		}
+		if diff := cmp.Diff([]string{"[]", `["b"]`, `["a" "b"]`, `["a"]`, "[]"}, got); diff != "" {
+			t.Errorf("failed keys: -want +got:\n%s", diff)
+		}
+	})
+}
+
+// Too many keys are not named: the error may concern any object then.
+func TestReportsNameABoundedNumberOfFailedKeys(t *testing.T) {
+	for name, c := range map[string]struct {
+		keys, length int
+		named        bool
+	}{
+		"32 keys":         {32, 3, true},
+		"33 keys":         {33, 3, false},
+		"4096 bytes":      {32, 128, true},
+		"more than 4 KiB": {32, 129, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reports := &reportLog{}
+				var events []*fanoutv1.Event
+				for n := range c.keys {
+					events = append(events, withValue(added(fmt.Sprintf("k%0*d", c.length-1, n), 6), "6"))
+				}
+				informerAt5(t, reports, []delayed{{time.Minute, live(6, events...)}}, failAll())
+				time.Sleep(2 * time.Minute)
+				want := 0
+				if c.named {
+					want = c.keys
+				}
+				if got := reports.lastFailed(); len(got) != want {
+					t.Errorf("got %d failed keys, want %d", len(got), want)
+				}
+			})
+		})
+	}
+}
+
+// The failed keys of informers that share a watch are those of all of them.
+func TestAReportNamesTheFailedKeysOfAllInformersOfTheWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reports := &reportLog{}
+		s := &scriptedServer{reports: reports.report, streams: []stream{{
+			messages: []message{reset(), part(0, withValue(added("a", 3), "3"), withValue(added("b", 4), "4"), withValue(added("c", 5), "5")), synced(5)},
+		}}}
+		r := connectTo(t, s)
+		for _, fails := range [][]string{{"a", "b"}, {"b", "c"}} {
+			inf := client.NewInformer(r, number, client.AllowStale(), client.BookmarkInterval(time.Hour))
+			inf.AddHandler(client.Handler[int]{Add: func(i client.Item[int]) error {
+				if slices.Contains(fails, i.Object.Key) {
+					return errHandler
+				}
+				return nil
+			}})
+			run(t, inf)
+		}
+		time.Sleep(time.Minute)
+		if got := reports.lastFailed(); !slices.Equal(got, []string{"a", "b", "c"}) {
+			t.Errorf("got failed keys %q, want a, b and c", got)
 		}
 	})
 }

@@ -57,6 +57,7 @@ type watchConfig struct {
 	req            *fanoutv1.WatchRequest // the watcher sets begin and consistency
 	after          Position
 	fromNow        bool
+	unreported     bool
 	bookmarks      time.Duration
 	onInterruption []func(error)
 }
@@ -185,6 +186,10 @@ func OmitValues() DeliveryOption {
 // EveryEvent ends the watch with [ErrPositionExpired] or [ErrEpochChanged] where the
 // server would otherwise skip events and send only the latest state of each object.
 func EveryEvent() WatchOption { return watchOption(func(c *watchConfig) { c.req.EveryEvent = true }) }
+
+// WithoutReports makes the watch report nothing. Use it where nothing depends on the changes, such as in a
+// program that shows them: operators who wait until a change is applied do not wait for this watch.
+func WithoutReports() WatchOption { return watchOption(func(c *watchConfig) { c.unreported = true }) }
 
 // Latest lets the server merge the events that wait for a slow reader: the reader
 // gets only the latest state of each object.

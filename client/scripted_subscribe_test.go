@@ -172,6 +172,6 @@ func (s *scriptedSession) report(r *fanoutv1.SubscribeRequest_Report) {
 	w := s.watches[r.GetWatchId()]
 	s.mu.Unlock()
 	if w != nil && s.server.reports != nil {
-		_ = s.server.reports(&fanoutv1.ReportRequest{Watch: w.name, Applied: r.GetApplied(), Error: r.GetError(), Attempted: r.GetAttempted()})
+		_ = s.server.reports(&fanoutv1.ReportRequest{Watch: w.name, Applied: r.GetApplied(), Error: r.GetError(), Attempted: r.GetAttempted(), FailedKeys: r.GetFailedKeys()})
 	}
 }

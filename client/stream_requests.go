@@ -62,7 +62,7 @@ func (s *sharedStream) nextRequest() (req *fanoutv1.SubscribeRequest, wait time.
 		if p, ok := w.reports.next(now); ok {
 			w.reports.done(p, now)
 			return &fanoutv1.SubscribeRequest{Request: &fanoutv1.SubscribeRequest_Report_{Report: &fanoutv1.SubscribeRequest_Report{
-				WatchId: w.id, Applied: p.appliedMessage(), Error: p.errorMessage(), Attempted: p.attemptedMessage(),
+				WatchId: w.id, Applied: p.appliedMessage(), Error: p.errorMessage(), Attempted: p.attemptedMessage(), FailedKeys: p.failed,
 			}}}, 0
 		}
 	}

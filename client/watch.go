@@ -106,7 +106,7 @@ type Event struct {
 // gets the difference instead of every change.
 //
 // An update counts as applied when the caller asks for the next one. The client reports to the
-// server how far the watch is applied; see the package documentation.
+// server how far the watch is applied, except with [WithoutReports]; see the package documentation.
 //
 // An error is the last value of the iteration. It is the error of ctx, [ErrClosed], or
 // an error that no retry can help: one with the code InvalidArgument, NotFound,
@@ -117,7 +117,10 @@ type Event struct {
 func (r *Resource) Watch(ctx context.Context, opts ...WatchOption) iter.Seq2[*Update, error] {
 	return func(yield func(*Update, error) bool) {
 		w := r.newWatcher(opts)
-		applied := w.reportApplied()
+		applied := func(*Update) {}
+		if !w.unreported {
+			applied = w.reportApplied()
+		}
 		err := w.run(ctx, func(u *Update) bool {
 			if !yield(u, nil) {
 				return false

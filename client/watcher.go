@@ -253,6 +253,7 @@ func (w *watcher) noteAge(m *message) {
 // request returns the request of the next stream.
 func (w *watcher) request() *fanoutv1.WatchRequest {
 	w.req.Begin, w.req.Consistency = nil, nil
+	w.req.Reports = w.reporter.progress != nil
 	switch {
 	case w.at.Revision > 0:
 		w.req.Begin = &fanoutv1.WatchRequest_After{After: &fanoutv1.Position{Epoch: w.at.Epoch, Revision: w.at.Revision}}
