@@ -197,7 +197,7 @@ func (b *benchmark) run(ctx context.Context) (result []latency, err error) {
 func (b *benchmark) watch(ctx context.Context, prefix string, ready func(), received func(i int)) error {
 	defer ready()
 	seen := 0
-	for u, err := range b.resource.Watch(ctx, client.Prefix(prefix)) {
+	for u, err := range b.resource.Watch(ctx, client.Prefix(prefix), client.WithoutReports()) {
 		if err != nil {
 			return err
 		}

@@ -155,7 +155,7 @@ func (d *description) readHistory(ctx context.Context, r *client.Resource, serve
 
 // replay reads the changes after a position, up to the present version.
 func (d *description) replay(ctx context.Context, r *client.Resource, after client.Position) error {
-	for u, err := range r.Watch(ctx, client.Key(d.object.Key), client.After(after), client.EveryEvent()) {
+	for u, err := range r.Watch(ctx, client.Key(d.object.Key), client.After(after), client.EveryEvent(), client.WithoutReports()) {
 		if err != nil {
 			return err
 		}

@@ -128,7 +128,7 @@ func (t *tool) await(ctx context.Context, r *client.Resource, s *selection, goal
 	ctx, cancel := t.withTimeout(ctx, 0)
 	defer cancel()
 	var found *client.Object
-	opts := append(s.forWatch(), client.OnInterruption(t.reportInterruptions()))
+	opts := append(s.forWatch(), client.OnInterruption(t.reportInterruptions()), client.WithoutReports())
 	for u, err := range r.Watch(ctx, opts...) {
 		if err != nil {
 			return t.goalError(ctx, err, s, goal)

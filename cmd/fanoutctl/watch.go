@@ -192,6 +192,9 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 			}
 		}()
 	}
+	if w.exec == "" && len(w.render) == 0 {
+		opts = append(opts, client.WithoutReports()) // the changes are only shown
+	}
 	updates := func(ctx context.Context) follow.Stream { return w.trackSync(r.Watch(ctx, opts...)) }
 
 	switch {
