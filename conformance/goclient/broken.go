@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -97,10 +99,13 @@ var faults = map[string]*fault{
 	"read-ahead": {stream: func(s grpc.ClientStream, _ context.CancelFunc) grpc.ClientStream {
 		return newQueuedStream(s, 0)
 	}},
+	"no-announcement":   {request: func(r *fanoutv1.WatchRequest) { r.Reports = false }},
 	"flood-reports":     {},
 	"eager-reports":     {},
 	"no-errors":         {},
 	"report-past-error": {},
+	"no-keys":           {},
+	"first-keys":        {},
 	"strict-entries":    {},
 	"refuse-all":        {},
 	"early-restart":     {},
@@ -186,22 +191,33 @@ func (f *fault) interceptReport(ctx context.Context, method string, req, reply a
 	if !ok {
 		return invoke(ctx, method, req, reply, cc, o...)
 	}
-	times := 1
-	switch f.name {
-	case "flood-reports":
-		times = 5
-	case "no-errors":
-		report.Error = nil
-	case "report-past-error":
-		if report.GetError() != nil {
-			report.Applied = report.GetAttempted()
-		}
-	}
+	times := f.changeReport(&report.Applied, report.GetAttempted(), &report.Error, &report.FailedKeys)
 	var err error
 	for range times {
 		err = invoke(ctx, method, req, reply, cc, o...)
 	}
 	return err
+}
+
+// changeReport changes the fields of a report, and returns how often it is sent.
+func (f *fault) changeReport(applied **fanoutv1.Position, attempted *fanoutv1.Position, failure **spb.Status, failedKeys *[]string) (times int) {
+	switch f.name {
+	case "flood-reports":
+		return 5
+	case "no-errors":
+		*failure = nil
+	case "report-past-error":
+		if *failure != nil {
+			*applied = attempted
+		}
+	case "no-keys":
+		*failedKeys = nil
+	case "first-keys":
+		for n := 0; *failure != nil && n < 32 && len(*failedKeys) < 32; n++ {
+			*failedKeys = append(*failedKeys, fmt.Sprintf("a/%02d", n))
+		}
+	}
+	return 1
 }
 
 // faultyStream is a stream of Watch or Subscribe with a fault.
@@ -240,18 +256,7 @@ func (s *faultyStream) change(req *fanoutv1.WatchRequest) {
 }
 
 func (s *faultyStream) sendReport(report *fanoutv1.SubscribeRequest_Report, m any) error {
-	times := 1
-	switch s.fault.name {
-	case "flood-reports":
-		times = 5
-	case "no-errors":
-		report.Error = nil
-	case "report-past-error":
-		if report.GetError() != nil {
-			report.Applied = report.GetAttempted()
-		}
-	}
-	for range times {
+	for range s.fault.changeReport(&report.Applied, report.GetAttempted(), &report.Error, &report.FailedKeys) {
 		if err := s.ClientStream.SendMsg(m); err != nil {
 			return err
 		}

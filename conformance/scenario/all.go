@@ -174,7 +174,7 @@ var All = []Scenario{
 	},
 	{
 		Name: "reports", run: reported,
-		Must: "Report the applied position, at most once a second.",
+		Must: "Say at the start of a watch that it reports. Report the applied position, at most once a second.",
 		Why:  "Operators wait until a change is applied.",
 	},
 	{
@@ -184,8 +184,13 @@ var All = []Scenario{
 	},
 	{
 		Name: "reports-rejected", run: rejected, informerOnly: true,
-		Must: "Report the error of the application, and a position before the object. Clear the error when the object is accepted.",
+		Must: "Report the error of the application, the key of the object, and a position before it. Clear the error when the object is accepted.",
 		Why:  "A deployment stops when a change is refused.",
+	},
+	{
+		Name: "reports-rejected-many", run: rejectedMany, informerOnly: true,
+		Must: "Name no failed keys while they are more than 32, and the rest when they are fewer.",
+		Why:  "A server refuses reports with more. A deployment of other objects continues if the keys are known.",
 	},
 	{
 		Name: "many", run: many, subscribeOnly: true,

@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,6 +105,7 @@ func rejected(r *run) {
 			return report.Error != nil && codes.Code(report.Error.GetCode()) != codes.OK
 		})
 	})
+	r.namesFailed(w, "a/1")
 	for _, report := range w.Reports() {
 		if at := report.Applied.GetRevision(); at >= bad {
 			r.fail("the client reports revision %d as applied, and its application rejects revision %d", at, bad)
@@ -113,6 +115,57 @@ func rejected(r *run) {
 	r.within("the client reports without an error", func(ctx context.Context) error {
 		return w.AwaitReport(ctx, func(report script.Report) bool { return report.Error == nil && report.Applied.GetRevision() >= later })
 	})
+}
+
+// namesFailed waits until the client has reported an error with exactly these failed keys.
+func (r *run) namesFailed(w *script.Watch, keys ...string) {
+	r.within(fmt.Sprintf("the client reports an error with the failed keys %q", keys), func(ctx context.Context) error {
+		return w.AwaitReport(ctx, func(report script.Report) bool {
+			return report.Error != nil && slices.Equal(slices.Sorted(slices.Values(report.FailedKeys)), keys)
+		})
+	})
+}
+
+// The most failed keys that a report names, and their bytes.
+const (
+	maxFailedKeys     = 32
+	maxFailedKeyBytes = 4096
+)
+
+// rejectedMany lets the application reject more objects than a report names.
+func rejectedMany(r *run) {
+	h := r.history("e1")
+	var writes []script.Write
+	for n := range maxFailedKeys + 8 {
+		writes = append(writes, script.Put(fmt.Sprintf("a/%02d", n), "1"))
+	}
+	h.Write(writes...)
+	w := r.sync(h, "a")
+	r.applied(w, h.Revision())
+	for n := range writes {
+		r.tell(testclient.Reject, "a", writes[n].Key)
+		writes[n].Value = new("bad")
+	}
+	bad := h.Write(writes...)
+	w.Send(h.Live("a", bad))
+	r.within("the client reports that it has attempted all objects", func(ctx context.Context) error {
+		return w.AwaitReport(ctx, func(report script.Report) bool {
+			return report.Error != nil && report.Attempted.GetRevision() >= bad && len(report.FailedKeys) == 0
+		})
+	})
+	for _, write := range writes[2:] {
+		r.tell(testclient.Accept, "a", write.Key)
+	}
+	r.namesFailed(w, writes[0].Key, writes[1].Key)
+	for _, report := range w.Reports() {
+		size := 0
+		for _, key := range report.FailedKeys {
+			size += len(key)
+		}
+		if len(report.FailedKeys) > maxFailedKeys || size > maxFailedKeyBytes {
+			r.fail("the client names %d failed keys of %d bytes", len(report.FailedKeys), size)
+		}
+	}
 }
 
 // applied waits until the client has reported a revision.
@@ -127,6 +180,9 @@ func reported(r *run) {
 	h := r.history("e1")
 	h.Write(script.Put("a/1", "1"))
 	w := r.sync(h, "a")
+	if !w.Request.GetReports() {
+		r.fail("the client does not say at the start of the watch that it reports")
+	}
 	began := time.Now()
 	for range 300 {
 		w.Send(h.Live("a", h.Write(script.Put("a/1", time.Now().String()))))

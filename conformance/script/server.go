@@ -278,7 +278,7 @@ func (s *Server) Report(_ context.Context, req *fanoutv1.ReportRequest) (*fanout
 	if w == nil {
 		return nil, Refusal(codes.NotFound, "WATCH_NOT_FOUND")
 	}
-	w.report(Report{req.GetApplied(), req.GetAttempted(), req.GetError()})
+	w.report(Report{req.GetApplied(), req.GetAttempted(), req.GetError(), req.GetFailedKeys()})
 	return &fanoutv1.ReportResponse{}, nil
 }
 

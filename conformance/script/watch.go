@@ -29,6 +29,7 @@ type Attempt struct {
 type Report struct {
 	Applied, Attempted *fanoutv1.Position
 	Error              *spb.Status
+	FailedKeys         []string
 }
 
 // Watch is a watch that the client has opened.
@@ -190,7 +191,7 @@ func (st *Stream) handle(req *fanoutv1.SubscribeRequest, first bool) error {
 		}
 	case *fanoutv1.SubscribeRequest_Report_:
 		if w := st.find(r.Report.GetWatchId()); w != nil {
-			w.report(Report{r.Report.GetApplied(), r.Report.GetAttempted(), r.Report.GetError()})
+			w.report(Report{r.Report.GetApplied(), r.Report.GetAttempted(), r.Report.GetError(), r.Report.GetFailedKeys()})
 		}
 	default:
 		return Refusal(codes.InvalidArgument, "INVALID_REQUEST")

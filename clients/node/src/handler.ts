@@ -105,18 +105,16 @@ export class HandlerLoop<T> implements Registration {
     this.#wake?.();
   }
 
-  /** failing returns a change that has failed and was not accepted since: the oldest. */
-  failing(): { before: Mark; error: unknown; key: string } | undefined {
-    let oldest: { before: Mark; error: unknown; key: string } | undefined;
+  /** failing yields the changes that have failed and were not accepted since. */
+  *failing(): Generator<{ before: Mark; error: unknown; key: string }, void, void> {
     for (const [key, pending] of this.#failed) {
       if (this.#pending.get(key) !== pending || pending.failures === 0) {
         this.#failed.delete(key);
         continue;
       }
       const { before, error } = pending;
-      if (!(oldest && oldest.before.number <= before.number)) oldest = { before, error, key };
+      yield { before, error, key };
     }
-    return oldest;
   }
 
   async #run(): Promise<void> {

@@ -246,7 +246,7 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
       const request = startOf(this.#resource, this.#options);
       const after = await this.#load();
       signal.throwIfAborted();
-      const settings = { request, bookmarks: bookmarksOf(this.#options), everyEvent: false, after, fromNow: false };
+      const settings = { request, bookmarks: bookmarksOf(this.#options), everyEvent: false, after, fromNow: false, reports: true };
       const ended = new Gate();
       const member: Member = {
         receive: (update) => this.#apply(update),
@@ -444,20 +444,17 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
   /** #progress returns how far the informer and its handlers have applied the watch. */
   #progress(): Progress {
     const attempted = earliest(this.#mark, ...Array.from(this.#handlers, ({ handled }) => handled));
-    let failing: { before: Mark; error: unknown; key: string } | undefined;
-    const candidates = [
-      ...Array.from(this.#handlers, (handler) => handler.failing()),
+    const failing = [
+      ...Array.from(this.#handlers, (handler) => [...handler.failing()]).flat(),
       ...Array.from(this.#undecoded, ([key, { before, error }]) => ({ key, before, error })),
     ];
-    for (const candidate of candidates) {
-      if (candidate && !(failing && failing.before.number <= candidate.before.number)) failing = candidate;
-    }
-    if (!failing) return { applied: attempted.position };
-    const { before, error, key } = failing;
+    if (failing.length === 0) return { applied: attempted.position };
+    const { before, error, key } = failing.reduce((a, b) => (b.before.number < a.before.number ? b : a));
     return {
       applied: earliest(before, attempted).position,
       ...(attempted.position && { attempted: attempted.position }),
       error: `${key}: ${error instanceof Error ? error.message : String(error)}`,
+      failed: new Set(failing.map((failure) => failure.key)),
     };
   }
 }

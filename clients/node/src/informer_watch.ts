@@ -171,7 +171,8 @@ export function lowest(all: readonly Progress[]): Progress {
   const applied = lower(all.map((progress) => progress.applied));
   if (failing === undefined) return { applied };
   const attempted = lower(all.map((progress) => (progress.error === undefined ? progress.applied : progress.attempted)));
-  return { applied, ...(attempted && { attempted }), error: failing };
+  const failed = new Set(all.flatMap((progress) => [...(progress.failed ?? [])]));
+  return { applied, ...(attempted && { attempted }), error: failing, failed };
 }
 
 function lower(positions: readonly (Position | undefined)[]): Position | undefined {
@@ -192,7 +193,7 @@ export async function confirm(pool: ConnectionPool, settings: WatcherSettings & 
   const both = anySignal([signal, found.signal]);
   let at = settings.after;
   let confirmed: Position | undefined;
-  const watcher = new Watcher(pool, settings, {
+  const watcher = new Watcher(pool, { ...settings, reports: false }, {
     receive: ({ events, replace, position, asOf }) => {
       if (confirmed) return true;
       if (events.length > 0 || replace) at = position;

@@ -78,6 +78,11 @@ export interface WatchOptions extends FollowOptions, RequestOptions {
   readonly previousObject?: boolean | undefined;
   /** End with an error if events are lost, instead of skipping them. */
   readonly everyEvent?: boolean | undefined;
+  /**
+   * Report to the server what the caller has applied. Without it, operators who wait for a change do not wait for this
+   * watch. Default: true.
+   */
+  readonly reports?: boolean | undefined;
   /** Called when the stream was interrupted. The watch goes on. */
   readonly onInterruption?: ((error: Error) => void) | undefined;
 }

@@ -17,6 +17,20 @@ export interface Progress {
   readonly attempted?: Position;
   /** Why the client cannot apply what comes after `applied`. */
   readonly error?: string;
+  /** With an error: the keys of the objects that have failed. */
+  readonly failed?: ReadonlySet<string>;
+}
+
+/** A report names at most so many failed keys, with so many bytes together. */
+const mostFailedKeys = 32;
+const mostFailedKeyBytes = 4096;
+
+/** failedKeysOf returns the failed keys that a report names: none if they are too many. */
+export function failedKeysOf({ failed }: Progress): string[] {
+  if (!failed || failed.size > mostFailedKeys) return [];
+  const keys = [...failed].sort();
+  const bytes = keys.reduce((sum, key) => sum + Buffer.byteLength(key), 0);
+  return bytes > mostFailedKeyBytes ? [] : keys;
 }
 
 /** Reporter sends the latest progress of a watch, at most once a second. */
@@ -72,8 +86,9 @@ export class Reporter {
   }
 }
 
-function reportOf({ applied, attempted, error }: Progress): Report {
-  const report: Report = {};
+function reportOf(progress: Progress): Report {
+  const { applied, attempted, error } = progress;
+  const report: Report = { failedKeys: failedKeysOf(progress) };
   if (applied) report.applied = applied;
   if (attempted) report.attempted = attempted;
   if (error !== undefined) report.error = { code: status.FAILED_PRECONDITION, message: error };
@@ -81,5 +96,6 @@ function reportOf({ applied, attempted, error }: Progress): Report {
 }
 
 function sameProgress(a: Progress, b: Progress | undefined): boolean {
-  return b !== undefined && samePosition(a.applied, b.applied) && samePosition(a.attempted, b.attempted) && a.error === b.error;
+  if (b === undefined || !samePosition(a.applied, b.applied) || !samePosition(a.attempted, b.attempted)) return false;
+  return a.error === b.error && failedKeysOf(a).join('\0') === failedKeysOf(b).join('\0');
 }

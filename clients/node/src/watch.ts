@@ -36,7 +36,7 @@ export function startOf(resource: string, options: FollowOptions): Exclude<Watch
 
 /** watch yields the updates of a watch. */
 export async function* watch(pool: ConnectionPool, resource: string, options: WatchOptions): AsyncGenerator<Update, void, void> {
-  const { after, fromNow = false, everyEvent = false, previousObject = false, onInterruption } = options;
+  const { after, fromNow = false, everyEvent = false, previousObject = false, reports = true, onInterruption } = options;
   const request = { ...startOf(resource, options), everyEvent, previousObject };
   const stopping = new AbortController();
   const signals = [stopping.signal, pool.closing, ...(options.signal ? [options.signal] : [])];
@@ -44,7 +44,7 @@ export async function* watch(pool: ConnectionPool, resource: string, options: Wa
   const queue = new UpdateQueue();
   const watcher = new Watcher(
     pool,
-    { request, bookmarks: bookmarksOf(options), everyEvent, after, fromNow },
+    { request, bookmarks: bookmarksOf(options), everyEvent, after, fromNow, reports },
     {
       receive: (update, size) => queue.push(update, size),
       room: (s) => queue.room(s),
@@ -58,7 +58,7 @@ export async function* watch(pool: ConnectionPool, resource: string, options: Wa
       if (!update) return;
       yield update;
       // The caller asks for the next update, so it has applied this one.
-      watcher.reporter.set({ applied: update.position });
+      if (reports) watcher.reporter.set({ applied: update.position });
     }
   } finally {
     stopping.abort();

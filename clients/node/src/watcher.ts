@@ -36,6 +36,8 @@ export interface WatcherSettings {
   readonly everyEvent: boolean;
   readonly after: Position | undefined;
   readonly fromNow: boolean;
+  /** Whether the reporter is used. */
+  readonly reports: boolean;
 }
 
 /** How an attempt has ended. */
@@ -95,8 +97,8 @@ export class Watcher {
   }
 
   #request(): WatchStart {
-    const { request, bookmarks, fromNow } = this.#settings;
-    const start = { ...request } as Exclude<WatchStart, { $typeName: string }>;
+    const { request, bookmarks, fromNow, reports } = this.#settings;
+    const start = { ...request, reports } as Exclude<WatchStart, { $typeName: string }>;
     start.bookmarkInterval = { seconds: BigInt(Math.floor(bookmarks / 1000)), nanos: (bookmarks % 1000) * 1e6 };
     if (this.#position) {
       start.begin = { case: 'after', value: this.#position };

@@ -6,7 +6,7 @@ import { after, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { Client, textOf, type Informer } from '../src/index.js';
 import { lowest, sharedWatches } from '../src/informer_watch.js';
-import type { Progress } from '../src/reporter.js';
+import { failedKeysOf, type Progress } from '../src/reporter.js';
 import { Fanoutd } from './fanoutd.js';
 
 const server = await Fanoutd.start();
@@ -87,11 +87,22 @@ void test('the report of a shared watch is that of the slowest', () => {
   assert.deepEqual(lowest([{ applied: at(7n) }, { applied: at(5n) }, { applied: at(6n) }]), { applied: at(5n) });
   assert.deepEqual(lowest([{ applied: at(7n) }, { applied: undefined }]), { applied: undefined });
   assert.deepEqual(lowest([{ applied: at(7n) }, { applied: at(8n, 'f') }]), { applied: undefined });
-  assert.deepEqual(lowest([{ applied: at(7n) }, { applied: at(5n), attempted: at(9n), error: 'no' }]), {
-    applied: at(5n),
-    attempted: at(7n),
-    error: 'no',
-  });
+  const failing = { applied: at(5n), attempted: at(9n), error: 'no', failed: new Set(['a', 'b']) };
+  assert.deepEqual(lowest([{ applied: at(7n) }, failing]), { ...failing, attempted: at(7n) });
+  const other = { ...failing, failed: new Set(['b', 'c']) };
+  assert.deepEqual(lowest([failing, other]), { ...failing, failed: new Set(['a', 'b', 'c']) });
+});
+
+void test('a report names a bounded number of failed keys', () => {
+  for (const { count, length, named } of [
+    { count: 32, length: 3, named: true },
+    { count: 33, length: 3, named: false },
+    { count: 32, length: 128, named: true },
+    { count: 32, length: 129, named: false },
+  ]) {
+    const keys = Array.from({ length: count }, (_, n) => `${n}`.padStart(length, 'k')).sort();
+    assert.deepEqual(failedKeysOf({ applied: undefined, error: 'no', failed: new Set(keys) }), named ? keys : []);
+  }
 });
 
 // What could not be decoded is not applied before a newer version is accepted.

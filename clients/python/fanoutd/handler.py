@@ -8,7 +8,7 @@ import logging
 import random
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -39,6 +39,8 @@ class _Pending(Generic[T]):
     """What the handler has."""
     since: Position
     """The position before the change."""
+    unattempted: Position | None
+    """The position before the oldest part of it that was not offered. None: all of it was offered, and rejected."""
     attempts: int = 0
     error: str = ""
 
@@ -96,7 +98,9 @@ class Handler(Generic[T]):
         if p is not None:
             self._timers.pop(key).cancel()
         else:
-            p = self._pending.pop(key, None) or _Pending(old, since)
+            p = self._pending.pop(key, None) or _Pending(old, since, since)
+        if p.unattempted is None:
+            p.unattempted = since
         self._pending[key] = p
         self._wake.set()
 
@@ -104,13 +108,15 @@ class Handler(Generic[T]):
         """Return how far the handler has accepted the changes up to the present position."""
         if not self._pending and not self._failed and self._running is None:
             return Progress(at)
-        waiting = [*self._pending.values(), *([self._running[1]] if self._running else [])]
-        attempted = _oldest(waiting, at)
-        applied = _oldest([*waiting, *self._failed.values()], at)
-        error = next((f"{key}: {p.error}" for key, p in self._failed.items()), None)
-        if error is None and self._running is not None and self._running[1].error:
-            error = f"{self._running[0]}: {self._running[1].error}"  # it is offered again
-        return Progress(applied, attempted if error else Position(), error)
+        waiting = [*self._failed.items(), *self._pending.items(), *([self._running] if self._running else [])]
+        applied = _oldest((p.since for _, p in waiting), at)
+        # An object that is offered again has failed until it is accepted.
+        failed = {key: p.error for key, p in waiting if p.error}
+        if not failed:
+            return Progress(applied)
+        attempted = _oldest((p.unattempted for _, p in waiting if p.unattempted is not None), at)
+        first = next(iter(failed))
+        return Progress(applied, attempted, f"{first}: {failed[first]}", frozenset(failed))
 
     async def run(self) -> None:
         """Call the function for each change, until the task is cancelled."""
@@ -153,6 +159,7 @@ class Handler(Generic[T]):
             return
         delay = min(_FIRST_RETRY * 2 ** min(p.attempts, 30), _LAST_RETRY) * random.uniform(0.8, 1.0)
         p.attempts += 1
+        p.unattempted = None
         p.error = str(error) or type(error).__name__
         _log.warning("a handler rejects %s, retry in %.1f s: %s", key, delay, p.error)
         self._failed[key] = p
@@ -164,14 +171,14 @@ class Handler(Generic[T]):
         self._wake.set()
 
 
-def _oldest(pending: list[_Pending[T]], at: Position) -> Position:
-    """Return the position before the oldest change, or the present one. Revision 0: it is of another epoch."""
+def _oldest(before: Iterable[Position], at: Position) -> Position:
+    """Return the oldest position, or the present one. Revision 0: it is of another epoch."""
     oldest = at
-    for p in pending:
-        if p.since.epoch != at.epoch:
+    for p in before:
+        if p.epoch != at.epoch:
             return Position()
-        if p.since.revision < oldest.revision:
-            oldest = p.since
+        if p.revision < oldest.revision:
+            oldest = p
     return oldest
 
 

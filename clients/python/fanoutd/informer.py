@@ -210,6 +210,8 @@ class Informer(Generic[T]):
         own = Progress(at)
         for key, (_, why, since) in self._invalid.items():
             own = Progress(lower(own.applied, since), at, own.error or f"{key}: {why}")
+        if self._invalid:
+            own = own._replace(failed=frozenset(self._invalid))
         return lowest([own, *(handler.progress(at) for handler in self._handlers)])
 
     # Running.
@@ -283,7 +285,9 @@ class Informer(Generic[T]):
         request.CopyFrom(self._request)
         request.after.CopyFrom(position_to(at))
         try:
-            async with Watch(self._client, request, bookmark_interval=self._bookmark_interval) as watch:
+            async with Watch(
+                self._client, request, bookmark_interval=self._bookmark_interval, reports=False
+            ) as watch:
                 async for update in watch:
                     if update.events or update.replace:
                         at = update.position

@@ -166,9 +166,12 @@ def lowest(all_progress: Iterable[Progress]) -> Progress:
     for p in all_progress:
         attempted = p.attempted if p.error else p.applied
         if result is None:
-            result = Progress(p.applied, attempted, p.error)
+            result = Progress(p.applied, attempted, p.error, p.failed)
         else:
-            result = Progress(lower(result.applied, p.applied), lower(result.attempted, attempted), result.error or p.error)
+            result = Progress(
+                lower(result.applied, p.applied), lower(result.attempted, attempted), result.error or p.error,
+                result.failed | p.failed,
+            )  # fmt: skip
     if result is None:
         return Progress(Position())
     return result if result.error else Progress(result.applied)

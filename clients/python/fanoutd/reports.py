@@ -19,6 +19,10 @@ _LOOK_INTERVAL = 0.1
 # The largest message of an error that a server keeps.
 _MAX_MESSAGE = 1024
 
+# A report names at most so many failed keys, with so many bytes together.
+_MAX_FAILED_KEYS = 32
+_MAX_FAILED_KEY_BYTES = 4096
+
 
 class Progress(NamedTuple):
     """How far a watch was applied."""
@@ -29,6 +33,14 @@ class Progress(NamedTuple):
     """With an error: everything up to this position is applied or has failed."""
     error: str | None = None
     """Why what follows the applied position cannot be applied."""
+    failed: frozenset[str] = frozenset()
+    """With an error: the keys of the objects that have failed."""
+
+    def failed_keys(self) -> list[str]:
+        """Return the failed keys that a report names: none if they are too many."""
+        if len(self.failed) > _MAX_FAILED_KEYS or sum(len(key.encode()) for key in self.failed) > _MAX_FAILED_KEY_BYTES:
+            return []
+        return sorted(self.failed)
 
 
 class ReportSender(Protocol):
@@ -84,7 +96,8 @@ class StreamReports:
         if p.applied.revision > 0 and (p.applied.epoch != sent.epoch or p.applied.revision > sent.revision):
             return False  # it belongs to an earlier stream; this one is sending a new state
         if p.error is not None or old.error is not None:
-            return p.applied != old.applied or p.attempted.is_after(old.attempted) or p.error != old.error
+            moved = p.applied != old.applied or p.attempted.is_after(old.attempted)
+            return moved or p.error != old.error or p.failed != old.failed
         return p.applied.is_after(old.applied)
 
     def _done(self, p: Progress, pause: float | None) -> None:

@@ -315,6 +315,7 @@ class Resource:
         min_revision: int | None = None,
         at_revision: int | None = None,
         bookmark_interval: float = BOOKMARK_INTERVAL,
+        reports: bool = True,
         on_interruption: Callable[[BaseException], None] | None = None,
     ) -> Watch:
         """Return an asynchronous iterator over the state and all later changes; see Watch.
@@ -322,7 +323,8 @@ class Resource:
         It begins with the present state, ``after`` a position that an earlier watch had, or ``from_now``.
         ``latest`` merges the events that wait for a slow caller. ``every_event`` makes it an error if events
         would be skipped. ``bookmark_interval`` is how often, in seconds, the server confirms a quiet watch;
-        after three intervals of silence the client takes another connection.
+        after three intervals of silence the client takes another connection. Without ``reports``, the server does
+        not learn what the caller has applied, and operators who wait for a change do not wait for this watch.
         """
         self._client.check_open()
         request = watch_request(
@@ -331,7 +333,9 @@ class Resource:
             every_event=every_event, max_batch_delay=max_batch_delay, allow_stale=allow_stale,
             min_revision=min_revision, at_revision=at_revision,
         )  # fmt: skip
-        return Watch(self._client, request, bookmark_interval=bookmark_interval, on_interruption=on_interruption)
+        return Watch(
+            self._client, request, bookmark_interval=bookmark_interval, reports=reports, on_interruption=on_interruption
+        )
 
     def informer(
         self,

@@ -89,10 +89,12 @@ class Watch:
         request: fanout_pb2.WatchRequest,
         *,
         bookmark_interval: float,
+        reports: bool = True,
         progress: Callable[[], Progress] | None = None,
         on_interruption: Callable[[BaseException], None] | None = None,
     ) -> None:
         request.bookmark_interval.FromMilliseconds(round(1000 * bookmark_interval))
+        request.reports = reports
         self._client = client
         self._request = request
         self._max_silence = 3 * bookmark_interval
@@ -239,7 +241,8 @@ class Watch:
         self._opened = time.monotonic()
         self._limit = max(self._max_silence, _FIRST_RESPONSE)
         self._stream = self._client._streams.open(request, self._too_slow)
-        self._reports = StreamReports(self._progress, self._stream.report)
+        if self._request.reports:
+            self._reports = StreamReports(self._progress, self._stream.report)
 
     def _drop_stream(self, why: BaseException) -> None:
         stream, self._stream = self._stream, None

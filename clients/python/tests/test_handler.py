@@ -10,6 +10,7 @@ import fanoutd.handler
 from fanoutd.handler import Handler
 from fanoutd.item import Change, Item
 from fanoutd.objects import Object, Position
+from fanoutd.reports import Progress
 
 
 def item(text: str) -> Item[str]:
@@ -68,9 +69,30 @@ class HandlerTest(unittest.IsolatedAsyncioTestCase):
                 await asyncio.sleep(0)
         p = self.handler.progress(Position("e", 2))
         self.assertEqual((p.applied, p.attempted, p.error), (Position("e", 1), Position("e", 2), "k: no"))
+        self.assertEqual(p.failed_keys(), ["k"])
         self.put("good", 3)
         self.assertEqual(await self.calls.get(), ("1", "good"))
+        p = self.handler.progress(Position("e", 3))
+        self.assertEqual((p.applied, p.attempted, p.failed_keys()), (Position("e", 1), Position("e", 2), ["k"]))
         self.answers.put_nowait(None)
+        while self.handler.progress(Position("e", 3)) != Progress(Position("e", 3)):
+            await asyncio.sleep(0)
+
+    async def test_an_object_that_is_offered_again_stays_attempted(self) -> None:
+        with mock.patch.object(fanoutd.handler, "_FIRST_RETRY", 0.001), mock.patch.object(fanoutd.handler, "_log"):
+            self.put("1", 1)
+            await self.calls.get()
+            self.answers.put_nowait(ValueError("no"))
+            await self.calls.get()  # the second attempt
+            p = self.handler.progress(Position("e", 1))
+            self.assertEqual((p.attempted, p.failed_keys()), (Position("e", 1), ["k"]))
+            self.answers.put_nowait(None)
+
+    def test_too_many_failed_keys_are_not_named(self) -> None:
+        for keys, length, named in ((32, 3, True), (33, 3, False), (32, 128, True), (32, 129, False)):
+            failed = frozenset(str(n).rjust(length, "k") for n in range(keys))
+            p = Progress(Position("e", 1), Position("e", 2), "no", failed)
+            self.assertEqual(p.failed_keys(), sorted(failed) if named else [])
 
     async def test_a_rejected_object_that_is_gone_needs_no_call(self) -> None:
         self.put("bad", 1)
