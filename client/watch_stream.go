@@ -88,7 +88,6 @@ func (c *Client) openWatch(ctx context.Context, avoid string, req *fanoutv1.Watc
 var (
 	errTooSlow = restartError("the caller is too slow for a shared stream")
 	errUnable  = restartError("the server lacks Subscribe")
-	errMove    = restartError("the watch needs no stream of its own any more")
 )
 
 // restartError is the reason to open the next stream at once.

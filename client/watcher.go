@@ -34,6 +34,12 @@ type watcher struct {
 	catchUp fanoutv1.WatchResponse_CatchUp // the catch-up that the stream is in; 0 is none
 	held    []Event                        // events after the position, not passed on yet
 
+	stream   watchStream    // nil: the next one is to be opened
+	reports  *streamReports // of the stream
+	answered bool           // the stream has sent a message
+	limit    time.Duration  // how long the server may be silent
+	moves    bool           // the watch leaves the stream when the caller has the latest update
+
 	began      time.Time // when the stream was requested
 	backoff    backoff
 	progressed bool   // the stream was synced, or sent events or a bookmark
@@ -61,9 +67,8 @@ const (
 
 // Reasons for the end of a stream that do not come from the server.
 var (
-	errStreamEnded   = errors.New("the server ended the stream")
-	errSilent        = errors.New("the server is silent")
-	errCallerStopped = errors.New("the caller stopped iterating")
+	errStreamEnded = errors.New("the server ended the stream")
+	errSilent      = errors.New("the server is silent")
 )
 
 // run opens one stream after another. It returns nil when the caller stops iterating,
@@ -75,55 +80,124 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 	if err := onFreshStack(func() error { return checkUTF8(w.request()) }); err != nil {
 		return err
 	}
+	defer w.closeStream()
 	for {
-		began := time.Now()
-		err := w.stream(ctx, yield)
-		if errors.Is(err, errCallerStopped) {
+		u, err := w.step(ctx)
+		if err != nil {
+			return err
+		}
+		if u != nil && !yield(u) {
 			return nil
 		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if w.client.open.Err() != nil {
-			return ErrClosed
-		}
-		if _, ok := errors.AsType[restartError](err); ok {
-			w.tooSlow = errors.Is(err, errTooSlow)
-			continue
-		}
-		lost, _ := errors.AsType[*lostStream](err)
-		if lost != nil {
-			err = lost.err
-		}
-		if w.isFinal(err) {
-			return err
-		}
-		lasted := time.Since(began)
-		w.steady = w.progressed && lasted >= steadyAfter
-		if lasted >= resumeAfter {
-			w.hurried = 0
-		} else if w.atOnce {
-			w.hurried++
-		}
-		if w.steady {
-			w.backoff.reset()
-		}
-		if errors.Is(err, errStreamEnded) && w.progressed {
-			// The time limit of the watch: not an interruption.
-			if err := w.client.sleep(ctx, w.backoff.next()); err != nil {
-				return err
-			}
-			continue
-		}
-		wait := w.delay(err)
-		w.logInterruption(ctx, lost, err, wait)
-		for _, f := range w.onInterruption {
-			f(err)
-		}
-		if err := w.client.sleep(ctx, wait); err != nil {
-			return err
+	}
+}
+
+// step opens a stream, or handles the next message of the stream or its end. It returns the update that
+// follows, if there is one, or an error if the watch has ended.
+func (w *watcher) step(ctx context.Context) (*Update, error) {
+	if w.moves {
+		w.closeStream()
+		w.moves, w.tooSlow = false, false
+	}
+	if w.stream == nil {
+		if err := w.openStream(ctx); err != nil {
+			return nil, w.streamEnded(ctx, err)
 		}
 	}
+	m, err := w.stream.Recv(w.limit)
+	if _, restart := errors.AsType[restartError](err); !restart {
+		w.server = w.stream.server()
+	}
+	if err != nil {
+		w.closeStream()
+		if errors.Is(err, io.EOF) {
+			err = errStreamEnded
+		}
+		return nil, w.streamEnded(ctx, err)
+	}
+	w.limit = w.silenceAfter(m)
+	w.noteAge(m)
+	u := w.receive(m)
+	if w.reporter.progress != nil {
+		w.reports.received(m, w.at)
+		if !w.answered {
+			w.stream.startReports(w.reports)
+		}
+	}
+	w.answered = true
+	// The watch moves when the caller has the update.
+	w.moves = m.GetKind() == fanoutv1.WatchResponse_KIND_BOOKMARK && w.stream.mayMove()
+	return u, nil
+}
+
+// openStream opens a stream at the position.
+func (w *watcher) openStream(ctx context.Context) error {
+	w.began = time.Now()
+	avoid := ""
+	if w.avoid {
+		avoid = w.server
+	}
+	w.progressed, w.atOnce, w.catchUp, w.held, w.answered = false, false, 0, nil, false
+	w.limit = max(w.maxSilence(), minFirstResponse)
+	// The caller may not have applied everything yet that earlier streams have sent.
+	w.reports = &streamReports{reporter: w.reporter, news: w.at}
+	return onFreshStack(func() error {
+		stream, err := w.client.openWatch(ctx, avoid, w.request(), w.tooSlow)
+		if err == nil {
+			w.stream = stream
+		}
+		return err
+	})
+}
+
+// closeStream ends the watch on its stream.
+func (w *watcher) closeStream() {
+	if w.stream != nil {
+		w.reports.end()
+		w.stream.close()
+		w.stream = nil
+	}
+}
+
+// streamEnded waits until the next stream may be opened. It returns an error if there will be none.
+func (w *watcher) streamEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if w.client.open.Err() != nil {
+		return ErrClosed
+	}
+	if _, ok := errors.AsType[restartError](err); ok {
+		w.tooSlow = errors.Is(err, errTooSlow)
+		return nil
+	}
+	lost, _ := errors.AsType[*lostStream](err)
+	if lost != nil {
+		err = lost.err
+	}
+	if w.isFinal(err) {
+		return err
+	}
+	lasted := time.Since(w.began)
+	w.steady = w.progressed && lasted >= steadyAfter
+	if lasted >= resumeAfter {
+		w.hurried = 0
+	} else if w.atOnce {
+		w.hurried++
+	}
+	if w.steady {
+		w.backoff.reset()
+	}
+	if errors.Is(err, errStreamEnded) && w.progressed {
+		// The time limit of the watch: not an interruption.
+		return w.client.sleep(ctx, w.backoff.next())
+	}
+	wait := w.delay(err)
+	w.logInterruption(ctx, lost, err, wait)
+	for _, f := range w.onInterruption {
+		f(err)
+	}
+	return w.client.sleep(ctx, wait)
 }
 
 // logInterruption logs why the watch was interrupted. Of the watches that were lost together, one
@@ -137,55 +211,6 @@ func (w *watcher) logInterruption(ctx context.Context, lost *lostStream, err err
 	}
 	w.client.log.InfoContext(ctx, "watch interrupted",
 		"resource", w.req.GetResource(), "server", w.server, "revision", w.at.Revision, "error", err, "retry_in", wait)
-}
-
-// stream opens one stream, passes its updates to yield, and returns why it ended.
-func (w *watcher) stream(ctx context.Context, yield func(*Update) bool) error {
-	w.began = time.Now()
-	avoid := ""
-	if w.avoid {
-		avoid = w.server
-	}
-	w.progressed, w.atOnce, w.catchUp, w.held = false, false, 0, nil
-	var stream watchStream
-	err := onFreshStack(func() (err error) {
-		stream, err = w.client.openWatch(ctx, avoid, w.request(), w.tooSlow)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	defer stream.close()
-	reports := &streamReports{reporter: w.reporter}
-	defer reports.end()
-	limit := max(w.maxSilence(), minFirstResponse)
-	for first := true; ; first = false {
-		m, err := stream.Recv(limit)
-		if _, restart := errors.AsType[restartError](err); !restart {
-			w.server = stream.server()
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return errStreamEnded
-		case err != nil:
-			return err
-		}
-		limit = w.silenceAfter(m)
-		w.noteAge(m)
-		u := w.receive(m)
-		if w.reporter.progress != nil {
-			reports.received(m, w.at)
-			if first {
-				stream.startReports(reports)
-			}
-		}
-		if u != nil && !yield(u) {
-			return errCallerStopped
-		}
-		if m.GetKind() == fanoutv1.WatchResponse_KIND_BOOKMARK && stream.mayMove() {
-			return errMove
-		}
-	}
 }
 
 // onFreshStack calls f in another goroutine and waits for it. To encode and to check a request takes
