@@ -95,6 +95,15 @@ func (s *ownStream) receive() (*fanoutv1.WatchResponse, error) {
 	return m, err
 }
 
+// onEnd implements watchStream. Only Recv notices the end.
+func (s *ownStream) onEnd(func()) {}
+
+// account implements watchStream.
+func (s *ownStream) account(int) {}
+
+// discard implements watchStream.
+func (s *ownStream) discard() {}
+
 func (s *ownStream) server() string { return s.choice.server() }
 
 func (s *ownStream) mayMove() bool { return s.moves && s.client.streams.subscribes() }

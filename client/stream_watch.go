@@ -51,6 +51,7 @@ type streamWatch struct {
 	more  []*message // after the first; guarded by mu
 	bytes int        // of all messages; guarded by mu
 	err   error      // after the messages; guarded by mu
+	ended func()     // is called when err is set; guarded by mu
 }
 
 func newStreamWatch(s *sharedStream, req *fanoutv1.WatchRequest) *streamWatch {
@@ -104,7 +105,7 @@ func (w *streamWatch) take() (*message, error) {
 		return nil, w.err
 	}
 	w.bytes -= m.size
-	w.stream.buffered.Add(-int64(m.size))
+	w.account(-m.size)
 	w.first = nil
 	if len(w.more) > 0 {
 		w.first, w.more[0] = w.more[0], nil
@@ -134,7 +135,7 @@ func (w *streamWatch) put(m *message) bool {
 	}
 	w.bytes += m.size
 	w.mu.Unlock()
-	w.stream.buffered.Add(int64(m.size))
+	w.account(m.size)
 	w.wake()
 	return true
 }
@@ -143,9 +144,35 @@ func (w *streamWatch) put(m *message) bool {
 func (w *streamWatch) end(err error) {
 	w.mu.Lock()
 	w.err = err
+	ended := w.ended
 	w.mu.Unlock()
 	w.wake()
+	if ended != nil {
+		ended()
+	}
 }
+
+// onEnd implements watchStream.
+func (w *streamWatch) onEnd(f func()) {
+	w.mu.Lock()
+	w.ended = f
+	over := w.err != nil
+	w.mu.Unlock()
+	if over {
+		f()
+	}
+}
+
+// discard implements watchStream.
+func (w *streamWatch) discard() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.account(-w.bytes)
+	w.first, w.more, w.bytes = nil, nil, 0
+}
+
+// account implements watchStream.
+func (w *streamWatch) account(bytes int) { w.stream.buffered.Add(int64(bytes)) }
 
 func (w *streamWatch) wake() {
 	select {
@@ -182,10 +209,7 @@ func (w *streamWatch) stop() {
 	w.stream.mu.Lock()
 	w.stream.stop(w)
 	w.stream.mu.Unlock()
-	w.mu.Lock()
-	w.stream.buffered.Add(-int64(w.bytes))
-	w.first, w.more, w.bytes = nil, nil, 0
-	w.mu.Unlock()
+	w.discard()
 }
 
 // endOf returns the error with which the server has ended a watch.

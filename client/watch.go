@@ -153,6 +153,7 @@ func (r *Resource) newWatcher(opts []WatchOption) *watcher {
 // reportApplied makes the watch report what its caller has applied: each update when the caller
 // asks for the next one.
 func (w *watcher) reportApplied() (applied func(*Update)) {
+	w.callerMayBeBusy = true
 	var at atomic.Pointer[Position]
 	at.Store(&Position{})
 	w.reporter.progress = func() progress { return progress{applied: *at.Load(), attempted: *at.Load()} }

@@ -20,6 +20,13 @@ type watchStream interface {
 	// startReports begins to report how far the watch was applied. It is called after Recv has
 	// returned the first message.
 	startReports(r *streamReports)
+	// onEnd makes the stream call f when it has ended. Messages may still wait for Recv. It does so at once,
+	// unless the flow control of gRPC hides the end from it. f must not wait.
+	onEnd(f func())
+	// account adds to the bytes that wait for the callers of all watches of a shared stream.
+	account(bytes int)
+	// discard drops the messages that wait.
+	discard()
 	// server returns the address of the server, or "" if it is not known yet.
 	server() string
 	// mayMove reports whether the watch has a stream of its own, but no longer needs one.

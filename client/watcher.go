@@ -12,7 +12,8 @@ import (
 )
 
 // watcher runs one watch. A watch is a series of streams; each stream resumes where the
-// previous one ended. The watcher belongs to the goroutine that iterates over the watch.
+// previous one ended. The watcher belongs to the goroutine that iterates over the watch, and at times
+// to that of [ahead].
 //
 // The events of a DELTA all lie after the position from which a broken stream
 // resumes, and so do those of a partial message. The next stream may come from another
@@ -29,6 +30,10 @@ type watcher struct {
 	consistency *fanoutv1.ReadConsistency // applies to a start without a position
 	reporter    *reporter
 
+	callerMayBeBusy bool        // the watch reports what its caller has applied
+	ahead           *ahead      // nil: the caller is never busy
+	interrupted     func(error) // is called when a stream is lost
+
 	at      Position                       // where to resume; revision 0 is no position
 	asOf    time.Time                      // when the state at the position was last known to be current
 	catchUp fanoutv1.WatchResponse_CatchUp // the catch-up that the stream is in; 0 is none
@@ -37,6 +42,7 @@ type watcher struct {
 	stream   watchStream    // nil: the next one is to be opened
 	reports  *streamReports // of the stream
 	answered bool           // the stream has sent a message
+	received int            // the bytes of the message of the latest step
 	limit    time.Duration  // how long the server may be silent
 	moves    bool           // the watch leaves the stream when the caller has the latest update
 
@@ -81,13 +87,23 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 		return err
 	}
 	defer w.closeStream()
+	w.interrupted = w.callOnInterruption
+	next, begin := func() (*Update, error) { return w.step(ctx) }, func() {}
+	if w.callerMayBeBusy {
+		w.ahead = newAhead(ctx, w)
+		defer w.ahead.stop()
+		next, begin = w.ahead.next, w.ahead.begin
+	}
 	for {
-		u, err := w.step(ctx)
+		u, err := next()
 		if err != nil {
 			return err
 		}
-		if u != nil && !yield(u) {
-			return nil
+		if u != nil {
+			begin()
+			if !yield(u) {
+				return nil
+			}
 		}
 	}
 }
@@ -95,6 +111,7 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 // step opens a stream, or handles the next message of the stream or its end. It returns the update that
 // follows, if there is one, or an error if the watch has ended.
 func (w *watcher) step(ctx context.Context) (*Update, error) {
+	w.received = 0
 	if w.moves {
 		w.closeStream()
 		w.moves, w.tooSlow = false, false
@@ -115,7 +132,7 @@ func (w *watcher) step(ctx context.Context) (*Update, error) {
 		}
 		return nil, w.streamEnded(ctx, err)
 	}
-	w.limit = w.silenceAfter(m)
+	w.received, w.limit = m.size, w.silenceAfter(m)
 	w.noteAge(m)
 	u := w.receive(m)
 	if w.reporter.progress != nil {
@@ -141,13 +158,17 @@ func (w *watcher) openStream(ctx context.Context) error {
 	w.limit = max(w.maxSilence(), minFirstResponse)
 	// The caller may not have applied everything yet that earlier streams have sent.
 	w.reports = &streamReports{reporter: w.reporter, news: w.at}
-	return onFreshStack(func() error {
+	err := onFreshStack(func() error {
 		stream, err := w.client.openWatch(ctx, avoid, w.request(), w.tooSlow)
 		if err == nil {
 			w.stream = stream
 		}
 		return err
 	})
+	if err == nil && w.ahead != nil {
+		w.ahead.follow(w.stream)
+	}
+	return err
 }
 
 // closeStream ends the watch on its stream.
@@ -194,10 +215,14 @@ func (w *watcher) streamEnded(ctx context.Context, err error) error {
 	}
 	wait := w.delay(err)
 	w.logInterruption(ctx, lost, err, wait)
+	w.interrupted(err)
+	return w.client.sleep(ctx, wait)
+}
+
+func (w *watcher) callOnInterruption(err error) {
 	for _, f := range w.onInterruption {
 		f(err)
 	}
-	return w.client.sleep(ctx, wait)
 }
 
 // logInterruption logs why the watch was interrupted. Of the watches that were lost together, one
