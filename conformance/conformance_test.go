@@ -105,6 +105,8 @@ var broken = []brokenClient{
 	{"reports", "flood-reports", watches, "reports within"},
 	{"reports", "no-announcement", watches, "does not say at the start of the watch that it reports"},
 	{"reports-paused", "eager-reports", watches, "which its application has not taken"},
+	{"reports-reconnected", "late-return", streams, "the client opens the watch again while its application is paused: context deadline exceeded"},
+	{"reports-reconnected", "first-reports", streams, "as applied: context deadline exceeded"},
 	{"reports-rejected", "no-errors", informers, "the client reports the error: context deadline exceeded"},
 	{"reports-rejected", "report-past-error", informers, "and its application rejects revision"},
 	{"reports-rejected", "no-keys", informers, `the client reports an error with the failed keys ["a/1"]: context deadline exceeded`},

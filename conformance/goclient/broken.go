@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -29,6 +30,7 @@ type fault struct {
 	open     func(context.Context) context.Context // called before a stream is opened
 	retries  int                                   // of a stream that fails; the client does not see them
 	delay    func(error) time.Duration             // before a retry; nil: none
+	opened   atomic.Int64                          // streams
 }
 
 var faults = map[string]*fault{
@@ -104,6 +106,8 @@ var faults = map[string]*fault{
 	"eager-reports":     {},
 	"no-errors":         {},
 	"report-past-error": {},
+	"late-return":       {},
+	"first-reports":     {},
 	"no-keys":           {},
 	"first-keys":        {},
 	"strict-entries":    {},
@@ -159,6 +163,12 @@ func (f *fault) intercept(ctx context.Context, d *grpc.StreamDesc, cc *grpc.Clie
 	if f.open != nil {
 		ctx = f.open(ctx)
 	}
+	if f.is("late-return") && f.opened.Load() > 0 {
+		select {
+		case <-time.After(time.Minute):
+		case <-ctx.Done():
+		}
+	}
 	if f.is("same-connection") {
 		same, err := sameConnection(cc)
 		if err != nil {
@@ -182,7 +192,7 @@ func (f *fault) intercept(ctx context.Context, d *grpc.StreamDesc, cc *grpc.Clie
 	if f.stream != nil {
 		s = f.stream(s, cancel)
 	}
-	return &faultyStream{ClientStream: s, fault: f, cancel: cancel, reopen: reopen, retries: f.retries}, nil
+	return &faultyStream{ClientStream: s, fault: f, number: f.opened.Add(1), cancel: cancel, reopen: reopen, retries: f.retries}, nil
 }
 
 // interceptReport changes the reports of clients that use Watch.
@@ -225,6 +235,7 @@ type faultyStream struct {
 	grpc.ClientStream
 	fault   *fault
 	cancel  context.CancelFunc
+	number  int64 // in the order of opening
 	reopen  func() (grpc.ClientStream, error)
 	retries int
 	request any // the first request
@@ -256,6 +267,9 @@ func (s *faultyStream) change(req *fanoutv1.WatchRequest) {
 }
 
 func (s *faultyStream) sendReport(report *fanoutv1.SubscribeRequest_Report, m any) error {
+	if s.fault.is("first-reports") && s.number > 1 {
+		return nil
+	}
 	for range s.fault.changeReport(&report.Applied, report.GetAttempted(), &report.Error, &report.FailedKeys) {
 		if err := s.ClientStream.SendMsg(m); err != nil {
 			return err

@@ -183,6 +183,11 @@ var All = []Scenario{
 		Why:  "A deployment continues when all clients have applied a change.",
 	},
 	{
+		Name: "reports-reconnected", run: reconnectedReport, subscribeOnly: true,
+		Must: "Connect again while the application is busy. Report on the new watch what the application takes of the messages of the old one.",
+		Why:  "A deployment does not wait for clients that are not connected.",
+	},
+	{
 		Name: "reports-rejected", run: rejected, informerOnly: true,
 		Must: "Report the error of the application, the key of the object, and a position before it. Clear the error when the object is accepted.",
 		Why:  "A deployment stops when a change is refused.",

@@ -219,6 +219,35 @@ func pausedReport(r *run) {
 	r.applied(w, pending)
 }
 
+// reconnectedReport cuts the connection while the application is paused. The client connects again, and reports
+// there what the application takes of the earlier messages.
+func reconnectedReport(r *run) {
+	h := r.history("e1")
+	first := h.Write(script.Put("a/1", "1"))
+	w := r.sync(h, "a")
+	r.applied(w, first)
+	r.tell(testclient.Pause, "a", "")
+	for _, text := range []string{"2", "3"} {
+		w.Send(h.Live("a", h.Write(script.Put("a/1", text))))
+	}
+	last := h.Revision()
+	r.pass(200 * time.Millisecond) // the client may need only the first message again
+	w.Cut()
+	next := r.acceptAs("the client opens the watch again while its application is paused", "a")
+	r.beginsAfter(next, h.Position(first), h.Position(first+1), h.Position(last))
+	next.Send(h.From("a", next.Request.GetAfter())...)
+	r.pass(2 * time.Second) // twice the time between reports
+	for _, report := range next.Reports() {
+		if at := report.Applied.GetRevision(); at > first {
+			r.fail("the client reports revision %d as applied, which its application has not taken", at)
+		}
+	}
+	r.tell(testclient.Continue, "a", "")
+	r.expect("a", h.Position(last))
+	next.Send(h.Live("a", h.Write(script.Put("a/1", "4"))))
+	r.applied(next, last)
+}
+
 // stopped ends a watch while others go on.
 func stopped(r *run) {
 	h := r.history("e1")

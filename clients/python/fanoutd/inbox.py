@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fanoutd.v1 import fanout_pb2
@@ -47,6 +48,8 @@ class Inbox:
         self._waiter: asyncio.Future[None] | None = None
         self.size = 0
         """The bytes that wait."""
+        self.on_end: Callable[[], None] | None = None
+        """Is called at the end. Messages may still wait."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -62,6 +65,13 @@ class Inbox:
         if self._end is None:
             self._end = why
             self._wake()
+            if self.on_end is not None:
+                self.on_end()
+
+    @property
+    def ended(self) -> bool:
+        """Whether no further messages follow."""
+        return self._end is not None
 
     def clear(self) -> None:
         """Drop all messages."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import random
 import time
+import weakref
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -49,6 +52,9 @@ def _fresh_for(bookmark_interval: float) -> float:
 
 # The time for a source of credentials to get new ones after the old ones stopped working.
 _RENEWAL = 5.0
+
+# The bytes that wait for a busy caller after its stream was lost.
+_MAX_AHEAD = 4 << 20
 
 _RESPONSE = fanout_pb2.WatchResponse
 _AGED = (_RESPONSE.KIND_SYNCED, _RESPONSE.KIND_LIVE, _RESPONSE.KIND_BOOKMARK)
@@ -105,6 +111,8 @@ class Watch:
         self._taken = _Taken()
         self._handed = Position()
         self._progress = progress or self._taken.progress
+        self._may_be_busy = reports and progress is None
+        self._opened_streams = 0
         self._on_interruption = on_interruption
         self._stream: SharedWatch | OwnStream | None = None
         self._reports: StreamReports | None = None
@@ -117,6 +125,10 @@ class Watch:
         self._closed = False
         self._end: BaseException | None = None
         self._waiting = False
+        self._ahead: deque[Update] = deque()  # what the caller gets before the messages of the stream
+        self._ahead_size = 0
+        self._keeping_up: asyncio.Task[None] | None = None
+        self._answered = False
         self._sleeping: asyncio.Future[None] | None = None
         client._watches.add(self)
 
@@ -183,33 +195,72 @@ class Watch:
             self._waiting = False
         if update.complete:
             self._handed = update.position
+        if not self._is_at_server():
+            self._lost()
         return update
 
     async def _next(self) -> Update:
         while True:
-            if self._end is not None:
-                raise self._end
-            if self._closed:
-                raise StopAsyncIteration
-            self._client.check_open()
-            if self._stream is None:
-                self._open()
-            stream = self._stream
-            assert stream is not None
-            try:
-                update = self._receive(await self._message(stream))
-            except (LostError, Error, StreamEnd, SilenceError, TooSlowError) as error:
-                if self._closed:
-                    raise StopAsyncIteration from None
-                delay = self._after(error)
-                self._drop_stream(error)
-                if delay > 0:
-                    await self._sleep(delay)
+            if self._ahead and not self._closed:
+                return self._ahead.popleft()
+            self._ahead_size = 0
+            if self._keeping_up is not None:
+                await asyncio.wait([self._keeping_up])
                 continue
-            except ClosedError:
-                continue  # the watch or the client was closed
+            update = await self._step()
             if update is not None:
                 return update
+
+    async def _step(self) -> Update | None:
+        """Open a stream if there is none, and handle its next message or its end."""
+        if self._end is not None:
+            raise self._end
+        if self._closed:
+            raise StopAsyncIteration
+        self._client.check_open()
+        if self._stream is None:
+            self._open()
+        stream = self._stream
+        assert stream is not None
+        try:
+            update = self._receive(await self._message(stream))
+        except (LostError, Error, StreamEnd, SilenceError, TooSlowError) as error:
+            if self._closed:
+                raise StopAsyncIteration from None
+            delay = self._after(error)
+            self._drop_stream(error)
+            if delay > 0:
+                await self._sleep(delay)
+            return None
+        except ClosedError:
+            return None  # the watch or the client was closed
+        self._answered = True
+        return update
+
+    def _lost(self) -> None:
+        """Connect again while the caller is busy, so that a gate sees the watch, and what the caller applies."""
+        if self._may_be_busy and not self._waiting and self._keeping_up is None and not self._closed:
+            self._keeping_up = self._client._tasks.start(self._keep_up())
+
+    async def _keep_up(self) -> None:
+        """Take what has come on the lost stream, and open the next one."""
+        try:
+            while not self._is_at_server():
+                if self._ahead_size >= _MAX_AHEAD and self._stream is not None:
+                    self._stream.inbox.clear()  # the next stream begins before these messages
+                before = self._stream.inbox.size if self._stream is not None else 0
+                update = await self._step()
+                if update is not None:
+                    self._ahead.append(update)
+                if self._stream is not None:
+                    self._ahead_size += max(before - self._stream.inbox.size, 0)
+        except (Error, ClosedError, StopAsyncIteration):
+            pass  # the caller gets it with the next step
+        finally:
+            self._keeping_up = None
+
+    def _is_at_server(self) -> bool:
+        return self._stream is not None and self._answered and not self._stream.inbox.ended
 
     async def _message(self, stream: SharedWatch | OwnStream) -> Message:
         m = stream.inbox.take()
@@ -240,7 +291,10 @@ class Watch:
         self._assembler.begin_stream()
         self._opened = time.monotonic()
         self._limit = max(self._max_silence, _FIRST_RESPONSE)
+        self._answered = False
         self._stream = self._client._streams.open(request, self._too_slow)
+        self._opened_streams += 1
+        self._stream.inbox.on_end = functools.partial(_lost, weakref.ref(self), self._opened_streams)
         if self._request.reports:
             self._reports = StreamReports(self._progress, self._stream.report)
 
@@ -384,3 +438,10 @@ def _close_stream(stream: SharedWatch | OwnStream, reports: StreamReports | None
     if reports is not None:
         reports.close()
     stream.close()
+
+
+def _lost(this: weakref.ref[Watch], opened: int) -> None:
+    """Note that a stream of a watch has ended. The watch must not be reachable from its stream."""
+    watch = this()
+    if watch is not None and watch._opened_streams == opened:
+        watch._lost()
