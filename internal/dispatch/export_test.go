@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -118,20 +119,68 @@ func (w *Watcher) Take(b *Batch, now time.Time) Outcome {
 // Kind returns the kind of the message.
 func (b *Batch) Kind() object.MessageKind { return b.Header.Kind }
 
-// Hollow makes the worker panic when it reads for another watch of the stream, whose watches then
-// end. The stream must be idle.
+// Hollow makes the worker panic when it looks at another watch of the stream, or at what is due later
+// than the next. The stream must be idle.
 func (s *Stream) Hollow(w *StreamWatch) (restore func()) {
-	feeds := map[*streamCursor]*feed{}
+	feeds, groups := map[*streamCursor]*feed{}, map[*streamCursor]*group{}
 	for _, src := range s.sources {
 		for _, c := range src.cursors {
 			if c != w.cursor.Load() {
 				feeds[c], c.feed = c.feed, nil
+				groups[c], c.group = c.group, nil
 			}
+		}
+	}
+	all := slices.Clone(s.clock.due)
+	for i := range s.clock.due {
+		if i > 0 {
+			s.clock.due[i] = due{}
 		}
 	}
 	return func() {
 		for c, f := range feeds {
-			c.feed = f
+			c.feed, c.group = f, groups[c]
+		}
+		copy(s.clock.due, all)
+	}
+}
+
+// Holdings counts what a stream holds.
+type Holdings struct {
+	Watches, Cursors                      int
+	Marked, Settling, Joins               int
+	Due                                   int           // ends, and batch delays
+	Candidates, Delayed                   int           // cursors that may move to a shared one
+	CatchUps, Parked                      int           // cursors that wait for Serve, and for the reservation
+	Directs, DirectsWaiting               int           // watches of StartDirect
+	Answers, ToClose                      int           // ends that were not sent, and cursors that were not closed
+	Interval                              time.Duration // between two looks for bookmarks
+	Interests, StreamWatches, SharedLists int           // of the dispatchers
+}
+
+// Holds returns what the stream holds. The stream must be idle.
+func (s *Stream) Holds() Holdings {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := Holdings{
+		Watches: s.watches, Settling: len(s.settling), Joins: len(s.joins), Due: len(s.clock.due),
+		Candidates: len(s.candidates), CatchUps: len(s.catchUps.waiting), Parked: len(s.catchUps.parked),
+		Directs: len(s.directs.all), Answers: s.answers.waiting + len(s.waitingAnswers), ToClose: len(s.toClose), Interval: s.clock.interval,
+	}
+	for _, l := range s.directs.lanes() {
+		h.DirectsWaiting += len(l.waiting)
+	}
+	for _, all := range s.delayed {
+		h.Delayed += len(all)
+	}
+	for _, src := range s.sources {
+		h.Cursors += len(src.cursors)
+		h.Marked += len(src.marked)
+		h.StreamWatches += src.rounds.streamWatches
+		h.Interests += src.dispatcher.Interests()
+		for c := range src.cursors {
+			h.SharedLists += len(src.cursors[c].group.shared)
 		}
 	}
+	return h
 }

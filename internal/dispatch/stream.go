@@ -53,6 +53,10 @@ type Stream struct {
 	joins      []join          // watches that have joined a live cursor and have got no message yet
 	candidates []*streamCursor // live cursors whose watches may move to a shared one
 
+	// Candidates that wait until the batch delay of the shared cursor is over, which is the key.
+	// They are not in candidates, so a run costs nothing for them.
+	delayed map[*streamCursor][]*streamCursor
+
 	directs directCursors // the watches of StartDirect
 
 	waitingAnswers []answer
@@ -140,7 +144,7 @@ func (s *Stream) Refuse(id uint64, reason error) {
 
 // End ends a watch. A watch that has ended or is ending is left alone: the first call counts.
 func (s *Stream) End(w *StreamWatch, e Ending) {
-	if w.ending.CompareAndSwap(false, true) {
+	if w.beginEnding() {
 		s.postAnswer(func(time.Time) { s.end(w, &e) })
 	}
 }

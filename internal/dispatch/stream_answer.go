@@ -90,12 +90,17 @@ func (s *Stream) postAnswer(do func(now time.Time)) {
 // endCursor ends all watches of a cursor. The worker calls it.
 func (s *Stream) endCursor(c *streamCursor, e *Ending) {
 	for _, w := range slices.Clone(c.watches) {
-		if w.ending.CompareAndSwap(false, true) {
-			s.mu.Lock()
-			s.answers.waiting++
-			s.mu.Unlock()
-			s.end(w, e)
-		}
+		s.endNow(w, e)
+	}
+}
+
+// endNow ends a watch that is not ending yet. The worker calls it.
+func (s *Stream) endNow(w *StreamWatch, e *Ending) {
+	if w.beginEnding() {
+		s.mu.Lock()
+		s.answers.waiting++
+		s.mu.Unlock()
+		s.end(w, e)
 	}
 }
 
@@ -120,7 +125,8 @@ func (s *Stream) end(w *StreamWatch, e *Ending) {
 			s.closeCursor(c)
 		}
 	}
-	w.ended.Store(true)
+	w.life.Store(watchEnded)
+	s.clock.due.remove(w.due)
 	s.waitingAnswers = append(s.waitingAnswers, a)
 }
 
@@ -146,6 +152,7 @@ func (s *Stream) closeCursor(c *streamCursor) {
 	inQueue := c.state == cursorCatchesUp
 	c.state = cursorClosed
 	c.source.remove(c)
+	s.clock.due.remove(c.due)
 	c.unshare()
 	if s.latest == c {
 		s.latest = nil

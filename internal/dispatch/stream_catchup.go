@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -19,6 +20,7 @@ type catchUpQueue struct {
 
 	transferring int // number of cursors that need the reservation
 	parkedOpen   int // number of parked cursors that are not closed
+	closed       int // upper limit of the closed cursors in waiting and parked
 
 	granted bool // Serve may make parts, or has made parts that the worker has not taken
 	toMake  bool // Serve has to make parts
@@ -81,7 +83,18 @@ func (q *catchUpQueue) removeLocked(c *streamCursor) bool {
 			q.reserving() // no watch needs the reservation any more
 		}
 	}
+	q.forgetClosedLocked()
 	return true
+}
+
+// forgetClosedLocked is called when a cursor of the queue is closed. It sometimes removes all closed
+// cursors, because their turns may be far away.
+func (q *catchUpQueue) forgetClosedLocked() {
+	isClosed := func(c *streamCursor) bool { return c.abandoned }
+	if q.closed++; 2*q.closed >= len(q.waiting)+len(q.parked) {
+		q.waiting, q.parked = slices.DeleteFunc(q.waiting, isClosed), slices.DeleteFunc(q.parked, isClosed)
+		q.closed = 0
+	}
 }
 
 func (q *catchUpQueue) parkLocked(c *streamCursor) {

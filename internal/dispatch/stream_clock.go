@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"container/heap"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -15,60 +14,32 @@ type streamClock struct {
 
 	timer taskTimer // of the task of the stream
 
-	ends endHeap
-	held []heldCursor
+	due dueHeap
 
 	interval time.Duration // between two looks for silent watches: half of the shortest bookmark interval; 0: none
 	nextTick time.Time     // when to look for silent watches
 }
 
-// heldCursor is a cursor whose events wait for the batch delay.
-type heldCursor struct {
-	cursor *streamCursor
-	until  time.Time
-}
-
-// endTime is when a watch ends.
-type endTime struct {
-	at     time.Time
-	watch  *StreamWatch
-	ending *Ending
-}
-
-// endHeap has the ends of watches, the next one first. It implements [heap.Interface].
-type endHeap []endTime
-
-func (h endHeap) Len() int           { return len(h) }
-func (h endHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h endHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *endHeap) Push(x any)        { *h = append(*h, x.(endTime)) }
-func (h *endHeap) Pop() any {
-	last := (*h)[len(*h)-1]
-	(*h)[len(*h)-1] = endTime{}
-	*h = (*h)[:len(*h)-1]
-	return last
-}
-
+// endAt ends a watch at a time, unless it ends earlier.
 func (k *streamClock) endAt(w *StreamWatch, at time.Time, e *Ending) {
-	heap.Push(&k.ends, endTime{at, w, e})
+	if !w.isEnding() {
+		k.due.add(due{at: at, watch: w, ending: e})
+	}
 }
 
 // hold marks the cursor when its batch delay is over.
-func (k *streamClock) hold(c *streamCursor, until time.Time) {
-	c.held = true
-	k.held = append(k.held, heldCursor{c, until})
-}
+func (k *streamClock) hold(c *streamCursor, until time.Time) { k.due.add(due{at: until, cursor: c}) }
 
 // addInterval makes the clock look for bookmarks as often as the watches of the cursor need.
 func (k *streamClock) addInterval(c *streamCursor, now time.Time) {
-	if c.timing == nil || c.timing.bookmarkInterval == 0 {
+	half := c.tickInterval()
+	if half == 0 {
 		return
 	}
 	c.timing.Postpone(now)
-	half := max(c.timing.bookmarkInterval/2, time.Millisecond)
 	if k.interval == 0 || half < k.interval {
 		k.interval = half
-		if next := now.Add(half); k.nextTick.IsZero() || next.Before(k.nextTick) {
+		if next := now.Add(half); k.nextTick.Before(now) || next.Before(k.nextTick) {
 			k.nextTick = next
 		}
 	}
@@ -76,27 +47,18 @@ func (k *streamClock) addInterval(c *streamCursor, now time.Time) {
 
 // fire does what is due.
 func (k *streamClock) fire(s *Stream, now time.Time) {
-	for len(k.ends) > 0 && !now.Before(k.ends[0].at) {
-		e := heap.Pop(&k.ends).(endTime)
-		if e.watch.ending.CompareAndSwap(false, true) {
-			s.mu.Lock()
-			s.answers.waiting++
-			s.mu.Unlock()
-			s.end(e.watch, e.ending)
+	for len(k.due) > 0 && !now.Before(k.due[0].at) {
+		next := k.due[0]
+		k.due.remove(1)
+		if next.watch != nil {
+			s.endNow(next.watch, next.ending)
+		} else {
+			s.goOn(next.cursor)
 		}
 	}
-	held := k.held
-	k.held = k.held[:0]
-	for _, h := range held {
-		if now.Before(h.until) {
-			k.held = append(k.held, h)
-			continue
-		}
-		h.cursor.held = false
-		h.cursor.mark()
-	}
-	clear(held[len(k.held):])
 	if k.interval > 0 && !now.Before(k.nextTick) {
+		// The watch with the shortest interval may have ended.
+		k.interval = s.tickInterval()
 		k.nextTick = now.Add(k.interval)
 		s.tick()
 	}
@@ -104,6 +66,32 @@ func (k *streamClock) fire(s *Stream, now time.Time) {
 		k.lastBookmarkDone = true
 		s.tick()
 	}
+}
+
+// goOn makes a cursor whose batch delay is over send its events.
+func (s *Stream) goOn(c *streamCursor) {
+	c.mark()
+	s.shareAfterDelay(c)
+}
+
+// tickInterval returns streamClock.interval for the watches that go on.
+func (s *Stream) tickInterval() (shortest time.Duration) {
+	for _, src := range s.sources {
+		for _, c := range src.cursors {
+			if half := c.tickInterval(); half > 0 && (shortest == 0 || half < shortest) {
+				shortest = half
+			}
+		}
+	}
+	return shortest
+}
+
+// tickInterval returns half of the bookmark interval, or 0.
+func (c *streamCursor) tickInterval() time.Duration {
+	if c.timing == nil || c.timing.bookmarkInterval == 0 {
+		return 0
+	}
+	return max(c.timing.bookmarkInterval/2, time.Millisecond)
 }
 
 // setTimer makes the task of the stream ready when something is due.
@@ -121,14 +109,13 @@ func (k *streamClock) next(s *Stream) time.Time {
 			at = t
 		}
 	}
-	if len(k.ends) > 0 {
-		earliest(k.ends[0].at)
-	}
-	for _, h := range k.held {
-		earliest(h.until)
+	if len(k.due) > 0 {
+		earliest(k.due[0].at)
 	}
 	if s.watches > 0 {
-		earliest(k.nextTick)
+		if k.interval > 0 {
+			earliest(k.nextTick)
+		}
 		if !k.lastBookmarkDone {
 			earliest(k.lastBookmark)
 		}

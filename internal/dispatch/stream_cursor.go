@@ -26,12 +26,13 @@ type streamCursor struct {
 
 	next, previous *streamCursor // in the list that begins with group.firstCursor
 	index          int32         // in streamSource.cursors
+	joined         int32         // number of watches that have joined the feed for the cursor
+	due            int32         // place in streamClock.due: events wait for the batch delay; 0: none
+	delayed        int32         // place in a list of Stream.delayed; 0: none
 	state          cursorState
-	joined         int32 // number of watches that have joined the feed for the cursor
-	marked         bool  // the feed may have events for the watches; the cursor is in streamSource.marked
-	held           bool  // events wait for the batch delay; the cursor is in streamClock.held
-	spoke          bool  // a message was made
-	sentLast       bool  // the last bookmark was made
+	marked         bool // the feed may have events for the watches; the cursor is in streamSource.marked
+	spoke          bool // a message was made
+	sentLast       bool // the last bookmark was made
 	timing         *Schedule
 	watches        []*StreamWatch
 	one            [1]*StreamWatch // the memory of watches while there is one
@@ -111,7 +112,7 @@ func (g *group) markStreams() {
 // mark notes that the feed may have events for the cursor. If the stream has no room, nothing else
 // happens.
 func (c *streamCursor) mark() {
-	if c.marked || c.held || c.state != cursorLive {
+	if c.marked || c.isHeld() || c.state != cursorLive {
 		return
 	}
 	c.marked = true
@@ -122,6 +123,9 @@ func (c *streamCursor) mark() {
 		s.task.Ready()
 	}
 }
+
+// isHeld reports whether events wait for the batch delay.
+func (c *streamCursor) isHeld() bool { return c.due > 0 }
 
 // list returns the ids of the watches. Only a list of several ids is worth its memory.
 func (c *streamCursor) list() *IDs {
@@ -165,7 +169,7 @@ func (c *streamCursor) removeWatch(w *StreamWatch) {
 
 // isBehind reports whether the log may have events for the watches, or the watches are not live.
 func (c *streamCursor) isBehind() bool {
-	return c.state != cursorLive || c.marked || c.held || c.sent > 0
+	return c.state != cursorLive || c.marked || c.isHeld() || c.sent > 0
 }
 
 // position returns the position from which a client of one of the watches can resume.

@@ -256,6 +256,9 @@ func (s *Stream) closeDirect(c *streamCursor) {
 	if i := slices.Index(s.directs.all, c); i >= 0 {
 		s.directs.all = slices.Delete(s.directs.all, i, i+1)
 	}
+	if l := c.direct.lane; l != nil {
+		l.waiting = slices.DeleteFunc(l.waiting, func(other *streamCursor) bool { return other == c })
+	}
 	s.mu.Lock()
 	s.catchUps.removeLocked(c)
 	s.mu.Unlock()

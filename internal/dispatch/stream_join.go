@@ -125,7 +125,7 @@ func (s *Stream) addFirst(j *join, watches []*StreamWatch, now time.Time) {
 	c := j.cursor
 	var open []*StreamWatch
 	for _, w := range watches {
-		if !w.ended.Load() {
+		if !w.hasEnded() {
 			open = append(open, w)
 		}
 	}

@@ -49,30 +49,41 @@ func (g *group) sharedBy(k shareKey) *streamCursor {
 // share lets other watches share a cursor that has become live. If there is such a cursor already,
 // the watches move to that one later.
 func (c *streamCursor) share() {
-	g := c.group
-	if g.shared == nil {
+	if c.group.shared == nil {
 		return // it is the only cursor of the group
 	}
-	k := c.shareKey()
-	switch g.shared[k] {
-	case nil:
-		g.shared[k] = c
-	case c:
-	default:
+	if c.sharedOrSelf() != c {
 		c.stream.candidates = append(c.stream.candidates, c)
 	}
 }
 
+// sharedOrSelf returns the live cursor that the watches of a live cursor share, or will share. If there
+// is none, it is the cursor itself from now on.
+func (c *streamCursor) sharedOrSelf() *streamCursor {
+	k := c.shareKey()
+	if shared := c.group.shared[k]; shared != nil && shared.state == cursorLive {
+		return shared
+	}
+	c.group.shared[k] = c
+	return c
+}
+
 // unshare forgets a cursor that is closed.
 func (c *streamCursor) unshare() {
-	if k := c.shareKey(); c.group.shared[k] == c {
+	k := c.shareKey()
+	shared := c.group.shared[k]
+	if c.delayed > 0 {
+		c.stream.dropDelayed(c, shared)
+	}
+	if shared == c {
 		delete(c.group.shared, k)
+		c.stream.tryDelayed(c)
 	}
 }
 
 // shareCandidates moves the watches of each candidate to the shared cursor, if neither of the two
 // has an event before it. The worker calls it while no response waits to be sent, so all messages
-// of both are counted.
+// of both are counted. Candidates that have to wait for a batch delay are left out until then.
 func (s *Stream) shareCandidates() {
 	kept := s.candidates[:0]
 	for _, c := range s.candidates {
@@ -81,21 +92,22 @@ func (s *Stream) shareCandidates() {
 		}
 	}
 	clear(s.candidates[len(kept):])
-	s.candidates = kept
+	if s.candidates = kept; len(kept) == 0 {
+		s.candidates = nil
+	}
 }
 
-// tryShare reports whether the cursor is no candidate any more.
+// tryShare reports whether shareCandidates need not try the cursor again.
 func (s *Stream) tryShare(c *streamCursor) bool {
-	if c.state != cursorLive {
-		return true // closed, or it becomes a candidate again when it is live
+	if c.state != cursorLive || c.delayed > 0 {
+		return true // it becomes a candidate again when it is live, or when the delay is over
 	}
-	k := c.shareKey()
-	shared := c.group.shared[k]
+	shared := c.sharedOrSelf()
 	switch {
-	case shared == nil:
-		c.group.shared[k] = c
+	case shared == c, c.isHeld():
 		return true
-	case shared == c:
+	case shared.isHeld():
+		s.delay(c, shared)
 		return true
 	case c.isBehind() || shared.isBehind() || c.epoch != shared.epoch:
 		return false
@@ -103,6 +115,54 @@ func (s *Stream) tryShare(c *streamCursor) bool {
 	shared.take(c)
 	s.closeCursor(c)
 	return true
+}
+
+// delay makes a candidate wait until the batch delay of the shared cursor is over.
+func (s *Stream) delay(c, shared *streamCursor) {
+	if s.delayed == nil {
+		s.delayed = map[*streamCursor][]*streamCursor{}
+	}
+	s.delayed[shared] = append(s.delayed[shared], c)
+	c.delayed = int32(len(s.delayed[shared]))
+}
+
+// dropDelayed removes a candidate that waits for the shared cursor.
+func (s *Stream) dropDelayed(c, shared *streamCursor) {
+	all := s.delayed[shared]
+	last := len(all) - 1
+	moved := all[last]
+	all[c.delayed-1], moved.delayed, c.delayed = moved, c.delayed, 0
+	all[last] = nil
+	if s.delayed[shared] = all[:last]; last == 0 {
+		s.forgetDelayed(shared)
+	}
+}
+
+// tryDelayed makes shareCandidates try the candidates again that wait for the shared cursor.
+func (s *Stream) tryDelayed(shared *streamCursor) {
+	for _, c := range s.delayed[shared] {
+		c.delayed = 0
+		s.candidates = append(s.candidates, c)
+	}
+	s.forgetDelayed(shared)
+}
+
+func (s *Stream) forgetDelayed(shared *streamCursor) {
+	if delete(s.delayed, shared); len(s.delayed) == 0 {
+		s.delayed = nil
+	}
+}
+
+// shareAfterDelay makes shareCandidates try those again that had to wait for the batch delay of the
+// cursor: the cursor itself, or the candidates that wait for it.
+func (s *Stream) shareAfterDelay(c *streamCursor) {
+	switch c.group.shared[c.shareKey()] {
+	case nil:
+	case c:
+		s.tryDelayed(c)
+	default:
+		s.candidates = append(s.candidates, c)
+	}
 }
 
 // take moves the watches of another cursor to this one. Both have sent everything up to the bound.

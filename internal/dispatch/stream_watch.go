@@ -13,8 +13,8 @@ type StreamWatch struct {
 	Index uint32 // for the caller: where its record of the watch is
 
 	order  int32                        // index in streamCursor.watches; only the worker uses it
-	ending atomic.Bool                  // the watch has ended or will end
-	ended  atomic.Bool                  // the worker has ended the watch
+	due    int32                        // place in streamClock.due; 0: none; only the worker uses it
+	life   atomic.Int32                 // see below
 	cursor atomic.Pointer[streamCursor] // stored by the worker, while it holds Stream.mu; nil: not started
 
 	// The number and the size of the messages before the watch shared its cursor, without those
@@ -22,6 +22,22 @@ type StreamWatch struct {
 
 	messages, bytes int64
 }
+
+// These are the values of StreamWatch.life, in order.
+const (
+	watchGoesOn int32 = iota
+	watchEnding       // the watch will end
+	watchEnded        // the worker has ended the watch
+)
+
+// beginEnding reports whether the caller is the first one that ends the watch.
+func (w *StreamWatch) beginEnding() bool { return w.life.CompareAndSwap(watchGoesOn, watchEnding) }
+
+// isEnding reports whether the watch has ended or will end.
+func (w *StreamWatch) isEnding() bool { return w.life.Load() != watchGoesOn }
+
+// hasEnded reports whether the worker has ended the watch.
+func (w *StreamWatch) hasEnded() bool { return w.life.Load() == watchEnded }
 
 // StreamWatchStatus describes a watch.
 type StreamWatchStatus struct {
@@ -46,7 +62,7 @@ func (w *StreamWatch) Status() StreamWatchStatus {
 		Messages: w.messages + c.messages, Bytes: w.bytes + c.bytes,
 	}
 	c.stream.mu.Unlock()
-	if w.ended.Load() {
+	if w.hasEnded() {
 		s.CatchingUp = false
 		return s
 	}
@@ -93,7 +109,7 @@ func (w *StreamWatch) lockCursor() *streamCursor {
 // Complete and Backlog. It is nil before the watch has started and after it has ended.
 func (w *StreamWatch) Shared() any {
 	c := w.cursor.Load()
-	if c == nil || w.ended.Load() {
+	if c == nil || w.hasEnded() {
 		return nil
 	}
 	return c
