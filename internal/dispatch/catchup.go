@@ -126,12 +126,19 @@ func (w *Watcher) catchUpBegin(kind object.CatchUp) Message {
 // watchers of the same interest share, or the newest one. target also sets w.needed to the
 // revision of the state. If the catch-up starts over, it then leads to no older state.
 //
+// When a watch begins, a shared state is new enough only while it shows the interest what the newest
+// one shows. So the client gets nothing older than what another watch of this server has sent. A
+// watcher that has fallen behind may get an older state: its client has seen nothing after the cursor.
+//
 // If the watcher starts over because its state was dropped, target prefers the oldest
 // retained state that is new enough. Otherwise the dispatcher might have to retain a newer
 // state, and to drop a state of other watchers for it.
 func (w *Watcher) target(newest *cacher.State) *cacher.State {
 	d := w.dispatcher
 	needed := max(w.needed, w.cursor)
+	if w.step == stepSnapshot || w.step == stepResume {
+		needed = max(needed, w.changedAt(newest))
+	}
 	if w.catchUp != nil && w.catchUp.kind.TransfersState() {
 		s := d.retained.oldest(newest.Position().Epoch, needed)
 		// After the catch-up, the watcher must be able to continue from this state, either
@@ -145,6 +152,30 @@ func (w *Watcher) target(newest *cacher.State) *cacher.State {
 	d.remember(w.feed)
 	w.needed = s.Revision()
 	return s
+}
+
+// changedAt returns a revision of the state after which nothing concerns the interest.
+func (w *Watcher) changedAt(s *cacher.State) object.Revision {
+	// The order matters: the view has every event up to the position that was loaded before.
+	dispatched := w.dispatcher.dispatchedUpTo.Load()
+	v := w.feed.view.Load()
+	epoch := s.Position().Epoch
+	if dispatched == nil || dispatched.Epoch != epoch || v.base.Epoch != epoch {
+		return s.Revision()
+	}
+	if dispatched.Revision < s.Revision() {
+		// Another watch may have read these changes from the window.
+		changes, ok := s.Changes(dispatched.Revision)
+		if !ok {
+			return s.Revision()
+		}
+		for c := range changes {
+			if _, ok := w.feed.interest.See(c); ok {
+				return s.Revision()
+			}
+		}
+	}
+	return min(v.lastRevision(), s.Revision())
 }
 
 // abandonCatchUp ends the catch-up that is under way, if there is one.
@@ -204,6 +235,10 @@ func (w *Watcher) catchUpPart() (payload, readResult) {
 		}
 	}
 	w.cursor = c.to
+	if c.kind == object.Reset && w.exact == 0 {
+		// The state may be older than the newest one, if nothing has changed for the interest.
+		w.cursor = w.completeAfter(w.at()).Revision
+	}
 	return payload{}, readUpToDate
 }
 

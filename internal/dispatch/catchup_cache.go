@@ -13,8 +13,8 @@ import (
 
 // catchUpCacheAge is the age from which a shared state is outdated, unless it is still the
 // newest state. A watcher that begins to catch up uses a shared state that is not outdated,
-// if this state is as fresh as the watcher requires. Newer changes follow as events.
-// catchUpCacheAge is also the shortest time between two sweeps.
+// if this state is as fresh as the watcher requires; see Watcher.target. catchUpCacheAge is
+// also the shortest time between two sweeps.
 const catchUpCacheAge = 100 * time.Millisecond
 
 // catchUpCache shares the work of catch-ups among the watchers of one interest. Watchers that

@@ -204,21 +204,22 @@ func TestResetAndDeltaAreNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{window: 10})
 		for i := range 40 {
-			f.store.Put(object.Key(fmt.Sprint("k", i%2)), "v")
+			f.store.Put(object.Key(fmt.Sprint("k/", i%2)), "v")
 		}
 		synctest.Wait()
 		oldest := f.cacher.State().Replayable()
-		reset := f.watch(t, object.Scope{}, dispatch.FromExactly(oldest))
-		if got := show(reset.sync(t, object.Reset)); got != "+k0=v +k1=v" {
+		reset := f.watch(t, prefix(t, "k"), dispatch.FromExactly(oldest))
+		if got := show(reset.sync(t, object.Reset)); got != "+k/0=v +k/1=v" {
 			t.Errorf("got state %q", got)
 		}
-		f.store.Put("k1", "w") // moves the window past the oldest revision
+		f.store.Put("other", "w") // moves the window past the oldest revision
 		synctest.Wait()
-		delta := f.watch(t, object.Scope{}, dispatch.FromPosition(object.Position{Epoch: "e1", Revision: oldest}))
-		if got := show(delta.sync(t, object.Delta)); got != "~k0=v ~k1=v" {
+		delta := f.watch(t, prefix(t, "k"), dispatch.FromPosition(object.Position{Epoch: "e1", Revision: oldest}))
+		if got := show(delta.sync(t, object.Delta)); got != "~k/0=v ~k/1=v" {
 			t.Errorf("got difference %q", got)
 		}
-		if got := show(delta.next(t, object.Live).Events); got != "~k1=w" {
+		f.store.Put("k/1", "w")
+		if got := show(delta.next(t, object.Live).Events); got != "~k/1=w" {
 			t.Errorf("got %q", got)
 		}
 	})

@@ -237,7 +237,7 @@ func TestCatchUpThatStartsOverDoesNotGoBack(t *testing.T) {
 		// interest share, after it.
 		x := prefix(t, "x")
 		f.watch(t, x, dispatch.FromSnapshot(f.store.Now())).sync(t, object.Reset)
-		f.store.Put("x/0", "w")
+		f.store.Put("y", "w")
 		synctest.Wait()
 		newer := begin(f.watch(t, object.Scope{}, dispatch.FromSnapshot(f.store.Now())))
 		older := begin(f.watch(t, x, dispatch.FromSnapshot(0)))

@@ -187,22 +187,6 @@ func (c *streamCursor) position() object.Position {
 	return p
 }
 
-// completeAfter returns the position up to which the watches have every event, if they have every
-// event up to the argument. Any goroutine may call it.
-func (c *streamCursor) completeAfter(at object.Position) object.Position {
-	// The order matters: the view has every event up to the position that was loaded before.
-	p := c.dispatcher.dispatchedUpTo.Load()
-	v := c.feed.view.Load()
-	if p == nil || p.Epoch != at.Epoch || !v.covers(at) {
-		return at
-	}
-	upTo := p.Revision
-	if first, ok := v.next(at.Revision); ok {
-		upTo = min(upTo, first-1)
-	}
-	return object.Position{Epoch: at.Epoch, Revision: max(at.Revision, upTo)}
-}
-
 // fallBehind begins a catch-up of a live cursor whose events are not in the log any more. The
 // catch-up is a REPLAY if the window has the events. Its CATCH_UP_BEGIN, or the end of the watches,
 // is in the response that skips these events. Otherwise the client would take the watches for live.

@@ -180,6 +180,22 @@ func (w *Watcher) Unapplied(applied object.Position) Backlog {
 	return Backlog{Events: -1, Since: applied.Revision}
 }
 
+// completeAfter returns the position up to which the client has every event, if it has every event
+// up to the argument. Any goroutine may call it.
+func (w *Watcher) completeAfter(at object.Position) object.Position {
+	// The order matters: the view has every event up to the position that was loaded before.
+	p := w.dispatcher.dispatchedUpTo.Load()
+	v := w.feed.view.Load()
+	if p == nil || p.Epoch != at.Epoch || !v.covers(at) {
+		return at
+	}
+	upTo := p.Revision
+	if first, ok := v.next(at.Revision); ok {
+		upTo = min(upTo, first-1)
+	}
+	return object.Position{Epoch: at.Epoch, Revision: max(at.Revision, upTo)}
+}
+
 // Quiet reports whether nothing concerns the watcher's interest after the position from, up to
 // and including the revision to. It returns false if that is unknown, because the dispatcher
 // has not reached the revision, or because the log does not reach back to the position. Any

@@ -75,6 +75,48 @@ func TestReadsSeeAllEarlierWrites(t *testing.T) {
 	}
 }
 
+// With consistency any, nothing is older than what this server has sent on another watch, whatever asks.
+func TestAnyDoesNotGoBackInTime(t *testing.T) {
+	withAndWithoutCache(t, func(t *testing.T, with settings) {
+		in := start(t, with)
+		ctx := within(t)
+		anyRevision := &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: &fanoutv1.AnyRevision{}}}
+		request := &fanoutv1.WatchRequest{Resource: config, Scope: exactly("k"), Consistency: anyRevision}
+		in.put(ctx, t, config, "k", "first")
+		in.awaitLoaded(ctx, t)
+		s := in.subscribe(ctx, t)
+		first := in.watch(ctx, t, request)
+		first.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
+		for i := range 20 {
+			text := fmt.Sprint("change ", i)
+			in.put(ctx, t, config, "k", text)
+			received := first.next(fanoutv1.WatchResponse_KIND_LIVE).GetPosition().GetRevision()
+			want := func(what, got string, at *fanoutv1.Position) {
+				t.Helper()
+				if got != text || at.GetRevision() < received {
+					t.Errorf("%s: got %q at %d after a watch has received %q at %d", what, got, at.GetRevision(), text, received)
+				}
+			}
+			for what, w := range map[string]*watch{"Watch": in.watch(ctx, t, request), "Subscribe": s.start(uint64(i), request)} {
+				events, synced := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
+				want(what, events[0].Text, synced.GetPosition())
+			}
+			got, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "k", Consistency: anyRevision})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want("Get", got.GetObject().GetText(), got.GetPosition())
+			list, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Consistency: anyRevision})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want("List", list.GetObjects()[0].GetText(), list.GetPosition())
+			now := s.start(uint64(100+i), &fanoutv1.WatchRequest{Resource: config, Begin: fromNow(), Consistency: anyRevision})
+			want("from_now", text, now.next(fanoutv1.WatchResponse_KIND_BOOKMARK).GetPosition())
+		}
+	})
+}
+
 func TestWritesAreVisibleAtOnceOnAnotherConnection(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)

@@ -430,7 +430,8 @@ type isReadConsistency_Level interface {
 
 type ReadConsistency_Any struct {
 	// The state that the server has now, without waiting and without asking etcd. Works
-	// while etcd is unavailable. Over HTTP: any=true.
+	// while etcd is unavailable. It has at least everything that this server has sent on a
+	// watch before. Over HTTP: any=true.
 	Any *AnyRevision `protobuf:"bytes,1,opt,name=any,proto3,oneof"`
 }
 

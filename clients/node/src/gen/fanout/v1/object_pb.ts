@@ -207,7 +207,8 @@ export type ReadConsistency = Message<"fanout.v1.ReadConsistency"> & {
   level: {
     /**
      * The state that the server has now, without waiting and without asking etcd. Works
-     * while etcd is unavailable. Over HTTP: any=true.
+     * while etcd is unavailable. It has at least everything that this server has sent on a
+     * watch before. Over HTTP: any=true.
      *
      * @generated from field: fanout.v1.AnyRevision any = 1;
      */
