@@ -64,8 +64,10 @@ func TestSubscribeOverHTTP(t *testing.T) {
 		{"subscriber": {"instance": "cart-7"}}
 		{"start": {"watchId": "1", "request": {"resource": "config", "scope": {"prefix": "shop/"}}}}
 		{"start": {"watch_id": 2, "request": {"resource": "config", "from_now": {}}}}
-		{"start": {"watch_id": 3, "request": {"resource": "nothing"}}}`)
-	w.await("[1] CATCH_UP_BEGIN", "[1] CATCH_UP_PART shop/a=1", "[1] SYNCED", "[2] BOOKMARK", "[3] refused UNKNOWN_RESOURCE")
+		{"start": {"watch_id": 3, "request": {"resource": "nothing"}}}
+		{"start": {"watch_id": 4, "request": {"resource": "config", "after": {"epoch": "old", "revision": 1}, "every_event": true}}}`)
+	w.await("[1] CATCH_UP_BEGIN", "[1] CATCH_UP_PART shop/a=1", "[1] SYNCED", "[2] BOOKMARK",
+		"[3] refused UNKNOWN_RESOURCE", "[4] refused EPOCH_CHANGED")
 	s.put(t, "shop/a", "2")
 	if got := w.entries(); len(got) != 2 {
 		t.Errorf("an event of two watches comes as %q", got)

@@ -16,6 +16,9 @@ type Ending struct {
 	Deny         bool  // after the call, the watch gets nothing but the entry with Ended; with Last false
 }
 
+// isFailure reports whether the watch cannot go on. Otherwise somebody has ended it.
+func (e *Ending) isFailure() bool { return e.Reason != nil && !e.Last && !e.Deny }
+
 // answer is a refusal, or the end of a watch, that waits to be sent.
 type answer struct {
 	id      uint64 // of a refused start
@@ -23,6 +26,7 @@ type answer struct {
 
 	watch      *StreamWatch
 	ending     *Ending
+	unbegun    bool // see Entry.Unbegun
 	dispatcher *Dispatcher
 	position   object.Position // with Ending.Last: from which the client can resume
 }
@@ -112,6 +116,7 @@ func (s *Stream) end(w *StreamWatch, e *Ending) {
 			return
 		}
 		a.dispatcher = c.dispatcher
+		a.unbegun = !c.spoke && e.isFailure()
 		if e.Last {
 			a.position = c.position()
 		}
@@ -209,10 +214,10 @@ func (s *Stream) addEnds(ends []answer) int {
 	drained := map[last][]*StreamWatch{}
 	var sources []*Dispatcher
 	ended := map[*Dispatcher][]*StreamWatch{}
-	first := ends[0].ending
+	first, unbegun := ends[0].ending, ends[0].unbegun
 	room := s.room()
 	n := 0
-	for ; n < len(ends) && ends[n].ending == first && (n == 0 || room > 0); n++ {
+	for ; n < len(ends) && ends[n].ending == first && ends[n].unbegun == unbegun && (n == 0 || room > 0); n++ {
 		a := &ends[n]
 		room -= 2 * idBytes
 		if first.Last {
@@ -234,7 +239,7 @@ func (s *Stream) addEnds(ends []answer) int {
 		s.add(Entry{IDs: idsOf(drained[l]), Dispatcher: l.dispatcher, Batch: &Batch{Message: Message{Header: h}}}, 0)
 	}
 	for _, d := range sources {
-		s.add(Entry{IDs: idsOf(ended[d]), Dispatcher: d, Watches: ended[d], Ended: first}, 0)
+		s.add(Entry{IDs: idsOf(ended[d]), Dispatcher: d, Watches: ended[d], Ended: first, Unbegun: unbegun}, 0)
 	}
 	return n
 }

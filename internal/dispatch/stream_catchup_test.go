@@ -202,7 +202,7 @@ func TestStreamWaitsForTheReservation(t *testing.T) {
 		s.want()
 		full := errors.New("no slot")
 		grant <- full
-		s.want("1: ended no slot; 3: ended no slot")
+		s.want("1: refused no slot; 3: refused no slot")
 		snapshot(1)
 		s.take()
 		grant <- nil

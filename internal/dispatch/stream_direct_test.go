@@ -162,7 +162,7 @@ func TestStreamEndsDirectWatches(t *testing.T) {
 		_, m3 := s.beginDirect(3)
 		m3.failure = errors.New("lost")
 		m3.put(0, 0)
-		s.want("3: ended lost")
+		s.want("3: refused lost")
 
 		_, m4 := s.beginDirect(4)
 		m4.put(object.Bookmark, 1)

@@ -54,6 +54,7 @@ type entry struct {
 	first   bool
 	refused error
 	ended   *dispatch.Ending
+	unbegun bool
 	watches []*dispatch.StreamWatch
 	source  *dispatch.Dispatcher
 }
@@ -75,6 +76,8 @@ func (e entry) String() string {
 	switch {
 	case e.refused != nil:
 		return text + "refused " + e.refused.Error()
+	case e.unbegun:
+		return text + fmt.Sprintf("refused %v", e.ended.Reason)
 	case e.ended != nil:
 		return text + fmt.Sprintf("ended %v", e.ended.Reason)
 	}
@@ -281,7 +284,7 @@ func (s *testStream) recordLocked(r *dispatch.Response, now time.Time) {
 			s.encodings++
 			return fmt.Append(nil, all)
 		})
-		recorded := entry{ids: e.IDs.All(), first: e.First, refused: e.Refused, ended: e.Ended, watches: e.Watches, source: e.Dispatcher}
+		recorded := entry{ids: e.IDs.All(), first: e.First, refused: e.Refused, ended: e.Ended, unbegun: e.Unbegun, watches: e.Watches, source: e.Dispatcher}
 		if e.Batch != nil {
 			recorded.message = decode(s.t, e.Batch.Message)
 		}

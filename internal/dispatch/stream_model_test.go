@@ -380,6 +380,10 @@ func (m *streamModel) readEntry(s *modelStream, e *entry, at time.Time) (loggedE
 				m.t.Fatalf("the end of watch %d is not that of its oldest watch", id)
 			}
 			s.byID[id] = s.byID[id][1:]
+			isFailure := e.ended.Reason != nil && !e.ended.Last && !e.ended.Deny
+			if e.unbegun != (isFailure && w.messages == 0) {
+				m.t.Fatalf("watch %d has ended with %+v after %d messages: unbegun is %v", id, e.ended, w.messages, e.unbegun)
+			}
 			m.answered(s, e.ended.Reason)
 			m.ended(s, w, e.ended, at)
 			continue

@@ -54,6 +54,7 @@ type Entry struct {
 	Refused    error          // why the start of the id was refused
 	Watches    []*StreamWatch // with Ended: the watches that have ended; an id may already have a new watch
 	Ended      *Ending        // how the watches have ended; its reason was given to End, or is an error of dispatch
+	Unbegun    bool           // with Ended: the watches have failed before their first message, so the start is refused
 
 	cursor  *streamCursor   // whose message it is; nil: see cursors
 	cursors []*streamCursor // whose message it is, if there are several

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -336,6 +337,51 @@ func TestHonestEveryEventAtTheBeginning(t *testing.T) {
 		{Epoch: "another", Revision: now + 1000}: fanoutv1.WatchResponse_CATCH_UP_RESET,
 	} {
 		in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: after(begin)}).catchUp(want)
+	}
+}
+
+// A watch of a stream that cannot begin is refused, for every reason that the server finds only when it
+// makes the first message.
+func TestStartsThatCannotBeginAreRefused(t *testing.T) {
+	for name, with := range map[string]settings{"cached": {window: cacher.WindowLimits{MaxChanges: 3}}, "uncached": {uncached: true}} {
+		t.Run(name, func(t *testing.T) {
+			etcd, compact := openEtcdToCompact(t)
+			in := startOver(t, etcd, with)
+			ctx := within(t)
+			first := in.put(ctx, t, config, "a", "1")
+			var now int64
+			for i := range 5 {
+				now = in.put(ctx, t, config, "b", fmt.Sprint(i))
+			}
+			in.awaitLoaded(ctx, t)
+			compact(ctx, now)
+			epoch := in.epoch(ctx, t)
+			s := in.subscribe(ctx, t)
+			for id, req := range []*fanoutv1.WatchRequest{
+				{EveryEvent: true, Begin: after(&fanoutv1.Position{Epoch: epoch, Revision: first})},
+				{EveryEvent: true, Begin: after(&fanoutv1.Position{Epoch: "another", Revision: first})},
+				{Consistency: exactRevision(first)},
+			} {
+				req.Resource = config
+				end, err := opened(ctx, in.reads, req)
+				if err == nil {
+					end()
+				}
+				want := status.Convert(err).Proto()
+				if want.GetCode() != int32(codes.OutOfRange) {
+					t.Fatalf("start %d: Watch got %v, want OUT_OF_RANGE", id, want)
+				}
+				w := s.start(uint64(id), req)
+				_, err = w.stream.Recv()
+				if diff := cmp.Diff(want, status.Convert(err).Proto(), protocmp.Transform()); diff != "" {
+					t.Errorf("start %d: -Watch +Subscribe:\n%s", id, diff)
+				}
+				if got := w.stream.(*subscribedWatch).entries; len(got) != 1 || got[0].GetRefused() == nil {
+					t.Errorf("start %d: got %v, want only refused", id, got)
+				}
+			}
+			in.wantNoUsage(ctx, t)
+		})
 	}
 }
 

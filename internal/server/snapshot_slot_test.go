@@ -48,10 +48,13 @@ func TestASnapshotKeepsItsSlotUntilItIsWritten(t *testing.T) {
 	})
 	ctx := within(t)
 	in.put(ctx, t, config, "a", strings.Repeat("x", 10<<10))
-	for range 3 {
+	subscribed := in.subscribe(ctx, t)
+	for i := range 3 {
 		s := in.unreadSnapshot(ctx, t)
 		_, err := opened(ctx, in.reads, &fanoutv1.WatchRequest{Resource: config})
-		wantRefusal(t, err, exhausted(apierr.MaxSnapshots, map[string]string{"limit": "1"}))
+		full := exhausted(apierr.MaxSnapshots, map[string]string{"limit": "1"})
+		wantRefusal(t, err, full)
+		subscribed.start(uint64(i), &fanoutv1.WatchRequest{Resource: config}).wantRefused(full)
 		if n := in.server.Usage().Snapshots; n != 1 {
 			t.Errorf("got %d snapshots being sent, want 1", n)
 		}

@@ -45,6 +45,12 @@ type Entry struct {
 	Status         string // of the refusal or the end, see Stream.Status
 }
 
+// These statuses end a watch that has got no message: the caller has lost its right.
+const (
+	StatusPermissionDenied = "PERMISSION_DENIED"
+	StatusUnauthenticated  = "UNAUTHENTICATED"
+)
+
 // StatusIDInUse refuses a start whose id another watch has.
 const StatusIDInUse = "WATCH_ID_IN_USE"
 
@@ -57,8 +63,9 @@ type SubscriptionGuarantee struct {
 // SubscriptionGuarantees lists what a Subscribe stream guarantees beside the guarantees of its
 // watches:
 //
-//	answered  each start gets exactly one refused or ended, and nothing comes for an id that no
-//	          watch has
+//	answered  each start gets a message or refused, unless the client or the server has ended the
+//	          watch before; it gets exactly one refused or ended, and nothing comes for an id that
+//	          no watch has
 //	whole     the events of one revision for all live watches come in one response, or, if they do
 //	          not fit, in consecutive ones
 //	compact   a response does not exceed the size limit, except with a single event
@@ -105,7 +112,7 @@ func (s *Subscription) watches() []*History {
 		switch {
 		case e.Message != nil:
 			stream.Messages = append(stream.Messages, *e.Message)
-		case e.Ended && !s.Starts[start].Stopped && stream.Exact == 0: // any watch may end if it has asked for one revision
+		case !s.Starts[start].Stopped && stream.Exact == 0: // any watch may end if it has asked for one revision
 			stream.Status = e.Status
 		}
 	})
@@ -162,7 +169,8 @@ func (w waiting) startOf(id uint64, e *Entry) int {
 }
 
 // Answered checks that each start gets exactly one refused or ended, that nothing comes for an id
-// that no watch has, and that no watch gets a message before it is refused.
+// that no watch has, that no watch gets a message before it is refused, and that no watch fails
+// without a message instead of being refused.
 func Answered(s *Subscription, _ *Truth) error {
 	v := violations{history: &History{Watcher: s.Subscriber}, guarantee: "answered"}
 	answered, spoke := make([]bool, len(s.Starts)), make([]bool, len(s.Starts))
@@ -177,6 +185,8 @@ func Answered(s *Subscription, _ *Truth) error {
 			v.add(at, "%s has neither a message nor an answer", id())
 		case e.Refused && spoke[start]:
 			v.add(at, "%s is refused after it has begun", id())
+		case e.Ended && !spoke[start] && !s.Starts[start].Stopped && e.Status != StatusPermissionDenied && e.Status != StatusUnauthenticated:
+			v.add(at, "%s has ended with %s before it has begun", id(), e.Status)
 		default:
 			answered[start] = true
 		}

@@ -194,6 +194,16 @@ var streamFaults = map[string]func(*rand.Rand, *check.Subscription) bool{
 			return is
 		})
 	},
+	"refusal comes as an end": func(rng *rand.Rand, s *check.Subscription) bool {
+		return inRandomEntry(rng, s, func(r *check.Response, i int) bool {
+			e := &r.Entries[i]
+			is := e.Refused
+			if is {
+				e.Refused, e.Ended = false, true
+			}
+			return is
+		})
+	},
 	"event goes to another watch": func(rng *rand.Rand, s *check.Subscription) bool {
 		return inRandomEntry(rng, s, func(r *check.Response, i int) bool {
 			is := carriesLive(&r.Entries[i])

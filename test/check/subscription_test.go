@@ -53,6 +53,11 @@ func ended(ids ...uint64) check.Entry {
 	return check.Entry{IDs: ids, Ended: true, Status: check.StatusOK}
 }
 
+// failed ends a watch with a status other than OK.
+func failed(status string, id uint64) check.Entry {
+	return check.Entry{IDs: []uint64{id}, Ended: true, Status: status}
+}
+
 func refused(status string, id uint64) check.Entry {
 	return check.Entry{IDs: []uint64{id}, Refused: true, Status: status}
 }
@@ -120,6 +125,9 @@ func correctSubscriptions() map[string]*check.Subscription {
 			response(entry(live(6, b56), 1)), response(entry(bookmark(7), 2))),
 		"nothing is left of merged events, and the client leaves": subscribed([]check.Start{startOf(1, "b", fromNow()), mergesC}, now,
 			response(entry(live(6, b56), 1))),
+		"ends before its first message": over(subscribed([]check.Start{
+			startOf(1, "a", fromNow()), startOf(2, "c", fromNow()), stopped(startOf(3, "b", fromNow())),
+		}, response(failed(check.StatusPermissionDenied, 1), failed(check.StatusUnauthenticated, 2), ended(3)))),
 		"id is used again": over(subscribed([]check.Start{
 			stopped(startOf(1, "a", fromNow())), stopped(startOf(1, "c", fromNow())), startOf(1, "b", fromNow()), startOf(1, "b", fromNow()),
 		},
@@ -152,6 +160,7 @@ func brokenSubscriptions() []brokenSubscription {
 		{"end comes twice", subscribed(ac, now, response(ended(1)), response(ended(1))), "answered", "no watch has one of the ids [1]"},
 		{"refused and ended", subscribed(ac, response(refused("LIMIT_REACHED", 1)), response(ended(1))), "answered", "no watch has one of the ids [1]"},
 		{"refused after it has begun", subscribed(ac, now, response(refused("LIMIT_REACHED", 2))), "answered", "start 1 (id 2) is refused after it has begun"},
+		{"fails before it has begun", subscribed([]check.Start{startOf(1, "a", fromNow())}, response(failed("LIMIT_REACHED", 1))), "answered", "start 0 (id 1) has ended with LIMIT_REACHED before it has begun"},
 		{"in use, but it is not", subscribed(ac, now, response(refused(check.StatusIDInUse, 2))), "answered", "no watch has one of the ids [2]"},
 		{"no answer", over(subscribed(ac, now, response(ended(2)))), "answered", "start 0 (id 1) has no answer"},
 		{"no content", subscribed(ac, now, response(check.Entry{IDs: []uint64{1}})), "answered", "neither a message nor an answer"},

@@ -1536,7 +1536,8 @@ func (*ReportResponse) Descriptor() ([]byte, []int) {
 // Start begins a watch.
 //
 // It is answered by the first response of the watch, or by refused with the error that
-// Watch would return: the same reasons, with the names of the fields of request.
+// Watch would return: the same reasons, with the names of the fields of request. If the
+// client stops the watch or loses its right before, the answer may be ended.
 type SubscribeRequest_Start struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of the watch on this stream, chosen by the client. Any number. Ids below 128 take

@@ -134,7 +134,8 @@ type FanoutServiceClient interface {
 	//
 	//   - Handle the entries of a response in order, and an entry with several ids once for each.
 	//   - Each start is answered by exactly one refused, or later by exactly one ended. A watch
-	//     that was refused has never begun. A stop is answered by ended, with status OK.
+	//     that was refused has never begun. A watch that fails before its first response is
+	//     refused. A stop is answered by ended, with status OK.
 	//   - After a stop, the id may be used again at once. Everything up to ended belongs to the
 	//     old watch, everything after it to the new one. A start with an id that is in use is
 	//     refused with ALREADY_EXISTS (reason WATCH_ID_IN_USE), and the watch with that id goes on.
@@ -337,7 +338,8 @@ type FanoutServiceServer interface {
 	//
 	//   - Handle the entries of a response in order, and an entry with several ids once for each.
 	//   - Each start is answered by exactly one refused, or later by exactly one ended. A watch
-	//     that was refused has never begun. A stop is answered by ended, with status OK.
+	//     that was refused has never begun. A watch that fails before its first response is
+	//     refused. A stop is answered by ended, with status OK.
 	//   - After a stop, the id may be used again at once. Everything up to ended belongs to the
 	//     old watch, everything after it to the new one. A start with an id that is in use is
 	//     refused with ALREADY_EXISTS (reason WATCH_ID_IN_USE), and the watch with that id goes on.

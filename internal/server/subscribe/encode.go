@@ -92,6 +92,9 @@ func (c *encoder) part(e *dispatch.Entry) part {
 		p.kind, p.message = wire.EntryResponse, watch.Encoded(e.Batch)
 	case e.Ended != nil:
 		p.kind, p.status = wire.EntryEnded, encodeStatus(c.statusOf(e.Ended.Reason))
+		if e.Unbegun {
+			p.kind = wire.EntryRefused
+		}
 	case errors.Is(e.Refused, errStopped):
 		p.kind = wire.EntryEnded
 	default:

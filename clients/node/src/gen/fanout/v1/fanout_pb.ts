@@ -745,7 +745,8 @@ export const SubscribeRequestSchema: GenMessage<SubscribeRequest> = /*@__PURE__*
  * Start begins a watch.
  *
  * It is answered by the first response of the watch, or by refused with the error that
- * Watch would return: the same reasons, with the names of the fields of request.
+ * Watch would return: the same reasons, with the names of the fields of request. If the
+ * client stops the watch or loses its right before, the answer may be ended.
  *
  * @generated from message fanout.v1.SubscribeRequest.Start
  */
@@ -1290,7 +1291,8 @@ export const FanoutService: GenService<{
    *
    * - Handle the entries of a response in order, and an entry with several ids once for each.
    * - Each start is answered by exactly one refused, or later by exactly one ended. A watch
-   *   that was refused has never begun. A stop is answered by ended, with status OK.
+   *   that was refused has never begun. A watch that fails before its first response is
+   *   refused. A stop is answered by ended, with status OK.
    * - After a stop, the id may be used again at once. Everything up to ended belongs to the
    *   old watch, everything after it to the new one. A start with an id that is in use is
    *   refused with ALREADY_EXISTS (reason WATCH_ID_IN_USE), and the watch with that id goes on.
