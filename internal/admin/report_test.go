@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -16,7 +17,7 @@ import (
 func TestReportsOverHTTP(t *testing.T) {
 	s := open(t, nil)
 	at := s.put(t, "shop/a", "1")
-	w := s.watch(t, "prefix=shop&instance=cart-7&labels[app.kubernetes.io/name]=cart&subscriber.labels[tier]=")
+	w := s.watch(t, "prefix=shop&instance=cart-7&labels[app.kubernetes.io/name]=cart&subscriber.labels[tier]=&reports=true")
 	w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN)
 	w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_PART)
 	position := w.next(fanoutv1.WatchResponse_KIND_SYNCED).GetPosition()
@@ -29,9 +30,9 @@ func TestReportsOverHTTP(t *testing.T) {
 		t.Fatal("the response does not name the watch")
 	}
 
-	applied := func() *fanoutv1.WatchAppliedResponse {
+	applied := func(more string) *fanoutv1.WatchAppliedResponse {
 		t.Helper()
-		resp := s.send(t, t.Context(), "GET", fmt.Sprintf("/v1/resources/config/applied?prefix=shop&revision=%d", at), "")
+		resp := s.send(t, t.Context(), "GET", fmt.Sprintf("/v1/resources/config/applied?prefix=shop&revision=%d%s", at, more), "")
 		defer resp.Body.Close()
 		if got := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || got != "application/x-ndjson" {
 			t.Fatalf("got %d, %s", resp.StatusCode, got)
@@ -46,13 +47,31 @@ func TestReportsOverHTTP(t *testing.T) {
 		}
 		return m
 	}
-	if m := applied(); m.GetWatches() != 1 || m.GetApplied() != 0 || len(m.GetPending()) != 1 {
+	if m := applied(""); m.GetWatches() != 1 || m.GetApplied() != 0 || len(m.GetPending()) != 1 {
 		t.Errorf("before the report: got %v", m)
 	}
 	body := fmt.Sprintf(`{"watch": %q, "applied": {"epoch": %q, "revision": "%d"}}`, token, position.GetEpoch(), position.GetRevision())
 	call[fanoutv1.ReportResponse](t, s, "POST", "/v1/reports", body)
-	if m := applied(); m.GetWatches() != 1 || m.GetApplied() != 1 || len(m.GetPending()) != 0 {
+	if m := applied(""); m.GetWatches() != 1 || m.GetApplied() != 1 || len(m.GetPending()) != 0 {
 		t.Errorf("after the report: got %v", m)
+	}
+	s.watch(t, "prefix=shop").next(fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN)
+	for more, want := range map[string][3]int64{ // watches, applied, not reporting
+		"":                 {1, 1, 1},
+		"&requireAll=true": {2, 1, 0},
+		"&instance=cart-7": {1, 1, 0},
+		"&instance=cart-8": {0, 0, 0},
+		"&subscriberSelector=" + url.QueryEscape("app.kubernetes.io/name=cart,tier"): {1, 1, 0},
+		"&subscriberSelector=app": {0, 0, 0},
+	} {
+		if m := applied(more); [3]int64{m.GetWatches(), m.GetApplied(), m.GetNotReporting()} != want {
+			t.Errorf("%q: got %v, want %v", more, m, want)
+		}
+	}
+	body = fmt.Sprintf(`{"watch": %q, "error": {"code": 3, "message": "x"}, "failedKeys": ["shop/a"]}`, token)
+	call[fanoutv1.ReportResponse](t, s, "POST", "/v1/reports", body)
+	if got := s.watchers(t)[0].GetFailedKeys(); len(got) != 1 || got[0] != "shop/a" {
+		t.Errorf("got failed keys %q", got)
 	}
 
 	for path, want := range map[string]string{

@@ -18,6 +18,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/server/watch"
@@ -33,10 +34,13 @@ type admin struct {
 	resources backend.Resources
 	watches   *watch.Service
 	lagScans  *lagScans
+	limits    *quota.Limiter
 	rights    *rpc.Rights
 	since     time.Time // start of the server
 	rewrites  int       // maximum number of values that Reencrypt writes in a transaction; 0: writes are off
 	space     SpaceReclaimer
+
+	appliedCounts *appliedCounts
 }
 
 // administered returns the names of the resources that the caller may administer, sorted.

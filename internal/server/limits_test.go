@@ -64,12 +64,17 @@ func (in *instance) awaitUsage(ctx context.Context, t *testing.T, what string, i
 func (in *instance) wantNoUsage(ctx context.Context, t *testing.T) {
 	t.Helper()
 	in.awaitUsage(ctx, t, "clients hold nothing", func(u quota.Usage) bool {
-		if u.ListBytes > 0 {
-			runtime.GC() // returns the memory of lists whose connection broke
-		}
+		collectGarbage(u)
 		u.Connections, u.Refused, u.MaxConnections, u.RefusedConnections = 0, nil, 0, nil
 		return cmp.Equal(u, quota.Usage{})
 	})
+}
+
+// collectGarbage returns the memory of lists whose connection broke.
+func collectGarbage(u quota.Usage) {
+	if u.ListBytes > 0 {
+		runtime.GC()
+	}
 }
 
 // opened starts a watch. It returns a function that ends the watch, or the refusal.

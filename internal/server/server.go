@@ -161,7 +161,10 @@ func New(cfg Config) *Server {
 	}
 	s.grpc = grpc.NewServer(append(options, transport.ConnectionOptions(s.limits.StreamsPerConnection, cfg.WatchTimeLimit, oldest)...)...)
 	f := &fanout{resources: s.resources, rights: s.rights, limits: s.limits, watches: s.watches.Registry}
-	a := &admin{resources: s.resources, watches: s.watches, lagScans: newLagScans(s.watches.Registry), rights: s.rights, since: time.Now(), space: cfg.Space}
+	a := &admin{
+		resources: s.resources, watches: s.watches, lagScans: newLagScans(s.watches.Registry), limits: s.limits, rights: s.rights,
+		since: time.Now(), space: cfg.Space, appliedCounts: newAppliedCounts(s.watches.CountApplied),
+	}
 	if cfg.Writes {
 		a.rewrites = cfg.MaxOperations
 	}

@@ -1,33 +1,32 @@
 package server
 
 import (
+	"context"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/grpc/mem"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/server/watch"
 )
 
-const (
-	// appliedTick is the time between two counts of WatchApplied. Reports wake nothing, so
-	// their number does not matter.
-	appliedTick = 500 * time.Millisecond
-
-	// appliedPause is how many times as long as a count takes WatchApplied pauses before the
-	// next count. So with very many watches a listener takes a tenth of a processor.
-	appliedPause = 9
-)
-
 // WatchApplied implements AdminService.
 func (a *admin) WatchApplied(req *fanoutv1.WatchAppliedRequest, stream grpc.ServerStreamingServer[fanoutv1.WatchAppliedResponse]) error {
 	ctx := stream.Context()
-	may := func() error { return a.rights.May(ctx, policy.Admin, req.GetResource(), object.Scope{}) }
+	may := func() error {
+		if err := a.rights.May(ctx, policy.Admin, req.GetResource(), object.Scope{}); err != nil {
+			return err
+		}
+		return rpc.PassOf(ctx).Check()
+	}
 	if err := may(); err != nil {
 		return err
 	}
@@ -38,45 +37,86 @@ func (a *admin) WatchApplied(req *fanoutv1.WatchAppliedRequest, stream grpc.Serv
 	if err != nil {
 		return err
 	}
-	var sent *watch.Applied
-	tick := time.NewTimer(0)
-	defer tick.Stop()
+	count, done := a.appliedCounts.use(query)
+	defer done()
+	out := &appliedSender{stream: stream, limits: a.limits}
+	var sent watch.Digest
+	next := time.NewTimer(0)
+	defer next.Stop()
 	for {
 		select {
-		case <-tick.C:
+		case <-next.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 		if err := may(); err != nil {
 			return err
 		}
-		if err := rpc.PassOf(ctx).Check(); err != nil {
-			return err
-		}
-		began := time.Now()
-		now := a.watches.CountApplied(query)
-		tick.Reset(max(appliedTick, appliedPause*time.Since(began)))
-		if sent != nil && sent.Equal(now) {
+		if out.isUnread() {
+			next.Reset(appliedTick)
 			continue
 		}
-		if err := stream.Send(appliedResponse(now)); err != nil {
+		digest, due := count.current()
+		next.Reset(due.Sub(a.appliedCounts.now()))
+		if digest == sent {
+			continue
+		}
+		if sent, err = out.send(ctx, count, may); err != nil {
 			return err
 		}
-		sent = now
 	}
 }
 
-// appliedResponse returns the counts as a message. It leaves out pending watches for which a message has
-// no room.
-func appliedResponse(now *watch.Applied) *fanoutv1.WatchAppliedResponse {
-	resp := &fanoutv1.WatchAppliedResponse{Watches: now.Watches, Applied: now.Applied, Failed: now.Failed}
-	bytes := 0
-	for _, p := range now.Pending {
-		w := p.Watch.Status(nil)
-		if bytes += proto.Size(w); bytes > maxListBytes {
-			break
-		}
-		resp.Pending = append(resp.Pending, w)
+// appliedSender sends the answers to a request. At most one of them waits for its client, and its
+// memory is reserved as that of a list is.
+type appliedSender struct {
+	stream grpc.ServerStream
+	limits *quota.Limiter
+
+	written        *atomic.Bool // of the latest message: gRPC no longer holds it; nil: there is none
+	keptForGateway bool         // the memory of all messages is reserved
+}
+
+// isUnread reports whether a message still waits for the client.
+func (s *appliedSender) isUnread() bool { return s.written != nil && !s.written.Load() }
+
+// send waits for memory and sends the count of that time. It returns the digest of the count.
+func (s *appliedSender) send(ctx context.Context, count *appliedCount, may func() error) (watch.Digest, error) {
+	memory, err := s.reserve(ctx)
+	if err != nil {
+		return watch.Digest{}, err
 	}
-	return resp
+	message, digest, err := count.encoded()
+	if err == nil {
+		err = may() // the wait for memory may have taken long
+	}
+	if err != nil {
+		memory.Release()
+		return digest, err
+	}
+	memory.Shrink(int64(len(message)))
+	written := &atomic.Bool{}
+	s.written = written
+	response := grpcmsg.Chain([]mem.SliceBuffer{message}, nil).OnRelease(func() {
+		written.Store(true)
+		memory.Release()
+	})
+	return digest, s.stream.SendMsg(response)
+}
+
+// reserve waits for the memory of the largest message. The gateway holds messages until its own
+// client has read them, so its memory stays reserved until the request ends.
+func (s *appliedSender) reserve(ctx context.Context) (*quota.Reservation, error) {
+	if s.keptForGateway {
+		return nil, nil
+	}
+	memory := s.limits.ReserveList(ctx, maxAppliedBytes)
+	if err := s.limits.AwaitList(ctx, memory); err != nil {
+		return nil, err
+	}
+	if memory == nil || !s.limits.KeepForGateway(ctx, memory, maxAppliedBytes) {
+		return memory, nil
+	}
+	s.keptForGateway = true
+	return nil, nil
 }

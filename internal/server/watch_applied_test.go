@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,7 +20,12 @@ type appliedListener struct {
 
 func (in *instance) watchApplied(ctx context.Context, t *testing.T, scope *fanoutv1.Scope, revision int64) *appliedListener {
 	t.Helper()
-	stream, err := in.admin().WatchApplied(ctx, &fanoutv1.WatchAppliedRequest{Resource: config, Scope: scope, Revision: revision})
+	return in.askApplied(ctx, t, &fanoutv1.WatchAppliedRequest{Resource: config, Scope: scope, Revision: revision})
+}
+
+func (in *instance) askApplied(ctx context.Context, t *testing.T, req *fanoutv1.WatchAppliedRequest) *appliedListener {
+	t.Helper()
+	stream, err := in.admin().WatchApplied(ctx, req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,6 +36,25 @@ func (in *instance) watchApplied(ctx context.Context, t *testing.T, scope *fanou
 type counts struct {
 	Watches, Applied, Failed int64
 	Pending                  []string
+	NotReporting             int64
+}
+
+func countsOf(m *fanoutv1.WatchAppliedResponse) counts {
+	c := counts{Watches: m.GetWatches(), Applied: m.GetApplied(), Failed: m.GetFailed(), NotReporting: m.GetNotReporting()}
+	for _, w := range m.GetPending() {
+		c.Pending = append(c.Pending, w.GetSubscriber().GetInstance())
+	}
+	return c
+}
+
+// next returns the counts of the next message.
+func (l *appliedListener) next() counts {
+	l.t.Helper()
+	m, err := l.stream.Recv()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return countsOf(m)
 }
 
 // await waits for a message with the counts. It returns the message.
@@ -41,20 +66,17 @@ func (l *appliedListener) await(want counts) *fanoutv1.WatchAppliedResponse {
 		if err != nil {
 			l.t.Fatalf("%v; the latest message: -want +got:\n%s", err, diff)
 		}
-		got := counts{Watches: m.GetWatches(), Applied: m.GetApplied(), Failed: m.GetFailed()}
-		for _, w := range m.GetPending() {
-			got.Pending = append(got.Pending, w.GetSubscriber().GetInstance())
-		}
-		if diff = cmp.Diff(want, got); diff == "" {
+		if diff = cmp.Diff(want, countsOf(m)); diff == "" {
 			return m
 		}
 	}
 }
 
-// named starts a watch of a subscriber with a name, and returns the watch and its first position.
+// named starts a watch of a subscriber with a name that reports, and returns the watch and its first
+// position.
 func (in *instance) named(ctx context.Context, t *testing.T, instance string, scope *fanoutv1.Scope) (*watch, *fanoutv1.Position) {
 	t.Helper()
-	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Scope: scope, Subscriber: &fanoutv1.Subscriber{Instance: instance}})
+	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Scope: scope, Subscriber: &fanoutv1.Subscriber{Instance: instance}, Reports: true})
 	_, synced := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 	return w, synced.GetPosition()
 }
@@ -223,6 +245,7 @@ func TestWatchAppliedRefusesBadRequests(t *testing.T) {
 	wantRefusal(t, call(ctx, &fanoutv1.WatchAppliedRequest{Resource: "x"}), unknownResource("x"))
 	wantRefusal(t, call(ctx, &fanoutv1.WatchAppliedRequest{Resource: config}), invalid("revision"))
 	wantRefusal(t, call(ctx, &fanoutv1.WatchAppliedRequest{Resource: config, Revision: -1, Scope: prefix("/")}), invalid("scope.prefix", "revision"))
+	wantRefusal(t, call(ctx, &fanoutv1.WatchAppliedRequest{Resource: config, Revision: 1, SubscriberSelector: "app in", Instance: strings.Repeat("i", 254)}), invalid("subscriber_selector", "instance"))
 }
 
 // A server that stops ends the streams of operators, too.

@@ -861,7 +861,10 @@ type WatcherStatus struct {
 	// without an error, and if the client has not named them.
 	FailedKeys []string `protobuf:"bytes,21,rep,name=failed_keys,json=failedKeys,proto3" json:"failed_keys,omitempty"`
 	// Whether the watch reports what it has applied: it said so when it began, or has reported.
-	Reports       bool `protobuf:"varint,22,opt,name=reports,proto3" json:"reports,omitempty"`
+	Reports bool `protobuf:"varint,22,opt,name=reports,proto3" json:"reports,omitempty"`
+	// With an error: everything up to this position is applied or has failed, according to the last
+	// report. Absent without an error, and if the server does not know it.
+	Attempted     *Position `protobuf:"bytes,23,opt,name=attempted,proto3" json:"attempted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1050,6 +1053,13 @@ func (x *WatcherStatus) GetReports() bool {
 	return false
 }
 
+func (x *WatcherStatus) GetAttempted() *Position {
+	if x != nil {
+		return x.Attempted
+	}
+	return nil
+}
+
 // WatchAppliedRequest selects watches and a revision.
 type WatchAppliedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1167,8 +1177,8 @@ type WatchAppliedResponse struct {
 	// The oldest of them, at most 20.
 	NotReportingWatchers []*WatcherStatus `protobuf:"bytes,6,rep,name=not_reporting_watchers,json=notReportingWatchers,proto3" json:"not_reporting_watchers,omitempty"`
 	// The server has every change of the resource up to this position. A revision after it may
-	// not exist yet. A change of only this field sends no message. Absent while the resource is
-	// loading, and without a cache.
+	// not exist yet. A change of only this field sends a message when the position reaches the
+	// revision, and no other time. Absent while the resource is loading, and without a cache.
 	Position      *Position `protobuf:"bytes,7,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1719,7 +1729,7 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\bwatchers\x18\x01 \x03(\v2\x18.fanout.v1.WatcherStatusR\bwatchers\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
 	"\x05total\x18\x03 \x01(\x03R\x05total\x12\x18\n" +
-	"\afailing\x18\x04 \x01(\x03R\afailing\"\xd1\a\n" +
+	"\afailing\x18\x04 \x01(\x03R\afailing\"\x84\b\n" +
 	"\rWatcherStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04peer\x18\x02 \x01(\tR\x04peer\x12\x1d\n" +
@@ -1750,7 +1760,8 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"error_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\terrorTime\x12\x1f\n" +
 	"\vfailed_keys\x18\x15 \x03(\tR\n" +
 	"failedKeys\x12\x18\n" +
-	"\areports\x18\x16 \x01(\bR\areports\"E\n" +
+	"\areports\x18\x16 \x01(\bR\areports\x121\n" +
+	"\tattempted\x18\x17 \x01(\v2\x13.fanout.v1.PositionR\tattempted\"E\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11STATE_CATCHING_UP\x10\x01\x12\x0e\n" +
@@ -1875,27 +1886,28 @@ var file_fanout_v1_admin_proto_depIdxs = []int32{
 	19, // 17: fanout.v1.WatcherStatus.applied_lag:type_name -> google.protobuf.Duration
 	24, // 18: fanout.v1.WatcherStatus.error:type_name -> google.rpc.Status
 	22, // 19: fanout.v1.WatcherStatus.error_time:type_name -> google.protobuf.Timestamp
-	25, // 20: fanout.v1.WatchAppliedRequest.scope:type_name -> fanout.v1.Scope
-	10, // 21: fanout.v1.WatchAppliedResponse.pending:type_name -> fanout.v1.WatcherStatus
-	10, // 22: fanout.v1.WatchAppliedResponse.not_reporting_watchers:type_name -> fanout.v1.WatcherStatus
-	20, // 23: fanout.v1.WatchAppliedResponse.position:type_name -> fanout.v1.Position
-	3,  // 24: fanout.v1.AdminService.ListResources:input_type -> fanout.v1.ListResourcesRequest
-	8,  // 25: fanout.v1.AdminService.ListWatchers:input_type -> fanout.v1.ListWatchersRequest
-	11, // 26: fanout.v1.AdminService.WatchApplied:input_type -> fanout.v1.WatchAppliedRequest
-	13, // 27: fanout.v1.AdminService.EndWatcher:input_type -> fanout.v1.EndWatcherRequest
-	15, // 28: fanout.v1.AdminService.Reencrypt:input_type -> fanout.v1.ReencryptRequest
-	17, // 29: fanout.v1.AdminService.ReclaimSpace:input_type -> fanout.v1.ReclaimSpaceRequest
-	4,  // 30: fanout.v1.AdminService.ListResources:output_type -> fanout.v1.ListResourcesResponse
-	9,  // 31: fanout.v1.AdminService.ListWatchers:output_type -> fanout.v1.ListWatchersResponse
-	12, // 32: fanout.v1.AdminService.WatchApplied:output_type -> fanout.v1.WatchAppliedResponse
-	14, // 33: fanout.v1.AdminService.EndWatcher:output_type -> fanout.v1.EndWatcherResponse
-	16, // 34: fanout.v1.AdminService.Reencrypt:output_type -> fanout.v1.ReencryptResponse
-	18, // 35: fanout.v1.AdminService.ReclaimSpace:output_type -> fanout.v1.ReclaimSpaceResponse
-	30, // [30:36] is the sub-list for method output_type
-	24, // [24:30] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	20, // 20: fanout.v1.WatcherStatus.attempted:type_name -> fanout.v1.Position
+	25, // 21: fanout.v1.WatchAppliedRequest.scope:type_name -> fanout.v1.Scope
+	10, // 22: fanout.v1.WatchAppliedResponse.pending:type_name -> fanout.v1.WatcherStatus
+	10, // 23: fanout.v1.WatchAppliedResponse.not_reporting_watchers:type_name -> fanout.v1.WatcherStatus
+	20, // 24: fanout.v1.WatchAppliedResponse.position:type_name -> fanout.v1.Position
+	3,  // 25: fanout.v1.AdminService.ListResources:input_type -> fanout.v1.ListResourcesRequest
+	8,  // 26: fanout.v1.AdminService.ListWatchers:input_type -> fanout.v1.ListWatchersRequest
+	11, // 27: fanout.v1.AdminService.WatchApplied:input_type -> fanout.v1.WatchAppliedRequest
+	13, // 28: fanout.v1.AdminService.EndWatcher:input_type -> fanout.v1.EndWatcherRequest
+	15, // 29: fanout.v1.AdminService.Reencrypt:input_type -> fanout.v1.ReencryptRequest
+	17, // 30: fanout.v1.AdminService.ReclaimSpace:input_type -> fanout.v1.ReclaimSpaceRequest
+	4,  // 31: fanout.v1.AdminService.ListResources:output_type -> fanout.v1.ListResourcesResponse
+	9,  // 32: fanout.v1.AdminService.ListWatchers:output_type -> fanout.v1.ListWatchersResponse
+	12, // 33: fanout.v1.AdminService.WatchApplied:output_type -> fanout.v1.WatchAppliedResponse
+	14, // 34: fanout.v1.AdminService.EndWatcher:output_type -> fanout.v1.EndWatcherResponse
+	16, // 35: fanout.v1.AdminService.Reencrypt:output_type -> fanout.v1.ReencryptResponse
+	18, // 36: fanout.v1.AdminService.ReclaimSpace:output_type -> fanout.v1.ReclaimSpaceResponse
+	31, // [31:37] is the sub-list for method output_type
+	25, // [25:31] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_fanout_v1_admin_proto_init() }

@@ -104,14 +104,18 @@ func (r *Resource) LagOf(b dispatch.Backlog, at object.Position) Lag {
 
 // Epoch returns the epoch of the resource, or an empty one if it is not known without asking the
 // store.
-func (r *Resource) Epoch() object.Epoch {
+func (r *Resource) Epoch() object.Epoch { return r.Position().Epoch }
+
+// Position returns the position up to which the server has all changes of the resource, or the zero
+// position if it is not known without asking the store.
+func (r *Resource) Position() object.Position {
 	if r.Cacher == nil {
-		return ""
+		return object.Position{}
 	}
 	if state := r.Cacher.State(); state != nil {
-		return state.Position().Epoch
+		return state.Position()
 	}
-	return ""
+	return object.Position{}
 }
 
 // Unapplied returns the events that a watcher of a cached resource has not applied, and for how

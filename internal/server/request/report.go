@@ -1,6 +1,8 @@
 package request
 
 import (
+	"fmt"
+
 	"google.golang.org/genproto/googleapis/rpc/code"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 
@@ -15,6 +17,9 @@ type Report struct {
 	Applied   *object.Position // nil: the position of the last report stays
 	Failure   Failure          // why the client cannot apply what comes next; zero: no error
 	Attempted *object.Position // with a failure: everything up to it is applied or has failed; nil: everything that was sent
+
+	// FailedKeys are the keys of the objects that have failed. Empty: any object after Applied may have.
+	FailedKeys []object.Key
 }
 
 // Failure is an error that a client reports.
@@ -26,6 +31,12 @@ type Failure struct {
 // maxFailureBytes limits the message of an error that a client reports. Longer ones are
 // clipped: a client should not have to know how long its errors are.
 const maxFailureBytes = 1024
+
+// Limits of the keys in a report. A client with more leaves them out.
+const (
+	maxFailedKeys     = 32
+	maxFailedKeyBytes = 4096 // of all keys
+)
 
 // ParseReport parses a report.
 func ParseReport(req *fanoutv1.ReportRequest) (Report, error) {
@@ -49,12 +60,33 @@ type reportRequest interface {
 	GetApplied() *fanoutv1.Position
 	GetError() *rpcstatus.Status
 	GetAttempted() *fanoutv1.Position
+	GetFailedKeys() []string
 }
 
 func (c *Checker) report(req reportRequest) Report {
 	return Report{
 		Applied: c.after("applied", req.GetApplied()), Failure: c.failure("error", req.GetError()), Attempted: c.after("attempted", req.GetAttempted()),
+		FailedKeys: c.failedKeys("failed_keys", req.GetFailedKeys()),
 	}
+}
+
+// failedKeys checks the keys of the objects that have failed.
+func (c *Checker) failedKeys(field string, keys []string) []object.Key {
+	if n := len(keys); n > maxFailedKeys {
+		c.Refuse(field, "has %d keys, the limit is %d", n, maxFailedKeys)
+		return nil
+	}
+	parsed, bytes := make([]object.Key, 0, len(keys)), 0
+	for _, key := range keys {
+		bytes += len(key)
+	}
+	if bytes > maxFailedKeyBytes {
+		c.Refuse(field, "has %d bytes, the limit is %d", bytes, maxFailedKeyBytes)
+	}
+	for i, key := range keys {
+		parsed = append(parsed, c.existingKey(fmt.Sprintf("%s[%d]", field, i), key))
+	}
+	return parsed
 }
 
 // AppliedUpTo returns the position that a report states, or the zero position if the report

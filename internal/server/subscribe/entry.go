@@ -24,6 +24,7 @@ type entry struct {
 	summary         watch.Summary
 	since           time.Duration          // from the beginning of the stream to that of the watch
 	state           state                  // guarded by stream.calls
+	reports         bool                   // guarded by table.mu: the client has said so, or has reported
 	releaseSelector func()                 // nil: its selector costs nothing
 	uncached        dispatch.DirectWatcher // nil: the resource has a cache
 	observed        *observed              // guarded by table.mu; nil: nothing was reported, and no event was seen waiting
@@ -99,9 +100,7 @@ func (e *entry) Status(lags watch.Lags) *fanoutv1.WatcherStatus {
 	if st.CatchingUp {
 		s.State = fanoutv1.WatcherStatus_STATE_CATCHING_UP
 	}
-	if name := e.stream.name.Load(); name != nil {
-		s.Subscriber = name.Subscriber()
-	}
+	s.Subscriber, s.Reports = e.Subscriber().Subscriber(), e.Reports()
 	watch.SetReported(s, e.Reported(), func(applied object.Position) (time.Duration, bool) {
 		return e.appliedLag(&st, applied, lags)
 	})

@@ -47,8 +47,24 @@ func (e *entry) record(r request.Report) (newFailure bool) {
 	if o.Failed() != failed {
 		e.stream.service.cfg.Watches.Registry.NoteReport(e.Resource(), o.Failed())
 	}
-	e.observed = o
+	e.observed, e.reports = o, true
 	return newFailure
+}
+
+// Reports implements [watch.Watch].
+func (e *entry) Reports() bool {
+	t := &e.stream.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return e.reports
+}
+
+// Subscriber implements [watch.Watch]. The watches of a stream share the name.
+func (e *entry) Subscriber() watch.SubscriberName {
+	if name := e.stream.name.Load(); name != nil {
+		return *name
+	}
+	return watch.SubscriberName{}
 }
 
 // Reported implements [watch.Watch].

@@ -152,7 +152,7 @@ func (s *stream) admit(req *fanoutv1.SubscribeRequest_Start) (*pending, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &entry{stream: s, resource: p.resource, scope: p.watch.Interest.Scope, summary: p.summary, since: time.Since(s.since)}
+	e := &entry{stream: s, resource: p.resource, scope: p.watch.Interest.Scope, summary: p.summary, since: time.Since(s.since), reports: p.request.GetReports()}
 	e.StreamWatch.ID = req.GetWatchId()
 	if err := limits.TakeWatch(s.client); err != nil {
 		return nil, err

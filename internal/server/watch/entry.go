@@ -27,6 +27,7 @@ type Entry struct {
 	catchingUp bool            // guarded by mu: a catch-up is under way
 	complete   bool            // guarded by Registry.mu: see Registry.markComplete
 	failing    bool            // guarded by Registry.mu: see Registry.noteReport
+	reports    bool            // guarded by mu: the client has said so, or has reported
 	messages   int64           // guarded by mu: number of messages that gRPC has accepted
 	bytes      int64           // guarded by mu: size of these messages
 	at         object.Position // guarded by mu: position of the latest message; zero before the first
@@ -59,7 +60,7 @@ func (e *Entry) describe(ctx context.Context, req *fanoutv1.WatchRequest, r *bac
 	e.watcher, e.sender = w, s
 	e.resource, e.scope = r, scope
 	e.peer, e.userAgent = transport.CallerOf(ctx)
-	e.catchingUp = req.GetFromNow() == nil
+	e.catchingUp, e.reports = req.GetFromNow() == nil, req.GetReports()
 	if name := NameOf(req.GetSubscriber()); name != (SubscriberName{}) {
 		e.subscriber = &subscriber{name: name}
 	}

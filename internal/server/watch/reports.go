@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"slices"
 	"time"
 	"unique"
 
@@ -35,6 +36,15 @@ type failure struct {
 	message   unique.Handle[string] // watches with the same error share one copy
 	since     time.Time
 	attempted object.Position // everything up to it is applied or has failed; zero: unknown
+
+	// keys are those of the objects that have failed. Empty: unknown. Watches that fail for the same
+	// objects share their keys.
+	keys []unique.Handle[object.Key]
+}
+
+// concerns reports whether an object in the scope has failed, or may have.
+func (f *failure) concerns(s object.Scope) bool {
+	return len(f.keys) == 0 || slices.ContainsFunc(f.keys, func(k unique.Handle[object.Key]) bool { return s.Contains(k.Value()) })
 }
 
 // isSame reports whether two failures are the same error. Nil is no failure.
@@ -73,6 +83,9 @@ func (r *Reports) Record(report request.Report, sent object.Position) (newFailur
 		return false, nil
 	}
 	next := &failure{code: report.Failure.Code, message: unique.Make(report.Failure.Message), since: time.Now(), attempted: attempted}
+	for _, key := range report.FailedKeys {
+		next.keys = append(next.keys, unique.Make(key))
+	}
 	if newFailure = !next.isSame(r.failure); !newFailure {
 		next.since = r.failure.since
 	}
@@ -113,6 +126,12 @@ func SetReported(s *fanoutv1.WatcherStatus, r Reported, appliedLag func(applied 
 	if f := r.failure; f != nil {
 		s.Error = &rpcstatus.Status{Code: int32(f.code), Message: f.message.Value()}
 		s.ErrorTime = timestamppb.New(f.since)
+		for _, key := range f.keys {
+			s.FailedKeys = append(s.FailedKeys, string(key.Value()))
+		}
+		if f.attempted != (object.Position{}) {
+			s.Attempted = backend.ProtoPosition(f.attempted)
+		}
 	}
 	if r.Applied == (object.Position{}) {
 		return

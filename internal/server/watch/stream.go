@@ -36,6 +36,13 @@ type Watch interface {
 	// Condition returns what metrics need to know of the watch.
 	Condition(Lags) Condition
 
+	// Subscriber returns the name of the client's program.
+	Subscriber() SubscriberName
+
+	// Reports reports whether the client reports what it has applied: it has said so, or has
+	// reported.
+	Reports() bool
+
 	// Reported returns the latest report of the client.
 	Reported() Reported
 

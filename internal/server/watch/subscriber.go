@@ -73,7 +73,7 @@ func (e *Entry) record(r request.Report) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	e.subscriber = s
+	e.subscriber, e.reports = s, true
 	if newFailure {
 		e.sender.counters.reportedErrors.Add(1)
 	}
@@ -90,6 +90,23 @@ func (e *Entry) Reported() Reported {
 	return e.subscriber.Reported
 }
 
+// Reports implements [Watch].
+func (e *Entry) Reports() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.reports
+}
+
+// Subscriber implements [Watch].
+func (e *Entry) Subscriber() SubscriberName {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.subscriber == nil {
+		return SubscriberName{}
+	}
+	return e.subscriber.name
+}
+
 // Quiet implements [Watch].
 func (e *Entry) Quiet(applied object.Position, to object.Revision) bool {
 	return e.watcher.Quiet(applied, to)
@@ -99,6 +116,7 @@ func (e *Entry) Quiet(applied object.Position, to object.Revision) bool {
 func (e *Entry) addSubscriber(s *fanoutv1.WatcherStatus, at object.Position) {
 	e.mu.Lock()
 	known := e.subscriber
+	s.Reports = e.reports
 	if known == nil {
 		e.mu.Unlock()
 		return

@@ -207,11 +207,12 @@ class WatchAppliedResponse(_message.Message):
     def __init__(self, watches: _Optional[int] = ..., applied: _Optional[int] = ..., failed: _Optional[int] = ..., pending: _Optional[_Iterable[_Union[WatcherStatus, _Mapping]]] = ..., not_reporting: _Optional[int] = ..., not_reporting_watchers: _Optional[_Iterable[_Union[WatcherStatus, _Mapping]]] = ..., position: _Optional[_Union[_object_pb2.Position, _Mapping]] = ...) -> None: ...
 
 class WatcherStatus(_message.Message):
-    __slots__ = ["applied", "applied_lag", "blocked", "bytes", "error", "error_time", "failed_keys", "id", "identity", "lag", "lag_events", "lag_is_minimum", "lag_revisions", "messages", "peer", "position", "reports", "request", "since", "state", "subscriber", "user_agent"]
+    __slots__ = ["applied", "applied_lag", "attempted", "blocked", "bytes", "error", "error_time", "failed_keys", "id", "identity", "lag", "lag_events", "lag_is_minimum", "lag_revisions", "messages", "peer", "position", "reports", "request", "since", "state", "subscriber", "user_agent"]
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = []
     APPLIED_FIELD_NUMBER: _ClassVar[int]
     APPLIED_LAG_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTED_FIELD_NUMBER: _ClassVar[int]
     BLOCKED_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -237,6 +238,7 @@ class WatcherStatus(_message.Message):
     USER_AGENT_FIELD_NUMBER: _ClassVar[int]
     applied: _object_pb2.Position
     applied_lag: _duration_pb2.Duration
+    attempted: _object_pb2.Position
     blocked: bool
     bytes: int
     error: _status_pb2.Status
@@ -257,7 +259,7 @@ class WatcherStatus(_message.Message):
     state: WatcherStatus.State
     subscriber: _fanout_pb2.Subscriber
     user_agent: str
-    def __init__(self, id: _Optional[str] = ..., peer: _Optional[str] = ..., user_agent: _Optional[str] = ..., request: _Optional[_Union[_fanout_pb2.WatchRequest, _Mapping]] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., state: _Optional[_Union[WatcherStatus.State, str]] = ..., blocked: bool = ..., position: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., lag_revisions: _Optional[int] = ..., lag_events: _Optional[int] = ..., lag: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., lag_is_minimum: bool = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., identity: _Optional[str] = ..., subscriber: _Optional[_Union[_fanout_pb2.Subscriber, _Mapping]] = ..., applied: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., applied_lag: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., error_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., failed_keys: _Optional[_Iterable[str]] = ..., reports: bool = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., peer: _Optional[str] = ..., user_agent: _Optional[str] = ..., request: _Optional[_Union[_fanout_pb2.WatchRequest, _Mapping]] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., state: _Optional[_Union[WatcherStatus.State, str]] = ..., blocked: bool = ..., position: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., lag_revisions: _Optional[int] = ..., lag_events: _Optional[int] = ..., lag: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., lag_is_minimum: bool = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., identity: _Optional[str] = ..., subscriber: _Optional[_Union[_fanout_pb2.Subscriber, _Mapping]] = ..., applied: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., applied_lag: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., error_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., failed_keys: _Optional[_Iterable[str]] = ..., reports: bool = ..., attempted: _Optional[_Union[_object_pb2.Position, _Mapping]] = ...) -> None: ...
 
 class WindowStatus(_message.Message):
     __slots__ = ["bytes", "changes", "oldest_revision", "span"]
