@@ -41,6 +41,8 @@ func bind(c *config.Config) []flagGroup {
 			fs.IntVar(&c.MaxWatchers, "max-watchers", c.MaxWatchers, "maximum `number` of watches")
 			fs.IntVar(&c.MaxWatchersPerClient, "max-watchers-per-client", c.MaxWatchersPerClient,
 				"maximum `number` of watches per client, identified by its credentials or else by its address")
+			fs.IntVar(&c.MaxWaits, "max-waits", c.MaxWaits, "maximum `number` of requests that wait until watchers have applied a revision")
+			fs.IntVar(&c.MaxWaitsPerClient, "max-waits-per-client", c.MaxWaitsPerClient, "maximum `number` of such requests per client")
 			fs.IntVar(&c.MaxSelectors, "max-selectors", c.MaxSelectors,
 				"maximum `number` of distinct selectors of watches that must be evaluated for each change; label=value and indexed field=value do not count")
 			fs.IntVar(&c.MaxSelectorsPerClient, "max-selectors-per-client", c.MaxSelectorsPerClient, "maximum `number` of such selectors per client")

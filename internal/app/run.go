@@ -157,6 +157,8 @@ func limits(cfg config.Config, connections connectionLimits) quota.Limits {
 	return quota.Limits{
 		Watchers:             cfg.MaxWatchers,
 		WatchersPerClient:    cfg.MaxWatchersPerClient,
+		Waits:                cfg.MaxWaits,
+		WaitsPerClient:       cfg.MaxWaitsPerClient,
 		Selectors:            cfg.MaxSelectors,
 		SelectorsPerClient:   cfg.MaxSelectorsPerClient,
 		Snapshots:            cfg.MaxSnapshots,

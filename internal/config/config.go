@@ -26,6 +26,8 @@ type Config struct {
 	// 0 means no limit, except for MaxRequestSize.
 	MaxWatchers             int     `yaml:"max-watchers"`
 	MaxWatchersPerClient    int     `yaml:"max-watchers-per-client"`
+	MaxWaits                int     `yaml:"max-waits"`
+	MaxWaitsPerClient       int     `yaml:"max-waits-per-client"`
 	MaxSelectors            int     `yaml:"max-selectors"`
 	MaxSelectorsPerClient   int     `yaml:"max-selectors-per-client"`
 	MaxSnapshots            int     `yaml:"max-snapshots"`
@@ -121,6 +123,8 @@ func Defaults() Config {
 		DrainPeriod:              Duration(5 * time.Second),
 		MaxWatchers:              200_000,
 		MaxWatchersPerClient:     50_000,
+		MaxWaits:                 1_000,
+		MaxWaitsPerClient:        200,
 		MaxSelectors:             5_000,
 		MaxSelectorsPerClient:    1_000,
 		MaxSnapshots:             256,

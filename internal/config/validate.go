@@ -239,6 +239,8 @@ func (v *validator) limits(c *Config) {
 	}{
 		{"max-watchers", c.MaxWatchers},
 		{"max-watchers-per-client", c.MaxWatchersPerClient},
+		{"max-waits", c.MaxWaits},
+		{"max-waits-per-client", c.MaxWaitsPerClient},
 		{"max-selectors", c.MaxSelectors},
 		{"max-selectors-per-client", c.MaxSelectorsPerClient},
 		{"max-snapshots", c.MaxSnapshots},

@@ -16,6 +16,7 @@ type limitCollector struct {
 	connections, maxConnections   *family
 	refusedConnections, failures  *family
 	clients, refused              *family
+	waits                         *family
 	selectors                     *family
 	snapshots, snapshotsWaiting   *family
 	listBytes, listsWaiting       *family
@@ -30,12 +31,13 @@ func newLimitCollector(srv *server.Server, log *audit.Log) *limitCollector {
 	c.refusedConnections = c.counter("connections_refused_total", "Connections refused or closed because of a limit, by limit.", "limit")
 	c.failures = c.counter("accept_failures_total", "Failed attempts to accept a connection for lack of file descriptors or memory.")
 	c.clients = c.gauge("watching_clients", "Clients with watches: identities, or hosts of unauthenticated clients.")
+	c.waits = c.gauge("waits", "Open requests that wait until watches have applied a revision.")
 	c.selectors = c.gauge("watching_selectors", "Distinct selectors of watches, except selectors for one value of a label or of an indexed field.")
 	c.refused = c.counter("refused_total", "Requests refused because of a limit, by reason and limit.", "reason", "limit")
 	c.snapshots = c.gauge("snapshots_sending", "Snapshots and deltas that are being sent.")
 	c.snapshotsWaiting = c.gauge("snapshots_waiting", "Snapshots and deltas that wait for a snapshot slot.")
-	c.listBytes = c.gauge("list_bytes", "Memory of List responses that have not been sent yet.")
-	c.listsWaiting = c.gauge("lists_waiting", "List requests that wait for memory.")
+	c.listBytes = c.gauge("list_bytes", "Memory of List responses and answers to waits that have not been sent yet.")
+	c.listsWaiting = c.gauge("lists_waiting", "List requests and waits that wait for memory.")
 	c.requestBytes = c.gauge("request_bytes", "Memory reserved for incoming requests.")
 	c.requestsWaiting = c.gauge("requests_waiting", "Requests that wait for memory.")
 	c.records = c.counter("audit_records_total", "Records that the audit log has written. Missing without an audit log.")
@@ -58,6 +60,7 @@ func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	send(to, c.failures, u.AcceptFailures)
 	send(to, c.clients, u.WatchClients)
+	send(to, c.waits, u.Waits)
 	send(to, c.selectors, u.Selectors)
 	for limit, n := range u.Refused {
 		send(to, c.refused, n, string(limit.Reason()), string(limit))

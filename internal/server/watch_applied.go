@@ -37,6 +37,11 @@ func (a *admin) WatchApplied(req *fanoutv1.WatchAppliedRequest, stream grpc.Serv
 	if err != nil {
 		return err
 	}
+	release, err := a.limits.AppliedWait(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	count, done := a.appliedCounts.use(query)
 	defer done()
 	out := &appliedSender{stream: stream, limits: a.limits}

@@ -79,6 +79,8 @@ type Limit string
 const (
 	MaxWatchers           Limit = "max-watchers"
 	MaxWatchersPerClient  Limit = "max-watchers-per-client"
+	MaxWaits              Limit = "max-waits"
+	MaxWaitsPerClient     Limit = "max-waits-per-client"
 	MaxSelectors          Limit = "max-selectors"
 	MaxSelectorsPerClient Limit = "max-selectors-per-client"
 	MaxSnapshots          Limit = "max-snapshots"
@@ -92,8 +94,8 @@ const (
 
 // Limits are all limits that refuse requests.
 var Limits = []Limit{
-	MaxWatchers, MaxWatchersPerClient, MaxSelectors, MaxSelectorsPerClient, MaxSnapshots, MaxWaitingSnapshots, MaxListMemory, MaxRequestMemory,
-	MaxRequestRate, MaxReportRate, MaxRequestSize,
+	MaxWatchers, MaxWatchersPerClient, MaxWaits, MaxWaitsPerClient, MaxSelectors, MaxSelectorsPerClient, MaxSnapshots, MaxWaitingSnapshots,
+	MaxListMemory, MaxRequestMemory, MaxRequestRate, MaxReportRate, MaxRequestSize,
 }
 
 // Reason returns the reason for a request that is refused because of the limit.

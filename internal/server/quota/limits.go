@@ -23,6 +23,10 @@ type Limits struct {
 	// count; the others are evaluated for each change in their scope.
 	Selectors, SelectorsPerClient int
 
+	// Waits limits the requests that wait until watches have applied a revision; WaitsPerClient
+	// limits those of one client.
+	Waits, WaitsPerClient int
+
 	// Snapshots limits the catch-ups of kind RESET or DELTA that are sent at once. Others
 	// wait for their turn. WaitingSnapshots limits how many new watches wait; a client may
 	// have no more of these places than it leaves free.
@@ -115,6 +119,7 @@ type Limiter struct {
 	RequestPatience time.Duration
 
 	watches        *clientQuota
+	waits          *clientQuota
 	selectors      *selectorQuota
 	connections    *clientQuota
 	connectionRate *connLimiter    // nil: without limit
@@ -144,6 +149,7 @@ func New(cfg Limits, log *slog.Logger) *Limiter {
 		requestRate:   newRequestLimiter(apierr.MaxRequestRate, "requests", cfg.RequestRate, cfg.RequestBurst),
 		reportRate:    newRequestLimiter(apierr.MaxReportRate, "reports", cfg.ReportRate, 0),
 		watches:       newClientQuota(cfg.Watchers, cfg.WatchersPerClient),
+		waits:         newClientQuota(cfg.Waits, cfg.WaitsPerClient),
 		selectors:     newSelectorQuota(cfg.Selectors, cfg.SelectorsPerClient),
 		SnapshotSlots: newFairSemaphore(int64(cfg.Snapshots)),
 		opened:        newPairedRate(cfg.StreamRate, cfg.StreamRatePerClient, openBurst),
@@ -227,6 +233,13 @@ func (l *Limiter) ReturnWatches(c Client, n int) {
 	if n > 0 {
 		l.watches.giveBack(c, n)
 	}
+}
+
+// AppliedWait counts a request that waits until watches have applied a revision, until it is released.
+func (l *Limiter) AppliedWait(ctx context.Context) (release func(), err error) {
+	c := ClientOf(ctx)
+	release, err = l.waits.acquire(c)
+	return release, limitReached(err, c, "waits for watches", apierr.MaxWaits, apierr.MaxWaitsPerClient)
 }
 
 // SnapshotSlot waits until the watches of a stream may send a RESET or a DELTA. It returns an
@@ -368,6 +381,7 @@ func (l *Limiter) ReserveRequest(ctx context.Context, size int64) (*Reservation,
 type Usage struct {
 	Watchers         int   // watches
 	WatchClients     int   // clients that have watches
+	Waits            int   // requests that wait until watches have applied a revision
 	Selectors        int   // distinct selectors that count
 	Snapshots        int64 // catch-ups that are being sent
 	SnapshotsWaiting int   // catch-ups that wait for their turn
@@ -387,6 +401,7 @@ type Usage struct {
 func (l *Limiter) Usage() Usage {
 	u := Usage{Refused: map[apierr.Limit]int64{}, RefusedConnections: map[ConnectionLimit]int64{}}
 	u.Watchers, u.WatchClients = l.watches.count()
+	u.Waits, _ = l.waits.count()
 	u.Selectors = l.selectors.count()
 	u.Snapshots, u.SnapshotsWaiting, _ = l.SnapshotSlots.Usage()
 	u.ListBytes, u.ListsWaiting, _ = l.lists.Usage()
