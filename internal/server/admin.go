@@ -127,7 +127,9 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 		}
 	}
 	if byLag {
-		resp.Watchers = a.lagScans.list(of, req.GetFailing(), size)
+		var all bool
+		resp.Watchers, all = a.lagScans.list(of, req.GetFailing(), size)
+		agreeWithRows(resp, all, req.GetFailing())
 		return resp, nil
 	}
 	bytes, lags := 0, watch.Lags{}
@@ -140,7 +142,27 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 		}
 		resp.Watchers = append(resp.Watchers, w)
 	}
+	agreeWithRows(resp, req.GetPageToken() == "" && resp.GetNextPageToken() == "", req.GetFailing())
 	return resp, nil
+}
+
+// agreeWithRows makes the numbers of an answer agree with its rows, because watches begin, end and
+// report while the server looks at them. If the rows are all watches, or all failing ones, it counts
+// them. Otherwise, the numbers are at least those of the rows.
+func agreeWithRows(resp *fanoutv1.ListWatchersResponse, all, onlyFailing bool) {
+	if onlyFailing {
+		resp.Watchers = slices.DeleteFunc(resp.GetWatchers(), func(w *fanoutv1.WatcherStatus) bool { return w.GetError() == nil })
+	}
+	total, failing := int64(len(resp.GetWatchers())), int64(0)
+	for _, w := range resp.GetWatchers() {
+		if w.GetError() != nil {
+			failing++
+		}
+	}
+	if !all {
+		total, failing = max(resp.GetTotal(), total), max(resp.GetFailing(), failing)
+	}
+	resp.Total, resp.Failing = total, failing
 }
 
 // failing returns those of the watches whose last report has an error.

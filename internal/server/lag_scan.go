@@ -55,8 +55,9 @@ func newLagScans(r *watch.Registry) *lagScans {
 	return &lagScans{registry: r, now: time.Now, many: manyWatches, latest: map[lagQuestion]*lagScan{}}
 }
 
-// list returns the watches of some resources that are furthest behind, or only failing ones.
-func (s *lagScans) list(resources []string, onlyFailing bool, most int) []*fanoutv1.WatcherStatus {
+// list returns the watches of some resources that are furthest behind, or only failing ones. It also
+// reports whether these are all.
+func (s *lagScans) list(resources []string, onlyFailing bool, most int) (_ []*fanoutv1.WatcherStatus, all bool) {
 	found := s.watches(s.scan(resources, onlyFailing))
 	if onlyFailing {
 		found = failing(found)
@@ -67,11 +68,11 @@ func (s *lagScans) list(resources []string, onlyFailing bool, most int) []*fanou
 	for i, one := range mostLagging(found, most, lags) {
 		w := one.Status(lags)
 		if bytes += proto.Size(w); i > 0 && bytes > maxListBytes {
-			break
+			return watchers, false
 		}
 		watchers = append(watchers, w)
 	}
-	return watchers
+	return watchers, len(watchers) < most
 }
 
 // scan returns the numbers of the watches that are furthest behind, or were within the last second.
