@@ -240,6 +240,10 @@ func (d *description) printWatches(w io.Writer, width int) error {
 	if _, err := fmt.Fprintf(w, "\nWatches (%d):\n", len(d.Watches)); err != nil {
 		return err
 	}
+	rows := make([]admin.Watcher, len(d.Watches))
+	for i, one := range d.Watches {
+		rows[i] = one.About(d.object.Key, d.object.ModRevision)
+	}
 	columns, cells := admin.WatcherTable(d.several, false)
-	return output.Records(w, output.Table, width, columns, d.Watches, cells)
+	return output.Records(w, output.Table, width, columns, rows, cells)
 }

@@ -93,9 +93,23 @@ func (a *Admin) Watchers(ctx context.Context, resource string, byLag, failing bo
 		}
 		if resp.GetNextPageToken() == "" {
 			list.Total, list.Failing = resp.GetTotal(), resp.GetFailing()
+			if !byLag {
+				list.count()
+			}
 			return list, nil
 		}
 		req.PageToken = resp.GetNextPageToken()
+	}
+}
+
+// count makes the numbers agree with the watchers of several pages, which are all there are. Watches
+// begin and end between two pages.
+func (l *WatcherList) count() {
+	l.Total, l.Failing = int64(len(l.Watchers)), 0
+	for _, w := range l.Watchers {
+		if w.Error != nil {
+			l.Failing++
+		}
 	}
 }
 

@@ -135,23 +135,53 @@ func TestReportsAreShown(t *testing.T) {
 		watcher Watcher
 		want    []string
 	}{
-		{Watcher{}, []string{"-", "-", "-", "-", "-"}},
+		{Watcher{}, []string{"-", "-", "-", "-", "-", "-", "-"}},
 		{
-			Watcher{Instance: "web-1", Position: &output.Position{Revision: 9}, Applied: &output.Position{Revision: 7}, AppliedLag: new(5.0)},
-			[]string{"web-1", "5.0s", "9", "7", "-"},
+			Watcher{Instance: "web-1", InstanceLabels: map[string]string{"zone": "eu", "app": "web"}, Position: &output.Position{Revision: 9}, Applied: &output.Position{Revision: 7}, AppliedLag: new(5.0)},
+			[]string{"web-1", "5.0s", "app=web,zone=eu", "9", "7", "-", "-"},
 		},
-		{Watcher{AppliedLag: new(5.0), Error: report}, []string{"-", "failed", "-", "-", "bad rps (InvalidArgument)"}},
-		{Watcher{Error: &ReportedError{Code: "Unknown"}}, []string{"-", "failed", "-", "-", "(Unknown)"}},
+		{
+			Watcher{AppliedLag: new(5.0), Error: report, FailedKeys: []string{"a", "b"}},
+			[]string{"-", "failed", "-", "-", "-", "a b", "bad rps (InvalidArgument)"},
+		},
+		{
+			Watcher{Error: &ReportedError{Code: "Unknown"}, FailedKeys: []string{"a", "b", "c", "d", "e"}},
+			[]string{"-", "failed", "-", "-", "-", "a b c and 2 more", "(Unknown)"},
+		},
 	} {
 		row := cells(c.watcher)
 		if len(row) != len(columns) {
 			t.Fatalf("got %d cells for %d columns", len(row), len(columns))
 		}
 		var got []string
-		for _, title := range []string{"INSTANCE", "APPLIED", "SENT REVISION", "APPLIED REVISION", "ERROR"} {
+		for _, title := range []string{"INSTANCE", "APPLIED", "LABELS", "SENT REVISION", "APPLIED REVISION", "FAILED KEYS", "ERROR"} {
 			got = append(got, row[at(title)])
 		}
 		if !slices.Equal(got, c.want) {
+			t.Errorf("%+v: got %q, want %q", c.watcher, got, c.want)
+		}
+	}
+}
+
+// To a reader of one object, an error that names only other objects does not matter.
+func TestAnErrorOfOtherObjectsDoesNotMatter(t *testing.T) {
+	columns, cells := WatcherTable(false, false)
+	at := slices.IndexFunc(columns, func(c output.Column) bool { return c.Title == "APPLIED" })
+	report, attempted := &ReportedError{Code: "Unknown", Message: "x"}, &output.Position{Epoch: "e", Revision: 7}
+	for _, c := range []struct {
+		watcher     Watcher
+		modRevision int64
+		want        string
+	}{
+		{Watcher{Error: report, Attempted: attempted}, 5, "failed"},
+		{Watcher{Error: report, Attempted: attempted, FailedKeys: []string{"b", "a"}}, 5, "failed"},
+		{Watcher{Error: report, Attempted: attempted, FailedKeys: []string{"b"}, AppliedLag: new(3.0)}, 5, "0s"},
+		{Watcher{Error: report, Attempted: attempted, FailedKeys: []string{"b"}, AppliedLag: new(3.0)}, 7, "0s"},
+		{Watcher{Error: report, Attempted: attempted, FailedKeys: []string{"b"}, AppliedLag: new(3.0)}, 8, "3.0s"},
+		{Watcher{Error: report, FailedKeys: []string{"b"}, AppliedLag: new(3.0)}, 5, "3.0s"},
+		{Watcher{AppliedLag: new(3.0)}, 5, "3.0s"},
+	} {
+		if got := cells(c.watcher.About("a", c.modRevision))[at]; got != c.want {
 			t.Errorf("%+v: got %q, want %q", c.watcher, got, c.want)
 		}
 	}

@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -184,6 +185,22 @@ type Watcher struct {
 	AppliedLag     *float64          `json:"appliedLagSeconds,omitempty"`
 	Error          *ReportedError    `json:"error,omitempty"` // the last one reported
 	ErrorTime      *time.Time        `json:"errorTime,omitempty"`
+	FailedKeys     []string          `json:"failedKeys,omitempty"` // of the objects to which the error belongs; none: unknown
+	Attempted      *output.Position  `json:"attempted,omitempty"`  // with an error: everything up to it is applied or has failed
+	Reports        bool              `json:"reports"`              // what it has applied
+}
+
+// About returns the watcher as it looks to a reader of one object: an error that belongs to other
+// objects does not matter.
+func (w Watcher) About(key string, modRevision int64) Watcher {
+	if w.Error == nil || len(w.FailedKeys) == 0 || slices.Contains(w.FailedKeys, key) {
+		return w
+	}
+	w.Error, w.ErrorTime = nil, nil
+	if w.Attempted != nil && w.Attempted.Revision >= modRevision {
+		w.AppliedLag = new(0.0)
+	}
+	return w
 }
 
 func watcherOf(server string, s *fanoutv1.WatcherStatus) Watcher {
@@ -208,12 +225,13 @@ func watcherOf(server string, s *fanoutv1.WatcherStatus) Watcher {
 	if w.Error != nil && s.ErrorTime != nil {
 		w.ErrorTime = new(s.GetErrorTime().AsTime())
 	}
+	w.FailedKeys, w.Attempted, w.Reports = s.GetFailedKeys(), position(s.GetAttempted()), s.GetReports()
 	return w
 }
 
 // WatcherTable returns the columns of a table of watchers and the function for its cells.
-// With several servers there is a column for the server. A wide table also has the revisions
-// that were sent and applied, and the last error that the subscriber has reported.
+// With several servers there is a column for the server. A wide table also has the labels of the
+// subscriber, the revisions that were sent and applied, and the last error that it has reported.
 func WatcherTable(several, wide bool) ([]output.Column, func(Watcher) []string) {
 	columns, cells := watcherColumns(), Watcher.cells
 	if wide {
@@ -241,8 +259,10 @@ func watcherColumns() []output.Column {
 // wideWatcherColumns are the columns that only a wide table has, after the others.
 func wideWatcherColumns() []output.Column {
 	return []output.Column{
+		{Title: "LABELS"},
 		{Title: "SENT REVISION", Right: true},
 		{Title: "APPLIED REVISION", Right: true},
+		{Title: "FAILED KEYS"},
 		{Title: "ERROR"},
 	}
 }
@@ -280,7 +300,21 @@ func (w Watcher) wideCells() []string {
 	if w.Error != nil {
 		report = w.Error.String()
 	}
-	return append(w.cells(), revision(w.Position), revision(w.Applied), report)
+	var labels []string
+	for _, name := range slices.Sorted(maps.Keys(w.InstanceLabels)) {
+		labels = append(labels, name+"="+w.InstanceLabels[name])
+	}
+	return append(w.cells(), cmp.Or(strings.Join(labels, ","), "-"), revision(w.Position), revision(w.Applied), fewKeys(w.FailedKeys), report)
+}
+
+// fewKeys shows the first of the keys, and the number of the others.
+func fewKeys(keys []string) string {
+	const few = 3
+	shown := cmp.Or(strings.Join(keys[:min(few, len(keys))], " "), "-")
+	if more := len(keys) - few; more > 0 {
+		shown += fmt.Sprintf(" and %d more", more)
+	}
+	return shown
 }
 
 func revision(p *output.Position) string {

@@ -11,7 +11,7 @@ import (
 // The columns that a narrow screen leaves out, the least important ones first.
 var (
 	lesserResourceColumns = []string{"CODEC", "FILTERS", "REVISION", "WINDOW"}
-	lesserWatcherColumns  = []string{"ERROR", "APPLIED REVISION", "SENT REVISION", "EVENTS", "PEER", "SENT", "AGE", "RESOURCE", "APPLIED"}
+	lesserWatcherColumns  = []string{"LABELS", "FAILED KEYS", "ERROR", "APPLIED REVISION", "SENT REVISION", "EVENTS", "PEER", "SENT", "AGE", "RESOURCE", "APPLIED"}
 )
 
 // minFilterWidth is the width that a narrow screen leaves for the last column.
