@@ -23,6 +23,15 @@ type WaitOptions struct {
 	// Scope is [Prefix] or [Key]. The affected watches are those whose own scope overlaps it;
 	// their selectors do not matter. Default: the whole resource.
 	Scope Scope
+	// Subscribers selects the affected watches by the labels of their programs ([WithSubscriber]),
+	// in the syntax of [LabelSelector], such as "app=cart". Default: all.
+	Subscribers string
+	// Instance selects the affected watches by the name of their program. Default: all.
+	Instance string
+	// RequireAll also counts watches that do not report. They never apply a revision, so they
+	// keep a quorum of 1 from being reached. Default: they are only listed
+	// ([WaitStatus.NotReporting]).
+	RequireAll bool
 	// Revision is the revision to apply, such as the result of [Resource.Put]. Required.
 	Revision int64
 	// Quorum is the share of the affected watches that must have applied the revision: more
@@ -32,16 +41,16 @@ type WaitOptions struct {
 	// not count for the quorum. Default: none.
 	Tolerate int64
 	// MinWatches is the least number of affected watches. Set it where the number is known:
-	// otherwise a subscriber that has no watch when Wait begins is not missed, and a wait
-	// without any watch is over at once. Default: 0.
+	// otherwise a subscriber that has no watch when Wait begins is not missed. Default: 1, so
+	// that a mistyped key is no success. Negative: a wait without any watch succeeds at once.
 	MinWatches int64
 	// AllowMissingServers lets Wait succeed although some servers have never answered.
 	AllowMissingServers bool
 	// Settle is how long a watch that has ended still counts, because its client may be on its
 	// way to another server. Default: [DefaultSettle]. Negative: not at all.
 	Settle time.Duration
-	// Progress gets each change of the status. The goroutine of Wait calls it, and does nothing
-	// else meanwhile.
+	// Progress gets each change of the status, and the status once a second if nothing changes.
+	// The goroutine of Wait calls it, and does nothing else meanwhile.
 	Progress func(*WaitStatus)
 }
 
@@ -54,9 +63,9 @@ const DefaultSettle = 35 * time.Second
 // The caller needs the right "admin" to the resource.
 //
 // A watch has applied a revision if it has reported a position at or after the revision, or an
-// earlier one after which nothing up to the revision concerns it. Informers send reports.
-// A watch whose program never reports has never applied anything, so it keeps a quorum of 1 from
-// being reached.
+// earlier one after which nothing up to the revision concerns it. Informers send reports. An error
+// counts only if it may concern an object in Scope: informers name the objects that they cannot
+// apply. A watch whose program does not report is listed, but not counted, except with RequireAll.
 //
 // Wait ends in one of four ways:
 //
@@ -124,16 +133,17 @@ func (o *WaitOptions) check() error {
 		return fmt.Errorf("quorum %v, want more than 0 and at most 1", o.Quorum)
 	case o.Tolerate < 0:
 		return fmt.Errorf("tolerate %d, want at least 0", o.Tolerate)
-	case o.MinWatches < 0:
-		return fmt.Errorf("minimum number of watches %d, want at least 0", o.MinWatches)
 	}
 	o.Quorum = cmp.Or(o.Quorum, 1)
+	o.MinWatches = max(cmp.Or(o.MinWatches, 1), 0)
 	o.Settle = max(cmp.Or(o.Settle, DefaultSettle), 0)
 	return checkUTF8(o.request())
 }
 
 func (o *WaitOptions) request() *fanoutv1.WatchAppliedRequest {
-	req := &fanoutv1.WatchAppliedRequest{Resource: o.Resource, Revision: o.Revision}
+	req := &fanoutv1.WatchAppliedRequest{
+		Resource: o.Resource, Revision: o.Revision, RequireAll: o.RequireAll, SubscriberSelector: o.Subscribers, Instance: o.Instance,
+	}
 	if o.Scope != nil {
 		req.Scope = o.Scope.message()
 	}
@@ -143,19 +153,28 @@ func (o *WaitOptions) request() *fanoutv1.WatchAppliedRequest {
 // gate evaluates the answers of the servers. It belongs to the goroutine of [Wait].
 type gate struct {
 	*WaitOptions
-	servers []WaitServer
-	pending [][]PendingWatch // of the last answer of each server
-	at      []time.Time      // of these answers
-	peak    recentPeak       // of the number of watches
+	servers []followedServer
+	peak    recentPeak // of the number of watches
+}
+
+// followedServer is a server with its last answer.
+type followedServer struct {
+	WaitServer
+	pending, notReporting []PendingWatch
+	revision              int64     // of the position up to which the server has all changes; 0: unknown
+	at                    time.Time // of the answer
 }
 
 func newGate(o *WaitOptions) *gate {
-	g := &gate{WaitOptions: o, pending: make([][]PendingWatch, len(o.Servers)), at: make([]time.Time, len(o.Servers)), peak: recentPeak{period: o.Settle}}
+	g := &gate{WaitOptions: o, peak: recentPeak{period: o.Settle}}
 	for _, s := range o.Servers {
-		g.servers = append(g.servers, WaitServer{Address: s.Address})
+		g.servers = append(g.servers, followedServer{WaitServer: WaitServer{Address: s.Address}})
 	}
 	return g
 }
+
+// progressInterval is the time after which [WaitOptions.Progress] gets a status that has not changed.
+const progressInterval = time.Second
 
 // run follows all servers until the wait is over.
 func (g *gate) run(ctx context.Context) (*WaitStatus, error) {
@@ -171,6 +190,8 @@ func (g *gate) run(ctx context.Context) (*WaitStatus, error) {
 	settled := time.NewTimer(0) // fires when the peak falls
 	defer settled.Stop()
 	settled.Stop()
+	beat := time.NewTicker(progressInterval)
+	defer beat.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -182,6 +203,7 @@ func (g *gate) run(ctx context.Context) (*WaitStatus, error) {
 				return g.status(time.Now()), fmt.Errorf("server %s: %w", g.Servers[a.server].Address, a.err)
 			}
 		case <-settled.C:
+		case <-beat.C:
 		}
 		now := time.Now()
 		status := g.status(now)
@@ -210,32 +232,40 @@ func (g *gate) receive(a gateAnswer) {
 		return
 	}
 	s.Answered, s.Answering, s.Err = true, true, nil
-	s.Watches, s.Applied, s.Failed = a.response.GetWatches(), a.response.GetApplied(), a.response.GetFailed()
-	g.pending[a.server], g.at[a.server] = nil, time.Now()
+	s.Watches, s.Applied, s.Failed, s.NotReporting = a.response.GetWatches(), a.response.GetApplied(), a.response.GetFailed(), a.response.GetNotReporting()
+	s.pending, s.notReporting, s.at = nil, nil, time.Now()
 	for i, w := range a.response.GetPending() {
 		p := pendingWatchOf(s.Address, w)
 		p.Failed = p.Err != nil && int64(i) < s.Failed // the failed ones come first
-		g.pending[a.server] = append(g.pending[a.server], p)
+		s.pending = append(s.pending, p)
 	}
+	for _, w := range a.response.GetNotReportingWatchers() {
+		s.notReporting = append(s.notReporting, pendingWatchOf(s.Address, w))
+	}
+	s.revision = a.response.GetPosition().GetRevision()
 }
 
 // status adds up the answers.
 func (g *gate) status(now time.Time) *WaitStatus {
-	sum := &WaitStatus{Revision: g.Revision, Servers: slices.Clone(g.servers)}
-	for i, s := range g.servers {
+	sum := &WaitStatus{Revision: g.Revision}
+	for _, s := range g.servers {
+		sum.Servers, sum.Newest = append(sum.Servers, s.WaitServer), max(sum.Newest, s.revision)
 		if s.Answering {
 			sum.Watches += s.Watches
 			sum.Applied += s.Applied
 			sum.Failed += s.Failed
-			for _, p := range g.pending[i] {
+			sum.NotReporting += s.NotReporting
+			sum.Uncounted = append(sum.Uncounted, s.notReporting...)
+			for _, p := range s.pending {
 				if p.AppliedLag > 0 {
-					p.AppliedLag += now.Sub(g.at[i]) // a server is silent while nothing changes
+					p.AppliedLag += now.Sub(s.at) // a server is silent while nothing changes
 				}
 				sum.Pending = append(sum.Pending, p)
 			}
 		}
 	}
 	slices.SortStableFunc(sum.Pending, comparePending)
+	slices.SortStableFunc(sum.Uncounted, comparePending)
 	g.peak.set(now, sum.Watches)
 	sum.RecentWatches = g.peak.max(now)
 	sum.Required = g.required(max(sum.RecentWatches, g.MinWatches), sum.Failed)

@@ -193,14 +193,19 @@ func TestWaitForWatchesThatComeAndGo(t *testing.T) {
 	})
 }
 
-// Without MinWatches, a resource without watches is enough.
+// A resource without watches is enough only if MinWatches says so.
 func TestWaitForAMinimumOfWatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newGateServer(t).up().set(0, 0)
-		if s, err := wait(t, gateServers(t, server), client.WaitOptions{}).ends(0, quick); err != nil || s.Required != 0 {
+		if s, err := wait(t, gateServers(t, server), client.WaitOptions{MinWatches: -1}).ends(0, quick); err != nil || s.Required != 0 {
 			t.Errorf("got %v, %v", s, err)
 		}
+		mistyped := wait(t, gateServers(t, server), client.WaitOptions{})
+		if s := mistyped.goesOn(time.Minute); s.String() != "0 of 0 watches have applied revision 7, want 1" {
+			t.Errorf("got %v", s)
+		}
+		mistyped.stop()
 		w := wait(t, gateServers(t, server), client.WaitOptions{MinWatches: 3, Quorum: 0.5})
 		w.goesOn(time.Minute)
 		server.set(2, 2)
@@ -210,6 +215,72 @@ func TestWaitForAMinimumOfWatches(t *testing.T) {
 		server.set(3, 2, "a")
 		if _, err := w.ends(2*time.Minute, 2*time.Minute+quick); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// The servers select the watches. Those that do not report are listed, but do not count.
+func TestWaitForSelectedWatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one, other := newGateServer(t).up().set(1, 1), newGateServer(t).up().set(1, 0, "a")
+		one.answerWith(func(m *fanoutv1.WatchAppliedResponse) {
+			m.NotReporting, m.NotReportingWatchers = 2, []*fanoutv1.WatcherStatus{{Id: "id-page", Peer: "10.1.1.1:5"}}
+		})
+		w := wait(t, gateServers(t, one, other), client.WaitOptions{Subscribers: "app=cart", Instance: "cart-1", RequireAll: true})
+		s := w.goesOn(time.Minute)
+		if want := "1 of 2 watches have applied revision 7, want 2, 2 do not report"; s.String() != want {
+			t.Errorf("got %q, want %q", s, want)
+		}
+		if len(s.Uncounted) != 1 || s.Uncounted[0].ID != "id-page" || s.Servers[0].NotReporting != 2 {
+			t.Errorf("got %+v", s)
+		}
+		want := &fanoutv1.WatchAppliedRequest{Resource: "config", Revision: 7, SubscriberSelector: "app=cart", Instance: "cart-1", RequireAll: true}
+		if !proto.Equal(one.requests[0], want) {
+			t.Errorf("got the request %v, want %v", one.requests[0], want)
+		}
+		other.set(1, 1)
+		if s, err := w.ends(time.Minute, time.Minute+quick); err != nil || s.NotReporting != 2 {
+			t.Errorf("got %v, %v", s, err)
+		}
+	})
+}
+
+// A status says that the revision does not exist yet, until a server has it.
+func TestWaitForARevisionThatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one, other := newGateServer(t).up().set(1, 0, "a"), newGateServer(t).up().set(0, 0)
+		at := func(s *gateServer, revision int64) {
+			s.answerWith(func(m *fanoutv1.WatchAppliedResponse) {
+				m.Position = &fanoutv1.Position{Epoch: "e", Revision: revision}
+			})
+		}
+		at(one, 3)
+		at(other, 5)
+		w := wait(t, gateServers(t, one, other), client.WaitOptions{})
+		s := w.goesOn(time.Minute)
+		want := "0 of 1 watch has applied revision 7, want 1; revision 7 does not exist yet, or no server has received it: the newest is 5; not applied by a"
+		if s.Detail() != want {
+			t.Errorf("got %q, want %q", s.Detail(), want)
+		}
+		at(other, 7)
+		if s, want := w.goesOn(time.Minute), "0 of 1 watch has applied revision 7, want 1; not applied by a"; s.Detail() != want {
+			t.Errorf("got %q, want %q", s.Detail(), want)
+		}
+	})
+}
+
+// Progress gets a status every second although nothing changes.
+func TestWaitShowsThatItGoesOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		w := wait(t, gateServers(t, newGateServer(t).up().set(1, 0, "a")), client.WaitOptions{Progress: func(*client.WaitStatus) { calls++ }})
+		w.goesOn(time.Minute)
+		w.stop()
+		if _, err := w.ends(time.Minute, time.Minute); err == nil || calls < 59 || calls > 63 {
+			t.Errorf("got %d calls in a minute, %v", calls, err)
 		}
 	})
 }
@@ -422,7 +493,6 @@ func TestWaitChecksItsOptions(t *testing.T) {
 		"quorum -0.1":             func(o *client.WaitOptions) { o.Quorum = -0.1 },
 		"quorum NaN":              func(o *client.WaitOptions) { o.Quorum = math.NaN() },
 		"tolerate -1":             func(o *client.WaitOptions) { o.Tolerate = -1 },
-		"minimum number":          func(o *client.WaitOptions) { o.MinWatches = -1 },
 		"resource is not valid U": func(o *client.WaitOptions) { o.Resource = "\xff" },
 	} {
 		o := valid

@@ -92,6 +92,14 @@ func (s *gateServer) set(watches, applied int64, pending ...string) *gateServer 
 	return s
 }
 
+// answerWith changes the present answer.
+func (s *gateServer) answerWith(edit func(*fanoutv1.WatchAppliedResponse)) {
+	s.change(func() {
+		s.answer = proto.CloneOf(s.answer)
+		edit(s.answer)
+	})
+}
+
 func (s *gateServer) refuse(err error) { s.change(func() { s.refusal = err }) }
 
 func (s *gateServer) change(f func()) {
@@ -188,10 +196,14 @@ func wait(t *testing.T, servers []client.Server, o client.WaitOptions) *waiting 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // in the time of a bubble
 	w := &waiting{t: t, began: time.Now(), stop: cancel, done: make(chan struct{})}
 	o.Servers, o.Resource, o.Revision = servers, "config", 7
+	progress := o.Progress
 	o.Progress = func(s *client.WaitStatus) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.last = s
+		if progress != nil {
+			progress(s)
+		}
 	}
 	go func() {
 		defer close(w.done)

@@ -14,6 +14,9 @@ import (
 type WaitStatus struct {
 	// Revision is the revision that the watches must apply.
 	Revision int64
+	// Newest is the newest revision of the resource that a server is known to have. If it is before
+	// Revision, that revision may not exist yet. 0: unknown.
+	Newest int64
 	// Watches is the number of affected watches of the servers that answer. The servers that
 	// do not answer may have more.
 	Watches int64
@@ -30,6 +33,10 @@ type WaitStatus struct {
 	// Pending are the watches that have not applied the revision: failed ones first, then others
 	// with an error, then the oldest. Each server names 100 at most.
 	Pending []PendingWatch
+	// NotReporting is how many watches do not count because they do not report. Uncounted are the
+	// oldest of them. Each server names 20 at most.
+	NotReporting int64
+	Uncounted    []PendingWatch
 	// Servers are the servers, in the order of [WaitOptions.Servers].
 	Servers []WaitServer
 }
@@ -45,8 +52,8 @@ type WaitServer struct {
 	Answering bool
 	// Err is why the server does not answer. It is nil before the first attempt has failed.
 	Err error
-	// Watches, Applied and Failed are as in [WaitStatus], for the watches of this server.
-	Watches, Applied, Failed int64
+	// Watches, Applied, Failed and NotReporting are as in [WaitStatus], for the watches of this server.
+	Watches, Applied, Failed, NotReporting int64
 }
 
 // PendingWatch is a watch that has not applied a revision.
@@ -74,6 +81,9 @@ type PendingWatch struct {
 	Failed bool
 	// ErrTime is when it was reported.
 	ErrTime time.Time
+	// FailedKeys are the keys of the objects that the watch cannot apply. Empty without an error,
+	// and if the watch has not named them.
+	FailedKeys []string
 }
 
 // Name returns the most telling name of the watch: the instance; else the identity and address
@@ -86,7 +96,7 @@ func pendingWatchOf(server string, s *fanoutv1.WatcherStatus) PendingWatch {
 	p := PendingWatch{
 		Server: server, ID: s.GetId(), Instance: s.GetSubscriber().GetInstance(), Labels: s.GetSubscriber().GetLabels(),
 		Identity: s.GetIdentity(), Peer: s.GetPeer(), UserAgent: s.GetUserAgent(), Since: s.GetSince().AsTime(),
-		Applied: positionOf(s.GetApplied()), AppliedLag: s.GetAppliedLag().AsDuration(), Err: ErrorOfStatus(s.GetError()),
+		Applied: positionOf(s.GetApplied()), AppliedLag: s.GetAppliedLag().AsDuration(), Err: ErrorOfStatus(s.GetError()), FailedKeys: s.GetFailedKeys(),
 	}
 	if p.Err != nil {
 		p.ErrTime = s.GetErrorTime().AsTime()
@@ -129,8 +139,32 @@ func (s *WaitStatus) String() string {
 	if gone := s.RecentWatches - s.Watches; gone > 0 {
 		text += fmt.Sprintf(", %d ended recently", gone)
 	}
+	switch s.NotReporting {
+	case 0:
+	case 1:
+		text += ", 1 does not report"
+	default:
+		text += fmt.Sprintf(", %d do not report", s.NotReporting)
+	}
 	for _, v := range s.Missing() {
 		text += ", no answer from " + v.Address
+	}
+	return text
+}
+
+// Detail returns the numbers and why the wait goes on, in one line: a revision that does not exist,
+// or the first watches that have not applied it.
+func (s *WaitStatus) Detail() string {
+	text := s.String()
+	if 0 < s.Newest && s.Newest < s.Revision {
+		text += fmt.Sprintf("; revision %d does not exist yet, or no server has received it: the newest is %d", s.Revision, s.Newest)
+	}
+	if pending := s.Watches - s.Applied; pending > 0 {
+		var names []string
+		for _, p := range s.Pending {
+			names = append(names, p.Name())
+		}
+		text += "; not applied by " + firstFew(names, pending, ", ")
 	}
 	return text
 }
@@ -174,15 +208,7 @@ type NotReachedError struct {
 
 // Error implements error. It names the first watches that have not applied the revision.
 func (e *NotReachedError) Error() string {
-	text := e.Status.String()
-	if pending := e.Status.Watches - e.Status.Applied; pending > 0 {
-		var names []string
-		for _, p := range e.Status.Pending {
-			names = append(names, p.Name())
-		}
-		text += "; not applied by " + firstFew(names, pending, ", ")
-	}
-	return fmt.Sprintf("%s: %v", text, e.Cause)
+	return fmt.Sprintf("%s: %v", e.Status.Detail(), e.Cause)
 }
 
 // Unwrap returns the cause.

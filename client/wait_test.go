@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,7 +108,10 @@ func (p *pair) wait(t *testing.T, revision int64, o client.WaitOptions) *running
 	t.Helper()
 	ctx, cancel := context.WithCancel(testContext(t))
 	w := &runningWait{t: t, cancel: cancel, progress: make(chan *client.WaitStatus, 1000), done: make(chan struct{})}
-	o.Servers, o.Resource, o.Scope, o.Revision = p.servers, "config", client.Prefix("shop"), revision
+	o.Servers, o.Resource, o.Revision = p.servers, "config", revision
+	if o.Scope == nil {
+		o.Scope = client.Prefix("shop")
+	}
 	o.Progress = func(s *client.WaitStatus) { w.progress <- s }
 	go func() {
 		defer close(w.done)
@@ -222,6 +226,34 @@ func TestWaitForACorrection(t *testing.T) {
 	}
 	close(released)
 	w.reaches(2)
+}
+
+// Subscribers that cannot apply one object apply the others, so a wait for another object succeeds.
+func TestWaitIgnoresTheErrorsOfOtherObjects(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	for i, s := range []*inprocess.Server{p.one, p.other} {
+		subscribe(t, s.Address(), fmt.Sprint("strict-", i), func(_ context.Context, value string) error {
+			if value == "bad" {
+				return errors.New("not a number")
+			}
+			return nil
+		})
+	}
+	bad := p.wait(t, put(t, p.writes, "shop/bad", "bad"), client.WaitOptions{Tolerate: 1})
+	<-bad.done
+	refused, ok := errors.AsType[*client.RefusedError](bad.err)
+	if !ok || !slices.Equal(refused.Failures()[0].FailedKeys, []string{"shop/bad"}) {
+		t.Fatalf("got %v, %v", bad.status, bad.err)
+	}
+	fine := put(t, p.writes, "shop/new", "1")
+	p.wait(t, fine, client.WaitOptions{Scope: client.Key("shop/new")}).reaches(2)
+	p.wait(t, fine, client.WaitOptions{Scope: client.Key("shop/new"), Instance: "strict-1"}).reaches(1)
+	all := p.wait(t, fine, client.WaitOptions{})
+	<-all.done
+	if !errors.As(all.err, new(*client.RefusedError)) {
+		t.Errorf("got %v, want that the scope with the object fails", all.err)
+	}
 }
 
 // Subscribers that begin count at once. Those that end count until Settle has passed.
