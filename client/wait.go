@@ -207,13 +207,15 @@ func (g *gate) run(ctx context.Context) (*WaitStatus, error) {
 		}
 		now := time.Now()
 		status := g.status(now)
+		refused, reached := status.Failed > g.Tolerate, g.isReached(status)
+		status.Ended = refused || reached
 		if g.Progress != nil {
 			g.Progress(status)
 		}
 		switch {
-		case status.Failed > g.Tolerate:
+		case refused:
 			return status, &RefusedError{Status: status}
-		case g.isReached(status):
+		case reached:
 			return status, nil
 		}
 		if at, ok := g.peak.falls(); ok {

@@ -28,7 +28,7 @@ func TestWaitForWatchesThatApplyLate(t *testing.T) {
 		one, other := newGateServer(t).up().set(3, 1, "a", "b"), newGateServer(t).up().set(2, 2)
 		w := wait(t, gateServers(t, one, other), client.WaitOptions{Scope: client.Prefix("shop")})
 		s := w.goesOn(time.Minute)
-		if s.String() != "3 of 5 watches have applied revision 7, want 5" || len(s.Pending) != 2 || s.Pending[0].Name() != "a" || s.Pending[0].Server != "10.0.0.1:1" {
+		if s.Ended || s.String() != "3 of 5 watches have applied revision 7, want 5" || len(s.Pending) != 2 || s.Pending[0].Name() != "a" || s.Pending[0].Server != "10.0.0.1:1" {
 			t.Errorf("got %v, %+v", s, s.Pending)
 		}
 		one.set(3, 2, "b")
@@ -37,7 +37,7 @@ func TestWaitForWatchesThatApplyLate(t *testing.T) {
 		}
 		one.set(3, 3)
 		s, err := w.ends(2*time.Minute, 2*time.Minute+quick)
-		if err != nil || s.String() != "5 of 5 watches have applied revision 7" || len(s.Pending) != 0 || len(s.Missing()) != 0 {
+		if err != nil || !s.Ended || !w.progress().Ended || s.String() != "5 of 5 watches have applied revision 7" || len(s.Pending) != 0 || len(s.Missing()) != 0 {
 			t.Errorf("got %v, %v", s, err)
 		}
 		want := &fanoutv1.WatchAppliedRequest{Resource: "config", Revision: 7, Scope: &fanoutv1.Scope{Scope: &fanoutv1.Scope_Prefix{Prefix: "shop"}}}
@@ -82,7 +82,7 @@ func TestWaitEndsWhenAWatchFails(t *testing.T) {
 		other.set(1, 0, "d: no disk")
 		s, err := w.ends(2*time.Minute, 2*time.Minute+quick)
 		refused, ok := errors.AsType[*client.RefusedError](err)
-		if !ok || refused.Status != s || len(refused.Failures()) != 2 {
+		if !ok || !s.Ended || refused.Status != s || len(refused.Failures()) != 2 {
 			t.Fatalf("got %v, %v", s, err)
 		}
 		if want := "wait for config: 2 watches cannot apply revision 7: b: bad rps; d: no disk"; err.Error() != want {

@@ -14,6 +14,8 @@ import (
 type WaitStatus struct {
 	// Revision is the revision that the watches must apply.
 	Revision int64
+	// Ended says that Wait ends with this status: the quorum is reached, or too many watches have failed.
+	Ended bool
 	// Newest is the newest revision of the resource that a server is known to have. If it is before
 	// Revision, that revision may not exist yet. 0: unknown.
 	Newest int64

@@ -45,7 +45,7 @@ With --wait, wait until the watches that overlap the key have applied the write,
 "fanoutctl wait" does with the printed revision; see its help for the flags. If the exit
 code is not 0 although a revision was printed, the object was written: exit code 9 says
 that watchers cannot apply it, 7 that --timeout has elapsed. --timeout limits the write and
-the wait together; without it there is no limit for the wait.`,
+the wait together; by default, the wait lasts at most 2m.`,
 		Example: `  # Write a JSON value
   fanoutctl put config shop/limits '{"rps": 100}'
 
@@ -151,11 +151,13 @@ func (g *gateFlags) checkPut(cmd *cobra.Command, wait bool) error {
 
 // awaitWrite waits until the watches have applied a write. Everything it prints goes to standard
 // error, because standard output has the revision.
-func (t *tool) awaitWrite(ctx context.Context, o client.WaitOptions) error {
+func (t *tool) awaitWrite(ctx context.Context, o gateOptions) error {
 	// A script that reads the revision need not wait for the watches.
 	if err := t.out.Flush(); err != nil {
 		return err
 	}
+	ctx, cancel := t.withTimeout(ctx, waitTimeout)
+	defer cancel()
 	status, err := t.awaitApplied(ctx, o)
 	if !isOutcome(err) {
 		err = refusingServer(status, err)
@@ -164,7 +166,7 @@ func (t *tool) awaitWrite(ctx context.Context, o client.WaitOptions) error {
 	if err == nil {
 		fmt.Fprintf(t.stderr, "%s.\n", status)
 	}
-	return waitError(errors.Join(err, t.printPending(status)))
+	return waitError(errors.Join(err, t.printPending(status)), &o)
 }
 
 // value returns the value to write.

@@ -14,15 +14,18 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/admin"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
+	"github.com/fanoutd/fanoutd/internal/selector"
 )
 
 const waitLong = `Wait until a share of the watches of a resource, or of those that overlap a path or a key,
-has applied a revision, over all servers. The watches must belong to programs that report
-what they have applied, as the informers of the Go client do.
+has applied a revision, over all servers. Only watches of programs that report what they
+have applied count, as the informers of the clients do. Others are listed; with
+--require-all they count, too. --subscribers and --instance select watches by the labels and
+the name of their program.
 
 The exit code is 0 if the quorum is reached, 9 as soon as more watches than --tolerate have
-received the revision and reported an error, and 7 if --timeout has elapsed first. The
-watches that have not applied the revision are listed.
+received the revision and reported an error for the key or the path, and 7 if --timeout
+(default 2m) has elapsed first. The watches that have not applied the revision are listed.
 
 Name all servers in --server, because each knows only its own watches. A server that does
 not answer is reported and tried again. Until each server has answered once, the quorum is
@@ -30,14 +33,20 @@ not reached, except with --allow-missing-servers. The watches of a server that s
 answering later count as ended.
 
 A watch that has ended still counts for the duration of --settle, because its client may be
-on its way to another server. A wait without any watch is over at once: set --min-watches
-where the number of subscribers is known.`
+on its way to another server. At least one watch must have applied the revision: set
+--min-watches where the number of subscribers is known, or to 0 if there may be none.
+
+On a terminal, a bar shows the progress. Otherwise, a line on standard error does, whenever
+something changes and every ten seconds.`
 
 const waitExample = `  # Wait until every watch has applied revision 42
   fanoutctl wait config --revision 42 --timeout 1m
 
   # 99% of at least 200 watches below shop; up to two may fail
   fanoutctl wait config shop --revision 42 --quorum 99% --min-watches 200 --tolerate 2
+
+  # Only the programs with the label app=cart
+  fanoutctl wait config --revision 42 --subscribers app=cart
 
   # Write, then wait for the revision of the write
   fanoutctl put config shop/limits '{"rps": 100}' --wait --timeout 1m`
@@ -71,9 +80,10 @@ func waitCommand(t *tool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, cancel := t.withTimeout(cmd.Context(), 0)
+			ctx, cancel := t.withTimeout(cmd.Context(), waitTimeout)
 			defer cancel()
-			status, err := t.awaitApplied(ctx, g.options(servers, args[0], &s, revision))
+			options := g.options(servers, args[0], &s, revision)
+			status, err := t.awaitApplied(ctx, options)
 			if !isOutcome(err) {
 				return refusingServer(status, err)
 			}
@@ -83,11 +93,11 @@ func waitCommand(t *tool) *cobra.Command {
 					fmt.Fprintf(t.stderr, "%s.\n", status)
 				}
 				columns, cells := admin.PendingTable(len(servers) > 1)
-				err = errors.Join(err, output.Records(t.writer(format), format, t.width(), columns, admin.PendingWatches(status), cells))
+				err = errors.Join(err, output.Records(t.writer(format), format, t.width(), columns, admin.PendingRows(status), cells))
 			default:
 				err = errors.Join(err, output.Record(t.writer(format), format, admin.NewWait(args[0], s.prefix, s.key, status, err)))
 			}
-			return waitError(err)
+			return waitError(err, &options)
 		},
 	}
 	formatFlag(cmd, &format, output.Table)
@@ -98,8 +108,14 @@ func waitCommand(t *tool) *cobra.Command {
 	return cmd
 }
 
+// waitTimeout is the default timeout of wait and put --wait: a gate never waits without an end.
+const waitTimeout = 2 * time.Minute
+
 // gateFlags are the flags of wait and of put --wait.
 type gateFlags struct {
+	subscribers  string
+	instance     string
+	requireAll   bool
 	quorum       percentage
 	tolerate     int64
 	minWatches   int64
@@ -112,16 +128,19 @@ func (g *gateFlags) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.Var(&g.quorum, "quorum", "`share` of the watches that must have applied the revision, such as 99%")
 	f.Int64Var(&g.tolerate, "tolerate", 0, "`number` of watches that may fail; they do not count for the quorum")
-	f.Int64Var(&g.minWatches, "min-watches", 0, "minimum `number` of watches")
+	f.Int64Var(&g.minWatches, "min-watches", 1, "minimum `number` of watches; 0: there may be none")
+	f.StringVar(&g.subscribers, "subscribers", "", "wait only for programs whose labels match this `selector`, such as app=cart")
+	f.StringVar(&g.instance, "instance", "", "wait only for programs with this `name`")
+	f.BoolVar(&g.requireAll, "require-all", false, "also count watches that do not report what they have applied")
 	f.BoolVar(&g.allowMissing, "allow-missing-servers", false, "succeed without the servers that have never answered")
 	f.DurationVar(&g.settle, "settle", client.DefaultSettle, "`duration` for which a watch that has ended still counts")
-	for _, name := range gateFlagNames[1:] {
+	for _, name := range gateFlagNames[2:] {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 }
 
-// gateFlagNames are the flags of gateFlags; the first one has no value.
-var gateFlagNames = []string{"allow-missing-servers", "quorum", "tolerate", "min-watches", "settle"}
+// gateFlagNames are the flags of gateFlags; the first two have no value.
+var gateFlagNames = []string{"allow-missing-servers", "require-all", "quorum", "tolerate", "min-watches", "settle", "subscribers", "instance"}
 
 // check validates the flags.
 func (g *gateFlags) check() error {
@@ -133,24 +152,43 @@ func (g *gateFlags) check() error {
 	case g.settle < 0:
 		return usagef("--settle must not be negative")
 	}
+	if _, err := selector.ParseLabels(g.subscribers); err != nil {
+		return usagef("--subscribers: %v", err)
+	}
 	return nil
 }
 
+// gateOptions say what to wait for.
+type gateOptions struct {
+	client.WaitOptions
+	selection string // of the watches, for people
+}
+
 // options returns what to wait for.
-func (g *gateFlags) options(servers []client.Server, resource string, s *selection, revision int64) client.WaitOptions {
-	o := client.WaitOptions{
+func (g *gateFlags) options(servers []client.Server, resource string, s *selection, revision int64) gateOptions {
+	o := gateOptions{selection: fmt.Sprintf("resource %q", resource)}
+	o.WaitOptions = client.WaitOptions{
 		Servers: servers, Resource: resource, Revision: revision,
 		Quorum: float64(g.quorum) / 100, Tolerate: g.tolerate, MinWatches: g.minWatches,
-		AllowMissingServers: g.allowMissing, Settle: g.settle,
+		AllowMissingServers: g.allowMissing, Settle: g.settle, Subscribers: g.subscribers, Instance: g.instance, RequireAll: g.requireAll,
+	}
+	if g.minWatches == 0 {
+		o.MinWatches = -1
 	}
 	if g.settle == 0 {
 		o.Settle = -1
 	}
 	switch {
 	case s.key != "":
-		o.Scope = client.Key(s.key)
+		o.Scope, o.selection = client.Key(s.key), fmt.Sprintf("key %q", s.key)
 	case s.prefix != "":
-		o.Scope = client.Prefix(s.prefix)
+		o.Scope, o.selection = client.Prefix(s.prefix), fmt.Sprintf("path %q", s.prefix)
+	}
+	if g.subscribers != "" {
+		o.selection += fmt.Sprintf(" and subscribers %q", g.subscribers)
+	}
+	if g.instance != "" {
+		o.selection += fmt.Sprintf(" and instance %q", g.instance)
 	}
 	return o
 }
@@ -176,10 +214,10 @@ func (p *percentage) String() string { return strconv.FormatFloat(float64(*p), '
 func (p *percentage) Type() string { return "percentage" }
 
 // awaitApplied waits, and shows the progress on standard error.
-func (t *tool) awaitApplied(ctx context.Context, o client.WaitOptions) (*client.WaitStatus, error) {
-	shown := waitProgress{tool: t, ctx: ctx, reported: map[string]time.Time{}}
+func (t *tool) awaitApplied(ctx context.Context, o gateOptions) (*client.WaitStatus, error) {
+	shown := waitProgress{tool: t, ctx: ctx, options: &o, reported: map[string]time.Time{}, printed: time.Now()}
 	o.Progress = shown.show
-	status, err := client.Wait(ctx, o)
+	status, err := client.Wait(ctx, o.WaitOptions)
 	if err == nil {
 		shown.bar.set(waitSteps, 0)
 	}
@@ -191,9 +229,19 @@ func (t *tool) awaitApplied(ctx context.Context, o client.WaitOptions) (*client.
 type waitProgress struct {
 	tool     *tool
 	ctx      context.Context
+	options  *gateOptions
 	bar      progress
 	reported map[string]time.Time // when the loss of a server was reported
+	answered bool                 // a server has answered
+	text     string               // the latest line, without a terminal
+	printed  time.Time            // when it was printed
 }
+
+// Without a terminal, a wait prints a line at most every second, and at least every ten seconds.
+const (
+	lineInterval    = time.Second
+	maxLineInterval = 10 * time.Second
+)
 
 // waitSteps is the length of the progress bar. The number of watches changes while the command
 // waits, and a bar that has once been full does not change any more.
@@ -210,6 +258,10 @@ func (p *waitProgress) show(s *client.WaitStatus) {
 		p.bar.clear()
 		fmt.Fprintf(p.tool.stderr, "fanoutctl: %s; retrying\n", p.tool.explainServer(p.ctx, v.Address, v.Err))
 	}
+	if !isTerminal(p.tool.stderr) {
+		p.printLine(s)
+		return
+	}
 	if p.bar.bar == nil {
 		p.bar = *p.tool.waitBar()
 	}
@@ -223,6 +275,30 @@ func (p *waitProgress) show(s *client.WaitStatus) {
 	}
 	p.bar.describe(text)
 	p.bar.set(int(min(done, waitSteps-1)), 0)
+}
+
+// printLine prints a line about the status if it has changed, or if the last line is old.
+func (p *waitProgress) printLine(s *client.WaitStatus) {
+	if s.Ended {
+		return // the command prints the outcome
+	}
+	if !p.answered && len(s.Missing()) < len(s.Servers) {
+		p.answered, p.printed = true, time.Now()
+	}
+	text, age := s.Detail()+noWatches(s, p.options), time.Since(p.printed)
+	if age < lineInterval || (text == p.text || !p.answered) && age < maxLineInterval {
+		return
+	}
+	p.text, p.printed = text, time.Now()
+	fmt.Fprintf(p.tool.stderr, "waiting: %s\n", text)
+}
+
+// noWatches explains why a wait without any watch goes on. It returns "" for other waits.
+func noWatches(s *client.WaitStatus, o *gateOptions) string {
+	if s.Watches > 0 || o.MinWatches < 0 || len(s.Missing()) == len(s.Servers) {
+		return ""
+	}
+	return fmt.Sprintf("; no watch that reports concerns %s (use --min-watches 0 if there need be none)", o.selection)
 }
 
 // isOutcome reports whether a wait with this error has a status to show.
@@ -244,7 +320,7 @@ func refusingServer(s *client.WaitStatus, err error) error {
 }
 
 // waitError returns the error of a wait with its exit code.
-func waitError(err error) error {
+func waitError(err error, o *gateOptions) error {
 	if refused, ok := errors.AsType[*client.RefusedError](err); ok {
 		return exitError{exitRefused, refused}
 	}
@@ -253,7 +329,7 @@ func waitError(err error) error {
 		return err
 	}
 	var text strings.Builder
-	text.WriteString("timed out: " + ended.Status.String())
+	text.WriteString("timed out: " + ended.Status.Detail() + noWatches(ended.Status, o))
 	for _, v := range ended.Status.Missing() {
 		if !v.Answered {
 			text.WriteString("; use --allow-missing-servers to succeed without the servers that have never answered")
@@ -267,5 +343,5 @@ func waitError(err error) error {
 func (t *tool) printPending(s *client.WaitStatus) error {
 	columns, cells := admin.PendingTable(len(s.Servers) > 1)
 	w := &colorprofile.Writer{Forward: t.stderr, Profile: colorprofile.Detect(t.stderr, t.environ)}
-	return output.Records(w, output.Table, 0, columns, admin.PendingWatches(s), cells)
+	return output.Records(w, output.Table, 0, columns, admin.PendingRows(s), cells)
 }

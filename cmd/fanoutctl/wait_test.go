@@ -112,6 +112,27 @@ func applied(watches, applied int64, pending ...string) *fanoutv1.WatchAppliedRe
 	return m
 }
 
+// at sets the newest revision of an answer.
+func at(revision int64, m *fanoutv1.WatchAppliedResponse) *fanoutv1.WatchAppliedResponse {
+	m.Position = &fanoutv1.Position{Epoch: "e", Revision: revision}
+	return m
+}
+
+// unreporting adds a watch that does not report.
+func unreporting(m *fanoutv1.WatchAppliedResponse, name string) *fanoutv1.WatchAppliedResponse {
+	m.NotReporting++
+	m.NotReportingWatchers = append(m.NotReportingWatchers, &fanoutv1.WatcherStatus{
+		Id: "id-" + name, Peer: "10.0.0.1:2", Since: timestamppb.Now(), Subscriber: &fanoutv1.Subscriber{Instance: name},
+	})
+	return m
+}
+
+// earlier makes the error of a watch one that does not count.
+func earlier(m *fanoutv1.WatchAppliedResponse) *fanoutv1.WatchAppliedResponse {
+	m.Failed = 0
+	return m
+}
+
 // failing is an answer with a watch that has failed.
 func failing(watches, count int64) *fanoutv1.WatchAppliedResponse {
 	m := applied(watches, count, "web-1")
@@ -136,10 +157,17 @@ func TestWaitExitCodes(t *testing.T) {
 	}{
 		"reached":        {applied(2, 2), "", exitOK, "reached", `^$`, `^2 of 2 watches have applied revision 7\.\n$`},
 		"quorum":         {applied(4, 3, "web-1"), "--quorum 75%", exitOK, "reached", `^` + header + "\nid-web-1 +web-1 +10\\.0\\.0\\.1:2 +5 +3\\.0s +60m +-\n$", `^3 of 4 watches have applied revision 7\.\n$`},
-		"timed out":      {applied(2, 1, "web-1"), "--timeout 5s", exitTimeout, "timed-out", `\nid-web-1 `, `^fanoutctl: timed out: 1 of 2 watches have applied revision 7, want 2\n$`},
+		"timed out":      {applied(2, 1, "web-1"), "--timeout 5s", exitTimeout, "timed-out", `\nid-web-1 `, `^fanoutctl: timed out: 1 of 2 watches have applied revision 7, want 2; not applied by web-1\n$`},
 		"refused":        {failing(2, 1), "", exitRefused, "refused", ` rps is negative \(InvalidArgument\)\n$`, `^fanoutctl: 1 watch cannot apply revision 7: web-1: rps is negative\n$`},
 		"tolerated":      {failing(2, 1), "--tolerate 1", exitOK, "reached", `\nid-web-1 `, `^1 of 2 watches have applied revision 7, 1 failed\.\n$`},
 		"too few":        {applied(2, 2), "--min-watches 3 --timeout 5s", exitTimeout, "timed-out", `^$`, `want 3\n$`},
+		"none":           {applied(0, 0), "--timeout 5s", exitTimeout, "timed-out", `^$`, `^fanoutctl: timed out: 0 of 0 watches have applied revision 7, want 1; no watch that reports concerns path "shop" \(use --min-watches 0 if there need be none\)\n$`},
+		"none selected":  {applied(0, 0), "--timeout 5s --subscribers app=cart --instance x", exitTimeout, "timed-out", `^$`, ` concerns path "shop" and subscribers "app=cart" and instance "x" `},
+		"none needed":    {applied(0, 0), "--min-watches 0", exitOK, "reached", `^$`, `^0 of 0 watches have applied revision 7\.\n$`},
+		"future":         {at(5, applied(1, 0, "web-1")), "--timeout 5s", exitTimeout, "timed-out", `\nid-web-1 `, `revision 7 does not exist yet, or no server has received it: the newest is 5; not applied by web-1\n$`},
+		"not reporting":  {unreporting(applied(1, 1), "page"), "", exitOK, "reached", `\nid-page .* does not report, and does not count\n$`, `^1 of 1 watch has applied revision 7, 1 does not report\.\n$`},
+		"earlier error":  {earlier(failing(2, 1)), "--quorum 50%", exitOK, "reached", ` earlier: rps is negative \(InvalidArgument\)\n$`, `^1 of 2 watches have applied revision 7\.\n$`},
+		"invalid labels": {nil, "--subscribers app=(", exitUsage, "", `^$`, `--subscribers: `},
 		"permission":     {nil, "", exitDenied, "", `^$`, `denied the request: not an operator; set credentials`},
 		"invalid quorum": {nil, "--quorum 99", exitUsage, "", `^$`, `want a percentage above 0% and up to 100%, such as 99%`},
 	} {
@@ -149,7 +177,7 @@ func TestWaitExitCodes(t *testing.T) {
 			args := append([]string{"wait", "config", "shop/", "--revision", "7"}, strings.Fields(c.args)...)
 			out, errs, code := runWithExitCode(t, s.address, args...)
 			wantMatch(t, "standard output", out, c.stdout)
-			wantMatch(t, "standard error", errs, c.stderr)
+			wantMatch(t, "standard error", withoutProgress(errs), c.stderr)
 			if code != c.code {
 				t.Errorf("got exit code %d, want %d", code, c.code)
 			}
@@ -187,7 +215,7 @@ func TestWaitExitCodes(t *testing.T) {
 				t.Fatalf("got the pending watches %+v", shown.Pending)
 			}
 			for _, p := range shown.Pending {
-				if p.Instance != "web-1" || p.Labels["zone"] != "eu" || p.Applied.Revision != 5 || (p.Error != nil) != (c.answer.GetFailed() > 0) {
+				if p.Instance != "web-1" || p.Labels["zone"] != "eu" || p.Applied.Revision != 5 || (p.Error != nil) != (c.answer.GetPending()[0].GetError() != nil) {
 					t.Errorf("got %+v", p)
 				}
 			}
@@ -205,13 +233,13 @@ func TestWaitWithAServerThatIsDown(t *testing.T) {
 	up := startGate(t, applied(2, 2))
 	both := down + "," + up.address
 	_, errs, code := runWithExitCode(t, both, "wait", "config", "--revision", "7", "--timeout", "5s")
-	wantMatch(t, "standard error", errs, `^fanoutctl: cannot reach 127\.0\.0\.1:1: .*; retrying\n`+
+	wantMatch(t, "standard error", withoutProgress(errs), `^fanoutctl: cannot reach 127\.0\.0\.1:1: .*; retrying\n`+
 		`fanoutctl: timed out: 2 of 2 watches have applied revision 7, no answer from 127\.0\.0\.1:1; use --allow-missing-servers .*\n$`)
 	if code != exitTimeout {
 		t.Errorf("got exit code %d, want %d", code, exitTimeout)
 	}
 	_, errs, code = runWithExitCode(t, both, "wait", "config", "--revision", "7", "--allow-missing-servers")
-	wantMatch(t, "standard error", errs, `\n2 of 2 watches have applied revision 7, no answer from 127\.0\.0\.1:1\.\n$`)
+	wantMatch(t, "standard error", withoutProgress(errs), `\n2 of 2 watches have applied revision 7, no answer from 127\.0\.0\.1:1\.\n$`)
 	if code != exitOK {
 		t.Errorf("got exit code %d, want 0", code)
 	}
@@ -228,7 +256,7 @@ func TestWaitNamesTheServerThatRefuses(t *testing.T) {
 	t.Parallel()
 	up, refusing := startGate(t, applied(1, 0, "web-1")), startGate(t, nil)
 	_, errs, code := runWithExitCode(t, up.address+","+refusing.address, "wait", "config", "--revision", "7")
-	if !strings.HasPrefix(errs, "fanoutctl: "+refusing.address+" denied the request: ") || code != exitDenied {
+	if !strings.HasPrefix(withoutProgress(errs), "fanoutctl: "+refusing.address+" denied the request: ") || code != exitDenied {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 }
@@ -257,21 +285,24 @@ func TestPutWait(t *testing.T) {
 		if out != "7\n" || code != c.code {
 			t.Errorf("%s: exit code %d, want %d: %q, %s", name, code, c.code, out, errs)
 		}
-		wantMatch(t, name, errs, c.stderr)
+		wantMatch(t, name, withoutProgress(errs), c.stderr)
 	}
 	if got := s.scope().GetKey(); got != "shop/limits" {
 		t.Errorf("got key %q", got)
 	}
 	// A mistake is reported before anything is written.
 	for args, want := range map[string]string{
-		"--quorum 50%":             "--quorum requires --wait",
-		"--tolerate 1":             "--tolerate requires --wait",
-		"--allow-missing-servers":  "--allow-missing-servers requires --wait",
-		"--wait --tolerate -1":     "--tolerate must not be negative",
-		"--wait --min-watches -1":  "--min-watches must not be negative",
-		"--wait --settle -1s":      "--settle must not be negative",
-		"--wait --quorum 100.001%": "want a percentage",
-		"--wait --quorum 0%":       "want a percentage",
+		"--quorum 50%":               "--quorum requires --wait",
+		"--tolerate 1":               "--tolerate requires --wait",
+		"--subscribers app=x":        "--subscribers requires --wait",
+		"--wait --subscribers app=(": "--subscribers: ",
+		"--require-all":              "--require-all requires --wait",
+		"--allow-missing-servers":    "--allow-missing-servers requires --wait",
+		"--wait --tolerate -1":       "--tolerate must not be negative",
+		"--wait --min-watches -1":    "--min-watches must not be negative",
+		"--wait --settle -1s":        "--settle must not be negative",
+		"--wait --quorum 100.001%":   "want a percentage",
+		"--wait --quorum 0%":         "want a percentage",
 	} {
 		out, errs, code := runWithExitCode(t, s.address, append([]string{"put", "config", "shop/limits", "1"}, strings.Fields(args)...)...)
 		if out != "" || code != exitUsage || !strings.Contains(errs, want) {
@@ -298,6 +329,11 @@ func TestWaitShowsItsProgress(t *testing.T) {
 	c.press("\x03")
 	c.ends(exitInterrupted)
 	c.await(`fanoutctl: interrupted`)
+}
+
+// withoutProgress removes the lines that a wait prints until it ends.
+func withoutProgress(errs string) string {
+	return regexp.MustCompile(`(?m)^waiting: .*\n`).ReplaceAllString(errs, "")
 }
 
 // wantMatch checks that a text matches a pattern.

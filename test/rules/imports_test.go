@@ -106,7 +106,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"clienttest":           {"client", "internal"}, // the real server, for the tests of users
 		"cmd/fanoutd":          {"internal/access", "internal/app", "internal/config", "internal/crypt", "internal/man", "internal/version"},
 		"internal/ctl":         {"client", "internal/ctl", "internal/lag", "gen"},
-		"cmd/fanoutctl":        {"client", "internal/ctl", "internal/man", "internal/object", "internal/version"},
+		"cmd/fanoutctl":        {"client", "internal/ctl", "internal/man", "internal/object", "internal/selector", "internal/version"},
 		"conformance":          {"conformance", "gen"},
 		"conformance/goclient": {"client", "conformance/testclient", "gen"},
 		"examples":             {"client"},

@@ -24,9 +24,13 @@ type Wait struct {
 	Applied  int64 `json:"applied"`
 	Required int64 `json:"required"`
 	Failed   int64 `json:"failed"`
+	Newest   int64 `json:"newestRevision,omitempty"`
 
-	Servers []WaitServer   `json:"servers"`
-	Pending []PendingWatch `json:"pending"`
+	NotReporting int64 `json:"notReporting"` // do not count
+
+	Servers   []WaitServer   `json:"servers"`
+	Pending   []PendingWatch `json:"pending"`
+	Uncounted []PendingWatch `json:"notReportingWatches,omitempty"`
 }
 
 // WaitServer is a server as shown in a [Wait].
@@ -38,6 +42,8 @@ type WaitServer struct {
 	Watches   int64  `json:"watches"`
 	Applied   int64  `json:"applied"`
 	Failed    int64  `json:"failed"`
+
+	NotReporting int64 `json:"notReporting"`
 }
 
 // PendingWatch is a watch that has not applied a revision, as shown in a [Wait].
@@ -54,6 +60,10 @@ type PendingWatch struct {
 	AppliedLag *float64          `json:"appliedLagSeconds,omitempty"`
 	Error      *ReportedError    `json:"error,omitempty"`
 	ErrorTime  *time.Time        `json:"errorTime,omitempty"`
+	FailedKeys []string          `json:"failedKeys,omitempty"`
+	Failed     bool              `json:"failed"` // the error counts for the revision
+
+	uncounted bool // does not report
 }
 
 // NewWait describes the status with which [client.Wait] has ended, and its error.
@@ -61,10 +71,11 @@ func NewWait(resource, prefix, key string, s *client.WaitStatus, err error) Wait
 	w := Wait{
 		Resource: resource, Prefix: prefix, Key: key, Revision: s.Revision, Result: waitResult(err),
 		Watches: s.Watches, Recent: s.RecentWatches, Applied: s.Applied, Required: s.Required, Failed: s.Failed,
-		Servers: []WaitServer{}, Pending: PendingWatches(s),
+		Newest: s.Newest, NotReporting: s.NotReporting,
+		Servers: []WaitServer{}, Pending: pendingWatches(s.Pending), Uncounted: pendingWatches(s.Uncounted),
 	}
 	for _, v := range s.Servers {
-		shown := WaitServer{v.Address, v.Answered, v.Answering, "", v.Watches, v.Applied, v.Failed}
+		shown := WaitServer{v.Address, v.Answered, v.Answering, "", v.Watches, v.Applied, v.Failed, v.NotReporting}
 		if v.Err != nil {
 			shown.Error = v.Err.Error()
 		}
@@ -85,13 +96,23 @@ func waitResult(err error) string {
 	return "interrupted"
 }
 
-// PendingWatches returns the watches that have not applied the revision. It is never nil.
-func PendingWatches(s *client.WaitStatus) []PendingWatch {
-	all := make([]PendingWatch, 0, len(s.Pending))
-	for _, p := range s.Pending {
+// PendingRows returns the rows of a table: the watches that have not applied the revision, and then
+// those that do not count.
+func PendingRows(s *client.WaitStatus) []PendingWatch {
+	uncounted := pendingWatches(s.Uncounted)
+	for i := range uncounted {
+		uncounted[i].uncounted = true
+	}
+	return append(pendingWatches(s.Pending), uncounted...)
+}
+
+// pendingWatches returns watches as they are shown. It never returns nil.
+func pendingWatches(watches []client.PendingWatch) []PendingWatch {
+	all := make([]PendingWatch, 0, len(watches))
+	for _, p := range watches {
 		shown := PendingWatch{
 			Server: p.Server, ID: p.ID, Instance: p.Instance, Labels: p.Labels, Identity: p.Identity, Peer: p.Peer,
-			UserAgent: p.UserAgent, Since: p.Since, Error: reportedErrorOf(p.Err),
+			UserAgent: p.UserAgent, Since: p.Since, Error: reportedErrorOf(p.Err), FailedKeys: p.FailedKeys, Failed: p.Failed,
 		}
 		if p.Applied.Revision > 0 {
 			shown.Applied = &output.Position{Epoch: p.Applied.Epoch, Revision: p.Applied.Revision}
@@ -121,12 +142,22 @@ func PendingTable(several bool) ([]output.Column, func(PendingWatch) []string) {
 }
 
 func (p PendingWatch) cells() []string {
-	lag, report := "-", "-"
+	lag, report := "-", p.outcome()
 	if p.AppliedLag != nil {
 		lag = Brief(seconds(*p.AppliedLag))
 	}
-	if p.Error != nil {
-		report = p.Error.String()
-	}
 	return []string{p.ID, cmp.Or(p.Instance, "-"), strings.TrimSpace(p.Identity + " " + p.Peer), revision(p.Applied), lag, Brief(time.Since(p.Since)), report}
+}
+
+// outcome returns why the watch has not applied the revision, as far as it is known.
+func (p PendingWatch) outcome() string {
+	switch {
+	case p.uncounted:
+		return "does not report, and does not count"
+	case p.Error == nil:
+		return "-"
+	case !p.Failed:
+		return "earlier: " + p.Error.String() // the revision may be what corrects it
+	}
+	return p.Error.String()
 }
