@@ -1,11 +1,13 @@
 package browser
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -368,4 +370,50 @@ func TestReceivers(t *testing.T) {
 	p.click("#receivers > summary")
 	p.awaitTexts("#receivers-list small:nth-child(2)", "all/1 "+grpcVersion, "prod/1 "+grpcVersion, "named/1 "+grpcVersion, "key/1 "+grpcVersion)
 	p.awaitTexts("#receivers-state", "4 watches of this server")
+}
+
+// TestReceiversThatFailForOtherObjects checks that an error counts only for the objects that it names.
+func TestReceiversThatFailForOtherObjects(t *testing.T) {
+	s := start(t)
+	s.put(t, "config", "flags/bad", "bad")
+	s.put(t, "config", "flags/new", "1")
+	w := s.begin(t, &fanoutv1.WatchRequest{Resource: "config", Reports: true, Subscriber: &fanoutv1.Subscriber{Instance: "strict-1"}})
+	var position *fanoutv1.Position
+	for kind := fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN; kind != fanoutv1.WatchResponse_KIND_SYNCED; {
+		m, err := w.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind, position = m.GetKind(), m.GetPosition()
+	}
+	at := position.GetRevision() // of flags/new
+	header, err := w.Header()
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := &fanoutv1.ReportRequest{
+		Watch: header.Get("fanout-watch")[0], Applied: &fanoutv1.Position{Epoch: position.GetEpoch(), Revision: at - 2},
+		Error: &status.Status{Code: 3, Message: "not a flag"}, Attempted: position, FailedKeys: []string{"flags/bad"},
+	}
+	if _, err := fanoutv1.NewFanoutServiceClient(s.conn).Report(t.Context(), report); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string][]string{
+		"flags/bad": {"applied: failed · not a flag", "applied: failed"},
+		"flags/new": {fmt.Sprint("applied: up to date · up to revision ", at)},
+	} {
+		p := open(t, s.url+"#/config/"+key, desktop)
+		p.click("#receivers > summary")
+		p.awaitText("#receivers-list small:last-child", want[0])
+		p.awaitTexts(`#receivers-list [data-failed="true"] span`, want[1:]...)
+	}
+	p := open(t, s.url, desktop)
+	p.click("#watchers-rows th summary")
+	p.awaitText("#watchers-rows th details", "cannot apply flags/bad")
+
+	// A newer version was not attempted.
+	s.put(t, "config", "flags/new", "2")
+	p = open(t, s.url+"#/config/flags/new", desktop)
+	p.click("#receivers > summary")
+	p.awaitText("#receivers-list small:last-child", fmt.Sprint(" late · up to revision ", at-2))
 }

@@ -71,6 +71,7 @@ export class ObjectView {
       if (!current()) return;
       say($('object-state'), answer.old ? 'etcd does not answer. This is the last state that the server knows.' : '');
       this.show({ ...answer.object, ttl: answer.ttl });
+      this.receivers.modRevision = answer.object.modRevision;
       const verbs = await rights(resource, key).catch(() => []);
       if (current()) this.allow(verbs);
     } catch (error) {

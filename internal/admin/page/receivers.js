@@ -68,10 +68,10 @@ export class Receivers {
       $('receivers-list').replaceChildren(...found.slice(0, shown).map((w) => {
         const [name, more] = who(w);
         const [what, how] = described(w.request);
-        const [state, detail] = applied(w);
+        const [state, detail] = applied(w, { key, modRevision: this.modRevision });
         return el(
           'li', {}, el('strong', {}, name), el('small', {}, more), el('small', {}, [what, how].filter(Boolean).join(' · ')),
-          el('small', { 'data-failed': Boolean(w.error) }, el('span', {}, `applied: ${state}`), detail ? ` · ${detail}` : ''),
+          el('small', { 'data-failed': state === 'failed' }, el('span', {}, `applied: ${state}`), detail ? ` · ${detail}` : ''),
         );
       }));
       const of = examined < total ? ` among the first ${count(examined)}` : '';

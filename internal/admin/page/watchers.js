@@ -55,9 +55,16 @@ function behind(w) {
   return [w.lagEvents !== undefined ? plural(w.lagEvents, 'event') : plural(w.lagRevisions, 'revision'), since];
 }
 
+// concerns reports whether the error of a watcher may be about an object.
+const concerns = (w, key) => !w.failedKeys?.length || w.failedKeys.includes(key);
+
 // applied returns how long events have waited to be applied, or the error that the client has
-// reported. Most clients report nothing.
-export function applied(w) {
+// reported. Most clients report nothing. With an object, errors of others do not matter.
+export function applied(w, object) {
+  if (w.error && object && !concerns(w, object.key)) {
+    const attempted = Number(w.attempted?.revision ?? 0);
+    return attempted >= Number(object.modRevision) ? ['up to date', `up to revision ${attempted}`] : applied({ ...w, error: undefined });
+  }
   if (w.error) return ['failed', shorten(w.error.message || `code ${w.error.code}`, 120)];
   if (w.appliedLag === undefined) return ['not reported', ''];
   const lag = seconds(w.appliedLag);
@@ -70,6 +77,7 @@ function reported(w) {
     w.applied && `applied up to revision ${w.applied.revision}`,
     w.error && w.appliedLag !== undefined && `${span(seconds(w.appliedLag))} late`,
     w.error && `failed at ${new Date(w.errorTime).toLocaleString()}`,
+    w.failedKeys?.length && `cannot apply ${w.failedKeys.join(', ')}`,
     w.error?.message,
   ].filter(Boolean).join('\n');
 }
