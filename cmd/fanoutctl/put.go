@@ -156,8 +156,6 @@ func (t *tool) awaitWrite(ctx context.Context, o gateOptions) error {
 	if err := t.out.Flush(); err != nil {
 		return err
 	}
-	ctx, cancel := t.withTimeout(ctx, waitTimeout)
-	defer cancel()
 	status, err := t.awaitApplied(ctx, o)
 	if !isOutcome(err) {
 		err = refusingServer(status, err)

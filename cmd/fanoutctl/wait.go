@@ -80,10 +80,8 @@ func waitCommand(t *tool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, cancel := t.withTimeout(cmd.Context(), waitTimeout)
-			defer cancel()
 			options := g.options(servers, args[0], &s, revision)
-			status, err := t.awaitApplied(ctx, options)
+			status, err := t.awaitApplied(cmd.Context(), options)
 			if !isOutcome(err) {
 				return refusingServer(status, err)
 			}
@@ -215,6 +213,8 @@ func (p *percentage) Type() string { return "percentage" }
 
 // awaitApplied waits, and shows the progress on standard error.
 func (t *tool) awaitApplied(ctx context.Context, o gateOptions) (*client.WaitStatus, error) {
+	ctx, cancel := t.withTimeout(ctx, waitTimeout)
+	defer cancel()
 	shown := waitProgress{tool: t, ctx: ctx, options: &o, reported: map[string]time.Time{}, printed: time.Now()}
 	o.Progress = shown.show
 	status, err := client.Wait(ctx, o.WaitOptions)

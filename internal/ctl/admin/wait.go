@@ -157,7 +157,8 @@ func (p PendingWatch) outcome() string {
 	case p.Error == nil:
 		return "-"
 	case !p.Failed:
-		return "earlier: " + p.Error.String() // the revision may be what corrects it
+		// It is an earlier error, which the revision may correct, or one of other objects.
+		return "does not count: " + p.Error.String()
 	}
 	return p.Error.String()
 }
