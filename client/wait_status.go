@@ -126,7 +126,8 @@ func (s *WaitStatus) Missing() []WaitServer {
 	return slices.DeleteFunc(slices.Clone(s.Servers), func(v WaitServer) bool { return v.Answering })
 }
 
-// String returns the numbers in one line, such as "3 of 5 watches have applied revision 7".
+// String returns the numbers in one line, such as "3 of 5 watches have applied revision 7", and whether
+// the revision exists.
 func (s *WaitStatus) String() string {
 	text := fmt.Sprintf("%d of %d watches have applied revision %d", s.Applied, s.Watches, s.Revision)
 	if s.Watches == 1 {
@@ -151,16 +152,15 @@ func (s *WaitStatus) String() string {
 	for _, v := range s.Missing() {
 		text += ", no answer from " + v.Address
 	}
-	return text
-}
-
-// Detail returns the numbers and why the wait goes on, in one line: a revision that does not exist,
-// or the first watches that have not applied it.
-func (s *WaitStatus) Detail() string {
-	text := s.String()
 	if 0 < s.Newest && s.Newest < s.Revision {
 		text += fmt.Sprintf("; revision %d does not exist yet, or no server has received it: the newest is %d", s.Revision, s.Newest)
 	}
+	return text
+}
+
+// Detail returns what String returns, and the first watches that have not applied the revision.
+func (s *WaitStatus) Detail() string {
+	text := s.String()
 	if pending := s.Watches - s.Applied; pending > 0 {
 		var names []string
 		for _, p := range s.Pending {

@@ -91,7 +91,11 @@ func waitCommand(t *tool) *cobra.Command {
 					fmt.Fprintf(t.stderr, "%s.\n", status)
 				}
 				columns, cells := admin.PendingTable(len(servers) > 1)
-				err = errors.Join(err, output.Records(t.writer(format), format, t.width(), columns, admin.PendingRows(status), cells))
+				rows := admin.PendingRows(status)
+				if format == output.Key {
+					rows = rows[:len(status.Pending)] // only those that count
+				}
+				err = errors.Join(err, output.Records(t.writer(format), format, t.width(), columns, rows, cells))
 			default:
 				err = errors.Join(err, output.Record(t.writer(format), format, admin.NewWait(args[0], s.prefix, s.key, status, err)))
 			}

@@ -165,6 +165,7 @@ func TestWaitExitCodes(t *testing.T) {
 		"none selected":  {applied(0, 0), "--timeout 5s --subscribers app=cart --instance x", exitTimeout, "timed-out", `^$`, ` concerns path "shop" and subscribers "app=cart" and instance "x" `},
 		"none needed":    {applied(0, 0), "--min-watches 0", exitOK, "reached", `^$`, `^0 of 0 watches have applied revision 7\.\n$`},
 		"future":         {at(5, applied(1, 0, "web-1")), "--timeout 5s", exitTimeout, "timed-out", `\nid-web-1 `, `revision 7 does not exist yet, or no server has received it: the newest is 5; not applied by web-1\n$`},
+		"future, none":   {at(5, applied(0, 0)), "--min-watches 0", exitOK, "reached", `^$`, `^0 of 0 watches have applied revision 7; revision 7 does not exist yet, `},
 		"not reporting":  {unreporting(applied(1, 1), "page"), "", exitOK, "reached", `\nid-page .* does not report, and does not count\n$`, `^1 of 1 watch has applied revision 7, 1 does not report\.\n$`},
 		"earlier error":  {earlier(failing(2, 1)), "--quorum 50%", exitOK, "reached", ` does not count: rps is negative \(InvalidArgument\)\n$`, `^1 of 2 watches have applied revision 7\.\n$`},
 		"invalid labels": {nil, "--subscribers app=(", exitUsage, "", `^$`, `--subscribers: `},
