@@ -111,6 +111,7 @@ func (s *transcript) behave() {
 	s.put("team/b", client.Text("b"), client.IfAbsent())
 	s.put("team/b", client.Text("c"), client.IfRevision(first))
 	s.put("bad//key", client.Text("b"))
+	s.put("broken", client.Text(`{"a": tru`).WithContentType("application/json"))
 	s.put("other", client.Bytes([]byte{1, 2}), client.TTL(time.Hour))
 	o, err := s.r.Get(ctx, "other")
 	s.note("get: %s %s %v", s.object(o), s.problem(err), o.TTL > 59*time.Minute)

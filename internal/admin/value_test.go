@@ -21,7 +21,7 @@ func TestValuesAreRaw(t *testing.T) {
 		{"application/json; charset=utf-8", `{"text": "not a PutOperation"}`, "application/json; charset=utf-8"},
 		{"application/yaml", "rps: 100\n", "application/yaml"},
 		{"image/png", "\x89PNG\r\n\x00\xff", "image/png"},
-		{"application/json", "\xff", "application/json"},
+		{"text/plain", "\xff", "text/plain"},
 		{"text/plain", "", "text/plain"},
 		{"text/event-stream", "data: 1\n\n", "text/event-stream"}, // not taken for a stream
 		{"application/x-ndjson", "{}\n", "application/x-ndjson"},
@@ -52,7 +52,7 @@ func TestRawValuesOfAllCodecs(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(t, func(c *config.Config) {
-		for _, codec := range []string{"json", "raw", "protobuf"} {
+		for _, codec := range []string{"object", "json", "raw", "protobuf"} {
 			r := config.NewResource(codec)
 			r.Codec = codec
 			if codec == "protobuf" {
@@ -66,6 +66,10 @@ func TestRawValuesOfAllCodecs(t *testing.T) {
 		{"json", "", `{"a": 1}`, `{"a": 1}`, ""},
 		{"json", "application/json", `{"a": `, "", "body"},
 		{"json", "text/plain", `{"a": 1}`, "", "Content-Type"},
+		{"object", "application/json", `{"enabled": tru`, "", "body"},
+		{"object", "application/json", "", "", "body"},
+		{"object", "application/problem+json; v=1", "\"\xff\"", "", "body"},
+		{"object", "application/json", `{"a": 1}`, `{"a": 1}`, ""},
 		{"raw", "application/octet-stream", "\x00", "\x00", ""},
 		{"raw", "", "\x00", "\x00", ""},
 		{"raw", "application/json", `{}`, "", "Content-Type"},

@@ -2,7 +2,6 @@ package object
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -158,11 +157,9 @@ func (c jsonCodec) Decode(stored []byte) (Content, error) {
 	}, nil
 }
 
-func isDocument(value []byte) bool { return json.Valid(value) && utf8.Valid(value) }
-
 func (codec jsonCodec) Encode(c Content) ([]byte, *ContentError) {
 	if !isDocument(c.Value) {
-		return nil, &ContentError{Field: "value", Reason: "is not a JSON document, which this resource requires"}
+		return nil, &ContentError{Field: "value", Reason: "is not a JSON document, which this resource requires: " + documentFault(c.Value)}
 	}
 	if err := cmp.Or(codec.schema.checkFields(c.Value), codec.schema.checkLabels(c.Value)); err != nil {
 		return nil, err

@@ -23,7 +23,8 @@ const (
 
 // envelopeCodec stores envelopeMagic followed by a fanout.storage.v1.Envelope. The
 // hand-written encoding avoids a copy of the value when decoding, and encodes equal
-// content to equal bytes. The envelope contains the labels. Only JSON values have fields.
+// content to equal bytes. The envelope contains the labels. Only JSON values have fields. A
+// write of JSON must be well-formed; what is stored already may be anything.
 type envelopeCodec struct{ schema Schema }
 
 func (envelopeCodec) Name() string { return "object" }
@@ -34,6 +35,9 @@ func (codec envelopeCodec) Encode(c Content) ([]byte, *ContentError) {
 	}
 	if err := CheckLabels("labels", c.Labels); err != nil {
 		return nil, err
+	}
+	if isJSON(c.ContentType) && !isDocument(c.Value) {
+		return nil, &ContentError{Field: "value", Reason: fmt.Sprintf("has the content type %s, but is not JSON: %s", c.ContentType, documentFault(c.Value))}
 	}
 	if codec.hasFields(c) {
 		if err := codec.schema.checkFields(c.Value); err != nil {

@@ -65,6 +65,13 @@ func TestPutRefusesBadRequests(t *testing.T) {
 	add("data is not JSON", documents, data([]byte("\xff")), "put.data")
 	add("JSON and more", documents, text("{} {}"), "put.text")
 	add("no value is not JSON", documents, &fanoutv1.PutOperation{Key: "a"}, "put.value")
+	add("JSON of an object is not JSON", config, with(text(`{"a": tru`), func(p *fanoutv1.PutOperation) {
+		p.ContentType = object.ContentJSON
+	}), "put.text")
+	add("JSON of an object is not UTF-8", config, with(data([]byte("\"\xff\"")), func(p *fanoutv1.PutOperation) {
+		p.ContentType = "application/merge-patch+json"
+	}), "put.data")
+	add("no JSON in an object", config, &fanoutv1.PutOperation{Key: "a", ContentType: object.ContentJSON}, "put.value")
 	add("content type of JSON", documents, with(text("{}"), func(p *fanoutv1.PutOperation) {
 		p.ContentType = "text/plain"
 	}), "put.content_type")

@@ -632,7 +632,8 @@ type PutOperation struct {
 	// "text/plain; charset=utf-8" for text, "application/octet-stream" for data. The codecs
 	// "json" and "raw" have a fixed type and accept no other. The codec "protobuf" accepts the
 	// form of the value: "application/json", the default for text, or "application/protobuf",
-	// the default for data.
+	// the default for data. A value of type "application/json", or of a type that ends with
+	// "+json", must be a JSON document in UTF-8.
 	ContentType string `protobuf:"bytes,4,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
 	// Labels to store with the object. Only codec "object" supports them. Names and values
 	// follow the rules of Kubernetes: at most 63 letters, digits, "-", "_" and ".", beginning

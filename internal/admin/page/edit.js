@@ -4,7 +4,7 @@
 import { $, complain, el, say } from './dom.js';
 import { explain, of, send } from './api.js';
 import { differences } from './diff.js';
-import { asText, indent, isJSON, labelsOf } from './value.js';
+import { asText, faultOf, isJSON, labelsOf } from './value.js';
 
 // parseLabels returns the labels of a text such as "env=prod, team=cart".
 function parseLabels(text) {
@@ -106,7 +106,13 @@ export class Editor {
   // review shows the changes before they are written.
   review() {
     const wanted = this.operation();
-    complain($('edit-error'), isJSON(wanted.contentType) && indent(wanted.text) === undefined && 'The value is not JSON, or is nested too deeply to be shown.');
+    const fault = isJSON(wanted.contentType) && faultOf(wanted.text);
+    if (fault) {
+      this.again();
+      complain($('edit-error'), `The value is not JSON: ${fault}`);
+      return;
+    }
+    complain($('edit-error'));
     const before = this.base ? asText(this.base, true) : '';
     const after = asText(wanted, true);
     $('edit-diff').replaceChildren(before === after ? el('p', { class: 'hint' }, this.base?.text === wanted.text ? 'There are no changes.' : 'Only white space changes.') : differences(before, after));

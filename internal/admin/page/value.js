@@ -8,14 +8,20 @@ const dumped = 1024; // bytes of a binary value that are shown
 
 const tokens = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
 
-// indent returns a JSON text with one member on each line, or undefined if it is not JSON. It
-// keeps the tokens as they are: JSON.parse would round large numbers.
-export function indent(text) {
+// faultOf returns why a text is not JSON, or undefined if it is.
+export function faultOf(text) {
   try {
     JSON.parse(text);
-  } catch {
-    return undefined;
+  } catch (error) {
+    return error.message;
   }
+  return undefined;
+}
+
+// indent returns a JSON text with one member on each line, or undefined if it is not JSON or too
+// large. It keeps the tokens as they are: JSON.parse would round large numbers.
+function indent(text) {
+  if (faultOf(text) !== undefined) return undefined;
   let depth = 0;
   let opened = false; // the previous token opened an object or array
   let out = '';
@@ -36,7 +42,8 @@ export function indent(text) {
   return out;
 }
 
-export const isJSON = (contentType) => /^[^;]*[/+]json\s*(;|$)/i.test(contentType ?? '');
+// isJSON reports whether values of a content type must be JSON, as the server decides it.
+export const isJSON = (contentType) => /^\s*(application\/json|[^;]*\+json)\s*(;|$)/i.test(contentType ?? '');
 
 // binary returns the bytes of a value in base64.
 const binary = (data) => Uint8Array.from(atob(data), (c) => c.charCodeAt(0));

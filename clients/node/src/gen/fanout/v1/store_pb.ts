@@ -384,7 +384,8 @@ export type PutOperation = Message<"fanout.v1.PutOperation"> & {
    * "text/plain; charset=utf-8" for text, "application/octet-stream" for data. The codecs
    * "json" and "raw" have a fixed type and accept no other. The codec "protobuf" accepts the
    * form of the value: "application/json", the default for text, or "application/protobuf",
-   * the default for data.
+   * the default for data. A value of type "application/json", or of a type that ends with
+   * "+json", must be a JSON document in UTF-8.
    *
    * @generated from field: string content_type = 4;
    */
