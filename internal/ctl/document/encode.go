@@ -81,7 +81,11 @@ func nextNode(in *json.Decoder) (*yaml.Node, error) {
 		n.SetString(token)
 		return n, nil
 	case json.Number:
-		return &yaml.Node{Kind: yaml.ScalarNode, Value: token.String()}, nil
+		n := &yaml.Node{Kind: yaml.ScalarNode, Value: token.String()}
+		if _, err := token.Float64(); err != nil {
+			n.Tag, n.Style = "!!float", yaml.TaggedStyle // 1e400 alone would be text
+		}
+		return n, nil
 	default:
 		n := &yaml.Node{}
 		err := n.Encode(token)

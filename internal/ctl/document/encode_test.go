@@ -3,6 +3,7 @@ package document
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,7 +22,7 @@ func TestExactDocumentsRestoreTheValue(t *testing.T) {
 			rapid.SliceOf(rapid.Byte()),
 			rapid.Map(rapid.String(), func(s string) []byte { return []byte(s) }),
 			rapid.Map(rapid.StringMatching(`[ \n\r\ta:#'"|>{}\[\],&*!%@-]*`), func(s string) []byte { return []byte(s) }),
-			rapid.Map(rapid.SampledFrom([]string{"1", "1.0", "1e3", "null", `"~"`, "true", `{"b":1,"a":"012"}`, `{"a":12345678901234567890}`, `[]`, `{"a":"x\ny"}`, `{ "a" : 1 }`, `"<"`, `{"a":1.10}`, `{"a":"\u2028"}`, `{"a":1,"a":2}`, `[{"a":{"b":1,"b":1}}]`}), func(s string) []byte { return []byte(s) }),
+			rapid.Map(rapid.SampledFrom([]string{"1", "1.0", "1e3", "null", `"~"`, "true", `{"b":1,"a":"012"}`, `{"a":12345678901234567890}`, `[1e400,-1E+400,1e-400,0.10]`, `{"a":` + strings.Repeat("9", 400) + `}`, `[]`, `{"a":"x\ny"}`, `{ "a" : 1 }`, `"<"`, `{"a":1.10}`, `{"a":"\u2028"}`, `{"a":1,"a":2}`, `[{"a":{"b":1,"b":1}}]`}), func(s string) []byte { return []byte(s) }),
 		).Draw(t, "value")
 		d := Exact(o)
 		y, err := d.YAML()

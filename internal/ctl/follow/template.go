@@ -2,7 +2,6 @@ package follow
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +11,7 @@ import (
 	"text/template"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/ctl/document"
 	"github.com/fanoutd/fanoutd/internal/ctl/replace"
 )
 
@@ -162,34 +162,9 @@ func (o templateObject) JSON() (any, error) {
 }
 
 func fromJSON(text string) (any, error) {
-	var v any
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
+	v, err := document.Parse([]byte(text))
+	if err != nil {
 		return nil, fmt.Errorf("invalid JSON: %w", err)
 	}
-	return wholeNumbers(v), nil
-}
-
-// wholeNumbers converts whole floating-point numbers to integers, so that templates print
-// 1000000 instead of 1e+06.
-func wholeNumbers(v any) any {
-	const exact = 1 << 53
-	switch v := v.(type) {
-	case float64:
-		if v == float64(int64(v)) && v < exact && v > -exact {
-			return int64(v)
-		}
-		return v
-	case map[string]any:
-		for k, child := range v {
-			v[k] = wholeNumbers(child)
-		}
-		return v
-	case []any:
-		for i, child := range v {
-			v[i] = wholeNumbers(child)
-		}
-		return v
-	default:
-		return v
-	}
+	return v, nil
 }

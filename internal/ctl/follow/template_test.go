@@ -64,13 +64,13 @@ func TestFileIsReplacedAtomically(t *testing.T) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
-	if changed, err := render(`{"a":12345678901}`, `{"a":1.5}`); !changed || err != nil {
+	if changed, err := render(`{"a":9007199254740993}`, `{"a":1.5}`, `{"a":1e400}`); !changed || err != nil {
 		t.Fatal(changed, err)
 	}
 	old := make([]byte, 100)
 	n, _ := before.Read(old)
 	now, err := os.ReadFile(path)
-	if err != nil || string(old[:n]) != "1 " || string(now) != "12345678901 1.5 " {
+	if err != nil || string(old[:n]) != "1 " || string(now) != "9007199254740993 1.5 1e400 " {
 		t.Errorf("%q, then %q, %v", old[:n], now, err)
 	}
 	entries, err := os.ReadDir(dir)

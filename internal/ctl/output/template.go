@@ -1,8 +1,6 @@
 package output
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -71,13 +69,11 @@ func execute(w io.Writer, f Format, v any) error {
 	if err != nil {
 		return err
 	}
-	in := json.NewDecoder(bytes.NewReader(text))
-	in.UseNumber()
-	var data any
-	if err := in.Decode(&data); err != nil {
+	data, err := document.Parse(text)
+	if err != nil {
 		return fmt.Errorf("decode for the template: %w", err)
 	}
-	if err := t.Execute(w, withNumbers(data)); err != nil {
+	if err := t.Execute(w, data); err != nil {
 		return fmt.Errorf("the template failed: %w", err)
 	}
 	return nil
@@ -90,27 +86,4 @@ func executeLine(w io.Writer, f Format, v any) error {
 	}
 	_, err := fmt.Fprintln(w)
 	return err
-}
-
-// withNumbers replaces the numbers in a value that was decoded from JSON by integers, or by floating
-// point numbers if they are not integers, so that templates can compare them.
-func withNumbers(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for name, field := range v {
-			v[name] = withNumbers(field)
-		}
-	case []any:
-		for i, element := range v {
-			v[i] = withNumbers(element)
-		}
-	case json.Number:
-		if n, err := v.Int64(); err == nil {
-			return n
-		}
-		if n, err := v.Float64(); err == nil {
-			return n
-		}
-	}
-	return v
 }
