@@ -58,6 +58,9 @@ func (p *parameters) Parse(msg proto.Message, values url.Values, filter *utiliti
 			return fmt.Errorf("the parameter %q must be true or false", name)
 		}
 	}
+	if f := request.Fields().ByName(jsonValuesField); f != nil {
+		msg.ProtoReflect().Set(f, protoreflect.ValueOfBool(true)) // unless it is a parameter
+	}
 	if err := p.plain.Parse(msg, full, filter); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"time"
@@ -32,9 +33,17 @@ func (l *lines) Marshal(v any) ([]byte, error) {
 
 // NewDecoder implements runtime.Marshaler.
 func (l *lines) NewDecoder(r io.Reader) runtime.Decoder {
-	next := l.JSONPb.NewDecoder(r)
+	next := json.NewDecoder(r)
 	return runtime.DecoderFunc(func(v any) error {
-		if err := next.Decode(v); err != nil {
+		var text json.RawMessage
+		err := next.Decode(&text)
+		if err == nil {
+			err = l.Unmarshal(text, v)
+		}
+		if err == nil {
+			err = preferJSON(v, text)
+		}
+		if err != nil {
 			return explain(v, err)
 		}
 		return checkNotInPath(v)

@@ -61,7 +61,7 @@ func TestRawValuesOfAllCodecs(t *testing.T) {
 			c.Resources = append(c.Resources, r)
 		}
 	})
-	for _, c := range []struct{ codec, contentType, body, stored, field string }{
+	for _, c := range []struct{ codec, contentType, body, shown, field string }{
 		{"json", "application/json", `{"a": 1}`, `{"a": 1}`, ""},
 		{"json", "", `{"a": 1}`, `{"a": 1}`, ""},
 		{"json", "application/json", `{"a": `, "", "body"},
@@ -73,9 +73,9 @@ func TestRawValuesOfAllCodecs(t *testing.T) {
 		{"raw", "application/octet-stream", "\x00", "\x00", ""},
 		{"raw", "", "\x00", "\x00", ""},
 		{"raw", "application/json", `{}`, "", "Content-Type"},
-		{"protobuf", "application/json", `{"region": "eu"}`, "\x12\x02eu", ""},
-		{"protobuf", "application/protobuf", "\x12\x02eu", "\x12\x02eu", ""},
-		{"protobuf", "", "\x12\x02eu", "\x12\x02eu", ""},
+		{"protobuf", "application/json", `{"region": "eu"}`, `{"region":"eu"}`, ""},
+		{"protobuf", "application/protobuf", "\x12\x02eu", `{"region":"eu"}`, ""},
+		{"protobuf", "", "\x12\x02eu", `{"region":"eu"}`, ""},
 		{"protobuf", "application/json", `{"regoin": "eu"}`, "", "body"},
 	} {
 		path := "/v1/resources/" + c.codec + "/objects/a"
@@ -87,7 +87,7 @@ func TestRawValuesOfAllCodecs(t *testing.T) {
 			continue
 		}
 		got := s.do(t, "GET", path+"?raw", "")
-		if put.status != http.StatusOK || string(got.body) != c.stored {
+		if put.status != http.StatusOK || string(got.body) != c.shown {
 			t.Errorf("%s, %s, %q: put answers %d %s, get %d %q", c.codec, c.contentType, c.body, put.status, put.body, got.status, got.body)
 		}
 	}

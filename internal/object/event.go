@@ -36,6 +36,10 @@ const (
 type Projection struct {
 	Previous   bool // modifications and deletions include the object before the change
 	OmitValues bool // leave out values
+
+	// JSON is the type of the messages that are shown in their JSON form. Nil: values are
+	// shown as they are.
+	JSON *MessageType
 }
 
 // MessageKind is the meaning of a watch message. The numbers are those of

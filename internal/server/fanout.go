@@ -35,7 +35,7 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (grpcmsg.Res
 	if err != nil {
 		return nil, err
 	}
-	get, err := request.ParseGet(req)
+	get, err := request.ParseGet(req, resource.Codec)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (grpcmsg.Res
 			if left, ok := remainingTTL(ctx, resource, get, o); ok {
 				end = wire.AppendTTL(end, left)
 			}
-			found := grpcmsg.Join([][]byte{wire.ObjectField(o)}, end)
+			found := grpcmsg.Join([][]byte{wire.ObjectField(wire.InForm(o, get.Projection))}, end)
 			return found, f.limits.ReserveAnswer(ctx, found.Size())
 		}
 		return nil, &apierr.NotFoundError{Key: get.Key, Revision: view.Position().Revision}

@@ -23,7 +23,8 @@ var declared = []object.Field{
 	{Name: "person", Path: "person"},
 }
 
-func startWithFields(t *testing.T) *instance {
+// routeType returns the type acme.v1.Route.
+func routeType(t *testing.T) *object.MessageType {
 	t.Helper()
 	set, err := os.ReadFile("../object/testdata/route.binpb")
 	if err != nil {
@@ -37,12 +38,17 @@ func startWithFields(t *testing.T) *instance {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return route
+}
+
+func startWithFields(t *testing.T) *instance {
+	t.Helper()
 	return start(t, settings{
 		codecs: map[string]string{blobs: "protobuf"},
 		schemas: map[string]object.Schema{
 			config:    {Fields: declared},
 			documents: {Fields: declared},
-			blobs:     {Fields: declared, Message: route},
+			blobs:     {Fields: declared, Message: routeType(t)},
 		},
 	})
 }

@@ -30,7 +30,7 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.R
 	if err != nil {
 		return nil, err
 	}
-	list, err := request.ParseList(target, req, resource.Fields)
+	list, err := request.ParseList(target, req, resource.Fields, resource.Codec)
 	if err != nil {
 		return nil, err
 	}
@@ -130,8 +130,8 @@ func nextView(ctx context.Context, s backend.Source, list *request.List) (backen
 // readPage returns the next page of a list.
 func readPage(ctx context.Context, list *request.List, v backend.View) (grpcmsg.Response, error) {
 	p, limit := list.Page, list.PageSize
-	encode := wire.ObjectField
-	if list.OmitValues {
+	encode := func(o *object.Object) []byte { return wire.ObjectField(wire.InForm(o, list.Projection)) }
+	if list.Projection.OmitValues {
 		encode = wire.ObjectFieldWithoutValue
 	}
 	next := request.Page{Query: p.Query, Position: v.Position(), Next: p.Next, Count: -1}

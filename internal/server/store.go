@@ -28,7 +28,7 @@ func (s *writes) Put(ctx context.Context, req *fanoutv1.PutRequest) (*fanoutv1.P
 	if err := s.may(ctx, policy.Put, req.GetResource(), req.GetPut(), req.GetReturnCurrent()); err != nil {
 		return nil, err
 	}
-	result, err := s.commit(ctx, req.GetResource(), req.GetReturnCurrent(), func(b *request.Batch) { b.Put("put", req.GetPut()) })
+	result, err := s.commit(ctx, req, func(b *request.Batch) { b.Put("put", req.GetPut()) })
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (s *writes) Delete(ctx context.Context, req *fanoutv1.DeleteRequest) (*fano
 	if err := s.may(ctx, policy.Delete, req.GetResource(), req.GetDelete(), reads); err != nil {
 		return nil, err
 	}
-	result, err := s.commit(ctx, req.GetResource(), req.GetReturnCurrent(), func(b *request.Batch) { b.Delete("delete", req.GetDelete()) })
+	result, err := s.commit(ctx, req, func(b *request.Batch) { b.Delete("delete", req.GetDelete()) })
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (s *writes) Transact(ctx context.Context, req *fanoutv1.TransactRequest) (*
 	if err := s.mayTransact(ctx, req); err != nil {
 		return nil, err
 	}
-	return s.commit(ctx, req.GetResource(), req.GetReturnCurrent(), func(b *request.Batch) { b.Operations(req.GetOperations()) })
+	return s.commit(ctx, req, func(b *request.Batch) { b.Operations(req.GetOperations()) })
 }
 
 // keyed is an operation on one key.
@@ -98,26 +98,34 @@ func (s *writes) mayTransact(ctx context.Context, req *fanoutv1.TransactRequest)
 	return nil
 }
 
-// commit validates all operations and then sends them to the store. With returnCurrent, a
+// writeRequest is a request with operations.
+type writeRequest interface {
+	GetResource() string
+	GetReturnCurrent() bool
+	GetJsonValues() bool
+}
+
+// commit validates all operations and then sends them to the store. With return_current, a
 // failed precondition is a result and not an error.
-func (s *writes) commit(ctx context.Context, name string, returnCurrent bool, fill func(*request.Batch)) (*fanoutv1.TransactResponse, error) {
-	resource, err := s.resources.Find(name)
+func (s *writes) commit(ctx context.Context, req writeRequest, fill func(*request.Batch)) (*fanoutv1.TransactResponse, error) {
+	resource, err := s.resources.Find(req.GetResource())
 	if err != nil {
 		return nil, err
 	}
-	b := request.Batch{Limits: s.limits, Codec: resource.Codec, ReturnCurrent: returnCurrent}
+	b := request.Batch{Limits: s.limits, Codec: resource.Codec, ReturnCurrent: req.GetReturnCurrent()}
 	fill(&b)
 	if err := b.Err(); err != nil {
 		return nil, err
 	}
+	values := request.Values(req, resource.Codec)
 	commit, err := s.write(ctx, resource, b.Ops)
-	if conflict, ok := errors.AsType[*object.ConflictError](err); ok && returnCurrent {
-		return result(resource.Codec, false, conflict.At, make([]bool, len(b.Ops)), conflict.Current)
+	if conflict, ok := errors.AsType[*object.ConflictError](err); ok && req.GetReturnCurrent() {
+		return result(resource.Codec, values, false, conflict.At, make([]bool, len(b.Ops)), conflict.Current)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return result(resource.Codec, true, commit.Revision, commit.Deleted, commit.Records)
+	return result(resource.Codec, values, true, commit.Revision, commit.Deleted, commit.Records)
 }
 
 func (s *writes) write(ctx context.Context, resource *backend.Resource, ops []object.Op) (object.Commit, error) {
@@ -137,14 +145,14 @@ const maxReturnedBytes = 3 << 20
 
 // result returns the response of a write. deleted and records have an entry for each
 // operation.
-func result(codec object.Codec, applied bool, at object.Revision, deleted []bool, records []*object.Record) (*fanoutv1.TransactResponse, error) {
+func result(codec object.Codec, values object.Projection, applied bool, at object.Revision, deleted []bool, records []*object.Record) (*fanoutv1.TransactResponse, error) {
 	resp := &fanoutv1.TransactResponse{Revision: int64(at), Applied: applied}
 	bytes := 0
 	for i := range deleted {
 		one := &fanoutv1.OperationResult{Deleted: deleted[i]}
 		if i < len(records) && records[i] != nil {
 			var err error
-			if one.Object, err = protoObject(codec, records[i]); err != nil {
+			if one.Object, err = protoObject(codec, values, records[i]); err != nil {
 				return nil, err
 			}
 			if bytes += proto.Size(one.Object); bytes > maxReturnedBytes {
@@ -157,9 +165,10 @@ func result(codec object.Codec, applied bool, at object.Revision, deleted []bool
 }
 
 // protoObject returns the object that a record holds.
-func protoObject(codec object.Codec, r *object.Record) (*fanoutv1.Object, error) {
+func protoObject(codec object.Codec, values object.Projection, r *object.Record) (*fanoutv1.Object, error) {
 	o, _ := object.Build(codec, r) // a value that cannot be decoded is served as opaque
 	wire.Preencode(o)
+	o = wire.InForm(o, values)
 	var holder fanoutv1.GetResponse // its field for the object has the number that Preencode uses
 	if err := proto.Unmarshal(wire.ObjectField(o), &holder); err != nil {
 		return nil, err

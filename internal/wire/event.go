@@ -7,18 +7,22 @@ import (
 )
 
 // AddedEvent returns the ADDED event of o as an element of WatchResponse.events. The bytes
-// are shared and must not be modified.
+// may be shared and must not be modified.
 func AddedEvent(o *object.Object, p object.Projection) []byte {
 	if p.OmitValues {
 		return AppendEvent(nil, object.Event{Type: object.Added, Revision: o.ModRevision, Key: o.Key, Object: o}, p)
 	}
-	return o.Encoded
+	return InForm(o, p).Encoded
 }
 
 // AppendEvent appends the event, with the given projection, to b as an element of
 // WatchResponse.events.
 func AppendEvent(b []byte, e object.Event, p object.Projection) []byte {
 	hasPrevious := p.Previous && e.Previous != nil
+	e.Object = InForm(e.Object, p)
+	if hasPrevious {
+		e.Previous = InForm(e.Previous, p)
+	}
 	if e.Type != object.Deleted && !hasPrevious && !p.OmitValues {
 		b = append(b, e.Object.Encoded...)
 		b[len(b)-1] = byte(e.Type)

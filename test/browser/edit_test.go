@@ -2,6 +2,7 @@ package browser
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,30 @@ func TestEdit(t *testing.T) {
 	p.edit(`{"owner": "nobody"}`)
 	p.click("#edit-submit")
 	p.awaitText("#object-value", "nobody")
+}
+
+// TestEditMessage checks that a message is shown and edited in its JSON form.
+func TestEditMessage(t *testing.T) {
+	set, err := os.ReadFile("../../internal/object/testdata/route.binpb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, func(c *config.Config) {
+		r := config.NewResource("routes")
+		r.Codec, r.DescriptorSet, r.Descriptors, r.Message = "protobuf", "route.binpb", set, "acme.v1.Route"
+		c.Resources = append(c.Resources, r)
+	})
+	s.put(t, "routes", "a", `{"region": "eu", "quota": "9007199254740993"}`)
+	p := open(t, s.url+"#/routes/a", desktop)
+	p.awaitText("#object-value", `"region": "eu"`)
+	p.click("#object-edit")
+	p.edit(`{"region": "us", "quota": "9007199254740993"}`)
+	p.awaitTexts(removed, `-   "region": "eu",`)
+	p.click("#edit-submit")
+	p.awaitText("#object-value", `"region": "us"`)
+	if got := s.object(t, "routes", "a"); got.GetText() != `{"region":"us","quota":"9007199254740993"}` || got.GetVersion() != 2 {
+		t.Errorf("got %v", got)
+	}
 }
 
 // TestEditConflict checks that a write never replaces a value that the visitor has not seen.

@@ -307,8 +307,10 @@ type GetRequest struct {
 	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	// How fresh the response must be. Default: linearizable.
 	Consistency *ReadConsistency `protobuf:"bytes,3,opt,name=consistency,proto3" json:"consistency,omitempty"`
-	// Return a value of codec "protobuf" in its JSON form, as text. Other values are
-	// returned as they are. Default false: the binary form. Over HTTP: true.
+	// Return a value of codec "protobuf" in its JSON form, as text of type "application/json".
+	// Returned as they are: other values, and messages that JSON cannot hold completely, because
+	// they have fields that the server's descriptors do not have, or whose JSON form has more than
+	// 1.5 MiB. Default false: the binary form. Over HTTP: true.
 	JsonValues    bool `protobuf:"varint,4,opt,name=json_values,json=jsonValues,proto3" json:"json_values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -43,13 +43,41 @@ func (t Target) checker() *Checker { return &Checker{violations: slices.Clip(t.i
 type Get struct {
 	Key         object.Key
 	Consistency Consistency
+	Projection  object.Projection
 }
 
-// ParseGet parses a request for one object.
-func ParseGet(req *fanoutv1.GetRequest) (Get, error) {
+// ParseGet parses a request for one object. codec is the codec of its value.
+func ParseGet(req *fanoutv1.GetRequest, codec object.Codec) (Get, error) {
 	var check Checker
-	get := Get{Key: check.existingKey("key", req.GetKey()), Consistency: check.consistency("consistency", req.GetConsistency())}
+	get := Get{
+		Key:         check.existingKey("key", req.GetKey()),
+		Consistency: check.consistency("consistency", req.GetConsistency()),
+		Projection:  Values(req, codec),
+	}
 	return get, check.Err()
+}
+
+// Values returns how a request that asks for single objects sees them.
+func Values(req interface{ GetJsonValues() bool }, codec object.Codec) object.Projection {
+	if !req.GetJsonValues() {
+		return object.Projection{}
+	}
+	return object.Projection{JSON: object.JSONForm(codec)}
+}
+
+// projection returns how a request sees objects. It ignores json_values if there are no values, so
+// that more watches share a feed.
+func projection(req interface {
+	GetOmitValues() bool
+	GetJsonValues() bool
+}, codec object.Codec, previous bool,
+) object.Projection {
+	p := object.Projection{OmitValues: req.GetOmitValues()}
+	if !p.OmitValues {
+		p = Values(req, codec)
+	}
+	p.Previous = previous
+	return p
 }
 
 // List is a request for one page of a list.
@@ -58,12 +86,12 @@ type List struct {
 	PageSize    int         // in objects; 0: as many as fit
 	Consistency Consistency // of the first page; later ones have its revision
 	CountOnly   bool        // the response is the number of objects
-	OmitValues  bool        // the objects have no values
+	Projection  object.Projection
 }
 
 // ParseList parses a request for a list. fields are those that the resource declares for
-// field selectors.
-func ParseList(target Target, req *fanoutv1.ListRequest, fields []string) (List, error) {
+// field selectors, and codec is the codec of its values.
+func ParseList(target Target, req *fanoutv1.ListRequest, fields []string, codec object.Codec) (List, error) {
 	check := target.checker()
 	query := Query{
 		Resource: target.Resource,
@@ -76,7 +104,7 @@ func ParseList(target Target, req *fanoutv1.ListRequest, fields []string) (List,
 		Consistency: check.consistency("consistency", req.GetConsistency()),
 		PageSize:    check.PageSize("page_size", req.GetPageSize(), MaxPageSize),
 		CountOnly:   req.GetCountOnly(),
-		OmitValues:  req.GetOmitValues(),
+		Projection:  projection(req, codec, false),
 	}
 	if list.CountOnly && (list.PageSize != 0 || req.GetPageToken() != "") {
 		check.Refuse("count_only", "must not be set together with page_size or page_token")

@@ -32,14 +32,14 @@ const (
 )
 
 // ParseWatch parses a request for a watch. fields are those that the resource declares for
-// field selectors.
-func ParseWatch(target Target, req *fanoutv1.WatchRequest, fields []string) (Watch, error) {
+// field selectors, and codec is the codec of its values.
+func ParseWatch(target Target, req *fanoutv1.WatchRequest, fields []string, codec object.Codec) (Watch, error) {
 	check := target.checker()
 	w := Watch{
 		Interest: dispatch.Interest{
 			Scope:      target.Scope,
 			Selector:   check.selector(req.GetLabelSelector(), req.GetFieldSelector(), fields),
-			Projection: object.Projection{Previous: req.GetPreviousObject(), OmitValues: req.GetOmitValues()},
+			Projection: projection(req, codec, req.GetPreviousObject()),
 		},
 		FromNow:     req.GetFromNow() != nil,
 		Consistency: check.consistency("consistency", req.GetConsistency()),

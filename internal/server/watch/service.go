@@ -111,7 +111,7 @@ func (s *Service) Parse(ctx context.Context, req *fanoutv1.WatchRequest) (*backe
 	if err != nil {
 		return nil, request.Watch{}, err
 	}
-	watch, err := request.ParseWatch(target, req, resource.Fields)
+	watch, err := request.ParseWatch(target, req, resource.Fields, resource.Codec)
 	return resource, watch, err
 }
 

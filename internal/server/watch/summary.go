@@ -22,6 +22,7 @@ func Summarize(req *fanoutv1.WatchRequest) Summary {
 		FieldSelector:    req.GetFieldSelector(),
 		PreviousObject:   req.GetPreviousObject(),
 		OmitValues:       req.GetOmitValues(),
+		JsonValues:       req.GetJsonValues(),
 		BookmarkInterval: req.GetBookmarkInterval(),
 		Delivery:         req.GetDelivery(),
 		MaxBatchDelay:    req.GetMaxBatchDelay(),

@@ -52,8 +52,10 @@ export type GetRequest = Message<"fanout.v1.GetRequest"> & {
   consistency?: ReadConsistency;
 
   /**
-   * Return a value of codec "protobuf" in its JSON form, as text. Other values are
-   * returned as they are. Default false: the binary form. Over HTTP: true.
+   * Return a value of codec "protobuf" in its JSON form, as text of type "application/json".
+   * Returned as they are: other values, and messages that JSON cannot hold completely, because
+   * they have fields that the server's descriptors do not have, or whose JSON form has more than
+   * 1.5 MiB. Default false: the binary form. Over HTTP: true.
    *
    * @generated from field: bool json_values = 4;
    */
