@@ -107,9 +107,19 @@ func (c *Client) Resource(name string) *Resource { return &Resource{client: c, n
 // Resource is a collection of objects, known by the name that it has in the
 // configuration of the server. Any number of goroutines may use it at once.
 type Resource struct {
-	client *Client
-	name   string
+	client     *Client
+	name       string
+	jsonValues bool
 }
 
 // Name returns the name of the resource.
 func (r *Resource) Name() string { return r.name }
+
+// JSONValues returns the same resource with a different form of values: those of the codec
+// "protobuf" are returned as JSON, with the content type application/json, as far as JSON can hold
+// them completely. Other values, and what is written, are not affected.
+func (r *Resource) JSONValues() *Resource {
+	shown := *r
+	shown.jsonValues = true
+	return &shown
+}

@@ -10,7 +10,7 @@ import (
 
 // Get returns the object with the key. It fails with [ErrNotFound] if there is none.
 func (r *Resource) Get(ctx context.Context, key string, opts ...ReadOption) (*Object, error) {
-	req := &fanoutv1.GetRequest{Resource: r.name, Key: key}
+	req := &fanoutv1.GetRequest{Resource: r.name, Key: key, JsonValues: r.jsonValues}
 	for _, o := range opts {
 		o.get(req)
 	}
@@ -97,7 +97,7 @@ func (r *Resource) List(ctx context.Context, opts ...ListOption) iter.Seq2[*Obje
 }
 
 func (r *Resource) listConfig(opts []ListOption) *listConfig {
-	c := &listConfig{req: &fanoutv1.ListRequest{Resource: r.name}}
+	c := &listConfig{req: &fanoutv1.ListRequest{Resource: r.name, JsonValues: r.jsonValues}}
 	for _, o := range opts {
 		o.list(c)
 	}

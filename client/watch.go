@@ -137,7 +137,7 @@ func (r *Resource) Watch(ctx context.Context, opts ...WatchOption) iter.Seq2[*Up
 func (r *Resource) newWatcher(opts []WatchOption) *watcher {
 	w := &watcher{
 		client:      r.client,
-		watchConfig: watchConfig{req: &fanoutv1.WatchRequest{Resource: r.name, Subscriber: r.client.subscriber}, bookmarks: DefaultBookmarkInterval},
+		watchConfig: watchConfig{req: &fanoutv1.WatchRequest{Resource: r.name, JsonValues: r.jsonValues, Subscriber: r.client.subscriber}, bookmarks: DefaultBookmarkInterval},
 		backoff:     backoff{first: 200 * time.Millisecond, most: 5 * time.Second},
 		reporter:    &reporter{},
 	}

@@ -318,7 +318,7 @@ func (w *watcher) request() *fanoutv1.WatchRequest {
 // identity returns the part of the request that decides which objects are watched.
 func (w *watcher) identity() *fanoutv1.WatchRequest {
 	return &fanoutv1.WatchRequest{
-		Resource: w.req.GetResource(), Scope: w.req.GetScope(), OmitValues: w.req.GetOmitValues(),
+		Resource: w.req.GetResource(), Scope: w.req.GetScope(), OmitValues: w.req.GetOmitValues(), JsonValues: w.req.GetJsonValues(),
 		LabelSelector: w.req.GetLabelSelector(), FieldSelector: w.req.GetFieldSelector(),
 	}
 }

@@ -98,7 +98,7 @@ func (r *Resource) TryPut(ctx context.Context, key string, v Value, opts ...Writ
 	if err != nil {
 		return nil, fmt.Errorf("put %q: %w", key, err)
 	}
-	req := &fanoutv1.PutRequest{Resource: r.name, Put: op, ReturnCurrent: true}
+	req := &fanoutv1.PutRequest{Resource: r.name, Put: op, ReturnCurrent: true, JsonValues: r.jsonValues}
 	if err := checkUTF8(req); err != nil {
 		return nil, fmt.Errorf("put %q: %w", key, err)
 	}
@@ -115,7 +115,7 @@ func (r *Resource) TryPut(ctx context.Context, key string, v Value, opts ...Writ
 func (r *Resource) TryDelete(ctx context.Context, key string, opts ...DeleteOption) (*Outcome, error) {
 	op := deleteOperation(key, opts)
 	op.ReturnDeleted = true
-	req := &fanoutv1.DeleteRequest{Resource: r.name, Delete: op, ReturnCurrent: true}
+	req := &fanoutv1.DeleteRequest{Resource: r.name, Delete: op, ReturnCurrent: true, JsonValues: r.jsonValues}
 	if err := checkUTF8(req); err != nil {
 		return nil, fmt.Errorf("delete %q: %w", key, err)
 	}

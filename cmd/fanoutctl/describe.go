@@ -74,7 +74,7 @@ memory, and the watches that receive it. The history and the watches require the
 // describe collects what the servers know about an object. If some servers fail, it returns the description
 // and an error.
 func (t *tool) describe(ctx context.Context, resource, key string) (*description, error) {
-	r, err := t.resource(resource)
+	r, err := t.resourceInJSON(resource)
 	if err != nil {
 		return nil, err
 	}

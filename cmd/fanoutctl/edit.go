@@ -37,7 +37,7 @@ The object keeps its time to live. Use "put" to set or remove it.`,
 		Args:              arguments(cobra.ExactArgs(2)),
 		ValidArgsFunction: t.completeKeys(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := t.resource(args[0])
+			r, err := t.resourceInJSON(args[0])
 			if err != nil {
 				return err
 			}

@@ -52,7 +52,7 @@ With --wait, wait until the object exists and matches --selector and --fields. W
 			if err != nil {
 				return err
 			}
-			r, err := t.resource(args[0])
+			r, err := t.resourceInJSON(args[0])
 			if err != nil {
 				return err
 			}

@@ -38,7 +38,7 @@ The path "shop" includes shop/limits but not shop itself.`,
 		Args:              arguments(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: t.completePaths,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := t.resource(args[0])
+			r, err := t.resourceInJSON(args[0])
 			if err != nil {
 				return err
 			}

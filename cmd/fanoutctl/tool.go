@@ -148,6 +148,15 @@ func (t *tool) resource(name string) (*client.Resource, error) {
 	return c.Resource(name), nil
 }
 
+// resourceInJSON is resource for commands that show values: in their JSON form where they have one.
+func (t *tool) resourceInJSON(name string) (*client.Resource, error) {
+	r, err := t.resource(name)
+	if err != nil {
+		return nil, err
+	}
+	return r.JSONValues(), nil
+}
+
 // requestTimeout is the default timeout of a single request.
 const requestTimeout = 30 * time.Second
 

@@ -151,7 +151,7 @@ func (w *watchFlags) check() error {
 }
 
 func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
-	r, err := w.tool.resource(resource)
+	r, err := w.tool.resourceInJSON(resource)
 	if err != nil {
 		return err
 	}

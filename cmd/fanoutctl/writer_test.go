@@ -57,17 +57,15 @@ func TestWritersAreNotDenied(t *testing.T) {
 	page := file("page.yaml", `{"n": 3}`)
 	objects := file("objects.json", `{"key":"imported","value":{"n":1},"labels":{"team":"web"}}`)
 	for resource, contentType := range map[string]string{
-		"objects": "application/json", "documents": "application/json", "blobs": "application/octet-stream", "messages": "application/protobuf",
+		"objects": "application/json", "documents": "application/json", "blobs": "application/octet-stream", "messages": "application/json",
 	} {
 		fanoutctl("", "put", resource, "put", value)
 		fanoutctl("", "put", resource, "file", "--file", page)
 		editor = "cp " + page
 		fanoutctl("", "edit", resource, "new.yaml", "--create")
-		if resource != "messages" { // messages are binary
-			editor = "sed -i s/1/2/"
-			fanoutctl("", "edit", resource, "put")
-			fanoutctl(`"n":2`, "get", resource, "put")
-		}
+		editor = "sed -i s/1/2/"
+		fanoutctl("", "edit", resource, "put")
+		fanoutctl(`"n":2`, "get", resource, "put")
 		fanoutctl("", "txn", resource, "--put", `txn={"n":1}`, "--put", "txn2="+value)
 		fanoutctl(contentType, "get", resource, "txn", "-o", "json")
 	}

@@ -104,9 +104,12 @@ func NewPlan(ctx context.Context, r *client.Resource, documents iter.Seq2[docume
 	}
 	p := &Plan{}
 	if !s.Prune && len(wanted) <= maxGets {
-		err = p.get(ctx, r, wanted, s)
+		err = p.get(ctx, r.JSONValues(), wanted, s)
 	} else {
-		err = p.list(ctx, r, wanted, s)
+		err = p.list(ctx, r.JSONValues(), wanted, s)
+	}
+	if err == nil {
+		err = p.compareBinary(ctx, r)
 	}
 	slices.SortFunc(p.Changes, func(a, b Change) int { return strings.Compare(a.Key, b.Key) })
 	return p, err
@@ -192,6 +195,40 @@ func (p *Plan) compare(d *document.Located, o *client.Object, s Scope) {
 	default:
 		p.Changes = append(p.Changes, Change{Action: Update, Key: d.Key, New: d, Old: o})
 	}
+}
+
+// compareBinary compares documents again that are not JSON, although the server returned JSON:
+// they may be messages in their binary form.
+func (p *Plan) compareBinary(ctx context.Context, r *client.Resource) error {
+	same := make([]bool, len(p.Changes))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxGets)
+	for i, c := range p.Changes {
+		if c.Action != Update || !document.IsJSON(c.Old.ContentType) || json.Valid(c.New.Bytes()) {
+			continue
+		}
+		group.Go(func() error {
+			o, err := r.Get(ctx, c.Key)
+			if errors.Is(err, client.ErrNotFound) {
+				return nil
+			}
+			same[i] = err == nil && c.New.Matches(o)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	var changes []Change
+	for i, c := range p.Changes {
+		if same[i] {
+			p.Unchanged++
+		} else {
+			changes = append(changes, c)
+		}
+	}
+	p.Changes = changes
+	return nil
 }
 
 // Diff returns a change as a unified diff of YAML documents, from the server to the local
