@@ -62,6 +62,12 @@ const (
 	// ErrPreconditionFailed (writes): a [Precondition] did not hold, and nothing was
 	// written.
 	ErrPreconditionFailed Reason = "PRECONDITION_FAILED"
+	// ErrOpaqueValue (puts): the present value is one that the server cannot decode or decrypt,
+	// and nothing was written. [OverwriteOpaque] replaces it.
+	ErrOpaqueValue Reason = "OPAQUE_VALUE"
+	// ErrWriteContended (puts): other servers changed the object each time that the server
+	// tried to write it, and nothing was written.
+	ErrWriteContended Reason = "WRITE_CONTENDED"
 	// ErrWriteTooLarge (writes): etcd does not accept a write of this size, and nothing
 	// was written.
 	ErrWriteTooLarge Reason = "WRITE_TOO_LARGE"

@@ -57,6 +57,14 @@ type keepTTL struct{}
 
 func (keepTTL) put(op *fanoutv1.PutOperation) { op.Ttl, op.KeepTtl = nil, true }
 
+// OverwriteOpaque replaces the object even if its value is opaque ([Object.Opaque]). Such a value may
+// belong to another program. Without this option, the put fails with [ErrOpaqueValue].
+func OverwriteOpaque() WriteOption { return overwriteOpaque{} }
+
+type overwriteOpaque struct{}
+
+func (overwriteOpaque) put(op *fanoutv1.PutOperation) { op.OverwriteOpaque = true }
+
 // Put stores an object and returns the revision of the write.
 //
 // A write that fails with a code such as Unavailable may have been applied. The client

@@ -167,15 +167,21 @@ func (c *collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 	return commit, nil
 }
 
-// conflictLocked returns the error for the first precondition that does not hold. The caller holds mu.
+// conflictLocked returns the error for the first precondition that does not hold, or for objects that
+// the server has not seen. The caller holds mu.
 func (c *collection) conflictLocked(ops []object.Op) error {
 	var conflict *object.ConflictError
-	current := make([]*object.Record, len(ops))
+	stale := false
+	current, seen := make([]*object.Record, len(ops)), make([]*object.Record, len(ops))
 	for i, op := range ops {
+		have, exists := c.now[op.Key]
+		if exists && op.Seen != nil {
+			seen[i] = &have
+		}
+		stale = stale || op.Seen != nil && have.ModRevision != *op.Seen
 		if op.If == nil {
 			continue
 		}
-		have, exists := c.now[op.Key]
 		if exists && op.ReturnCurrent {
 			current[i] = &have
 		}
@@ -183,10 +189,13 @@ func (c *collection) conflictLocked(ops []object.Op) error {
 			conflict = &object.ConflictError{Current: current, Key: op.Key, Want: *op.If, Have: have.ModRevision, At: c.store.lockedRevision()}
 		}
 	}
-	if conflict == nil {
-		return nil
+	switch {
+	case conflict != nil:
+		return conflict
+	case stale:
+		return &object.StaleError{Current: seen}
 	}
-	return conflict
+	return nil
 }
 
 // grantLocked returns a lease that deletes the key when its time is over. The caller holds mu.

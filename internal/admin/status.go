@@ -18,6 +18,7 @@ const limitReached = "LIMIT_REACHED"
 // byReason lists the reasons whose HTTP status differs from that of their gRPC code.
 var byReason = map[string]int{
 	"PRECONDITION_FAILED": http.StatusPreconditionFailed,
+	"OPAQUE_VALUE":        http.StatusConflict,
 	"WRITE_TOO_LARGE":     http.StatusRequestEntityTooLarge,
 	"STORE_FULL":          http.StatusInsufficientStorage,
 	"REVISION_EXPIRED":    http.StatusGone,

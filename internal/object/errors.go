@@ -45,6 +45,17 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("key %q is required to have mod revision %d, has %d (at revision %d)", e.Key, e.Want, e.Have, e.At)
 }
 
+// StaleError means that a write would have replaced an object that the server has not checked,
+// although the preconditions of the caller hold. Nothing was written. The server checks the
+// current objects and tries again.
+type StaleError struct {
+	// Current has an entry for each operation: the record of its key, if the operation has
+	// Seen and the key exists.
+	Current []*Record
+}
+
+func (e *StaleError) Error() string { return "an object has changed since the server checked it" }
+
 // UndecryptableError means that a value is stored encrypted and cannot be decrypted. The
 // object is served as opaque and without a value. Only the store sees the stored bytes.
 type UndecryptableError struct {

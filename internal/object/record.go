@@ -32,6 +32,25 @@ type Op struct {
 	ReturnDeleted, ReturnCurrent bool
 
 	If *Revision // required mod revision of the key; 0: must not exist; nil: no precondition
+
+	// Seen is the mod revision of the object that a put replaces and that the server has
+	// checked; 0: there was none; [Unseen]: it was not checked; nil: any object may be replaced.
+	// If the key has another mod revision, the write fails with a [*StaleError].
+	Seen *Revision
+}
+
+// Unseen is a mod revision that no key has, not even one that does not exist.
+const Unseen Revision = -1
+
+// Required returns the mod revision that the key of an applied operation has had before. It
+// returns false if that may be any.
+func (op *Op) Required() (Revision, bool) {
+	for _, required := range []*Revision{op.If, op.Seen} {
+		if required != nil {
+			return *required, true
+		}
+	}
+	return 0, false
 }
 
 // Commit is the result of an applied write.

@@ -203,8 +203,8 @@ func TestACiphertextUnderAnotherKeyIsNotServed(t *testing.T) {
 		if said := in.lines.text(); strings.Count(said, "cannot decrypt value") != 1 {
 			t.Errorf("want one line about the value, got log:\n%s", said)
 		}
-		// A new write replaces the value.
-		in.put(ctx, t, blobs, "thief", "other")
+		// A new write replaces the value, if it says so.
+		in.overwrite(ctx, t, blobs, "thief", "other")
 		m = w.next(fanoutv1.WatchResponse_KIND_LIVE)
 		e := m.GetEvents()[0]
 		if e.GetType() != fanoutv1.Event_TYPE_MODIFIED || content(t, []*fanoutv1.Object{e.GetPrevious(), e.GetObject()}) != "thief=! thief=other" {

@@ -252,7 +252,7 @@ func TestValuesThatDoNotDecodeHaveNoFields(t *testing.T) {
 		}
 		in.lines.await(ctx, t, line{"msg": "cannot decode value, serving it unchanged", "resource": resource, "key": "a"})
 
-		repaired := in.put(ctx, t, resource, "a", route("eu", "h1"))
+		repaired := in.overwrite(ctx, t, resource, "a", route("eu", "h1"))
 		if diff := cmp.Diff([]event{added("a", "", repaired)}, ofEU.events(1)); diff != "" {
 			t.Errorf("after a valid write, -want +got:\n%s", diff)
 		}

@@ -168,13 +168,15 @@ func New(cfg Config) *Server {
 	if cfg.Writes {
 		a.rewrites = cfg.MaxOperations
 	}
+	stores := &writes{
+		resources: s.resources, rights: s.rights, limits: request.WriteLimits{ValueBytes: cfg.MaxValueBytes, Operations: cfg.MaxOperations, TTL: cfg.MaxTTL},
+		overwrites: overwritesOf(s.resources),
+	}
 	for _, one := range []*grpc.Server{s.grpc, s.within} {
 		to := s.interceptors.Registrar(one, cfg.Observers, s.streams.intercept)
 		to.RegisterService(serviceDesc(f, s.watches.Handler(), s.subscribe.Handler()), nil)
 		if cfg.Writes {
-			fanoutv1.RegisterStoreServiceServer(to, &writes{
-				resources: s.resources, rights: s.rights, limits: request.WriteLimits{ValueBytes: cfg.MaxValueBytes, Operations: cfg.MaxOperations, TTL: cfg.MaxTTL},
-			})
+			fanoutv1.RegisterStoreServiceServer(to, stores)
 		}
 		fanoutv1.RegisterAdminServiceServer(to, a)
 		healthpb.RegisterHealthServer(to, s.health)

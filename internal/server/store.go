@@ -21,6 +21,8 @@ type writes struct {
 	resources backend.Resources
 	rights    *rpc.Rights
 	limits    request.WriteLimits
+
+	overwrites map[string]*overwrites // by resource
 }
 
 // Put implements StoreService.
@@ -118,7 +120,7 @@ func (s *writes) commit(ctx context.Context, req writeRequest, fill func(*reques
 		return nil, err
 	}
 	values := request.Values(req, resource.Codec)
-	commit, err := s.write(ctx, resource, b.Ops)
+	commit, err := s.overwrites[resource.Name].commit(ctx, b.Ops, func() (object.Commit, error) { return s.write(ctx, resource, b.Ops) })
 	if conflict, ok := errors.AsType[*object.ConflictError](err); ok && req.GetReturnCurrent() {
 		return result(resource.Codec, values, false, conflict.At, make([]bool, len(b.Ops)), conflict.Current)
 	}

@@ -16,8 +16,8 @@ import (
 // Commit applies the operations at one revision if all their preconditions hold,
 // and none of them otherwise.
 //
-// Errors: [*object.ConflictError] if a precondition does not hold, [object.ErrNoSpace],
-// [object.ErrTooLarge], and [object.ErrUnavailable] if the outcome may be unknown.
+// Errors: [*object.ConflictError] if a precondition does not hold, [*object.StaleError] if only
+// an [object.Op.Seen] is outdated, [object.ErrNoSpace], [object.ErrTooLarge], and [object.ErrUnavailable] if the outcome may be unknown.
 // Commit does not retry an attempt whose outcome is unknown. It takes at most callTimeout.
 func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit, error) {
 	// An embedded etcd might commit before it checks the context.
@@ -127,29 +127,40 @@ func (c *Collection) RemainingTTL(ctx context.Context, lease int64) (time.Durati
 	return max(0, time.Duration(resp.TTL)*time.Second), nil
 }
 
-// conflict returns the error for the first operation whose precondition does not hold, or nil
-// if all hold.
-func (c *Collection) conflict(ops []object.Op, resp *clientv3.TxnResponse) *object.ConflictError {
+// conflict returns the error for the first operation whose precondition does not hold, or the
+// error for outdated operations, or nil if the comparisons hold.
+func (c *Collection) conflict(ops []object.Op, resp *clientv3.TxnResponse) error {
 	var found *object.ConflictError
-	current := make([]*object.Record, len(ops))
+	stale := false
+	current, seen := make([]*object.Record, len(ops)), make([]*object.Record, len(ops))
 	next := 0
 	for i, op := range ops {
-		if op.If == nil {
+		if _, exact := op.Required(); !exact {
 			continue
 		}
 		have := object.Revision(0)
 		if kvs := resp.Responses[next].GetResponseRange().GetKvs(); len(kvs) > 0 {
 			have = object.Revision(kvs[0].ModRevision)
-			if op.ReturnCurrent {
+			if op.ReturnCurrent && op.If != nil {
 				current[i] = new(c.record(op.Key, kvs[0]))
 			}
+			if op.Seen != nil {
+				seen[i] = new(c.record(op.Key, kvs[0]))
+			}
 		}
-		if have != *op.If && found == nil {
+		if op.If != nil && have != *op.If && found == nil {
 			found = &object.ConflictError{Current: current, Key: op.Key, Want: *op.If, Have: have, At: object.Revision(resp.Header.GetRevision())}
 		}
+		stale = stale || op.Seen != nil && have != *op.Seen
 		next++
 	}
-	return found
+	switch {
+	case found != nil:
+		return found
+	case stale:
+		return &object.StaleError{Current: seen}
+	}
+	return nil
 }
 
 // maxGrants is how many leases a write grants at the same time.

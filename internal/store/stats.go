@@ -53,8 +53,9 @@ func (c *calls) countFailure(op Operation, err error) {
 // is a failure because etcd did not answer in time. A cancelled call is not.
 func isFailure(err error) bool {
 	_, conflict := errors.AsType[*object.ConflictError](err)
+	_, stale := errors.AsType[*object.StaleError](err)
 	cancelled := errors.Is(err, context.Canceled) && !errors.Is(err, object.ErrUnavailable)
-	return err != nil && !conflict && !cancelled && !errors.Is(err, object.ErrCompacted)
+	return err != nil && !conflict && !stale && !cancelled && !errors.Is(err, object.ErrCompacted)
 }
 
 // Calls returns the counters of an operation.

@@ -32,9 +32,12 @@ func (c *Collection) transaction(ops []object.Op, stored [][]byte, leases []clie
 	for i := range ops {
 		op := &ops[i]
 		key := c.prefix + string(op.Key)
-		if op.If != nil {
-			t.compares = append(t.compares, clientv3.Compare(clientv3.ModRevision(key), "=", int64(*op.If)))
-			if op.ReturnCurrent {
+		if required, ok := op.Required(); ok {
+			if op.Seen != nil && *op.Seen != required {
+				required = object.Unseen // both cannot hold: the transaction only reads
+			}
+			t.compares = append(t.compares, clientv3.Compare(clientv3.ModRevision(key), "=", int64(required)))
+			if op.ReturnCurrent || op.Seen != nil {
 				t.reads = append(t.reads, clientv3.OpGet(key))
 			} else {
 				t.reads = append(t.reads, clientv3.OpGet(key, clientv3.WithKeysOnly()))
@@ -80,7 +83,8 @@ func (c *Collection) hasRoomForReads(ops []object.Op) bool {
 
 // mayReplaceLease reports whether an operation may take a key from its lease.
 func mayReplaceLease(op *object.Op) bool {
-	mayExist := op.If == nil || *op.If != 0
+	required, ok := op.Required()
+	mayExist := !ok || required != 0
 	return mayExist && (op.Kind == object.OpDelete || op.Kind == object.OpPut && !op.KeepTTL)
 }
 
@@ -108,11 +112,12 @@ func (t *transaction) orphans(resp *clientv3.TxnResponse) []orphan {
 // transaction counts as another operation. If there is no room for it, see keptLeases.
 func putOp(key, value string, op *object.Op, lease clientv3.LeaseID) clientv3.Op {
 	put := clientv3.OpPut(key, value, clientv3.WithLease(lease))
-	if !op.KeepTTL || op.If != nil && *op.If == 0 {
+	required, exact := op.Required()
+	if !op.KeepTTL || exact && required == 0 {
 		return put
 	}
 	keep := clientv3.OpPut(key, value, clientv3.WithIgnoreLease())
-	if op.If != nil {
+	if exact {
 		return keep
 	}
 	exists := clientv3.Compare(clientv3.CreateRevision(key), ">", 0)
@@ -128,7 +133,7 @@ func (c *Collection) keptLeases(ctx context.Context, ops []object.Op) (map[int]c
 	var puts []int
 	var reads []clientv3.Op
 	for i, op := range ops {
-		if op.Kind == object.OpPut && op.KeepTTL && op.If == nil {
+		if _, exact := op.Required(); op.Kind == object.OpPut && op.KeepTTL && !exact {
 			puts = append(puts, i)
 			reads = append(reads, readLease(c.prefix+string(op.Key)))
 		}

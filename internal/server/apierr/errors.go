@@ -42,6 +42,26 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("key %q does not exist at revision %d", e.Key, e.Revision)
 }
 
+// OpaqueError means that a put would replace an opaque object. Nothing was written.
+type OpaqueError struct {
+	Key         object.Key
+	ModRevision object.Revision
+	Codec       string // of the resource
+	Reason      error  // why the object is opaque
+}
+
+func (e *OpaqueError) Error() string {
+	problem := fmt.Sprintf("the codec %q of the resource cannot decode it (%v), so it may belong to another program", e.Codec, e.Reason)
+	if undecryptable, ok := errors.AsType[*object.UndecryptableError](e.Reason); ok {
+		problem = "the server cannot decrypt it: " + undecryptable.Error()
+	}
+	return fmt.Sprintf("the present value of %q is opaque: %s. Nothing was written; to replace the value, set overwrite_opaque", e.Key, problem)
+}
+
+// ErrContended means that other writers, at other servers, were faster each time. Nothing was
+// written.
+var ErrContended = errors.New("the object changes too fast: other writers were faster each time")
+
 // ExpiredError means that the state at a position is no longer known.
 type ExpiredError struct {
 	Asked  object.Position

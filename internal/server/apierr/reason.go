@@ -23,6 +23,8 @@ const (
 	ReasonPositionExpired    Reason = "POSITION_EXPIRED"
 	ReasonEpochChanged       Reason = "EPOCH_CHANGED"
 	ReasonPreconditionFailed Reason = "PRECONDITION_FAILED"
+	ReasonOpaqueValue        Reason = "OPAQUE_VALUE"
+	ReasonWriteContended     Reason = "WRITE_CONTENDED"
 	ReasonWriteTooLarge      Reason = "WRITE_TOO_LARGE"
 	ReasonNotReady           Reason = "NOT_READY"
 	ReasonStoreUnavailable   Reason = "STORE_UNAVAILABLE"
@@ -57,6 +59,8 @@ var meanings = map[Reason]meaning{
 	ReasonPositionExpired:    {code: codes.OutOfRange},
 	ReasonEpochChanged:       {code: codes.OutOfRange},
 	ReasonPreconditionFailed: {code: codes.FailedPrecondition},
+	ReasonOpaqueValue:        {code: codes.FailedPrecondition},
+	ReasonWriteContended:     {code: codes.Aborted, retry: true},
 	ReasonWriteTooLarge:      {code: codes.InvalidArgument},
 	ReasonNotReady:           {code: codes.Unavailable, retry: true},
 	ReasonStoreUnavailable:   {code: codes.Unavailable, retry: true},

@@ -1,6 +1,7 @@
 package apierr
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -50,6 +51,8 @@ var examples = []error{
 	&dispatch.LostError{Asked: 1, Oldest: 2, Current: 3},
 	&dispatch.EpochError{Asked: "a", Current: object.Position{Epoch: "b", Revision: 1}},
 	&object.ConflictError{Key: "a", Want: 1, Have: 2, At: 3},
+	&OpaqueError{Key: "a", ModRevision: 1, Codec: "object", Reason: errors.New("not an envelope")},
+	ErrContended,
 	object.ErrTooLarge,
 	cacher.ErrNotReady,
 	object.ErrUnavailable,

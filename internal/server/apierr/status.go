@@ -51,6 +51,7 @@ func answerFor(err error) answer {
 		lost        *dispatch.LostError
 		epoch       *dispatch.EpochError
 		conflict    *object.ConflictError
+		opaque      *OpaqueError
 		future      *cacher.FutureError
 		behind      *cacher.BehindError
 		refused     *access.RefusedError
@@ -107,6 +108,12 @@ func answerFor(err error) answer {
 			"key": Clip(string(conflict.Key), MaxEchoBytes), "expected_revision": revision(conflict.Want),
 			"mod_revision": revision(conflict.Have), "revision": revision(conflict.At),
 		}}
+	case errors.As(err, &opaque):
+		return answer{reason: ReasonOpaqueValue, metadata: map[string]string{
+			"key": Clip(string(opaque.Key), MaxEchoBytes), "mod_revision": revision(opaque.ModRevision),
+		}}
+	case errors.Is(err, ErrContended):
+		return answer{reason: ReasonWriteContended}
 	case errors.As(err, &future):
 		return answer{reason: ReasonRevisionInFuture, metadata: map[string]string{
 			"asked_revision": revision(future.Asked), "current_revision": revision(future.Current),

@@ -1,0 +1,141 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
+)
+
+// overwrites keeps the puts of a resource from replacing opaque objects, which may belong to
+// another program. Only etcd knows what a put replaces. So a put names the mod revision of the
+// object that the server knows, and is not opaque ([object.Op.Seen]). If the key has another one,
+// etcd returns the object that is there, and the server decides and tries again.
+//
+// docs/dev/store.md explains what that costs.
+type overwrites struct {
+	resource *backend.Resource
+
+	// turn is held by the write that has failed repeatedly because others were faster. The writes
+	// of this server then succeed one after another, instead of disturbing each other.
+	turn chan struct{}
+
+	mu     sync.Mutex
+	latest map[object.Key]written // guarded by mu; at most maxWritten entries
+}
+
+// written is what a write of this server has left of a key. The cache may not have it yet.
+type written struct {
+	modRevision object.Revision // 0: the key was deleted
+	at          object.Revision // of the write
+}
+
+const (
+	maxWritten       = 1024
+	maxWriteAttempts = 16
+)
+
+// overwritesOf returns an overwrites for each resource.
+func overwritesOf(resources backend.Resources) map[string]*overwrites {
+	all := map[string]*overwrites{}
+	for name, r := range resources {
+		all[name] = &overwrites{resource: r, turn: make(chan struct{}, 1), latest: map[object.Key]written{}}
+	}
+	return all
+}
+
+// commit calls write, which sends the operations to the store, until they are applied or fail. The
+// operations that must not replace opaque objects have Seen; commit sets its value.
+func (w *overwrites) commit(ctx context.Context, ops []object.Op, write func() (object.Commit, error)) (object.Commit, error) {
+	for i := range ops {
+		if ops[i].Seen != nil {
+			*ops[i].Seen = w.seen(ops[i].Key)
+		}
+	}
+	for attempt := 1; ; attempt++ {
+		commit, err := write()
+		stale, ok := errors.AsType[*object.StaleError](err)
+		if !ok {
+			if err == nil {
+				w.note(ops, commit)
+			}
+			return commit, err
+		}
+		if err := w.look(ops, stale.Current); err != nil {
+			return object.Commit{}, err
+		}
+		switch attempt {
+		case maxWriteAttempts:
+			return object.Commit{}, apierr.ErrContended
+		case 2:
+			select {
+			case w.turn <- struct{}{}:
+				defer func() { <-w.turn }()
+			case <-ctx.Done():
+				return object.Commit{}, ctx.Err()
+			}
+		}
+	}
+}
+
+// seen returns the mod revision of the object with the key, as far as the server knows it. A wrong
+// one, and that of an opaque object, only makes the first attempt fail.
+func (w *overwrites) seen(key object.Key) object.Revision {
+	w.mu.Lock()
+	latest := w.latest[key]
+	w.mu.Unlock()
+	if w.resource.Cacher == nil {
+		return latest.modRevision
+	}
+	state := w.resource.Cacher.State()
+	if state == nil || latest.at > state.Revision() {
+		return latest.modRevision
+	}
+	switch o := state.Get(key); {
+	case o == nil:
+		return 0
+	case o.Opaque:
+		return object.Unseen
+	default:
+		return o.ModRevision
+	}
+}
+
+// look takes note of the present objects. It returns an error if one of them is opaque.
+func (w *overwrites) look(ops []object.Op, current []*object.Record) error {
+	for i := range ops {
+		if ops[i].Seen == nil {
+			continue
+		}
+		*ops[i].Seen = 0
+		if r := current[i]; r != nil {
+			if o, reason := object.Build(w.resource.Codec, r); o.Opaque {
+				return &apierr.OpaqueError{Key: r.Key, ModRevision: r.ModRevision, Codec: w.resource.Codec.Name(), Reason: reason}
+			}
+			*ops[i].Seen = r.ModRevision
+		}
+	}
+	return nil
+}
+
+// note takes note of a write, so that the next one to the same keys need not wait for the cache.
+func (w *overwrites) note(ops []object.Op, commit object.Commit) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, op := range ops {
+		now := written{at: commit.Revision}
+		switch {
+		case op.Kind == object.OpPut:
+			now.modRevision = commit.Revision
+		case !commit.Deleted[i]:
+			continue
+		}
+		if len(w.latest) >= maxWritten {
+			clear(w.latest)
+		}
+		w.latest[op.Key] = now
+	}
+}
