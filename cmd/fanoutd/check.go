@@ -27,7 +27,8 @@ far as that is known. All problems are reported at once, and nothing is changed.
 with this configuration may be running.
 
 With --etcd, also read from the external etcd, for each resource, with the configured
-credentials, and check the right to write the key fanoutd-epoch.
+credentials, and check the right to write the key fanoutd-epoch. Warn of values that the codec
+of their resource cannot decode, as a sample of the first 256 shows, and name the codec that can.
 
 The exit code is 2 if there are problems, and 1 if only etcd fails.`,
 		Example: `  # Check a file before a restart
@@ -59,8 +60,12 @@ The exit code is 2 if there are problems, and 1 if only etcd fails.`,
 			if etcd {
 				ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 				defer cancel()
-				if err := app.CheckEtcd(ctx, cfg, slog.New(slog.DiscardHandler)); err != nil {
+				warnings, err := app.CheckEtcd(ctx, cfg, slog.New(slog.DiscardHandler))
+				if err != nil {
 					return err
+				}
+				for _, warning := range warnings {
+					fmt.Fprintln(cmd.OutOrStdout(), "warning:", warning)
 				}
 				what = "the configuration, its files and its etcd are"
 			}

@@ -167,25 +167,30 @@ func checkWritableFile(path string) error {
 }
 
 // CheckEtcd reads from the external etcd of a configuration, for each resource, and checks that the
-// server could write its epoch, until ctx ends. It writes nothing.
-func CheckEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (err error) {
+// server could write its epoch, until ctx ends. It writes nothing. It returns warnings about values
+// that do not fit the codec of their resource.
+func CheckEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (warnings []string, err error) {
 	if len(cfg.EtcdEndpoints) == 0 {
-		return errors.New("etcd-endpoints is not set: the embedded etcd runs only in the server")
+		return nil, errors.New("etcd-endpoints is not set: the embedded etcd runs only in the server")
+	}
+	keys := crypt.NewKeyring(log)
+	if err := readKeyset(cfg, keys); err != nil {
+		return nil, err
 	}
 	s, err := openStore(ctx, cfg, log)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close(context.WithoutCancel(ctx))) }()
 	for _, r := range cfg.Resources {
 		if err := readFrom(ctx, s, &r); err != nil {
-			return fmt.Errorf("cannot read resource %s (prefix %s) from etcd at %v: %w", r.Name, r.Prefix, cfg.EtcdEndpoints, err)
+			return nil, fmt.Errorf("cannot read resource %s (prefix %s) from etcd at %v: %w", r.Name, r.Prefix, cfg.EtcdEndpoints, err)
 		}
 	}
 	if err := s.CheckEpochRight(ctx); err != nil {
-		return fmt.Errorf("cannot write the key %s in etcd at %v: %w", store.EpochKey, cfg.EtcdEndpoints, err)
+		return nil, fmt.Errorf("cannot write the key %s in etcd at %v: %w", store.EpochKey, cfg.EtcdEndpoints, err)
 	}
-	return nil
+	return sampleValues(ctx, s, cfg, keys)
 }
 
 // readFrom reads a key of a resource.

@@ -117,6 +117,12 @@ func TestCheckFiles(t *testing.T) {
 	}
 }
 
+// checkEtcd returns the error of CheckEtcd as a text.
+func checkEtcd(ctx context.Context, cfg config.Config) string {
+	_, err := app.CheckEtcd(ctx, cfg, slog.New(slog.DiscardHandler))
+	return fmt.Sprint(err)
+}
+
 // CheckEtcd reads from etcd with the configured credentials, until its time is up.
 func TestCheckEtcd(t *testing.T) {
 	cfg := inprocess.Config(t)
@@ -128,7 +134,7 @@ func TestCheckEtcd(t *testing.T) {
 		cfg := config.Defaults()
 		cfg.EtcdEndpoints = []string{cfg.EmbeddedEtcdListen}
 		change(&cfg)
-		got := fmt.Sprint(app.CheckEtcd(ctx, cfg, slog.New(slog.DiscardHandler)))
+		got := checkEtcd(ctx, cfg)
 		if !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
