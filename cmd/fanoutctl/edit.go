@@ -20,7 +20,7 @@ import (
 )
 
 func editCommand(t *tool) *cobra.Command {
-	var create bool
+	var create, overwrite bool
 	cmd := &cobra.Command{
 		Use:   "edit RESOURCE KEY",
 		Short: "Edit the value of an object",
@@ -41,14 +41,15 @@ The object keeps its time to live. Use "put" to set or remove it.`,
 			if err != nil {
 				return err
 			}
-			return t.edit(cmd.Context(), r, keyOf(args[1]), create)
+			return t.edit(cmd.Context(), r, keyOf(args[1]), create, overwrite)
 		},
 	}
+	overwriteFlag(cmd, &overwrite)
 	cmd.Flags().BoolVar(&create, "create", false, "create the object if it does not exist")
 	return cmd
 }
 
-func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create bool) error {
+func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create, overwrite bool) error {
 	readCtx, cancel := t.withTimeout(ctx, requestTimeout)
 	defer cancel()
 	old, err := r.Get(readCtx, key)
@@ -57,8 +58,10 @@ func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create 
 		old = &client.Object{Key: key}
 	case err != nil:
 		return err
-	case old.Opaque:
-		return fmt.Errorf("the server cannot decode the value of %q; replace it with put", key)
+	case old.Undecryptable():
+		return fmt.Errorf("the server cannot decrypt the value of %q; replace it with put --overwrite-opaque", key)
+	case old.Opaque && !overwrite:
+		return fmt.Errorf("the server cannot decode the value of %q, which may belong to another program; use --overwrite-opaque to replace it", key)
 	}
 	file, err := editFile(old)
 	if err != nil {
@@ -82,17 +85,22 @@ func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create 
 	writeCtx, cancel := t.withTimeout(ctx, requestTimeout)
 	defer cancel()
 	contentType := old.ContentType
-	if old.ModRevision == 0 {
+	guessed := old.ModRevision == 0 || old.Opaque
+	if guessed {
 		contentType = document.TypeOf(key, edited)
 	}
 	v := transfer.Value(edited, contentType, true).WithLabels(old.Labels)
-	revision, err := r.Put(writeCtx, key, v, client.IfRevision(old.ModRevision), client.KeepTTL())
+	opts := []client.WriteOption{client.IfRevision(old.ModRevision), client.KeepTTL()}
+	if overwrite {
+		opts = append(opts, client.OverwriteOpaque())
+	}
+	revision, err := r.Put(writeCtx, key, v, opts...)
 	switch {
-	case old.ModRevision == 0 && contentType != "" && refusesField(err, "content_type"):
-		revision, err = r.Put(writeCtx, key, v.WithContentType(""), client.IfRevision(0), client.KeepTTL())
+	case guessed && contentType != "" && refusesField(err, "content_type"):
+		revision, err = r.Put(writeCtx, key, v.WithContentType(""), opts...)
 	case len(old.Labels) > 0 && refusesField(err, "labels"):
 		// The server derives them from the value.
-		revision, err = r.Put(writeCtx, key, v.WithLabels(nil), client.IfRevision(old.ModRevision), client.KeepTTL())
+		revision, err = r.Put(writeCtx, key, v.WithLabels(nil), opts...)
 	}
 	if errors.Is(err, client.ErrPreconditionFailed) {
 		return exitError{exitConflict, fmt.Errorf("%q has changed meanwhile; the edited value is in %s: compare it with \"fanoutctl get %s %s\"",

@@ -148,6 +148,8 @@ func (t *tool) message(code int, err error) string {
 		return fmt.Sprintf(`object %q not found (at revision %s); run "fanoutctl list" to list the objects`, e.Metadata["key"], e.Metadata["revision"])
 	case errors.Is(err, client.ErrPreconditionFailed):
 		return conflict(e)
+	case errors.Is(err, client.ErrOpaqueValue):
+		return opaqueValue(e)
 	case code == exitTimeout && e != nil:
 		reason := server + " has not answered in time"
 		if _, failure, ok := strings.Cut(e.Message, "the last attempt failed: "); ok {

@@ -30,7 +30,7 @@ func importCommand(t *tool) *cobra.Command {
 	var (
 		flags  planFlags
 		dryRun bool
-		retry  time.Duration
+		w      transfer.Writer
 	)
 	cmd := &cobra.Command{
 		Use:   "import RESOURCE SOURCE",
@@ -62,12 +62,14 @@ command again. Ctrl-C waits for the writes in progress.
 			if dryRun {
 				return t.showPlan(plan)
 			}
-			return t.apply(ctx, args[0], plan, flags.scope.DerivedLabels, retry)
+			w.DerivedLabels = flags.scope.DerivedLabels
+			return t.apply(ctx, args[0], plan, &w)
 		},
 	}
 	flags.bind(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the changes without making them")
-	cmd.Flags().DurationVar(&retry, "retry", time.Minute, "`duration` for which to retry while the server is unavailable")
+	overwriteFlag(cmd, &w.OverwriteOpaque)
+	cmd.Flags().DurationVar(&w.Retry, "retry", time.Minute, "`duration` for which to retry while the server is unavailable")
 	return cmd
 }
 
@@ -176,29 +178,23 @@ func (t *tool) showPlan(plan *transfer.Plan) error {
 // maxReportedFailures is how many failed changes are reported one by one.
 const maxReportedFailures = 10
 
-// apply makes the changes of a plan. See [transfer.Writer] for derivedLabels.
-func (t *tool) apply(ctx context.Context, resource string, plan *transfer.Plan, derivedLabels func() bool, retry time.Duration) error {
-	r, err := t.resource(resource)
-	if err != nil {
+// apply makes the changes of a plan. The writer has the options.
+func (t *tool) apply(ctx context.Context, resource string, plan *transfer.Plan, w *transfer.Writer) (err error) {
+	if w.Resource, err = t.resource(resource); err != nil {
 		return err
 	}
 	bar := t.progress(fmt.Sprintf("Importing into %s", resource), int64(len(plan.Changes)))
 	failures := 0
-	w := transfer.Writer{
-		Resource:      r,
-		DerivedLabels: derivedLabels,
-		Retry:         retry,
-		Done:          func(n int) { bar.add(n) },
-		Failed: func(c transfer.Change, err error) {
-			if failures++; failures <= maxReportedFailures {
-				where := ""
-				if c.New != nil {
-					where = c.New.Where + ": "
-				}
-				bar.clear()
-				fmt.Fprintf(t.stderr, "fanoutctl: %s%s %q: %s\n", where, c.Action, c.Key, t.explain(exitFailed, err))
+	w.Done = func(n int) { bar.add(n) }
+	w.Failed = func(c transfer.Change, err error) {
+		if failures++; failures <= maxReportedFailures {
+			where := ""
+			if c.New != nil {
+				where = c.New.Where + ": "
 			}
-		},
+			bar.clear()
+			fmt.Fprintf(t.stderr, "fanoutctl: %s%s %q: %s\n", where, c.Action, c.Key, t.explain(exitFailed, err))
+		}
 	}
 	written, failed, err := w.Apply(ctx, plan.Changes)
 	bar.finish()

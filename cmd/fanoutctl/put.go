@@ -27,6 +27,7 @@ func putCommand(t *tool) *cobra.Command {
 		c           preconditions
 		ttl         time.Duration
 		keepTTL     bool
+		overwrite   bool
 		wait        bool
 		g           gateFlags
 	)
@@ -113,6 +114,9 @@ the wait together; by default, the wait lasts at most 2m.`,
 			if keepTTL {
 				opts = append(opts, client.KeepTTL())
 			}
+			if overwrite {
+				opts = append(opts, client.OverwriteOpaque())
+			}
 			v := transfer.Value(data, cmp.Or(contentType, guessed), utf8.Valid(data)).WithLabels(labels)
 			revision, err := r.Put(ctx, keyOf(args[1]), v, opts...)
 			if guessed != "" && refusesField(err, "content_type") {
@@ -132,6 +136,7 @@ the wait together; by default, the wait lasts at most 2m.`,
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "set a label, as `name=value`; can be repeated")
 	cmd.Flags().Lookup("label").DefValue = "" // not []
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "time to live: delete the object after this `duration`, such as 30s")
+	overwriteFlag(cmd, &overwrite)
 	cmd.Flags().BoolVar(&keepTTL, "keep-ttl", false, "keep the time to live of the object, if it has one")
 	c.bind(cmd)
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the watches that overlap the key have applied the write")

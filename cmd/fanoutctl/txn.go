@@ -27,7 +27,8 @@ from standard input ("-"), or from flags. FILE is a list in YAML or JSON:
   - check: shop/owner       # writes nothing, but requires the revision
     ifRevision: 7
 
-A put may also have contentType, ttl (such as 30s) or keepTtl: true. Each key may occur once.
+A put may also have contentType, ttl (such as 30s), keepTtl: true or overwriteOpaque: true.
+Each key may occur once.
 If a precondition does not hold, nothing is written and the exit code is 4.`
 
 const txnExample = `  # Apply the operations of a file
@@ -62,6 +63,7 @@ func txnCommand(t *tool) *cobra.Command {
 	var (
 		format                output.Format
 		puts, deletes, checks []string
+		overwrite             bool
 	)
 	cmd := &cobra.Command{
 		Use:               "txn RESOURCE [FILE]",
@@ -92,6 +94,9 @@ func txnCommand(t *tool) *cobra.Command {
 			if len(operations) == 0 {
 				return usagef("no operations: the input is empty")
 			}
+			for i := range operations {
+				operations[i].OverwriteOpaque = operations[i].OverwriteOpaque || overwrite && operations[i].Put != ""
+			}
 			return t.transact(cmd, args[0], operations, format)
 		},
 	}
@@ -99,6 +104,7 @@ func txnCommand(t *tool) *cobra.Command {
 	f.StringArrayVar(&puts, "put", nil, "write an object, as `key=value`; can be repeated")
 	f.StringArrayVar(&deletes, "delete", nil, "delete the object with this `key`; can be repeated")
 	f.StringArrayVar(&checks, "check", nil, "require a revision, as `key=revision`; 0 means that the object is absent; can be repeated")
+	overwriteFlag(cmd, &overwrite)
 	formatFlag(cmd, &format, output.Table)
 	return cmd
 }

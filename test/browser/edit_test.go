@@ -8,11 +8,14 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 // edit replaces the value in the form, and goes on to the review.
@@ -132,6 +135,36 @@ func TestEditMessage(t *testing.T) {
 	p.click("#edit-submit")
 	p.awaitText("#object-value", `"region": "us"`)
 	if got := s.object(t, "routes", "a"); got.GetText() != `{"region":"us","quota":"9007199254740993"}` || got.GetVersion() != 2 {
+		t.Errorf("got %v", got)
+	}
+}
+
+// TestEditOpaque checks that the page replaces a value of another program only after a confirmation.
+func TestEditOpaque(t *testing.T) {
+	address := loopback.FreeAddress(t)
+	s := start(t, func(c *config.Config) { c.EmbeddedEtcdListen = address })
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Close()
+	const foreign = `{"rps": 100}`
+	if _, err := etcd.Put(t.Context(), s.cfg.Resources[0].Prefix+"foreign", foreign); err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, s.url+"#/config/foreign", desktop)
+	p.awaitText("#object-value", foreign)
+	p.click("#object-edit")
+	p.edit(`{"rps": 200}`)
+	p.click("#edit-submit")
+	p.awaitText("#edit-error", "Confirm first")
+	if got := s.object(t, "config", "foreign"); !got.GetOpaque() || got.GetText() != foreign {
+		t.Errorf("got %v, want the value of the other program", got)
+	}
+	p.click("#edit-overwrite")
+	p.click("#edit-submit")
+	p.awaitText("#object-value", `{"rps": 200}`)
+	if got := s.object(t, "config", "foreign"); got.GetOpaque() || got.GetText() != `{"rps": 200}` {
 		t.Errorf("got %v", got)
 	}
 }

@@ -116,6 +116,8 @@ export class Editor {
     const before = this.base ? asText(this.base, true) : '';
     const after = asText(wanted, true);
     $('edit-diff').replaceChildren(before === after ? el('p', { class: 'hint' }, this.base?.text === wanted.text ? 'There are no changes.' : 'Only white space changes.') : differences(before, after));
+    $('edit-overwrite').checked = false;
+    $('edit-overwrite-row').hidden = !this.base?.opaque;
     $('edit-fields').hidden = true;
     $('edit-review').hidden = false;
     $('edit-again').hidden = false;
@@ -126,12 +128,17 @@ export class Editor {
 
   async write() {
     const { resource, base } = this;
+    if (base?.opaque && !$('edit-overwrite').checked) {
+      complain($('edit-error'), 'Confirm first that the present value may be replaced.');
+      return;
+    }
     const { key, text, contentType, labels } = this.operation();
     const put = {
       key, text, ifModRevision: base?.modRevision ?? 0,
       ...(this.free && Object.keys(labels).length > 0 && { labels }),
       ...(this.free && contentType && { contentType }),
       ...(base?.hasTtl && { keepTtl: true }),
+      ...(base?.opaque && { overwriteOpaque: true }),
     };
     $('edit-submit').disabled = true;
     try {

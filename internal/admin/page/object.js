@@ -55,7 +55,7 @@ export class ObjectView {
   allow(verbs) {
     this.rights = verbs;
     const { object } = this;
-    $('object-edit').hidden = !verbs.includes('put') || object?.text === undefined || Boolean(object.opaque);
+    $('object-edit').hidden = !verbs.includes('put') || object?.text === undefined;
     $('object-delete').hidden = !verbs.includes('delete') || !object;
     $('history').hidden = !verbs.includes('watch') || !verbs.includes('list');
     $('receivers').hidden = !verbs.includes('admin') || !object;

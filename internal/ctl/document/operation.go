@@ -26,6 +26,9 @@ type Operation struct {
 	TTL         string            `json:"ttl,omitempty"` // such as 30s
 	KeepTTL     bool              `json:"keepTtl,omitempty"`
 
+	// OverwriteOpaque makes a put replace a value that the server cannot decode.
+	OverwriteOpaque bool `json:"overwriteOpaque,omitempty"`
+
 	// The precondition. A check requires one.
 	IfRevision *int64 `json:"ifRevision,omitempty"`
 	IfAbsent   bool   `json:"ifAbsent,omitempty"`
@@ -79,6 +82,8 @@ func (o *Operation) check() error {
 		return err
 	case o.Put == "" && (o.ContentType != "" || o.Labels != nil || o.Value != nil || o.Text != nil || o.Data != nil || o.TTL != "" || o.KeepTTL):
 		return fmt.Errorf("%s %q cannot have a value, labels or a time to live", o.Kind(), o.Key())
+	case o.Put == "" && o.OverwriteOpaque:
+		return fmt.Errorf("%s %q cannot have overwriteOpaque", o.Kind(), o.Key())
 	case o.Put != "" && o.Value == nil && o.Text == nil && o.Data == nil:
 		return fmt.Errorf(`put %q needs value, text or data; use text: "" for an empty value`, o.Put)
 	case ttl != 0 && o.KeepTTL:
@@ -129,6 +134,9 @@ func (o *Operation) Op() client.Op {
 	}
 	if o.KeepTTL {
 		opts = append(opts, client.KeepTTL())
+	}
+	if o.OverwriteOpaque {
+		opts = append(opts, client.OverwriteOpaque())
 	}
 	content := Document{ContentType: o.ContentType, Value: o.Value, Text: o.Text, Data: o.Data}
 	v := client.Bytes(content.Bytes())

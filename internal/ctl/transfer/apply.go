@@ -20,6 +20,8 @@ type Writer struct {
 	// DerivedLabels reports whether the resource derives labels from the values. Labels are then not
 	// written. It is called only if the server refuses labels. Nil: labels are stored.
 	DerivedLabels func() bool
+	// OverwriteOpaque replaces objects whose values the server cannot decode.
+	OverwriteOpaque bool
 	// Done is called with the number of written changes, and Failed for each change that
 	// the server refused. They are never called concurrently.
 	Done   func(changes int)
@@ -135,7 +137,7 @@ func (w *Writer) write(ctx context.Context, batch []Change) error {
 // refused reports whether an error concerns the content of the transaction.
 func refused(err error) bool {
 	return errors.Is(err, client.ErrInvalidRequest) || errors.Is(err, client.ErrWriteTooLarge) ||
-		errors.Is(err, client.ErrRequestTooLarge) || errors.Is(err, client.ErrPreconditionFailed)
+		errors.Is(err, client.ErrRequestTooLarge) || errors.Is(err, client.ErrPreconditionFailed) || errors.Is(err, client.ErrOpaqueValue)
 }
 
 // alreadyDeleted reports whether a deletion was refused because the object does not exist:
@@ -149,7 +151,7 @@ func (c *Change) alreadyDeleted(err error) bool {
 // safe, because it sets the wanted state.
 func (w *Writer) transact(ctx context.Context, batch []Change) error {
 	labels := !w.omitLabels.Load()
-	ops := operations(batch, labels)
+	ops := w.operations(batch, labels)
 	giveUp := time.Now().Add(w.Retry)
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		if ctx.Err() != nil {
@@ -161,7 +163,7 @@ func (w *Writer) transact(ctx context.Context, batch []Change) error {
 		cancel()
 		if labels && w.DerivedLabels != nil && refusesLabels(err) && w.DerivedLabels() {
 			w.omitLabels.Store(true)
-			labels, ops = false, operations(batch, false)
+			labels, ops = false, w.operations(batch, false)
 			continue
 		}
 		pause := wait/2 + rand.N(wait)
@@ -184,7 +186,7 @@ func (w *Writer) transact(ctx context.Context, batch []Change) error {
 // isTransient reports whether the same request may succeed later.
 func isTransient(err error) bool {
 	e, ok := errors.AsType[*client.Error](err)
-	return ok && (e.Code.String() == "Unavailable" || e.Code.String() == "DeadlineExceeded")
+	return ok && (e.Code.String() == "Unavailable" || e.Code.String() == "DeadlineExceeded" || e.Reason == client.ErrWriteContended)
 }
 
 // refusesLabels reports whether the server refuses the labels of an operation.
@@ -194,7 +196,11 @@ func refusesLabels(err error) bool {
 }
 
 // operations returns the operations of a batch, with or without the labels of documents.
-func operations(batch []Change, labels bool) []client.Op {
+func (w *Writer) operations(batch []Change, labels bool) []client.Op {
+	var opts []client.WriteOption
+	if w.OverwriteOpaque {
+		opts = append(opts, client.OverwriteOpaque())
+	}
 	ops := make([]client.Op, len(batch))
 	for i, c := range batch {
 		if c.Action == Delete {
@@ -206,7 +212,7 @@ func operations(batch []Change, labels bool) []client.Op {
 		if labels {
 			v = v.WithLabels(c.New.Labels)
 		}
-		ops[i] = client.OpPut(c.Key, v)
+		ops[i] = client.OpPut(c.Key, v, opts...)
 	}
 	return ops
 }
