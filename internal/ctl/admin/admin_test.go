@@ -87,7 +87,7 @@ func TestLagIsShown(t *testing.T) {
 func TestWatcherIdentityIsShown(t *testing.T) {
 	columns, cells := WatcherTable(false, false)
 	at := slices.IndexFunc(columns, func(c output.Column) bool { return c.Title == "PEER" })
-	for identity, want := range map[string]string{"": "10.0.0.1:2", "shop": "shop 10.0.0.1:2"} {
+	for identity, want := range map[string]string{"": "10.0.0.1:2", "shop": "shop@10.0.0.1:2", "my shop": "my_shop@10.0.0.1:2"} {
 		if got := cells(Watcher{Identity: identity, Peer: "10.0.0.1:2"})[at]; got != want {
 			t.Errorf("identity %q: got %q, want %q", identity, got, want)
 		}

@@ -263,7 +263,7 @@ func wideWatcherColumns() []output.Column {
 		{Title: "SENT REVISION", Right: true},
 		{Title: "APPLIED REVISION", Right: true},
 		{Title: "FAILED KEYS"},
-		{Title: "ERROR"},
+		{Title: "ERROR", Whole: true},
 	}
 }
 
@@ -290,9 +290,17 @@ func (w Watcher) cells() []string {
 		applied = Brief(seconds(*w.AppliedLag))
 	}
 	return []string{
-		w.ID, cmp.Or(w.Instance, "-"), strings.TrimSpace(w.Identity + " " + w.Peer), w.Resource, state, behind, number(w.LagEvents), applied,
+		w.ID, cmp.Or(w.Instance, "-"), peer(w.Identity, w.Peer), w.Resource, state, behind, number(w.LagEvents), applied,
 		humanize.IBytes(uint64(w.Bytes)), Brief(time.Since(w.Since)), w.filter(),
 	}
+}
+
+// peer returns the address of a client after its identity, as one word.
+func peer(identity, address string) string {
+	if identity == "" {
+		return address
+	}
+	return strings.Join(strings.Fields(identity), "_") + "@" + address
 }
 
 func (w Watcher) wideCells() []string {

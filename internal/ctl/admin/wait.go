@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -136,7 +135,7 @@ func PendingTable(several bool) ([]output.Column, func(PendingWatch) []string) {
 		{Title: "APPLIED", Right: true},
 		{Title: "LAG", Right: true},
 		{Title: "AGE", Right: true},
-		{Title: "ERROR"},
+		{Title: "ERROR", Whole: true},
 	}
 	return table(several, columns, PendingWatch.cells, func(p PendingWatch) string { return p.Server })
 }
@@ -146,7 +145,7 @@ func (p PendingWatch) cells() []string {
 	if p.AppliedLag != nil {
 		lag = Brief(seconds(*p.AppliedLag))
 	}
-	return []string{p.ID, cmp.Or(p.Instance, "-"), strings.TrimSpace(p.Identity + " " + p.Peer), revision(p.Applied), lag, Brief(time.Since(p.Since)), report}
+	return []string{p.ID, cmp.Or(p.Instance, "-"), peer(p.Identity, p.Peer), revision(p.Applied), lag, Brief(time.Since(p.Since)), report}
 }
 
 // outcome returns why the watch has not applied the revision, as far as it is known.

@@ -12,6 +12,7 @@ type Column struct {
 	Title string
 	Right bool       // align to the right
 	Style ansi.Style // of the cells
+	Whole bool       // never cut: a long cell wraps on a narrow terminal
 }
 
 // sampleRows is how many rows determine the column widths. Wider cells in later rows break
@@ -41,7 +42,7 @@ type row struct {
 }
 
 // NewTable returns a TableWriter that writes to w. The last column is truncated at width, the
-// width of the terminal; 0 means no limit.
+// width of the terminal, unless it is whole; 0 means no limit.
 func NewTable(w io.Writer, width int, columns ...Column) *TableWriter {
 	t := &TableWriter{w: w, width: width, columns: columns, widths: make([]int, len(columns))}
 	for i, c := range columns {
@@ -115,7 +116,7 @@ func (t *TableWriter) line(r row, header bool) error {
 			b.WriteString(gap)
 			used += len(gap)
 		}
-		if last && t.width > 0 {
+		if last && t.width > 0 && !t.columns[i].Whole {
 			cell = ansi.Truncate(cell, max(t.width-used, minLastWidth), "…")
 		}
 		fill := strings.Repeat(" ", max(0, t.widths[i]-ansi.StringWidth(cell)))

@@ -76,6 +76,9 @@ func writeTable[T any](b *strings.Builder, width int, columns []output.Column, r
 		texts = append(texts, cells(r))
 	}
 	columns, texts = fit(columns, texts, width, lesser)
+	for i := range columns {
+		columns[i].Whole = false // a full screen has no room for lines that wrap
+	}
 	// Writing to a strings.Builder does not fail.
 	_ = output.Records(b, output.Table, width, columns, texts, func(row []string) []string { return row })
 }

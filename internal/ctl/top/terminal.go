@@ -150,8 +150,9 @@ func (p *Program) text(answers Screen, chosen *controls, width, height int) stri
 	for _, a := range answers {
 		names = append(names, a.Server)
 		if a.Err != nil {
-			b.WriteString(output.Bad.Styled(p.Explain(a.Server, a.Err)) + "\n")
-			height--
+			failure := ansi.Wrap(p.Explain(a.Server, a.Err), width, "")
+			b.WriteString(output.Bad.Styled(failure) + "\n")
+			height -= strings.Count(failure, "\n") + 1
 		}
 	}
 	switch {

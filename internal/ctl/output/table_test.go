@@ -1,0 +1,28 @@
+package output_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/fanoutd/fanoutd/internal/ctl/output"
+)
+
+// A narrow terminal cuts the last column, except one that is whole: an error that is cut off is no help.
+func TestWholeColumnsAreNotCut(t *testing.T) {
+	long := strings.Repeat("long ", 10) + "end"
+	for whole, want := range map[bool]string{false: "NAME  LAST\nx     long long long …\n", true: "NAME  LAST\nx     " + long + "\n"} {
+		var b strings.Builder
+		table := output.NewTable(&b, 22, output.Column{Title: "NAME"}, output.Column{Title: "LAST", Whole: whole})
+		if err := table.Row("x", long); err != nil {
+			t.Fatal(err)
+		}
+		if err := table.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if got := ansi.Strip(b.String()); got != want {
+			t.Errorf("whole %v: got %q, want %q", whole, got, want)
+		}
+	}
+}
