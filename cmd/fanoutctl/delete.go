@@ -74,7 +74,7 @@ interrupted deletion, run the same command again.`,
 
 // deleteKeys deletes the objects with the given keys, one by one.
 func (t *tool) deleteKeys(cmd *cobra.Command, args []string, d *deleteFlags) error {
-	for _, name := range []string{"yes", "dry-run", "retry"} {
+	for _, name := range []string{"dry-run", "retry"} {
 		if cmd.Flags().Changed(name) {
 			return usagef("--%s requires --recursive, --selector or --fields", name)
 		}
@@ -111,7 +111,7 @@ func (t *tool) deleteKeys(cmd *cobra.Command, args []string, d *deleteFlags) err
 				return err
 			}
 			if !deleted && !d.ignore && missing == nil {
-				missing = missingObject(key, args[0])
+				missing = t.missingObject(all, r, key, args[0])
 			}
 			continue
 		}
@@ -123,14 +123,17 @@ func (t *tool) deleteKeys(cmd *cobra.Command, args []string, d *deleteFlags) err
 		case deleted:
 			fmt.Fprintln(t.out, revision)
 		case !d.ignore && missing == nil:
-			missing = missingObject(key, fmt.Sprintf("%s (at revision %d)", args[0], revision))
+			missing = t.missingObject(all, r, key, fmt.Sprintf("%s (at revision %d)", args[0], revision))
 		}
 	}
 	return missing
 }
 
 // missingObject returns the error for an object that cannot be deleted, because there is none.
-func missingObject(key, where string) error {
+func (t *tool) missingObject(ctx context.Context, r *client.Resource, key, where string) error {
+	if text := t.mixup(ctx, r, &selection{key: key}); text != "" {
+		return exitError{exitNotFound, fmt.Errorf(`%s: to delete them, run "fanoutctl delete %s %s --recursive"`, text, r.Name(), key)}
+	}
 	if err := wrongMissingKey(key); err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func (t *tool) describe(ctx context.Context, resource, key string) (*description
 	}
 	o, err := r.Get(ctx, key)
 	if err != nil {
-		return nil, err
+		return nil, t.explainMissing(ctx, r, key, err)
 	}
 	d := &description{Resource: resource, Object: document.Of(o), History: []output.Event{}, object: o}
 	servers, err := t.servers(ctx)

@@ -57,7 +57,7 @@ func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create,
 	case isNotFound(err) && create:
 		old = &client.Object{Key: key}
 	case err != nil:
-		return err
+		return t.explainMissing(readCtx, r, key, err)
 	case old.Undecryptable():
 		return fmt.Errorf("the server cannot decrypt the value of %q; replace it with put --overwrite-opaque", key)
 	case old.Opaque && !overwrite:
@@ -80,7 +80,7 @@ func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create,
 		return nil
 	}
 	if document.IsJSON(old.ContentType) && !json.Valid(edited) {
-		return fmt.Errorf("invalid JSON; the edited value is in %s: fix it and save it with put --file", file)
+		return inputError(fmt.Errorf("invalid JSON; the edited value is in %s: fix it and save it with put --file", file))
 	}
 	writeCtx, cancel := t.withTimeout(ctx, requestTimeout)
 	defer cancel()

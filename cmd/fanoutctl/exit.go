@@ -15,10 +15,10 @@ import (
 const (
 	exitOK          = 0
 	exitFailed      = 1   // any failure not listed below
-	exitUsage       = 2   // invalid command line, environment or context file
-	exitNotFound    = 3   // no such object, resource, context or watcher
+	exitUsage       = 2   // invalid command line, environment, context file or input
+	exitNotFound    = 3   // no such object, resource, context, watcher or revision
 	exitConflict    = 4   // a precondition failed: another client has written the object
-	exitUnavailable = 5   // the server or its etcd cannot be reached
+	exitUnavailable = 5   // the server or its etcd cannot be reached, or cannot serve the request now
 	exitDenied      = 6   // missing, invalid or insufficient credentials
 	exitTimeout     = 7   // --timeout has elapsed
 	exitPartial     = 8   // some of several servers failed
@@ -55,8 +55,8 @@ func (t *tool) report(ctx context.Context, err error) int {
 		return code
 	}
 	fmt.Fprintf(t.stderr, "fanoutctl: %s\n", t.explain(code, err))
-	if wrong, ok := errors.AsType[flagError](err); ok {
-		wrong.show(t.stderr)
+	if unknown, ok := errors.AsType[unknownFlagError](err); ok {
+		unknown.show(t.stderr)
 	}
 	return code
 }
@@ -72,27 +72,45 @@ func exitCode(ctx context.Context, err error) int {
 		return exitInterrupted
 	case errors.Is(err, client.ErrNotFound) && wrongKey(missingKey(err)) != nil:
 		return exitUsage
-	case errors.Is(err, client.ErrNotFound), errors.Is(err, client.ErrUnknownResource), errors.Is(err, errNotFound):
+	case errors.Is(err, errNotFound):
 		return exitNotFound
-	case errors.Is(err, client.ErrPreconditionFailed):
-		return exitConflict
 	case errors.Is(err, context.DeadlineExceeded):
 		return exitTimeout
-	case refusesArgument(err):
-		return exitUsage
 	}
 	e, ok := errors.AsType[*client.Error](err)
 	if !ok {
 		return exitFailed
 	}
-	switch e.Code.String() {
-	case "Unavailable":
-		return exitUnavailable
-	case "Unauthenticated", "PermissionDenied":
-		return exitDenied
+	if code, ok := exitOfReason[e.Reason]; ok {
+		return code
+	}
+	if code, ok := exitOfCode[e.Code.String()]; ok {
+		return code
 	}
 	return exitFailed
 }
+
+// exitOfCode has the exit codes for errors of servers, by their gRPC code. It also covers reasons that a newer
+// server adds.
+var exitOfCode = map[string]int{
+	"InvalidArgument":    exitUsage,
+	"NotFound":           exitNotFound,
+	"OutOfRange":         exitNotFound,
+	"FailedPrecondition": exitConflict,
+	"Unavailable":        exitUnavailable,
+	"Unauthenticated":    exitDenied,
+	"PermissionDenied":   exitDenied,
+}
+
+// exitOfReason has the reasons whose gRPC code, RESOURCE_EXHAUSTED, says too little.
+var exitOfReason = map[client.Reason]int{
+	client.ErrRequestTooLarge: exitUsage,
+	client.ErrLimitReached:    exitUnavailable,
+	client.ErrRateLimited:     exitUnavailable,
+}
+
+// inputError returns the error for a file or an input that the command line names and that cannot be used.
+func inputError(err error) error { return exitError{exitUsage, err} }
 
 // missingKey returns the key of the object that the server has not found.
 func missingKey(err error) string {
@@ -100,14 +118,6 @@ func missingKey(err error) string {
 		return e.Metadata["key"]
 	}
 	return ""
-}
-
-// refusesArgument reports whether the server refuses a key, a path, a selector or labels, which come from
-// the command line.
-func refusesArgument(err error) bool {
-	return slices.ContainsFunc([]string{"key", "prefix", "label_selector", "field_selector", "labels"}, func(field string) bool {
-		return refusesField(err, field)
-	})
 }
 
 // refusesField reports whether the server refuses a field of a request. Codecs that derive content
@@ -134,7 +144,7 @@ func (t *tool) message(code int, err error) string {
 		server = one.server
 	}
 	switch {
-	case errors.As(err, new(flagError)):
+	case errors.As(err, new(unknownFlagError)):
 		return err.Error()
 	case code == exitUsage && errors.As(err, new(usageError)):
 		return fmt.Sprintf(`%v; run "%s --help" for usage`, err, cmp.Or(t.ran, "fanoutctl"))
@@ -151,13 +161,24 @@ func (t *tool) message(code int, err error) string {
 	case errors.Is(err, client.ErrOpaqueValue):
 		return opaqueValue(e)
 	case code == exitTimeout && e != nil:
-		reason := server + " has not answered in time"
-		if _, failure, ok := strings.Cut(e.Message, "the last attempt failed: "); ok {
-			reason = fmt.Sprintf("cannot reach %s: %s", server, connectFailure(failure))
+		_, failure, ok := strings.Cut(e.Message, "the last attempt failed: ")
+		cause := connectFailure(failure)
+		reason, hint := "", ""
+		switch {
+		case !ok:
+			reason, hint = server+" has not answered in time", t.staleHint()
+		case cause == failure: // of the server itself
+			reason, hint = server+": "+failure, t.staleHint()
+		default:
+			reason = fmt.Sprintf("cannot reach %s: %s", server, cause)
 		}
-		return fmt.Sprintf("timed out: %s; use --timeout to wait longer", reason)
+		return fmt.Sprintf("timed out: %s; use --timeout to wait longer%s", reason, hint)
 	case code == exitTimeout:
 		return fmt.Sprintf("%v; use --timeout to wait longer", err)
+	case errors.Is(err, client.ErrStoreUnavailable):
+		return lostEtcd(server) + t.staleHint()
+	case errors.Is(err, errLostEtcd):
+		return lostEtcd(server)
 	case e == nil:
 		return err.Error()
 	}

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"context"
+	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
+	"google.golang.org/genproto/googleapis/rpc/code"
 	"google.golang.org/grpc/codes"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -22,5 +27,45 @@ func TestConnectionHints(t *testing.T) {
 		if got := (&tool{}).explain(exitUnavailable, err); !strings.HasSuffix(got, ": "+want) {
 			t.Errorf("%s: got %q, want suffix %q", failure, got, want)
 		}
+	}
+}
+
+// Each reason of the server has one exit code, whatever the command: the one of the documentation.
+func TestReasonsHaveTheDocumentedExitCodes(t *testing.T) {
+	documented := map[string]int{}
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \|[^|]*\| (.*) \|$`).FindAllStringSubmatch(documentation(t), -1) {
+		exit, err := strconv.Atoi(row[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, reason := range regexp.MustCompile("`([A-Z_]+)`").FindAllStringSubmatch(row[2], -1) {
+			if _, twice := documented[reason[1]]; twice {
+				t.Errorf("%s has two exit codes", reason[1])
+			}
+			documented[reason[1]] = exit
+		}
+	}
+	errors, err := os.ReadFile("../../docs/reference/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| `([A-Z_]+)` \\| .* \\| (?:yes|no) \\|").FindAllStringSubmatch(string(errors), -1)
+	if len(reasons) < 20 {
+		t.Fatalf("found only %d reasons", len(reasons))
+	}
+	for _, r := range reasons {
+		want, ok := documented[r[1]]
+		if !ok {
+			t.Errorf("%s has no exit code in docs/reference/fanoutctl.md", r[1])
+			continue
+		}
+		failure := &client.Error{Code: codes.Code(code.Code_value[r[2]]), Reason: client.Reason(r[1]), Metadata: map[string]string{"key": "a"}}
+		if got := exitCode(context.Background(), failure); got != want {
+			t.Errorf("%s: got exit code %d, want %d", r[1], got, want)
+		}
+		delete(documented, r[1])
+	}
+	for reason := range documented {
+		t.Errorf("there is no reason %s", reason)
 	}
 }

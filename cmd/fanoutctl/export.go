@@ -82,6 +82,11 @@ live.`,
 			case err != nil:
 				return err
 			}
+			if objects == 0 {
+				if text := t.mixup(ctx, r, &s); text != "" {
+					fmt.Fprintf(t.stderr, "fanoutctl: %s: run \"fanoutctl get %s %s -o yaml\"\n", text, args[0], s.prefix)
+				}
+			}
 			if d, ok := sink.(*transfer.Directory); ok {
 				fmt.Fprintf(t.stderr, "%d objects: %d files written, %d unchanged, %d removed.\n", objects, changed, objects-changed, d.Removed)
 			} else if target != "-" {

@@ -67,9 +67,10 @@ With --wait, wait until the object exists and matches --selector and --fields. W
 			if consistency != nil {
 				opts = append(opts, consistency)
 			}
-			o, err := r.Get(ctx, keyOf(args[1]), opts...)
+			key := keyOf(args[1])
+			o, err := r.Get(ctx, key, opts...)
 			if err != nil {
-				return err
+				return t.explainMissing(ctx, r, key, err)
 			}
 			if format == output.Value && o.Undecryptable() {
 				return fmt.Errorf("the server cannot decrypt the value of %q; use -o json to show the metadata", o.Key)
@@ -128,7 +129,8 @@ func (t *tool) await(ctx context.Context, r *client.Resource, s *selection, goal
 	ctx, cancel := t.withTimeout(ctx, 0)
 	defer cancel()
 	var found *client.Object
-	opts := append(s.forWatch(), client.OnInterruption(t.reportInterruptions()), client.WithoutReports())
+	noted := false
+	opts := append(s.forWatch(), client.OnInterruption(t.reportInterruptions(ctx, r.Name())), client.WithoutReports())
 	for u, err := range r.Watch(ctx, opts...) {
 		if err != nil {
 			return t.goalError(ctx, err, s, goal)
@@ -136,6 +138,10 @@ func (t *tool) await(ctx context.Context, r *client.Resource, s *selection, goal
 		t.interruption = nil
 		if u.Phase == client.PhaseReset {
 			found = nil
+		}
+		if goal == follow.Exists && u.Phase == client.PhaseSynced && found == nil && !noted {
+			noted = true
+			t.noteMixup(ctx, r, s, "watch")
 		}
 		for _, e := range u.Events {
 			found = e.Object

@@ -10,6 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
+	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
@@ -155,7 +156,10 @@ func (p *planFlags) plan(ctx context.Context, t *tool, resource, path string) (*
 		fmt.Fprintf(t.stderr, "fanoutctl: skipped %s and %d more, whose names begin with a dot; use --hidden to include them\n", skipped[0], n-1)
 	}
 	if errors.Is(err, transfer.ErrNoDocuments) {
-		return nil, fmt.Errorf("%s: %w; to delete all objects, use the delete command", path, err)
+		err = fmt.Errorf("%s: %w; to delete all objects, use the delete command", path, err)
+	}
+	if err != nil && !errors.As(err, new(*client.Error)) && ctx.Err() == nil {
+		return nil, inputError(err)
 	}
 	if err == nil && p.scope.Prefix != "" && len(plan.Changes)+plan.Unchanged == 0 {
 		fmt.Fprintf(t.stderr, "fanoutctl: %s has no document below %s\n", path, p.scope.Prefix)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -84,7 +83,11 @@ The path "shop" includes shop/limits but not shop itself.`,
 				}
 			}
 			if n == 0 && (format == output.Table || format == output.Wide) {
-				fmt.Fprintf(t.stderr, "No objects found in %s%s.%s\n", args[0], &s, s.suggestGet(ctx, r, args[0]))
+				hint := ""
+				if t.mixup(ctx, r, &s) != "" {
+					hint = fmt.Sprintf(` %q is an object: run "fanoutctl get %s %s".`, s.prefix, args[0], s.prefix)
+				}
+				fmt.Fprintf(t.stderr, "No objects found in %s%s.%s\n", args[0], &s, hint)
 			}
 			return shown.Close()
 		},
@@ -151,18 +154,6 @@ func (s *selection) forWatch() []client.WatchOption {
 		opts = append(opts, o)
 	}
 	return opts
-}
-
-// suggestGet returns a sentence, after a space, if the path is the key of an object, which is not below
-// itself.
-func (s *selection) suggestGet(ctx context.Context, r *client.Resource, resource string) string {
-	if s.prefix == "" || s.labels != "" || s.fields != "" {
-		return ""
-	}
-	if _, err := r.Get(ctx, s.prefix, client.AllowStale()); err != nil {
-		return ""
-	}
-	return fmt.Sprintf(` %q is an object: run "fanoutctl get %s %s".`, s.prefix, resource, s.prefix)
 }
 
 // String describes the selection in a message, after the noun. It begins with a space

@@ -32,7 +32,7 @@ func run(ctx context.Context, args, environ []string, in io.Reader, stdout, stde
 	cmd.SetOut(t.out)
 	cmd.SetErr(stderr)
 	ran, err := cmd.ExecuteContextC(ctx)
-	t.ran = ran.CommandPath()
+	t.ran, t.readsStale = ran.CommandPath(), ran.Flags().Lookup("allow-stale") != nil
 	if flushed := t.out.Flush(); err == nil {
 		err = flushed
 	}

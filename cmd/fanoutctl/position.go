@@ -31,7 +31,7 @@ func (t *tool) parsePosition(ctx context.Context, r *client.Resource, text strin
 			return client.Position{}, fmt.Errorf("cannot find the present epoch: %w", err)
 		}
 		if page.Position.Revision < n {
-			return client.Position{}, usagef("revision %d does not exist yet; the last one is %d", n, page.Position.Revision)
+			return client.Position{}, exitError{exitNotFound, fmt.Errorf("revision %d does not exist yet; the last one is %d", n, page.Position.Revision)}
 		}
 		epoch = page.Position.Epoch
 	}

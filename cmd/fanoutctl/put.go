@@ -180,7 +180,7 @@ func (t *tool) value(args []string, file string) ([]byte, error) {
 	case file != "" && file != "-":
 		data, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read value: %w", err)
+			return nil, inputError(fmt.Errorf("cannot read value: %w", err))
 		}
 		return data, nil
 	case file == "" && len(args) == 2 && isTerminal(t.in):

@@ -37,6 +37,7 @@ type tool struct {
 	fullScreen  bool // standard error must stay empty
 
 	ran          string // the path of the command that has run, such as "fanoutctl get"
+	readsStale   bool   // whether that command has the flag --allow-stale
 	interruption error  // why the watch of the command has lost its server; nil once it goes on
 
 	settings  connection // the settings in effect, set by resolve
@@ -135,6 +136,9 @@ func (t *tool) reportWaiting(failure error) {
 	reason := failure.Error()
 	if e, ok := errors.AsType[*client.Error](failure); ok {
 		reason = connectFailure(e.Message)
+		if e.Reason == client.ErrStoreUnavailable {
+			reason = "it has lost etcd"
+		}
 	}
 	fmt.Fprintf(t.stderr, "fanoutctl: still waiting for %s: %s\n", t.settings.Server, reason)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -112,18 +113,26 @@ func txnCommand(t *tool) *cobra.Command {
 // fileOperations reads the operations of a file, or of standard input.
 func (t *tool) fileOperations(path string) ([]document.Operation, error) {
 	if path == "-" {
-		return document.Operations("standard input", t.in, document.Auto)
+		return readOperations("standard input", t.in, document.Auto)
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the operations: %w", err)
+		return nil, inputError(fmt.Errorf("cannot read the operations: %w", err))
 	}
 	defer file.Close()
 	format := document.Auto
 	if e := filepath.Ext(path); e == ".yaml" || e == ".yml" {
 		format = document.YAML
 	}
-	return document.Operations(path, file, format)
+	return readOperations(path, file, format)
+}
+
+func readOperations(name string, in io.Reader, format document.Format) ([]document.Operation, error) {
+	operations, err := document.Operations(name, in, format)
+	if err != nil {
+		return nil, inputError(err)
+	}
+	return operations, nil
 }
 
 // flagOperations returns the operations of the flags.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,20 +20,38 @@ func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// flagError is an error in the flags of a command. Its report shows the flags.
-type flagError struct {
+// unknownFlagError is an unknown flag of a command. Its report shows the flags.
+type unknownFlagError struct {
 	error
 	cmd *cobra.Command
 }
 
-func (e flagError) Unwrap() error { return e.error }
+func (e unknownFlagError) Unwrap() error { return e.error }
 
 // invalidFlag returns the error of a command for flags that cannot be parsed.
 func invalidFlag(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		err = fmt.Errorf("%w%s", err, didYouMean("--", suggestedFlags(cmd, unknown.GetSpecifiedName())))
+		return unknownFlagError{usageError{err}, cmd}
 	}
-	return flagError{usageError{err}, cmd}
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return usagef("--%s: invalid value %q (%s)", invalid.GetFlag().Name, invalid.GetValue(), wanted(invalid))
+	}
+	return usageError{err}
+}
+
+// wanted returns what a flag accepts, or why it refuses its value. The errors of Go's parsers name their
+// functions instead.
+func wanted(invalid *pflag.InvalidValueError) string {
+	switch invalid.GetFlag().Value.Type() {
+	case "int", "int64":
+		return "want a whole number"
+	case "duration":
+		return "want a duration, such as 30s or 5m"
+	case "bool":
+		return "want true or false"
+	}
+	return invalid.Unwrap().Error()
 }
 
 // suggestedFlags returns the flags of a command whose names resemble the given one.
@@ -49,9 +68,10 @@ func suggestedFlags(cmd *cobra.Command, name string) []string {
 	return suggestions(flags, name)
 }
 
-// suggestions returns the commands of cmd whose names are closest to the given one.
+// suggestions returns the commands of cmd whose names are closest to the given one: within one edit for three
+// letters. Without that limit, every short name is close to some other.
 func suggestions(cmd *cobra.Command, name string) []string {
-	for cmd.SuggestionsMinimumDistance = 1; cmd.SuggestionsMinimumDistance <= 2; cmd.SuggestionsMinimumDistance++ {
+	for cmd.SuggestionsMinimumDistance = 1; cmd.SuggestionsMinimumDistance <= len(name)/3; cmd.SuggestionsMinimumDistance++ {
 		if found := cmd.SuggestionsFor(name); len(found) > 0 {
 			return found
 		}
@@ -68,7 +88,7 @@ func didYouMean(prefix string, names []string) string {
 }
 
 // show prints how the command is used, without the flags of all commands.
-func (e flagError) show(w io.Writer) {
+func (e unknownFlagError) show(w io.Writer) {
 	fmt.Fprintf(w, "\nUsage:\n  %s\n", e.cmd.UseLine())
 	if flags := flagUsages(e.cmd.LocalNonPersistentFlags()); flags != "" {
 		fmt.Fprintf(w, "\nFlags:\n%s", flags)
@@ -88,14 +108,36 @@ func flagUsages(flags *pflag.FlagSet) string {
 	return flags.FlagUsages()
 }
 
-// arguments turns the errors of check into usage errors that show the usage line.
+// arguments turns the errors of check into usage errors that name what is missing or too much, and show the
+// usage line.
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return usageError{fmt.Errorf("%w; usage: %s", err, cmd.UseLine())}
+		if check(cmd, args) == nil {
+			return nil
 		}
-		return nil
+		problem, needed := "", requiredArguments(cmd)
+		if len(args) < len(needed) {
+			problem = "missing " + strings.Join(needed[len(args):], " and ")
+			if len(args) > 0 && needed[len(args)] == "KEY" {
+				problem += fmt.Sprintf(`; to see the keys, run "fanoutctl list %s"`, args[0])
+			}
+			return usagef("%s; usage: %s", problem, cmd.UseLine())
+		}
+		most := len(needed)
+		for most < len(args) && check(cmd, args[:most]) == nil {
+			most++
+		}
+		return usagef("unexpected argument %q; usage: %s", args[most-1], cmd.UseLine())
 	}
+}
+
+// requiredArguments returns the names of the arguments that a command needs, from its usage line.
+func requiredArguments(cmd *cobra.Command) []string {
+	names := strings.Fields(cmd.Use)[1:]
+	if i := slices.IndexFunc(names, func(name string) bool { return name == "|" || strings.HasPrefix(name, "[") }); i >= 0 {
+		names = names[:i]
+	}
+	return names
 }
 
 // subcommandNeeded returns the usage error of a command that only groups subcommands.

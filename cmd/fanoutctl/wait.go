@@ -82,6 +82,9 @@ func waitCommand(t *tool) *cobra.Command {
 			}
 			options := g.options(servers, args[0], &s, revision)
 			status, err := t.awaitApplied(cmd.Context(), options)
+			if r, rErr := t.resource(args[0]); rErr == nil && status != nil && status.Watches == 0 {
+				t.noteMixup(cmd.Context(), r, &s, "wait")
+			}
 			if !isOutcome(err) {
 				return refusingServer(status, err)
 			}

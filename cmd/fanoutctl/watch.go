@@ -158,7 +158,7 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 	w.tool.noteWrongKey(w.s.key)
 	ctx, cancel := w.tool.withTimeout(ctx, 0)
 	defer cancel()
-	opts := append(w.s.forWatch(), client.OnInterruption(w.tool.reportInterruptions()))
+	opts := append(w.s.forWatch(), client.OnInterruption(w.tool.reportInterruptions(ctx, resource)))
 	if w.changes {
 		opts = append(opts, client.FromNow())
 	}
@@ -182,7 +182,7 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 		}}
 		position, err := file.Load()
 		if err != nil {
-			return err
+			return inputError(err)
 		}
 		opts, w.resumes = append(opts, client.After(position)), position.Revision > 0
 		save = file.Save
@@ -195,7 +195,7 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 	if w.exec == "" && len(w.render) == 0 {
 		opts = append(opts, client.WithoutReports()) // the changes are only shown
 	}
-	updates := func(ctx context.Context) follow.Stream { return w.trackSync(r.Watch(ctx, opts...)) }
+	updates := func(ctx context.Context) follow.Stream { return w.trackSync(ctx, r, r.Watch(ctx, opts...)) }
 
 	switch {
 	case len(w.render) > 0:
@@ -242,17 +242,23 @@ func (w *watchFlags) print(ctx context.Context, updates follow.Updates, save fol
 
 // trackSync passes the updates on and sets w.synced. If a watch that should resume begins with the whole
 // state instead, it prints a note, because a table shows the objects like changes.
-func (w *watchFlags) trackSync(updates follow.Stream) follow.Stream {
+func (w *watchFlags) trackSync(ctx context.Context, r *client.Resource, updates follow.Stream) follow.Stream {
 	return func(yield func(*client.Update, error) bool) {
+		begun := false // with an object, or without any
 		for u, err := range updates {
 			if err == nil {
 				w.tool.interruption = nil
+				if !begun && len(u.Events) == 0 && u.Phase.Complete() {
+					w.tool.noteMixup(ctx, r, &w.s, "watch")
+				}
+				begun = begun || len(u.Events) > 0 || u.Phase.Complete()
 				if w.resumes && u.Phase == client.PhaseReset {
 					fmt.Fprintln(w.tool.stderr, "fanoutctl: the server no longer has the changes since that position; all objects follow")
 				}
 				w.resumes = false
 			}
-			w.synced = w.synced || err == nil && u.Phase == client.PhaseSynced
+			// With --changes there is no initial state to wait for.
+			w.synced = w.synced || err == nil && (u.Phase == client.PhaseSynced || w.changes)
 			if !yield(u, err) {
 				return
 			}
@@ -321,27 +327,4 @@ func (t *tool) command(line string) *follow.Command {
 // warn prints an error that does not end the command.
 func (t *tool) warn(err error) {
 	fmt.Fprintf(t.stderr, "fanoutctl: %s\n", t.explain(exitFailed, err))
-}
-
-// reportInterruptions returns a callback that reports the loss of the server, at most once
-// per minute. It does not report a server that is draining.
-func (t *tool) reportInterruptions() func(error) {
-	var last time.Time
-	return func(err error) {
-		t.interruption = err
-		if errors.Is(err, client.ErrDraining) || time.Since(last) < time.Minute {
-			return
-		}
-		last = time.Now()
-		fmt.Fprintf(t.stderr, "fanoutctl: %s; retrying\n", t.explain(exitUnavailable, err))
-	}
-}
-
-// timedOut returns the error of a watch whose time was up, with the reason if its server is away.
-func (t *tool) timedOut(format string, args ...any) error {
-	text := "timed out" + fmt.Sprintf(format, args...)
-	if t.interruption == nil {
-		return errors.New(text)
-	}
-	return fmt.Errorf("%s: %s", text, t.explain(exitUnavailable, t.interruption))
 }

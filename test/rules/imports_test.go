@@ -138,7 +138,7 @@ func TestImportsGoOneWay(t *testing.T) {
 func TestLibrariesHaveOneOwner(t *testing.T) {
 	owners := map[string][]string{
 		"go.etcd.io/etcd":                    {"internal/store", "test"},
-		"google.golang.org/grpc":             {"client", "clienttest", "conformance", "internal/server", "internal/store", "gen", "test", "internal/admin", "internal/tracing"},
+		"google.golang.org/grpc":             {"client", "clienttest", "conformance", "internal/server", "internal/store", "gen", "test", "internal/admin", "internal/tracing", "internal/ctl/admin"},
 		"google.golang.org/protobuf":         {"client", "conformance", "internal/object", "internal/store", "internal/server", "internal/wire", "gen", "test", "internal/admin"},
 		"go.etcd.io/bbolt":                   {"internal/store", "test"},
 		"go.etcd.io/raft":                    {"internal/store"},

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/fanoutd/fanoutd/client"
+)
+
+// A key looks like a path, so people give one where a command wants the other. Then a read finds nothing and a
+// watch waits for ever, without an error. This file notices it. All of its requests are only for messages: if
+// they fail, for example because of missing rights, there is no message.
+
+// isKey reports whether an object has this key.
+func isKey(ctx context.Context, r *client.Resource, path string) bool {
+	_, err := r.Get(ctx, path, client.AllowStale())
+	return err == nil
+}
+
+// isPath reports whether there are objects below a key.
+func isPath(ctx context.Context, r *client.Resource, key string) bool {
+	page, err := r.ListPage(ctx, client.Prefix(key), client.PageSize(1), client.AllowStale())
+	return err == nil && len(page.Objects) > 0
+}
+
+// mixup returns a sentence without a period if the selection has a key where it needs a path or the other way
+// round, and "" otherwise.
+func (t *tool) mixup(ctx context.Context, r *client.Resource, s *selection) string {
+	ctx, cancel := t.withTimeout(ctx, requestTimeout)
+	defer cancel()
+	below := strings.TrimRight(s.key, "/") // as people write a path
+	switch {
+	case s.prefix != "" && !isPath(ctx, r, s.prefix) && isKey(ctx, r, s.prefix):
+		return fmt.Sprintf("there are no objects below %s, but %q is an object", s.prefix, s.prefix)
+	case below != "" && !isKey(ctx, r, s.key) && isPath(ctx, r, below):
+		return fmt.Sprintf("there is no object %q, but there are objects below %s", s.key, below)
+	}
+	return ""
+}
+
+// noteMixup prints a note if a command that waits has a key where it needs a path or the other way round. The
+// command has the flag --key.
+func (t *tool) noteMixup(ctx context.Context, r *client.Resource, s *selection, command string) {
+	text := t.mixup(ctx, r, s)
+	switch {
+	case text == "":
+	case s.prefix != "":
+		fmt.Fprintf(t.stderr, "fanoutctl: %s: to select it, run \"fanoutctl %s %s --key %s\"\n", text, command, r.Name(), s.prefix)
+	default:
+		fmt.Fprintf(t.stderr, "fanoutctl: %s: to select them, run \"fanoutctl %s %s %s\"\n", text, command, r.Name(), s.key)
+	}
+}
+
+// explainMissing returns the error of a command for an object that does not exist: err, or a better one if there are
+// objects below the key.
+func (t *tool) explainMissing(ctx context.Context, r *client.Resource, key string, err error) error {
+	if !isNotFound(err) {
+		return err
+	}
+	text := t.mixup(ctx, r, &selection{key: key})
+	if text == "" {
+		return err
+	}
+	return exitError{exitNotFound, fmt.Errorf(`%s: run "fanoutctl list %s %s"`, text, r.Name(), key)}
+}
