@@ -183,9 +183,15 @@ func TestGrantsByVerb(t *testing.T) {
 
 func TestQuestionString(t *testing.T) {
 	for want, q := range map[string]policy.Question{
-		`get key "a/b" of resource "config"`:    {Verb: policy.Get, Resource: "config", Scope: object.ExactKey("a/b")},
-		`watch prefix "a" of resource "config"`: {Verb: policy.Watch, Resource: "config", Scope: subtree(t, "a/")},
-		`admin resource "config"`:               {Verb: policy.Admin, Resource: "config"},
+		`get key "a/b" of resource "config"`:            {Verb: policy.Get, Resource: "config", Scope: object.ExactKey("a/b")},
+		`put key "a" of resource "config"`:              {Verb: policy.Put, Resource: "config", Scope: object.ExactKey("a")},
+		`delete key "a" of resource "config"`:           {Verb: policy.Delete, Resource: "config", Scope: object.ExactKey("a")},
+		`watch the keys below "a" of resource "config"`: {Verb: policy.Watch, Resource: "config", Scope: subtree(t, "a/")},
+		`list all keys of resource "config"`:            {Verb: policy.List, Resource: "config"},
+		`administer resource "config"`:                  {Verb: policy.Admin, Resource: "config"},
+		`administer all resources`:                      {Verb: policy.Admin, Resource: "*"},
+		`administer key "a" of resource "config"`:       {Verb: policy.Admin, Resource: "config", Scope: object.ExactKey("a")},
+		`read the metrics`:                              {Verb: policy.Metrics, Resource: "*"},
 	} {
 		if got := q.String(); got != want {
 			t.Errorf("got %s, want %s", got, want)

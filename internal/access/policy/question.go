@@ -14,16 +14,30 @@ type Question struct {
 	Scope    object.Scope
 }
 
-// String returns the question as the end of a sentence that begins with "may", such as
+// String returns the question as the end of a sentence that begins with "may not" or "needed to", such as
 // `get key "a/b" of resource "config"`.
 func (q Question) String() string {
-	if key, ok := q.Scope.Key(); ok {
-		return fmt.Sprintf("%s key %q of resource %q", q.Verb, key, q.Resource)
+	if q.Verb == Metrics {
+		return "read the metrics"
 	}
-	if prefix, ok := q.Scope.Prefix(); ok {
-		return fmt.Sprintf("%s prefix %q of resource %q", q.Verb, prefix, q.Resource)
+	verb, resource := q.Verb.String(), fmt.Sprintf("resource %q", q.Resource)
+	if q.Verb == Admin {
+		verb = "administer"
 	}
-	return fmt.Sprintf("%s resource %q", q.Verb, q.Resource)
+	if q.Resource == wildcard {
+		resource = "all resources"
+	}
+	key, isKey := q.Scope.Key()
+	prefix, isPrefix := q.Scope.Prefix()
+	switch {
+	case isKey:
+		return fmt.Sprintf("%s key %q of %s", verb, key, resource)
+	case isPrefix:
+		return fmt.Sprintf("%s the keys below %q of %s", verb, prefix, resource)
+	case q.Verb == Admin:
+		return verb + " " + resource
+	}
+	return fmt.Sprintf("%s all keys of %s", verb, resource)
 }
 
 // ParseQuestion returns a question about a key or a prefix of a resource, or about the
