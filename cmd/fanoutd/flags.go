@@ -85,6 +85,8 @@ func bind(c *config.Config) []flagGroup {
 				"comma-separated `names` under which browsers reach it; IP addresses and localhost are always accepted")
 			fs.StringSliceVar(&c.HTTPOrigins, "http-origins", c.HTTPOrigins,
 				"comma-separated `origins`, such as https://app.example.com, whose pages may use it with the rights of their visitors")
+			fs.StringSliceVar(&c.StatusPageServers, "status-page-servers", c.StatusPageServers,
+				"comma-separated `origins`, such as https://node-1.example.com:7421, of the HTTP services of all servers over the same etcd, which the status page of each shows together")
 			fs.StringVar(&c.Pprof, "pprof", c.Pprof, "`when` to serve Go profiles at /debug/pprof/: always, loopback (if admin-listen is a loopback address) or never")
 			fs.BoolVar(&c.Channelz, "channelz", c.Channelz, "serve gRPC channelz, which slows deliveries by 8 to 10 %")
 		}),

@@ -18,11 +18,11 @@ import (
 //     for which browsers send a preflight request first, and without CORS headers in
 //     the answer they stop there. Reads are refused as well, because profiles, traces and
 //     watches cost something even if the page cannot read them. A link to the status page
-//     works. Origins of the configuration are excepted, see origin.go.
+//     works. Origins of the configuration are excepted, see origin.go and siblings.go.
 //   - A page can make its own host name resolve to our address (DNS rebinding), which
 //     gives it our origin. So the Host header must be an IP address, localhost, or one
 //     of the configured names.
-func guard(hosts []string, trusted origins, next http.Handler) http.Handler {
+func guard(hosts []string, trusted origins, pages siblings, next http.Handler) http.Handler {
 	protected := http.NewCrossOriginProtection()
 	refuseForeign := func(w http.ResponseWriter) {
 		refuse(w, http.StatusForbidden, "request from a page of another origin: if its pages may use the API, add it to the setting http-origins")
@@ -42,6 +42,14 @@ func guard(hosts []string, trusted origins, next http.Handler) http.Handler {
 		if trusted.admits(h, r) {
 			if isPreflight(r) {
 				answerPreflight(w)
+				return
+			}
+			next.ServeHTTP(w, r)
+			return
+		}
+		if pages.admit(h, r) {
+			if isPreflight(r) {
+				answerStatusPreflight(w)
 				return
 			}
 			next.ServeHTTP(w, r)

@@ -64,6 +64,10 @@ type Config struct {
 	// Origins are the origins of pages that may use the API from browsers, besides the status page.
 	Origins []string
 
+	// Servers are the origins of the HTTP services of all servers over the same etcd. The status page shows
+	// all of them, and their pages may read the status of this server.
+	Servers []string
+
 	// MaxValueBytes is the maximum size of a value that is written. 0: that of any body.
 	MaxValueBytes int64
 
@@ -183,12 +187,12 @@ func newHandler(cfg Config, grpc http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
 	}
-	files, err := readPage(pageFiles)
+	files, err := readPage(pageFiles, cfg.Servers)
 	if err != nil {
 		return nil, fmt.Errorf("read the status page: %w", err)
 	}
 	next := statusPage(files, withIndex(description, cfg.rights(cfg.bodies(headers(streams(answerTimeout, withCertificate(api)))))))
-	return guard(cfg.Hosts, cfg.Origins, probes(cfg, operators(cfg, grpc, next))), nil
+	return guard(cfg.Hosts, cfg.Origins, siblings(cfg.Servers), probes(cfg, operators(cfg, grpc, next))), nil
 }
 
 // withCertificate passes the client's certificate on to the gRPC server.

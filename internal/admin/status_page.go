@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"html"
 	"io/fs"
 	"maps"
 	"net/http"
@@ -20,10 +21,26 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// pagePolicy lets the page load its own files and send requests to this listener, and
+// pagePolicy lets the page load its own files and send requests to this listener and the other servers, and
 // nothing else. With it, Chromium also refuses to parse strings as markup.
-const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+func pagePolicy(servers []string) string {
+	connect := strings.Join(append([]string{"'self'"}, servers...), " ")
+	return "default-src 'none'; script-src 'self'; style-src 'self'; connect-src " + connect + "; img-src 'self' data:; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+}
+
+// serversMark is where the page has the list of the servers.
+const serversMark = `<meta name="servers" content="">`
+
+// withServers returns the page with the list of the servers.
+func withServers(page []byte, servers []string) ([]byte, error) {
+	list := strings.Replace(serversMark, `""`, `"`+html.EscapeString(strings.Join(servers, " "))+`"`, 1)
+	filled := bytes.Replace(page, []byte(serversMark), []byte(list), 1)
+	if !bytes.Contains(page, []byte(serversMark)) {
+		return nil, fmt.Errorf("the page has no %s", serversMark)
+	}
+	return filled, nil
+}
 
 // pageType maps file extensions to content types. The mime package would depend on the
 // system for some of them.
@@ -40,8 +57,9 @@ type pageFile struct {
 	header  http.Header // of the answer
 }
 
-// readPage returns the files of the page by their paths. The page itself is at "/".
-func readPage(files fs.FS) (map[string]*pageFile, error) {
+// readPage returns the files of the page by their paths. The page itself is at "/". servers are the origins of
+// all servers.
+func readPage(files fs.FS, servers []string) (map[string]*pageFile, error) {
 	all := map[string]*pageFile{}
 	err := fs.WalkDir(files, "page", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -50,6 +68,11 @@ func readPage(files fs.FS) (map[string]*pageFile, error) {
 		content, err := fs.ReadFile(files, name)
 		if err != nil {
 			return err
+		}
+		if name == "page/index.html" {
+			if content, err = withServers(content, servers); err != nil {
+				return err
+			}
 		}
 		contentType := pageType[path.Ext(name)]
 		if contentType == "" {
@@ -64,7 +87,7 @@ func readPage(files fs.FS) (map[string]*pageFile, error) {
 		url := "/" + name
 		if name == "page/index.html" {
 			url = "/"
-			f.header.Set("Content-Security-Policy", pagePolicy)
+			f.header.Set("Content-Security-Policy", pagePolicy(servers))
 			f.header.Set("Referrer-Policy", "no-referrer")
 		}
 		all[url] = f

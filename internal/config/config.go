@@ -58,8 +58,12 @@ type Config struct {
 	AdminListen string   `yaml:"admin-listen"` // empty: disabled
 	AdminHosts  []string `yaml:"admin-hosts"`
 	HTTPOrigins []string `yaml:"http-origins"`
-	Pprof       string   `yaml:"pprof"`
-	Channelz    bool     `yaml:"channelz"`
+
+	// StatusPageServers are the origins of the HTTP services of all servers over the same etcd.
+	StatusPageServers []string `yaml:"status-page-servers"`
+
+	Pprof    string `yaml:"pprof"`
+	Channelz bool   `yaml:"channelz"`
 
 	SlowRequest      Duration `yaml:"slow-request"`  // 0: never
 	OTLPEndpoint     string   `yaml:"otlp-endpoint"` // empty: no traces

@@ -36,6 +36,9 @@ func (c *Config) Problems() Problems {
 	for i, origin := range c.HTTPOrigins {
 		v.check(fmt.Sprintf("http-origins[%d]", i), checkOrigin(origin))
 	}
+	for i, origin := range c.StatusPageServers {
+		v.check(fmt.Sprintf("status-page-servers[%d]", i), checkOrigin(origin))
+	}
 	v.oneOf("pprof", c.Pprof, PprofAlways, PprofLoopback, PprofNever)
 	v.transport(c)
 	v.authentication(c)

@@ -2,6 +2,7 @@ package browser
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +12,9 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/chromedp"
 
+	"github.com/fanoutd/fanoutd/client"
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/config"
 )
 
 // TestPhone checks that the page fits on a phone, even with long names and values.
@@ -37,6 +40,41 @@ func TestPhone(t *testing.T) {
 		.filter((n) => n.getClientRects().length && n.getBoundingClientRect().height < 32).map((n) => n.outerHTML)`)
 	for _, n := range small {
 		t.Errorf("%s is too small to touch", n)
+	}
+}
+
+// TestFirstScreen checks that the first screen of a server with one resource shows the resource in its whole width, and
+// the watchers.
+func TestFirstScreen(t *testing.T) {
+	s := start(t, func(c *config.Config) { c.Resources = c.Resources[:1] })
+	s.watch(t, "one/1", &fanoutv1.WatchRequest{Resource: "config"})
+	p := open(t, s.url, look{width: 1280, height: 800})
+	p.await(`document.querySelectorAll("#watchers-rows tr").length === 1`)
+	if got := eval[float64](p, `document.querySelector("article").getBoundingClientRect().width`); got < 1000 {
+		t.Errorf("the card of the only resource is %v wide", got)
+	}
+	if got := eval[float64](p, `document.querySelector("#watchers-rows tr").getBoundingClientRect().bottom`); got > 800 {
+		t.Errorf("the first watcher ends at %v, below the first screen", got)
+	}
+}
+
+// TestWatcherCardsOnAPhone checks that several watchers fit on the screen of a phone, and that their errors are not cut
+// off.
+func TestWatcherCardsOnAPhone(t *testing.T) {
+	s := start(t)
+	message := strings.Repeat("the pool of the payment service has only so many connections; ", 5)
+	s.inform(t, "stock-59d4", "stock/0.7.3", func(*client.Object) error { return errors.New(message) })
+	s.inform(t, "cart-7f9c", "cart/2.4.1", accept)
+	s.put(t, "config", "a", "1")
+	p := open(t, s.url, look{width: 390, height: 844})
+	p.awaitText("#watchers-failed", "1")
+	p.awaitText(`#watchers-rows [data-failed="true"] small`, message[len(message)-20:])
+	if cut := eval[bool](p, `((n) => n.scrollHeight > n.clientHeight + 1 || n.scrollWidth > n.clientWidth + 1)(document.querySelector('#watchers-rows [data-failed="true"] small'))`); cut {
+		t.Error("the error is cut off")
+	}
+	heights := eval[[]float64](p, `Array.from(document.querySelectorAll("#watchers-rows tr:not(:has([data-failed=true]))"), (n) => n.offsetHeight)`)
+	if len(heights) != 1 || heights[0] > 180 {
+		t.Errorf("the cards of watchers without an error are %v high", heights)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/test/certs"
+	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 // TestTokens checks that a refused user can enter a token, and that the page keeps it in
@@ -29,12 +30,13 @@ func TestTokens(t *testing.T) {
 	s.fill(t)
 
 	p := open(t, s.url, desktop)
-	p.awaitText("#freshness", "No answer yet")
+	p.awaitText("#freshness", "Token needed")
 	p.awaitText("#resources-error", "no credentials")
 	p.awaitText("#watchers-error", "no credentials")
 	p.await(`!document.getElementById("token").hidden`)
 	p.write("#token-text", "wrong")
 	p.await(`sessionStorage.getItem("fanoutd-token") === "wrong"`)
+	p.awaitText("#freshness", "Token refused")
 	p.await(`!document.getElementById("token").hidden`)
 	p.write("#token-text", token)
 	p.awaitText("#freshness", "Live")
@@ -55,11 +57,68 @@ func TestTokens(t *testing.T) {
 	p.do("reload", chromedp.Reload())
 	p.awaitText("#freshness", "Live")
 	allow("get, put")
-	p.awaitText("#freshness", "Stale")
-	p.awaitText("#resources-error", "may not")
+	p.awaitText("#freshness", "Missing rights")
+	p.awaitText("#resources-error", `"operator" may not administer all resources`)
+	if n := len(p.texts("article")) + len(p.texts("#watchers-rows tr")); n > 0 {
+		t.Errorf("%d things are still shown that the user may not see any more", n)
+	}
 	allow("'*'")
 	p.awaitText("#freshness", "Live")
+	p.awaitTexts("article h3", "audit", "config", "flags")
 	p.click("#token-forget") // the form is open, because another token might help
 	p.awaitText("#resources-error", "no credentials")
 	p.await(`sessionStorage.length === 0`)
+}
+
+// TestATokenClearsWhatTheOneBeforeHasShown checks that nothing that only the old token may see stays on the page:
+// no resources, watchers, keys, values, histories, events or names, even while the server does not answer.
+func TestATokenClearsWhatTheOneBeforeHasShown(t *testing.T) {
+	tokens, policy := filepath.Join(t.TempDir(), "tokens"), filepath.Join(t.TempDir(), "policy.yaml")
+	var lines, secrets []string
+	for _, name := range []string{"operator", "guest"} {
+		secret, line, err := access.NewToken(name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, secrets = append(lines, line), append(secrets, secret)
+	}
+	certs.Write(t, tokens, []byte(strings.Join(lines, "\n")))
+	certs.Write(t, policy, []byte("rules:\n- {subjects: [operator], verbs: ['*'], resources: ['*']}\n- {subjects: [guest], verbs: [get], resources: [flags]}\n"))
+	s := startFor(t, bearer(secrets[0]), func(cfg *config.Config) { cfg.TokenFile, cfg.PolicyFile = tokens, policy })
+	s.put(t, "config", "secret/key", "secret value", "secret", "label")
+	link := loopback.NewLink(t, s.cfg.AdminListen)
+	for _, away := range []bool{false, true} {
+		p := open(t, "http://"+link.Address+"/", desktop)
+		p.write("#token-text", secrets[0])
+		p.awaitText("#freshness", "Live")
+		p.follow("config")
+		s.put(t, "config", "secret/key", "secret value", "secret", "label")
+		p.awaitTexts(tailKeys, "secret/key")
+		p.click("#tail-stop")
+		p.awaitText("#tail-state", "Stopped")
+		eval[bool](p, `location.hash = "#/config/secret/key", true`)
+		p.awaitText("#object-value", "secret value")
+		p.click("#history > summary")
+		p.awaitText("#history-list", "modified")
+		p.click("#receivers > summary")
+		p.awaitText("#receivers-state", "of this server")
+		p.click("#token-open")
+		if away {
+			link.Freeze() // no answer comes, neither one for the new token nor a late one for the old one
+		}
+		p.write("#token-text", secrets[1])
+		if !away {
+			p.awaitText("#freshness", "Missing rights")
+			p.awaitText("#object-error", "may not get")
+			p.awaitText("#resources-error", `"guest" may not administer all resources`)
+		}
+		p.await(`document.querySelectorAll("article, #watchers-rows tr, #sums div, #browse-list li, #tail-events li, #history-list li, #receivers-list li").length === 0`)
+		text := eval[string](p, `document.querySelector("header").textContent + document.querySelector("main").textContent`)
+		for _, left := range []string{"secret value", "secret=label", "audit", "modified", "revision 4", " · up "} {
+			if strings.Contains(text, left) {
+				t.Errorf("away %v: the page still has %q:\n%s", away, left, text)
+			}
+		}
+		link.Thaw()
+	}
 }

@@ -30,6 +30,9 @@ export class Refusal extends Error {
   }
 }
 
+// Outdated is the error of a request whose answer is for a token that the visitor has replaced meanwhile.
+export class Outdated extends Error {}
+
 // isAway reports whether an error means that the server cannot answer now.
 export const isAway = (error) => !(error instanceof Refusal) || error.code === undefined || error.code === code.unavailable;
 
@@ -44,10 +47,11 @@ export function explain(error) {
 // open sends a request. It returns the response if that is successful, and the token that
 // it sent.
 async function open(path, parameters, signal, more = {}) {
-  const url = `${path}?${new URLSearchParams(parameters)}`;
+  const { origin, ...init } = more; // the origin of another server
+  const url = `${origin ? `${origin}/` : ''}${path}?${new URLSearchParams(parameters)}`;
   const sent = token.get();
-  const headers = { ...more.headers, ...(sent && { Authorization: `Bearer ${sent}` }) };
-  const response = await fetch(url, { ...more, headers, signal, cache: 'no-store', credentials: 'same-origin', redirect: 'error' });
+  const headers = { ...init.headers, ...(sent && { Authorization: `Bearer ${sent}` }) };
+  const response = await fetch(url, { ...init, headers, signal, cache: 'no-store', credentials: origin ? 'omit' : 'same-origin', redirect: 'error' });
   if (response.ok) return { response, sent };
   let status = {};
   try {
@@ -59,10 +63,19 @@ async function open(path, parameters, signal, more = {}) {
   throw new Refusal(status, sent, response.status);
 }
 
-// get returns the JSON answer to a request.
-export async function get(path, parameters) {
-  const { response } = await open(path, parameters, AbortSignal.timeout(10_000));
-  return response.json();
+// get returns the JSON answer to a request, of another server if origin names it. It throws Outdated if the
+// token has changed meanwhile: what one token may see is not shown to another.
+export async function get(path, parameters, { origin, patience = 10_000 } = {}) {
+  const sent = token.get();
+  let answer;
+  try {
+    const { response } = await open(path, parameters, AbortSignal.timeout(patience), { origin });
+    answer = await response.json();
+  } catch (error) {
+    throw sent === token.get() ? error : new Outdated();
+  }
+  if (sent !== token.get()) throw new Outdated();
+  return answer;
 }
 
 // send sends a request that writes, and returns its JSON answer.

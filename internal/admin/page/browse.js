@@ -13,9 +13,9 @@ const narrow = window.matchMedia('(max-width: 56rem)');
 
 // Browse follows the address of the page.
 export class Browse {
-  constructor(refused) {
+  constructor(refused, servers) {
     this.on = { refused, loaded: () => this.mark() };
-    this.object = new ObjectView(refused);
+    this.object = new ObjectView(refused, servers);
     this.codecs = {}; // of the resources whose status the visitor may see
     this.editor = new Editor({
       show: (key, object) => key === this.object.key && object && this.object.show(object),
@@ -168,12 +168,21 @@ export class Browse {
     $('browse-panels').hidden = false;
   }
 
-  // retry repeats what was refused, with another token.
-  retry() {
-    if (this.resource === undefined) return;
+  // again forgets what an earlier token has shown, and asks with the new one.
+  again() {
+    const { resource, key } = this.object;
+    this.codecs = {};
+    this.editor.close();
+    if ($('delete').open) $('delete').close();
+    this.object.forget();
+    this.object.close();
+    if (this.resource === undefined) {
+      $('browse-resource').value = '';
+      return;
+    }
     if (this.root === undefined) this.search();
     else this.tree(this.resource, this.root);
-    if (this.object.key !== undefined) void this.object.load();
+    if (key !== undefined) void this.object.open(resource, key);
   }
 
   // mark marks the object in the list that is shown beside it.

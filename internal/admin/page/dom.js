@@ -54,6 +54,11 @@ export function options(select, names) {
   if (names.includes(chosen) || fixed.some((o) => o.value === chosen)) select.value = chosen;
 }
 
+// onlyChosen removes the options of a select that have a key, except the selected one.
+export function onlyChosen(select) {
+  for (const o of Array.from(select.options)) if (o.dataset.key && !o.selected) o.remove();
+}
+
 // offer adds an option if it is missing.
 export function offer(select, name) {
   if (!Array.from(select.options, (o) => o.value).includes(name)) select.append(el('option', { value: name, 'data-key': name }, name));

@@ -38,10 +38,19 @@ export class History {
   // of selects an object.
   of(resource, key) {
     if (this.resource === resource && this.key === key) return;
-    this.stop();
-    $('history').open = false;
+    this.forget();
     this.resource = resource;
     this.key = key;
+  }
+
+  // forget removes everything.
+  forget() {
+    this.stop();
+    $('history').open = false;
+    this.key = undefined;
+    $('history-list').replaceChildren();
+    say($('history-state'), '');
+    complain($('history-error'));
   }
 
   stop() {

@@ -1,5 +1,7 @@
 // Polling, while the page is visible.
 
+import { Outdated } from './api.js';
+
 const between = 2000; // milliseconds
 
 // visible resolves when the page is visible.
@@ -33,6 +35,13 @@ export class Loop {
     this.hurry();
   }
 
+  // forget drops the last answer, because it was for another token, and asks again.
+  forget() {
+    this.answered = undefined;
+    this.error = undefined;
+    this.now();
+  }
+
   // fresh reports whether the last answer is a few seconds old at most.
   get fresh() {
     return !this.error && this.answered !== undefined && Date.now() - this.answered < 4 * between;
@@ -48,7 +57,7 @@ export class Loop {
         this.answered = Date.now();
         this.error = undefined;
       } catch (error) {
-        this.error = error;
+        if (!(error instanceof Outdated)) this.error = error;
       }
       this.changed();
       const rest = Math.max(between / 4, between - (performance.now() - began));

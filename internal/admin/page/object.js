@@ -2,7 +2,7 @@
 
 import { $, complain, el, say } from './dom.js';
 import { bytes, count, plural, seconds, shorten, span } from './format.js';
-import { code, explain, isAway, of, read, rights } from './api.js';
+import { code, explain, isAway, of, Outdated, read, rights } from './api.js';
 import { History } from './history.js';
 import { Receivers } from './receivers.js';
 import { labelsOf, readable } from './value.js';
@@ -22,11 +22,11 @@ const facts = [
 
 // ObjectView shows an object.
 export class ObjectView {
-  constructor(refused) {
+  constructor(refused, servers) {
     this.refused = refused; // called with errors that another token may fix
     this.rights = [];
     this.history = new History();
-    this.receivers = new Receivers();
+    this.receivers = new Receivers(servers);
     $('object-reload').addEventListener('click', () => this.load());
   }
 
@@ -49,6 +49,17 @@ export class ObjectView {
     this.key = undefined;
     this.history.stop();
     $('object').hidden = true;
+  }
+
+  // forget removes what an earlier token may have shown.
+  forget() {
+    this.show(undefined);
+    this.allow([]);
+    this.history.forget();
+    this.receivers.forget();
+    $('object-value').replaceChildren();
+    $('object-facts').replaceChildren();
+    say($('object-state'), '');
   }
 
   // allow shows the controls for what the visitor may do.
@@ -75,7 +86,7 @@ export class ObjectView {
       const verbs = await rights(resource, key).catch(() => []);
       if (current()) this.allow(verbs);
     } catch (error) {
-      if (!current()) return;
+      if (!current() || error instanceof Outdated) return;
       // The last value stays while the server does not answer.
       if (!isAway(error)) {
         this.show(undefined);

@@ -2,7 +2,7 @@
 
 import { $, complain, el, say } from './dom.js';
 import { count, plural } from './format.js';
-import { explain, get, of } from './api.js';
+import { explain, get, of, Outdated } from './api.js';
 import { applied, described, who } from './watchers.js';
 
 const pages = 5; // pages of watches that are examined
@@ -17,7 +17,8 @@ function covers(scope, key) {
 
 // Receivers lists the watches when it is opened.
 export class Receivers {
-  constructor() {
+  constructor(servers) {
+    this.servers = servers;
     $('receivers').addEventListener('toggle', () => $('receivers').open && this.load());
     $('receivers-reload').addEventListener('click', () => this.load());
   }
@@ -25,9 +26,18 @@ export class Receivers {
   // of selects an object.
   of(resource, key) {
     if (this.resource === resource && this.key === key) return;
-    $('receivers').open = false;
+    this.forget();
     this.resource = resource;
     this.key = key;
+  }
+
+  // forget removes everything.
+  forget() {
+    $('receivers').open = false;
+    this.key = undefined;
+    $('receivers-list').replaceChildren();
+    say($('receivers-state'), '');
+    complain($('receivers-error'));
   }
 
   // matcher returns a function that reports whether an object matches the selectors of a watch. The
@@ -51,18 +61,21 @@ export class Receivers {
     complain($('receivers-error'));
     say($('receivers-state'), 'Loading');
     try {
-      let pageToken = '';
       let examined = 0;
       let total = 0;
       const matches = this.matcher(resource, key);
       const found = [];
-      for (let n = 0; n === 0 || (pageToken && n < pages); n++) {
-        const answer = await get('v1/watchers', { resource, pageSize: 1000, ...(pageToken && { pageToken }) });
-        const all = answer.watchers ?? [];
-        examined += all.length;
-        total = Number(answer.total ?? 0);
-        pageToken = answer.nextPageToken;
-        for (const w of all) if (covers(w.request.scope, key) && await matches(w.request)) found.push(w);
+      const origins = [undefined, ...this.servers.answering.map((s) => s.origin)];
+      for (const origin of origins) {
+        let pageToken = '';
+        for (let n = 0; n === 0 || (pageToken && n < pages); n++) {
+          const answer = await get('v1/watchers', { resource, pageSize: 1000, ...(pageToken && { pageToken }) }, { origin });
+          const all = answer.watchers ?? [];
+          examined += all.length;
+          if (n === 0) total += Number(answer.total ?? 0);
+          pageToken = answer.nextPageToken;
+          for (const w of all) if (covers(w.request.scope, key) && await matches(w.request)) found.push(w);
+        }
       }
       if (this.resource !== resource || this.key !== key) return;
       $('receivers-list').replaceChildren(...found.slice(0, shown).map((w) => {
@@ -74,9 +87,11 @@ export class Receivers {
           el('small', { 'data-failed': state === 'failed' }, el('span', {}, `applied: ${state}`), detail ? ` · ${detail}` : ''),
         );
       }));
-      const of = examined < total ? ` among the first ${count(examined)}` : '';
-      say($('receivers-state'), `${plural(found.length, 'watch').replace('watchs', 'watches')} of this server${of}`);
+      const among = examined < total ? ` among the first ${count(examined)}` : '';
+      const where = origins.length > 1 ? plural(origins.length, 'server') : 'this server';
+      say($('receivers-state'), `${plural(found.length, 'watch').replace('watchs', 'watches')} of ${where}${among}`);
     } catch (error) {
+      if (error instanceof Outdated) return;
       say($('receivers-state'), '');
       complain($('receivers-error'), explain(error));
     }

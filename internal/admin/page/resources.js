@@ -156,7 +156,14 @@ export class Resources {
     this.rates = new Rates();
   }
 
-  show(answer) {
+  // clear removes everything.
+  clear() {
+    this.rates = new Rates();
+    for (const id of ['resources', 'sums', 'server']) $(id).replaceChildren();
+  }
+
+  // show shows an answer, and the number of watchers of all servers.
+  show(answer, watchers) {
     const all = answer.resources ?? [];
     this.rates.note(answer);
     keyed($('resources'), all, (r) => r.name, (r) => makeCard(r, this.actions), (card, r) => updateCard(card, r, this.rates.of(r.name)));
@@ -164,7 +171,7 @@ export class Resources {
     const sums = [
       ['Changes/s', rate(paces.length ? paces.reduce((a, b) => a + b) : undefined)],
       ['Objects', count(sum(all, (r) => r.objects))],
-      ['Watchers', count(sum(all, (r) => r.watchers))],
+      ['Watchers', count(watchers)],
       ['Distinct filters', count(sum(all, (r) => r.interests))],
     ];
     keyed(

@@ -96,9 +96,15 @@ export class Tail {
     this.follow();
   }
 
-  // retry starts again if permission was missing before.
-  retry() {
-    if (this.denied) this.follow();
+  // again forgets what an earlier token has shown. It goes on with the new one, also if permission was missing
+  // before.
+  again() {
+    const goesOn = this.running || this.denied;
+    this.stop('Events of a resource as they happen.');
+    this.clear();
+    complain($('tail-error'));
+    if (goesOn) this.follow();
+    else $('tail-resource').value = '';
   }
 
   stop(why) {

@@ -2,8 +2,7 @@
 // watchers; the page asks the server only for those it shows.
 
 import { $, el, say, keyed } from './dom.js';
-import { count, bytes, plural, seconds, shorten, span, unknown } from './format.js';
-import { get } from './api.js';
+import { count, bytes, plural, seconds, span, unknown } from './format.js';
 import { link } from './route.js';
 
 const steps = [20, 100, 1000]; // rows
@@ -65,7 +64,7 @@ export function applied(w, object) {
     const attempted = Number(w.attempted?.revision ?? 0);
     return attempted >= Number(object.modRevision) ? ['up to date', `up to revision ${attempted}`] : applied({ ...w, error: undefined });
   }
-  if (w.error) return ['failed', shorten(w.error.message || `code ${w.error.code}`, 120)];
+  if (w.error) return ['failed', w.error.message || `code ${w.error.code}`];
   if (w.appliedLag === undefined) return ['not reported', ''];
   const lag = seconds(w.appliedLag);
   return [lag === 0 ? 'up to date' : `${span(lag)} late`, `up to revision ${w.applied.revision}`];
@@ -85,7 +84,7 @@ function reported(w) {
 // details describes a watcher in full, one fact in a line.
 function details(w) {
   return [
-    w.subscriber?.instance, ...labels(w), w.identity && `identity ${w.identity}`, w.peer, w.userAgent, `watch ${w.id}`,
+    w.subscriber?.instance, ...labels(w), w.identity && `identity ${w.identity}`, w.peer, w.userAgent, `watch ${w.id}`, w.server && `server ${w.server}`,
     `began at ${new Date(w.since).toLocaleString()}`, `state: ${stateOf(w)[1]}`, reported(w) || 'applied position: not reported',
   ].filter(Boolean).join('\n');
 }
@@ -93,7 +92,7 @@ function details(w) {
 // The cells of a row: column, text, and a smaller text below.
 const columns = [
   ['Client', who],
-  ['Resource', (w) => [w.request.resource]],
+  ['Resource', (w) => [w.request.resource, w.server]],
   ['Watches', (w) => described(w.request)],
   ['State', (w) => [stateOf(w)[0]]],
   ['Lag', behind],
@@ -132,10 +131,29 @@ function updateRow(row, w) {
   row.cells[5].dataset.failed = Boolean(w.error);
 }
 
-// Watchers requests and shows the watchers.
+// rank orders the watchers of several servers as each server does: blocked ones first, then those without a
+// snapshot, then by lag, of which only a minimum may be known.
+function rank(w) {
+  if (w.blocked) return 0;
+  if (Number(w.position?.revision ?? 0) === 0) return 1;
+  return w.lagIsMinimum ? 2 : 3;
+}
+
+const byLag = (a, b) => rank(a) - rank(b) || (seconds(b.lag) ?? 0) - (seconds(a.lag) ?? 0) || new Date(a.since) - new Date(b.since);
+
+// Watchers requests and shows the watchers of all servers.
 export class Watchers {
-  constructor() {
+  constructor(servers) {
+    this.servers = servers;
     this.step = 0;
+  }
+
+  // clear removes everything.
+  clear() {
+    $('watchers-rows').replaceChildren();
+    for (const id of ['watchers-count', 'watchers-none']) say($(id), '');
+    say($('watchers-failed'), '0');
+    $('watchers-more').hidden = true;
   }
 
   // ask fills the table. It throws the server's error.
@@ -143,14 +161,16 @@ export class Watchers {
     const resource = $('watchers-resource').value;
     const failing = $('watchers-failing').checked;
     const size = steps[this.step];
-    const answer = await get('v1/watchers', { order: 'ORDER_LAG', pageSize: size, ...(resource && { resource }), ...(failing && { failing }) });
+    const answers = await this.servers.everywhere('v1/watchers', { order: 'ORDER_LAG', pageSize: size, ...(resource && { resource }), ...(failing && { failing }) });
     // The visitor may have changed the selection meanwhile.
     if (resource !== $('watchers-resource').value || failing !== $('watchers-failing').checked) return this.ask();
-    const all = answer.watchers ?? [];
-    const total = Number(answer.total ?? 0);
+    const sum = (of) => answers.reduce((n, { answer }) => n + Number(of(answer) ?? 0), 0);
+    let all = answers.flatMap(({ server, answer }) => (answer.watchers ?? []).map((w) => ({ ...w, server })));
+    if (answers.length > 1) all = all.sort(byLag).slice(0, size);
+    const total = sum((answer) => answer.total);
     keyed($('watchers-rows'), all, (w) => w.id, makeRow, updateRow);
     say($('watchers-count'), total === 0 ? '' : all.length < total ? `${count(all.length)} of ${count(total)}, those that are furthest behind` : `${count(total)}, furthest behind first`);
-    say($('watchers-failed'), count(answer.failing ?? 0));
+    say($('watchers-failed'), count(sum((answer) => answer.failing)));
     $('watchers-none').hidden = total > 0;
     say($('watchers-none'), failing ? 'No watcher reports an error.' : 'There are no watchers.');
     $('watchers-more').hidden = all.length >= total || this.step === steps.length - 1;
