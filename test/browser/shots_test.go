@@ -104,6 +104,7 @@ func TestScreenshots(t *testing.T) {
 	p.click("#history > summary")
 	p.awaitText("#history-state", "change")
 	p.click("#history-list li:first-child summary")
+	p.awaitText("#history-list .diff", "burst") // it moves what is below
 	p.click("#receivers > summary")
 	p.awaitText("#receivers-list", "stock-59d4")
 	p.shoot(filepath.Join(dir, "status-browse.png"), "#browse")
