@@ -109,7 +109,8 @@ var exitOfReason = map[client.Reason]int{
 	client.ErrRateLimited:     exitUnavailable,
 }
 
-// inputError returns the error for a file or an input that the command line names and that cannot be used.
+// inputError returns the error for a file or an input that the command line names and that cannot be used. It
+// has the exit code of a usageError, without advice about the command line.
 func inputError(err error) error { return exitError{exitUsage, err} }
 
 // missingKey returns the key of the object that the server has not found.

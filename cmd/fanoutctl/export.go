@@ -123,7 +123,7 @@ func (t *tool) exportSink(target, format string, dir, raw bool, scope transfer.S
 		}
 		d, err := transfer.OpenDirectory(target, raw, scope)
 		if err != nil {
-			return nil, usageError{err}
+			return nil, inputError(err)
 		}
 		return d, nil
 	}
@@ -139,5 +139,9 @@ func (t *tool) exportSink(target, format string, dir, raw bool, scope transfer.S
 	if target == "-" {
 		return transfer.NewStream(t.out, transfer.Format(format)), nil
 	}
-	return transfer.NewFile(target, transfer.Format(format))
+	f, err := transfer.NewFile(target, transfer.Format(format))
+	if err != nil {
+		return nil, inputError(err)
+	}
+	return f, nil
 }

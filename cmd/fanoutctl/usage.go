@@ -56,27 +56,62 @@ func wanted(invalid *pflag.InvalidValueError) string {
 
 // suggestedFlags returns the flags of a command whose names resemble the given one.
 func suggestedFlags(cmd *cobra.Command, name string) []string {
-	// Cobra compares names of commands.
-	flags := &cobra.Command{}
+	var names []string
 	add := func(f *pflag.Flag) {
 		if !f.Hidden {
-			flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+			names = append(names, f.Name)
 		}
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(add)
 	cmd.InheritedFlags().VisitAll(add)
-	return suggestions(flags, name)
+	return similar(names, name)
 }
 
-// suggestions returns the commands of cmd whose names are closest to the given one: within one edit for three
-// letters. Without that limit, every short name is close to some other.
-func suggestions(cmd *cobra.Command, name string) []string {
-	for cmd.SuggestionsMinimumDistance = 1; cmd.SuggestionsMinimumDistance <= len(name)/3; cmd.SuggestionsMinimumDistance++ {
-		if found := cmd.SuggestionsFor(name); len(found) > 0 {
-			return found
+// similar returns the names that begin with a mistyped one, or else those that are closest to it, within one edit
+// for three letters: without that limit, every short name is close to some other.
+func similar(names []string, typed string) []string {
+	typed = strings.ToLower(typed)
+	var found []string
+	closest := len(typed) / 3
+	for _, name := range names {
+		distance := edits(typed, name)
+		if strings.HasPrefix(name, typed) {
+			distance = 0
+		}
+		if distance < closest {
+			closest, found = distance, nil
+		}
+		if distance == closest {
+			found = append(found, name)
 		}
 	}
-	return nil
+	return found
+}
+
+// edits returns the number of insertions, deletions, replacements and swaps of neighbours that turn a into b.
+func edits(a, b string) int {
+	distances := make([][]int, len(a)+1) // between the beginnings of a and b
+	for i := range distances {
+		distances[i] = make([]int, len(b)+1)
+		distances[i][0] = i
+	}
+	for j := range distances[0] {
+		distances[0][j] = j
+	}
+	for i := range len(a) {
+		for j := range len(b) {
+			replaced := distances[i][j]
+			if a[i] != b[j] {
+				replaced++
+			}
+			d := min(replaced, distances[i][j+1]+1, distances[i+1][j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				d = min(d, distances[i-1][j-1]+1)
+			}
+			distances[i+1][j+1] = d
+		}
+	}
+	return distances[len(a)][len(b)]
 }
 
 // didYouMean returns the end of a message that proposes names, or "".
@@ -145,7 +180,7 @@ func subcommandNeeded(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return usagef("%s requires a command: %s", cmd.CommandPath(), strings.Join(commandNames(cmd), ", "))
 	}
-	hint := didYouMean("", suggestions(cmd, args[0]))
+	hint := didYouMean("", similar(commandNames(cmd), args[0]))
 	if hint == "" {
 		hint = fmt.Sprintf(" (want %s)", strings.Join(commandNames(cmd), ", "))
 	}

@@ -279,6 +279,8 @@ func (w *watchFlags) result(ctx context.Context, err error) error {
 		return exitError{exitTimeout, w.tool.timedOut(" before the initial state was complete")}
 	case w.count == 0 && !w.once:
 		return nil
+	case errors.Is(cause, context.DeadlineExceeded):
+		return exitError{exitTimeout, w.tool.timedOut(" before the watch was done")}
 	}
 	return err
 }
