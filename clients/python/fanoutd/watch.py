@@ -239,7 +239,8 @@ class Watch:
 
     def _lost(self) -> None:
         """Connect again while the caller is busy, so that a gate sees the watch, and what the caller applies."""
-        if self._may_be_busy and not self._waiting and self._keeping_up is None and not self._closed:
+        over = self._closed or self._client.closed or self._end is not None
+        if self._may_be_busy and not over and not self._waiting and self._keeping_up is None:
             self._keeping_up = self._client._tasks.start(self._keep_up())
 
     async def _keep_up(self) -> None:
