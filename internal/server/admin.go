@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
@@ -144,6 +146,39 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 	}
 	agreeWithRows(resp, req.GetPageToken() == "" && resp.GetNextPageToken() == "", req.GetFailing())
 	return resp, nil
+}
+
+// reserveAndListWatchers is ListWatchers with an encoded response. Its memory is reserved as that of
+// a list is: the client may never read it.
+func (a *admin) reserveAndListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequest) (grpcmsg.Response, error) {
+	if _, err := a.watched(ctx, req.GetResource()); err != nil {
+		return nil, err // before it costs anything
+	}
+	memory := a.limits.ReserveList(ctx, maxListBytes)
+	if err := a.limits.AwaitList(ctx, memory); err != nil {
+		return nil, err
+	}
+	kept := false // by the response
+	defer func() {
+		if !kept {
+			memory.Release()
+		}
+	}()
+	resp, err := a.ListWatchers(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := proto.Marshal(resp)
+	if err != nil {
+		return nil, err
+	}
+	response := grpcmsg.Chain([]mem.SliceBuffer{encoded}, nil)
+	kept = true
+	if memory == nil || a.limits.KeepForGateway(ctx, memory, len(encoded)) {
+		return response, nil
+	}
+	memory.Shrink(int64(len(encoded)))
+	return response.OnRelease(memory.Release), nil
 }
 
 // agreeWithRows makes the numbers of an answer agree with its rows, because watches begin, end and

@@ -52,6 +52,39 @@ func TestWaitsAreLimitedForEachClientAndInTotal(t *testing.T) {
 	in.wantNoUsage(ctx, t)
 }
 
+// largeWatches starts watches whose statuses have more than 4 KiB each.
+func (in *instance) largeWatches(ctx context.Context, t *testing.T, n int) {
+	t.Helper()
+	for i := range n {
+		labels := fmt.Sprintf("app in (%d%s)", i, strings.Repeat(",x", 2000))
+		w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, LabelSelector: labels, Reports: true})
+		w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
+		in.report(ctx, t, w, nil, failed(strings.Repeat("e", 5000)))
+	}
+}
+
+// Lists of watchers that clients do not read hold memory, as lists of objects do.
+func TestUnreadListsOfWatchersHoldMemoryUntilTheyEnd(t *testing.T) {
+	in := start(t, settings{limits: quota.Limits{ListBytes: 8 << 20}})
+	ctx := within(t)
+	in.put(ctx, t, config, "a", "1")
+	in.largeWatches(ctx, t, 40)
+	list := &fanoutv1.ListWatchersRequest{Resource: config}
+	if n := len(in.watchers(ctx, t, list).GetWatchers()); n != 40 {
+		t.Errorf("got %d watchers", n)
+	}
+	conn := in.dialFrom(t, host(2), grpc.WithStaticStreamWindowSize(64<<10), grpc.WithStaticConnWindowSize(64<<10))
+	openUnread(ctx, t, conn, fanoutv1.AdminService_ListWatchers_FullMethodName, list)
+	in.awaitUsage(ctx, t, "a list is held", func(u quota.Usage) bool { return u.ListBytes > 160<<10 && u.ListBytes < 1<<20 })
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	in.awaitUsage(ctx, t, "the list holds nothing", func(u quota.Usage) bool {
+		collectGarbage(u)
+		return u.ListBytes == 0
+	})
+}
+
 // Answers that clients do not read hold memory, which is reserved as that of lists is. A client gets
 // no more than it leaves to others, and all of it is free when the requests end.
 func TestUnreadWaitsHoldMemoryUntilTheyEnd(t *testing.T) {
@@ -67,12 +100,7 @@ func TestUnreadWaitsHoldMemoryUntilTheyEnd(t *testing.T) {
 	at := in.put(ctx, t, config, "a", "1")
 	watching, leave := context.WithCancel(ctx)
 	defer leave()
-	for i := range 40 { // their statuses have more than 4 KiB each
-		labels := fmt.Sprintf("app in (%d%s)", i, strings.Repeat(",x", 2000))
-		w := in.watch(watching, t, &fanoutv1.WatchRequest{Resource: config, LabelSelector: labels, Reports: true})
-		w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
-		in.report(ctx, t, w, nil, failed(strings.Repeat("e", 5000)))
-	}
+	in.largeWatches(watching, t, 40)
 	for name, end := range map[string]func(cancel func(), conn *grpc.ClientConn){
 		"stream":     func(cancel func(), _ *grpc.ClientConn) { cancel() },
 		"connection": func(_ func(), conn *grpc.ClientConn) { _ = conn.Close() },

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	"google.golang.org/grpc"
 
@@ -22,6 +23,19 @@ func serviceDesc(f *fanout, watch, subscribe grpc.StreamHandler) *grpc.ServiceDe
 	desc.Streams = []grpc.StreamDesc{
 		{StreamName: "Watch", ServerStreams: true, Handler: watch},
 		{StreamName: "Subscribe", ServerStreams: true, ClientStreams: true, Handler: subscribe},
+	}
+	return &desc
+}
+
+// adminDesc returns the generated description of AdminService with another handler for
+// ListWatchers, because the memory of its response is reserved until gRPC has sent it.
+func adminDesc(a *admin) *grpc.ServiceDesc {
+	desc := fanoutv1.AdminService_ServiceDesc
+	desc.Methods = slices.Clone(desc.Methods)
+	for i := range desc.Methods {
+		if m := &desc.Methods[i]; m.MethodName == "ListWatchers" {
+			m.Handler = unary(fanoutv1.AdminService_ListWatchers_FullMethodName, a.reserveAndListWatchers)
+		}
 	}
 	return &desc
 }

@@ -19,6 +19,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
@@ -270,11 +271,17 @@ func TestAllWatchersGetTheirSnapshots(t *testing.T) {
 // openList sends a List request and does not read the response.
 func openList(ctx context.Context, t *testing.T, conn *grpc.ClientConn) {
 	t.Helper()
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, fanoutv1.FanoutService_List_FullMethodName)
+	openUnread(ctx, t, conn, fanoutv1.FanoutService_List_FullMethodName, &fanoutv1.ListRequest{Resource: config})
+}
+
+// openUnread sends a request and does not read the response.
+func openUnread(ctx context.Context, t *testing.T, conn *grpc.ClientConn, method string, req proto.Message) {
+	t.Helper()
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(stream.SendMsg(&fanoutv1.ListRequest{Resource: config}), stream.CloseSend()); err != nil {
+	if err := errors.Join(stream.SendMsg(req), stream.CloseSend()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -178,7 +178,7 @@ func New(cfg Config) *Server {
 		if cfg.Writes {
 			fanoutv1.RegisterStoreServiceServer(to, stores)
 		}
-		fanoutv1.RegisterAdminServiceServer(to, a)
+		to.RegisterService(adminDesc(a), a)
 		healthpb.RegisterHealthServer(to, s.health)
 		reflection.Register(to)
 	}
