@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // Clients that break HTTP/2 write few lines into the log, however often they connect.
@@ -21,7 +23,7 @@ func TestDamagedFramesDoNotFillTheLog(t *testing.T) {
 	const connections = 100
 	var clients sync.WaitGroup
 	for range connections {
-		conn, err := net.DialTimeout("tcp", address, patience)
+		conn, err := net.DialTimeout("tcp", address, poll.Patience)
 		if err != nil {
 			t.Fatal(err)
 		}

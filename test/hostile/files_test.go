@@ -97,8 +97,7 @@ func TestIdleConnectionsLeaveSomeToOthers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), wait)
-	defer cancel()
+	ctx := poll.Context(t)
 	server := runServer(ctx, t, 256, "--max-connection-rate", "0")
 	m := newMetrics(t, server)
 	other, attackers := net.IPv4(127, 0, 3, 1), net.IPv4(127, 0, 2, 1)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/test/certs"
 	"github.com/fanoutd/fanoutd/test/jwts"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // TestRefusedCredentialsAreLogged checks that the log says why credentials were refused, in few
@@ -60,7 +61,7 @@ func TestRefusedCredentialsAreLogged(t *testing.T) {
 			handshake(t, address, w.tls(credential{}), &stranger)
 		}
 	}
-	waitFor(t, func() bool { return len(w.log.faults(t)["certificate"]) > 0 })
+	poll.Until(t, "the failed handshakes are logged", func() bool { return len(w.log.faults(t)["certificate"]) > 0 })
 
 	got := w.log.faults(t)
 	for fault, lines := range got {
@@ -97,13 +98,13 @@ func handshake(t *testing.T, address string, config *tls.Config, shown *tls.Cert
 	config.NextProtos = []string{"h2"}
 	// The client would not show a certificate that no authority of the server has issued.
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return shown, nil }
-	raw, err := net.DialTimeout("tcp", address, patience)
+	raw, err := net.DialTimeout("tcp", address, poll.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer raw.Close()
 	conn := tls.Client(raw, config)
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(poll.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	if err := conn.Handshake(); err == nil {
