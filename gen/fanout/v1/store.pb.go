@@ -653,7 +653,9 @@ type PutOperation struct {
 	KeepTtl bool `protobuf:"varint,8,opt,name=keep_ttl,json=keepTtl,proto3" json:"keep_ttl,omitempty"`
 	// Store the object even if the present value is opaque: the codec of the resource cannot
 	// decode it, or the server cannot decrypt it. Such a value may belong to another program.
-	// Default false: the write then fails with FAILED_PRECONDITION (reason OPAQUE_VALUE).
+	// Default false: the write then fails with FAILED_PRECONDITION (reason OPAQUE_VALUE). While the
+	// server checks the present value, other servers may change it; after 16 attempts, the write
+	// fails with ABORTED (reason WRITE_CONTENDED), and nothing is written.
 	OverwriteOpaque bool `protobuf:"varint,9,opt,name=overwrite_opaque,json=overwriteOpaque,proto3" json:"overwrite_opaque,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

@@ -430,7 +430,9 @@ export type PutOperation = Message<"fanout.v1.PutOperation"> & {
   /**
    * Store the object even if the present value is opaque: the codec of the resource cannot
    * decode it, or the server cannot decrypt it. Such a value may belong to another program.
-   * Default false: the write then fails with FAILED_PRECONDITION (reason OPAQUE_VALUE).
+   * Default false: the write then fails with FAILED_PRECONDITION (reason OPAQUE_VALUE). While the
+   * server checks the present value, other servers may change it; after 16 attempts, the write
+   * fails with ABORTED (reason WRITE_CONTENDED), and nothing is written.
    *
    * @generated from field: bool overwrite_opaque = 9;
    */
