@@ -106,6 +106,9 @@ func (w *Watcher) moveToCatchUp(newest *cacher.State) (object.CatchUp, error) {
 				// w.needed is a revision of the old epoch and no longer applies. An exact
 				// snapshot still needs a state at its revision or later.
 				w.needed = w.exact
+				if w.step == stepResume { // the watch begins with a position of another epoch
+					w.needed = max(w.needed, w.changedAt())
+				}
 			}
 			w.epoch = epoch
 		}
@@ -126,19 +129,12 @@ func (w *Watcher) catchUpBegin(kind object.CatchUp) Message {
 // watchers of the same interest share, or the newest one. target also sets w.needed to the
 // revision of the state. If the catch-up starts over, it then leads to no older state.
 //
-// When a watch begins, a shared state is new enough only while it shows the interest what the newest
-// one shows. So the client gets nothing older than what another watch of this server has sent. A
-// watcher that has fallen behind may get an older state: its client has seen nothing after the cursor.
-//
 // If the watcher starts over because its state was dropped, target prefers the oldest
 // retained state that is new enough. Otherwise the dispatcher might have to retain a newer
 // state, and to drop a state of other watchers for it.
 func (w *Watcher) target(newest *cacher.State) *cacher.State {
 	d := w.dispatcher
 	needed := max(w.needed, w.cursor)
-	if w.step == stepSnapshot || w.step == stepResume {
-		needed = max(needed, w.changedAt(newest))
-	}
 	if w.catchUp != nil && w.catchUp.kind.TransfersState() {
 		s := d.retained.oldest(newest.Position().Epoch, needed)
 		// After the catch-up, the watcher must be able to continue from this state, either
@@ -154,28 +150,20 @@ func (w *Watcher) target(newest *cacher.State) *cacher.State {
 	return s
 }
 
-// changedAt returns a revision of the state after which nothing concerns the interest.
-func (w *Watcher) changedAt(s *cacher.State) object.Revision {
+// changedAt returns a revision of the present state after which nothing concerns the interest. A watch
+// that begins may share a state from this revision on, and no older one: its client may have received
+// everything up to the revision from another watch of this server. A watcher that falls behind later
+// may share an older state, because its client has seen nothing after the cursor.
+func (w *Watcher) changedAt() object.Revision {
 	// The order matters: the view has every event up to the position that was loaded before.
 	dispatched := w.dispatcher.dispatchedUpTo.Load()
 	v := w.feed.view.Load()
-	epoch := s.Position().Epoch
-	if dispatched == nil || dispatched.Epoch != epoch || v.base.Epoch != epoch {
-		return s.Revision()
+	present := w.dispatcher.cfg.Source.State().Position()
+	if dispatched == nil || *dispatched != present || v.base.Epoch != present.Epoch {
+		// Another watch may have read changes from the window that are not yet dispatched.
+		return present.Revision
 	}
-	if dispatched.Revision < s.Revision() {
-		// Another watch may have read these changes from the window.
-		changes, ok := s.Changes(dispatched.Revision)
-		if !ok {
-			return s.Revision()
-		}
-		for c := range changes {
-			if _, ok := w.feed.interest.See(c); ok {
-				return s.Revision()
-			}
-		}
-	}
-	return min(v.lastRevision(), s.Revision())
+	return min(v.lastRevision(), present.Revision)
 }
 
 // abandonCatchUp ends the catch-up that is under way, if there is one.

@@ -98,6 +98,37 @@ func TestCatchUpsShareAStateWhileOtherKeysChange(t *testing.T) {
 	})
 }
 
+// Watches that have begun and wait for their turn share a state, although the interest changes meanwhile:
+// what they may not miss is older than their beginning.
+func TestCatchUpsThatWaitedShareAState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{})
+		for i := range 20 {
+			f.store.Put(object.Key(fmt.Sprint("k/", i)), "v")
+		}
+		synctest.Wait()
+		interest := dispatch.Interest{Scope: prefix(t, "k")}
+		interest.Projection.OmitValues = true
+		waiting := make([]*reservingSink, 10)
+		for i := range waiting {
+			s := &reservingSink{}
+			s.watcher = f.dispatcher.Watch(interest, dispatch.FromSnapshot(0), dispatch.Options{}, f.workers.NewQueue(), s)
+			waiting[i] = s
+		}
+		for i, s := range waiting {
+			if err := s.watcher.Serve(); err != nil {
+				t.Error(err)
+			}
+			s.watcher.Close()
+			f.store.Put("k/0", fmt.Sprint(i))
+			synctest.Wait()
+		}
+		if n, most := int(f.encoder.objects.Load()), 20+len(waiting); n > most {
+			t.Errorf("got %d encodings of 20 objects and %d changes for %d watches, want at most %d", n, len(waiting), len(waiting), most)
+		}
+	})
+}
+
 // A watch that begins after another one has read a change from the window gets this change, also before
 // it is dispatched.
 func TestCatchUpIsAsNewAsTheWindow(t *testing.T) {

@@ -93,6 +93,9 @@ func (w *Watcher) begin(g *group, b Begin, o *Options) {
 	w.step = firstStep[b.Kind]
 	w.epoch, w.cursor = b.Position.Epoch, b.Position.Revision
 	w.needed, w.exact = b.Needed, b.Exact
+	if b.Kind != BeginFromNow {
+		w.needed = max(w.needed, w.changedAt())
+	}
 }
 
 // next returns the next message, or false if there is none now. It does not wait for events.
