@@ -70,9 +70,9 @@ live.`,
 			}
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
-			bar := t.progress("Exporting "+args[0], -1)
-			if target == "-" && isTerminal(t.stdout) {
-				bar = &progress{} // the bar would mix with the documents
+			bar := &progress{}
+			if target != "-" || !isTerminal(t.stdout) { // otherwise the bar would mix with the documents
+				bar = t.progress("Exporting "+args[0], -1)
 			}
 			objects, changed, err := transfer.Export(ctx, r, sink, bar.set, s.forList()...)
 			bar.finish()

@@ -346,7 +346,8 @@ func TestImportIsContinued(t *testing.T) {
 	link := loopback.NewLink(t, address)
 	link.HoldAfter(int64(text.Len() / 2))
 	c := inTerminal(t, link.Address, 100, nil, "import", "config", file)
-	c.await(`Importing into config +\d+%.*\([1-9]\d*/10000`)
+	// The bar stays on the screen, below the notices.
+	c.await(`(?s)still waiting for .*Importing into config +\d+%.*\([1-9]\d*/10000`)
 	if err := c.cmd.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/charmbracelet/colorprofile"
@@ -36,9 +37,10 @@ type tool struct {
 	timeout     time.Duration
 	fullScreen  bool // standard error must stay empty
 
-	ran          string // the path of the command that has run, such as "fanoutctl get"
-	readsStale   bool   // whether that command has the flag --allow-stale
-	interruption error  // why the watch of the command has lost its server; nil once it goes on
+	ran          string                                  // the path of the command that has run, such as "fanoutctl get"
+	readsStale   bool                                    // whether that command has the flag --allow-stale
+	shown        atomic.Pointer[progressbar.ProgressBar] // nil: no progress bar is on the screen
+	interruption error                                   // why the watch of the command has lost its server; nil once it goes on
 
 	settings  connection // the settings in effect, set by resolve
 	connected *client.Client
@@ -126,8 +128,9 @@ const waitingNotice = time.Second
 
 // reportWaiting reports that requests wait for a server.
 func (t *tool) reportWaiting(failure error) {
-	if isTerminal(t.stderr) {
-		fmt.Fprint(t.stderr, "\r", ansi.EraseEntireLine) // of a progress bar, which is drawn again
+	if bar := t.shown.Load(); bar != nil {
+		fmt.Fprint(t.stderr, "\r", ansi.EraseEntireLine)
+		defer func() { _ = bar.RenderBlank() }() // with its present state
 	}
 	if failure == nil {
 		fmt.Fprintf(t.stderr, "fanoutctl: still waiting for %s to answer\n", t.settings.Server)
@@ -202,8 +205,14 @@ func (t *tool) variable(name string) string {
 // progress is a progress bar on standard error. The zero value shows nothing. Write errors
 // are ignored.
 type progress struct {
-	bar *progressbar.ProgressBar
-	w   io.Writer
+	bar  *progressbar.ProgressBar
+	tool *tool
+}
+
+// newProgress shows a progress bar.
+func (t *tool) newProgress(bar *progressbar.ProgressBar) *progress {
+	t.shown.Store(bar)
+	return &progress{bar: bar, tool: t}
 }
 
 // progress starts a progress bar if standard error is a terminal. A negative total means
@@ -212,7 +221,7 @@ func (t *tool) progress(title string, total int64) *progress {
 	if !isTerminal(t.stderr) || total == 0 {
 		return &progress{}
 	}
-	return &progress{w: t.stderr, bar: progressbar.NewOptions64(total,
+	return t.newProgress(progressbar.NewOptions64(total,
 		progressbar.OptionSetWriter(t.stderr),
 		progressbar.OptionSetDescription(title),
 		progressbar.OptionShowCount(),
@@ -223,7 +232,7 @@ func (t *tool) progress(title string, total int64) *progress {
 		progressbar.OptionSetPredictTime(true),
 		progressbar.OptionUseANSICodes(true),
 		progressbar.OptionSetRenderBlankState(true),
-	)}
+	))
 }
 
 // waitBar starts the progress bar of a wait if standard error is a terminal.
@@ -231,13 +240,13 @@ func (t *tool) waitBar() *progress {
 	if !isTerminal(t.stderr) {
 		return &progress{}
 	}
-	return &progress{w: t.stderr, bar: progressbar.NewOptions(waitSteps,
+	return t.newProgress(progressbar.NewOptions(waitSteps,
 		progressbar.OptionSetWriter(t.stderr),
 		progressbar.OptionSetWidth(24),
 		progressbar.OptionSetPredictTime(false),
 		progressbar.OptionSetElapsedTime(true),
 		progressbar.OptionUseANSICodes(true),
-	)}
+	))
 }
 
 // describe sets the text before the bar.
@@ -275,7 +284,8 @@ func (p *progress) clear() {
 // finish leaves the bar on the screen and moves to the next line.
 func (p *progress) finish() {
 	if p.bar != nil {
+		p.tool.shown.Store(nil)
 		_ = p.bar.Exit()
-		fmt.Fprintln(p.w)
+		fmt.Fprintln(p.tool.stderr)
 	}
 }
