@@ -97,6 +97,7 @@ var exitOfCode = map[string]int{
 	"NotFound":           exitNotFound,
 	"OutOfRange":         exitNotFound,
 	"FailedPrecondition": exitConflict,
+	"Aborted":            exitUnavailable,
 	"Unavailable":        exitUnavailable,
 	"Unauthenticated":    exitDenied,
 	"PermissionDenied":   exitDenied,

@@ -42,7 +42,7 @@ func TestOutagesAreLoggedWithoutRepetitions(t *testing.T) {
 		for range 4 {
 			clients.Go(func() {
 				for ctx.Err() == nil {
-					short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+					short, cancel := context.WithTimeout(ctx, 50*time.Millisecond) // a client that gives up
 					if _, err := c.Position(short); err != nil && !errors.Is(err, object.ErrUnavailable) && short.Err() == nil {
 						t.Errorf("got %v during an outage", err)
 					}
