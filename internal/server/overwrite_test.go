@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -110,7 +109,7 @@ func TestOpaqueValuesAreNotOverwrittenUnawares(t *testing.T) {
 				t.Errorf("%s: a part of the transaction was applied: %v", resource, err)
 			}
 			// A precondition that does not hold is the reason, as before.
-			conditional.IfModRevision = proto.Int64(at + 1000)
+			conditional.IfModRevision = new(at + 1000)
 			_, err = in.writes.Put(ctx, putOf(resource, conditional))
 			if got := refusalIn(t, err); got.Reason != apierr.ReasonPreconditionFailed {
 				t.Errorf("%s: got %v, want PRECONDITION_FAILED", resource, got)
