@@ -25,7 +25,7 @@ func (s siblings) admit(h http.Header, r *http.Request) bool {
 	if isPreflight(r) {
 		method = r.Header.Get("Access-Control-Request-Method")
 	}
-	origin := r.Header.Get("Origin")
+	origin := originOf(r)
 	if method != http.MethodGet || !slices.Contains(s, origin) {
 		return false
 	}
