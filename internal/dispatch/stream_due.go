@@ -34,7 +34,7 @@ func (h *dueHeap) remove(place int32) {
 	}
 }
 
-// place tells the watch or the cursor at an index its place. Places count from 1.
+// place records the place of an index in the watch or the cursor that is there. Places count from 1.
 func (h dueHeap) place(i int) {
 	if d := &h[i]; d.watch != nil {
 		d.watch.due = int32(i + 1)

@@ -17,8 +17,9 @@ import (
 // and none of them otherwise.
 //
 // Errors: [*object.ConflictError] if a precondition does not hold, [*object.StaleError] if only
-// an [object.Op.Seen] is outdated, [object.ErrNoSpace], [object.ErrTooLarge], and [object.ErrUnavailable] if the outcome may be unknown.
-// Commit does not retry an attempt whose outcome is unknown. It takes at most callTimeout.
+// an [object.Op.Seen] is outdated, [object.ErrNoSpace], [object.ErrTooLarge], and
+// [object.ErrUnavailable] if the outcome may be unknown. Commit does not retry an attempt whose
+// outcome is unknown. It takes at most callTimeout.
 func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit, error) {
 	// An embedded etcd might commit before it checks the context.
 	if err := ctx.Err(); err != nil {

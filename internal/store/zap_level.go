@@ -42,8 +42,8 @@ var returnedErrors = map[string]bool{
 // its version in the database before it has written it there, and begins an election before it has
 // applied its own membership. It tries again a moment later.
 func ofAStart(message string, fields []zapcore.Field) bool {
-	switch {
-	case message == "Failed to detect schema version", message == "failed to update storage version":
+	switch message {
+	case "Failed to detect schema version", "failed to update storage version":
 		err := errorIn(fields)
 		return err != nil && strings.Contains(err.Error(), "missing term information")
 	}

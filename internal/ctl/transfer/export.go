@@ -202,9 +202,9 @@ func (d *Directory) isExported(name string) bool {
 // Discard closes the directory.
 func (d *Directory) Discard() { d.root.Close() }
 
-// Export adds all objects to a sink and closes it, values in their JSON form where they have one. It returns the number of objects and the
-// number of those that changed the sink. It calls progress after each page; total is -1 if
-// the server does not report it.
+// Export adds all objects to a sink and closes it. Values that have a JSON form are exported in it.
+// Export returns the number of objects and the number of those that changed the sink. It calls
+// progress after each page; total is -1 if the server does not report it.
 func Export(ctx context.Context, r *client.Resource, sink Sink, progress func(done int, total int64), opts ...client.ListOption) (objects, changed int, err error) {
 	defer sink.Discard()
 	r = r.JSONValues()
