@@ -125,7 +125,9 @@ class Watch:
         self._closed = False
         self._end: BaseException | None = None
         self._waiting = False
-        self._ahead: deque[Update] = deque()  # what the caller gets before the messages of the stream
+        self._position = after  # of what the caller has got
+        # What the caller gets before the messages of the stream, with the position where the watch then resumes.
+        self._ahead: deque[tuple[Update, Position]] = deque()
         self._ahead_size = 0
         self._keeping_up: asyncio.Task[None] | None = None
         self._answered = False
@@ -152,8 +154,8 @@ class Watch:
 
     @property
     def position(self) -> Position:
-        """Where the watch resumes. Revision 0: it has no complete state."""
-        return self._assembler.at
+        """Where the watch resumes after the last update. Revision 0: it has no complete state."""
+        return self._position
 
     def close(self) -> None:
         """End the watch. An iteration that waits stops."""
@@ -202,12 +204,14 @@ class Watch:
     async def _next(self) -> Update:
         while True:
             if self._ahead and not self._closed:
-                return self._ahead.popleft()
+                waiting, self._position = self._ahead.popleft()
+                return waiting
             self._ahead_size = 0
             if self._keeping_up is not None:
                 await asyncio.wait([self._keeping_up])
                 continue
             update = await self._step()
+            self._position = self._assembler.at
             if update is not None:
                 return update
 
@@ -252,7 +256,7 @@ class Watch:
                 before = self._stream.inbox.size if self._stream is not None else 0
                 update = await self._step()
                 if update is not None:
-                    self._ahead.append(update)
+                    self._ahead.append((update, self._assembler.at))
                 if self._stream is not None:
                     self._ahead_size += max(before - self._stream.inbox.size, 0)
         except (Error, ClosedError, StopAsyncIteration):

@@ -58,6 +58,7 @@ class BusyTest(unittest.IsolatedAsyncioTestCase):
                 # The caller still has the first update, and takes the second one.
                 while not await self._applied():
                     await asyncio.sleep(0.01)
+                self.assertEqual(watch.position.revision, revisions[0])  # what waits is not lost if the program ends now
                 taken = [(await anext(watch)).position.revision for _ in range(2)]
                 self.assertEqual(taken, revisions[1:])
                 await self._until_applied(revisions[1])
