@@ -113,6 +113,7 @@ func TestATokenClearsWhatTheOneBeforeHasShown(t *testing.T) {
 			p.awaitText("#resources-error", `"guest" may not administer all resources`)
 		}
 		p.await(`document.querySelectorAll("article, #watchers-rows tr, #sums div, #browse-list li, #tail-events li, #history-list li, #receivers-list li").length === 0`)
+		p.awaitTexts("#tail-resource option, #watchers-resource option[data-key]")
 		text := eval[string](p, `document.querySelector("header").textContent + document.querySelector("main").textContent`)
 		for _, left := range []string{"secret value", "secret=label", "audit", "modified", "revision 4", " · up "} {
 			if strings.Contains(text, left) {

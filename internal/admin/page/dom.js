@@ -56,7 +56,9 @@ export function options(select, names) {
 
 // onlyChosen removes the options of a select that have a key, except the selected one.
 export function onlyChosen(select) {
-  for (const o of Array.from(select.options)) if (o.dataset.key && !o.selected) o.remove();
+  // Without a selected option, a browser selects another one at each removal.
+  const others = Array.from(select.options).filter((o) => o.dataset.key && !o.selected);
+  for (const o of others) o.remove();
 }
 
 // offer adds an option if it is missing.
