@@ -59,9 +59,9 @@ func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create,
 	case err != nil:
 		return t.explainMissing(readCtx, r, key, err)
 	case old.Undecryptable():
-		return fmt.Errorf("the server cannot decrypt the value of %q; replace it with put --overwrite-opaque", key)
+		return exitError{exitConflict, fmt.Errorf("the server cannot decrypt the value of %q; replace it with put --overwrite-opaque", key)}
 	case old.Opaque && !overwrite:
-		return fmt.Errorf("the server cannot decode the value of %q, which may belong to another program; use --overwrite-opaque to replace it", key)
+		return exitError{exitConflict, fmt.Errorf("the server cannot decode the value of %q, which may belong to another program; use --overwrite-opaque to replace it", key)}
 	}
 	file, err := editFile(old)
 	if err != nil {

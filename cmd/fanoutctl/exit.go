@@ -17,7 +17,7 @@ const (
 	exitFailed      = 1   // any failure not listed below
 	exitUsage       = 2   // invalid command line, environment, context file or input
 	exitNotFound    = 3   // no such object, resource, context, watcher or revision
-	exitConflict    = 4   // a precondition failed: another client has written the object
+	exitConflict    = 4   // a precondition failed: another client has written the object, or its value may be another program's
 	exitUnavailable = 5   // the server or its etcd cannot be reached, or cannot serve the request now
 	exitDenied      = 6   // missing, invalid or insufficient credentials
 	exitTimeout     = 7   // --timeout has elapsed
@@ -153,11 +153,15 @@ func (t *tool) message(code int, err error) string {
 	case code == exitInterrupted:
 		return "interrupted"
 	case errors.Is(err, client.ErrUnknownResource):
-		return fmt.Sprintf(`resource %q not found; run "fanoutctl resources" to list the resources`, e.Metadata["resource"])
+		name := e.Metadata["resource"]
+		if resource, path, both := strings.Cut(name, "/"); both {
+			return fmt.Sprintf(`resource %q not found; a resource and a path are two arguments: %s %s`, name, resource, path)
+		}
+		return fmt.Sprintf(`resource %q not found; run "fanoutctl resources" to list the resources`, name)
 	case errors.Is(err, client.ErrNotFound) && code == exitUsage:
 		return t.message(code, wrongMissingKey(missingKey(err)))
 	case errors.Is(err, client.ErrNotFound):
-		return fmt.Sprintf(`object %q not found (at revision %s); run "fanoutctl list" to list the objects`, e.Metadata["key"], e.Metadata["revision"])
+		return fmt.Sprintf(`object %q not found (at revision %s)`, e.Metadata["key"], e.Metadata["revision"])
 	case errors.Is(err, client.ErrPreconditionFailed):
 		return conflict(e)
 	case errors.Is(err, client.ErrOpaqueValue):

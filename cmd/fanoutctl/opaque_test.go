@@ -35,13 +35,17 @@ func TestValuesOfOtherProgramsNeedAFlag(t *testing.T) {
 		return path
 	}
 	const foreign = `{"rps": 100}`
-	for _, args := range [][]string{
-		{"put", "shared", "k", "x"},
-		{"edit", "shared", "k"},
-		{"import", "shared", file("documents.yaml", "key: k\ntext: x\n")},
-		{"txn", "shared", "--put", "k=x"},
-		{"txn", "shared", file("operations.yaml", "- put: k\n  text: x\n")},
+	for _, test := range []struct {
+		code int
+		args []string
+	}{
+		{exitConflict, []string{"put", "shared", "k", "x"}},
+		{exitConflict, []string{"edit", "shared", "k"}},
+		{exitFailed, []string{"import", "shared", file("documents.yaml", "key: k\ntext: x\n")}}, // as for other refused objects
+		{exitConflict, []string{"txn", "shared", "--put", "k=x"}},
+		{exitConflict, []string{"txn", "shared", file("operations.yaml", "- put: k\n  text: x\n")}},
 	} {
+		args := test.args
 		if _, err := etcd.Put(t.Context(), resource.Prefix+"k", foreign); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +55,7 @@ func TestValuesOfOtherProgramsNeedAFlag(t *testing.T) {
 			code = run(t.Context(), args, environ, strings.NewReader(""), &out, &stderr)
 			return code, stderr.String()
 		}
-		if code, errs := fanoutctl(args); code == exitOK || !strings.Contains(errs, "another program") || !strings.Contains(errs, "use --overwrite-opaque") {
+		if code, errs := fanoutctl(args); code != test.code || !strings.Contains(errs, "another program") || !strings.Contains(errs, "use --overwrite-opaque") {
 			t.Errorf("fanoutctl %s: got exit code %d, %s", strings.Join(args, " "), code, errs)
 		}
 		if got, err := etcd.Get(t.Context(), resource.Prefix+"k"); err != nil || string(got.Kvs[0].Value) != foreign {
