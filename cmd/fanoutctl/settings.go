@@ -70,7 +70,7 @@ func (t *tool) resolve() error {
 	}
 	chosen, err := file.get(cmp.Or(t.contextName, t.vars[envPrefix+"CONTEXT"]))
 	if err != nil {
-		return usagef("%w in %s (contexts: %s)", err, t.contextsPath(), strings.Join(file.names(), ", "))
+		return exitError{exitNotFound, fmt.Errorf("%w in %s (contexts: %s)", err, t.contextsPath(), strings.Join(file.names(), ", "))}
 	}
 	var env connection
 	known := map[string]bool{envPrefix + "CONTEXT": true, envPrefix + "CONFIG": true, envPrefix + "TOKEN": true, envPrefix + "EDITOR": true}
