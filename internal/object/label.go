@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 )
@@ -21,10 +22,17 @@ func CheckLabels(field string, labels map[string]string) *ContentError {
 
 func checkLabel(field, name, value string) *ContentError {
 	if problems := content.IsLabelKey(name); len(problems) > 0 {
-		return &ContentError{Field: field, Reason: fmt.Sprintf("has the label %.100q, which is invalid: %s", name, problems[0])}
+		return &ContentError{Field: field, Reason: fmt.Sprintf("has the label %.100q, which is invalid: %s", name, rule(problems))}
 	}
 	if problems := content.IsLabelValue(value); len(problems) > 0 {
-		return &ContentError{Field: field, Reason: fmt.Sprintf("has the label %q with the value %.100q, which is invalid: %s", name, value, problems[0])}
+		return &ContentError{Field: field, Reason: fmt.Sprintf("has the label %q with the value %.100q, which is invalid: %s", name, value, rule(problems))}
 	}
 	return nil
+}
+
+// rule returns the first rule that a label breaks, without the examples and the regular expression that follow:
+// descriptions of fields have no room for them.
+func rule(problems []string) string {
+	text, _, _ := strings.Cut(problems[0], " (e.g. ")
+	return text
 }
