@@ -59,7 +59,7 @@ func numberOf(n json.Number) any {
 	const exact = 1 << 53 // larger floating-point numbers stand for several integers
 	f, err := n.Float64()
 	switch {
-	case err != nil || isInteger(n): // rounding would change it
+	case err != nil || isInteger(n) || f == 0 && !isZero(n): // rounding would change it
 		return n
 	case f == float64(int64(f)) && f < exact && f > -exact:
 		return int64(f)
@@ -69,3 +69,9 @@ func numberOf(n json.Number) any {
 
 // isInteger reports whether a number is spelled as an integer.
 func isInteger(n json.Number) bool { return !strings.ContainsAny(n.String(), ".eE") }
+
+// isZero reports whether a number is spelled as zero, such as -0.0e5.
+func isZero(n json.Number) bool {
+	digits, _, _ := strings.Cut(strings.ToLower(n.String()), "e")
+	return !strings.ContainsAny(digits, "123456789")
+}
