@@ -82,12 +82,14 @@ The path "shop" includes shop/limits but not shop itself.`,
 					break
 				}
 			}
-			if n == 0 && (format == output.Table || format == output.Wide) {
+			if n == 0 {
 				hint := ""
 				if t.mixup(ctx, r, &s) != "" {
 					hint = fmt.Sprintf(` %q is an object: run "fanoutctl get %s %s".`, s.prefix, args[0], s.prefix)
 				}
-				fmt.Fprintf(t.stderr, "No objects found in %s%s.%s\n", args[0], &s, hint)
+				if hint != "" || format == output.Table || format == output.Wide {
+					fmt.Fprintf(t.stderr, "No objects found in %s%s.%s\n", args[0], &s, hint)
+				}
 			}
 			return shown.Close()
 		},

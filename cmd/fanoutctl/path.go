@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -52,15 +53,19 @@ func (t *tool) noteMixup(ctx context.Context, r *client.Resource, s *selection, 
 	}
 }
 
-// explainMissing returns the error of a command for an object that does not exist: err, or a better one if there are
-// objects below the key.
+// explainMissing returns the error of a command for an object that does not exist, with what to run
+// next.
 func (t *tool) explainMissing(ctx context.Context, r *client.Resource, key string, err error) error {
 	if !isNotFound(err) {
 		return err
 	}
 	text := t.mixup(ctx, r, &selection{key: key})
-	if text == "" {
+	switch e, ok := errors.AsType[*client.Error](err); {
+	case text != "":
+	case !ok || wrongKey(missingKey(err)) != nil:
 		return err
+	default:
+		return exitError{exitNotFound, fmt.Errorf(`object %q not found (at revision %s); run "fanoutctl list %s" to list the objects`, missingKey(err), e.Metadata["revision"], r.Name())}
 	}
 	return exitError{exitNotFound, fmt.Errorf(`%s: run "fanoutctl list %s %s"`, text, r.Name(), key)}
 }

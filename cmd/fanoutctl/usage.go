@@ -153,7 +153,12 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 		problem, needed := "", requiredArguments(cmd)
 		if len(args) < len(needed) {
 			problem = "missing " + strings.Join(needed[len(args):], " and ")
-			if len(args) > 0 && needed[len(args)] == "KEY" {
+			resource, key, both := strings.Cut(slices.Concat(args, []string{""})[0], "/")
+			switch {
+			case len(args) == 0 || needed[len(args)] != "KEY":
+			case both && key != "":
+				problem += fmt.Sprintf(`; a resource and a key are two arguments: run "%s %s %s"`, cmd.CommandPath(), resource, key)
+			default:
 				problem += fmt.Sprintf(`; to see the keys, run "fanoutctl list %s"`, args[0])
 			}
 			return usagef("%s; usage: %s", problem, cmd.UseLine())
