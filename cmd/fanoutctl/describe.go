@@ -202,7 +202,11 @@ func (d *description) print(w io.Writer, width int) error {
 	case !utf8.Valid(o.Value):
 		row("Value:", "binary data")
 	default:
-		row("Value:", "")
+		note := ""
+		if o.Opaque {
+			note = "the server cannot decode it; these are the stored bytes"
+		}
+		row("Value:", note)
 		for line := range strings.Lines(string(o.Value)) {
 			fmt.Fprintf(out, "  %s\n", strings.TrimRight(line, "\r\n"))
 		}

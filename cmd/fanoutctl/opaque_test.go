@@ -35,6 +35,12 @@ func TestValuesOfOtherProgramsNeedAFlag(t *testing.T) {
 		return path
 	}
 	const foreign = `{"rps": 100}`
+	fanoutctl := func(args ...string) (code int, out, errs string) {
+		environ := []string{"HOME=" + dir, "FANOUTCTL_SERVER=" + address, "FANOUTCTL_EDITOR=sed -i s/100/200/", "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH")}
+		var stdout, stderr strings.Builder
+		code = run(t.Context(), args, environ, strings.NewReader(""), &stdout, &stderr)
+		return code, stdout.String(), stderr.String()
+	}
 	for _, test := range []struct {
 		code int
 		args []string
@@ -49,19 +55,16 @@ func TestValuesOfOtherProgramsNeedAFlag(t *testing.T) {
 		if _, err := etcd.Put(t.Context(), resource.Prefix+"k", foreign); err != nil {
 			t.Fatal(err)
 		}
-		fanoutctl := func(args []string) (code int, errs string) {
-			environ := []string{"HOME=" + dir, "FANOUTCTL_SERVER=" + address, "FANOUTCTL_EDITOR=sed -i s/100/200/", "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH")}
-			var out, stderr strings.Builder
-			code = run(t.Context(), args, environ, strings.NewReader(""), &out, &stderr)
-			return code, stderr.String()
+		if code, out, errs := fanoutctl("describe", "shared", "k"); code != exitOK || !strings.Contains(out, "the server cannot decode it; these are the stored bytes\n  "+foreign+"\n") {
+			t.Errorf("describe: got exit code %d, %s%s", code, out, errs)
 		}
-		if code, errs := fanoutctl(args); code != test.code || !strings.Contains(errs, "another program") || !strings.Contains(errs, "use --overwrite-opaque") {
+		if code, _, errs := fanoutctl(args...); code != test.code || !strings.Contains(errs, "another program") || !strings.Contains(errs, "use --overwrite-opaque") {
 			t.Errorf("fanoutctl %s: got exit code %d, %s", strings.Join(args, " "), code, errs)
 		}
 		if got, err := etcd.Get(t.Context(), resource.Prefix+"k"); err != nil || string(got.Kvs[0].Value) != foreign {
 			t.Errorf("fanoutctl %s has stored %v, %v", strings.Join(args, " "), got, err)
 		}
-		if code, errs := fanoutctl(append(args, "--overwrite-opaque")); code != exitOK {
+		if code, _, errs := fanoutctl(append(args, "--overwrite-opaque")...); code != exitOK {
 			t.Errorf("fanoutctl %s --overwrite-opaque: got exit code %d, %s", strings.Join(args, " "), code, errs)
 		}
 	}
