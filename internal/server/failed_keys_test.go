@@ -139,3 +139,39 @@ func TestOperatorsSeeFailedKeys(t *testing.T) {
 	}
 	see("after a report without an error", 0)
 }
+
+// A key that the watch cannot have, such as one with the name of the resource before it, would hide
+// the error from a gate for the object.
+func TestFailedKeysAreInTheScopeOfTheWatch(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	in.put(ctx, t, config, "flags/a", "1")
+	w, before := in.named(ctx, t, "w", prefix("flags"))
+	s := in.subscribe(ctx, t)
+	onStream := s.start(1, &fanoutv1.WatchRequest{Resource: config, Scope: exactly("flags/a"), Reports: true})
+	_, synced := onStream.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
+	bad := in.put(ctx, t, config, "flags/a", "bad")
+	w.next(fanoutv1.WatchResponse_KIND_LIVE)
+	onStream.next(fanoutv1.WatchResponse_KIND_LIVE)
+
+	report := func(keys ...string) error {
+		_, err := in.reads.Report(ctx, &fanoutv1.ReportRequest{Watch: w.token(), Applied: before, Error: failed("x"), FailedKeys: keys})
+		return err
+	}
+	reportOnStream := func(keys ...string) {
+		s.send(&fanoutv1.SubscribeRequest{Request: &fanoutv1.SubscribeRequest_Report_{Report: &fanoutv1.SubscribeRequest_Report{
+			WatchId: 1, Applied: synced.GetPosition(), Error: failed("x"), FailedKeys: keys,
+		}}})
+	}
+	gate := in.watchApplied(ctx, t, exactly("flags/a"), bad)
+	for _, key := range []string{"config/flags/a", "a", "flags"} {
+		wantRefusal(t, report("flags/a", key), invalid("failed_keys[1]"))
+		reportOnStream("flags/a", key)
+	}
+	if err := report("flags/a"); err != nil {
+		t.Fatal(err)
+	}
+	gate.await(counts{Watches: 2, Failed: 1, Pending: []string{"w", ""}})
+	reportOnStream("flags/a")
+	gate.await(counts{Watches: 2, Failed: 2, Pending: []string{"w", ""}})
+}

@@ -1426,8 +1426,8 @@ type ReportRequest struct {
 	// reports again when it has attempted more. Absent: everything that the server has sent.
 	Attempted *Position `protobuf:"bytes,4,opt,name=attempted,proto3" json:"attempted,omitempty"`
 	// With an error: the keys of the objects that have failed, in any order. Everything else up to
-	// attempted is applied. At most 32 keys, and 4096 bytes for all of them; a client with more
-	// leaves the field empty. Empty: the error may concern any object after the applied position.
+	// attempted is applied. The keys are in the scope of the watch. At most 32 keys, and 4096 bytes for
+	// all of them; a client with more leaves the field empty. Empty: the error may concern any object after the applied position.
 	FailedKeys    []string `protobuf:"bytes,5,rep,name=failed_keys,json=failedKeys,proto3" json:"failed_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -89,6 +89,18 @@ func (c *Checker) failedKeys(field string, keys []string) []object.Key {
 	return parsed
 }
 
+// CheckFailedKeys returns an error if the watch of the report has no such keys in its scope. A gate
+// for the key that the client means would not see the error, and succeed.
+func (r *Report) CheckFailedKeys(scope object.Scope) error {
+	var check Checker
+	for i, key := range r.FailedKeys {
+		if !scope.Contains(key) {
+			check.Refuse(fmt.Sprintf("failed_keys[%d]", i), "is %q, which is not in the scope of the watch", key)
+		}
+	}
+	return check.Err()
+}
+
 // AppliedUpTo returns the position that a report states, or the zero position if the report
 // states none or if its position means nothing: within a RESET there is no position, and
 // positions of an earlier epoch cannot be compared. It returns an error if the position is after

@@ -40,7 +40,7 @@ func (e *entry) record(r request.Report) (newFailure bool) {
 		o = &observed{}
 	}
 	failed := o.Failed()
-	newFailure, err := o.Record(r, e.StreamWatch.MayHave())
+	newFailure, err := o.Record(r, e.Scope(), e.StreamWatch.MayHave())
 	if err != nil {
 		return false
 	}

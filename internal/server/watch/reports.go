@@ -63,10 +63,13 @@ func (r Reported) Condition() ReportCondition {
 	return ReportCondition{Reported: r.Applied != (object.Position{}), Failing: r.failure != nil}
 }
 
-// Record records a report. The argument sent is the position of the latest message that the
-// client may have received. It returns whether the report has an error that the report before
+// Record records a report about a watch of a scope. The argument sent is the position of the latest
+// message that the client may have received. It returns whether the report has an error that the report before
 // did not have. The returned error explains what is wrong with the report; then nothing is recorded.
-func (r *Reports) Record(report request.Report, sent object.Position) (newFailure bool, err error) {
+func (r *Reports) Record(report request.Report, scope object.Scope, sent object.Position) (newFailure bool, err error) {
+	if err := report.CheckFailedKeys(scope); err != nil {
+		return false, err
+	}
 	applied, err := report.AppliedUpTo(sent)
 	if err != nil {
 		return false, err

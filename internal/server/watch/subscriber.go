@@ -69,7 +69,7 @@ func (e *Entry) record(r request.Report) (changed bool, err error) {
 		s = &subscriber{}
 	}
 	failed := s.Failed()
-	newFailure, err := s.Record(r, sent)
+	newFailure, err := s.Record(r, e.scope, sent)
 	if err != nil {
 		return false, err
 	}

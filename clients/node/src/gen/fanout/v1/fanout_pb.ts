@@ -1083,8 +1083,8 @@ export type ReportRequest = Message<"fanout.v1.ReportRequest"> & {
 
   /**
    * With an error: the keys of the objects that have failed, in any order. Everything else up to
-   * attempted is applied. At most 32 keys, and 4096 bytes for all of them; a client with more
-   * leaves the field empty. Empty: the error may concern any object after the applied position.
+   * attempted is applied. The keys are in the scope of the watch. At most 32 keys, and 4096 bytes for
+   * all of them; a client with more leaves the field empty. Empty: the error may concern any object after the applied position.
    *
    * @generated from field: repeated string failed_keys = 5;
    */
