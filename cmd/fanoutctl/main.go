@@ -90,6 +90,12 @@ func rootCommand(t *tool) *cobra.Command {
 			}
 			return cmd.Help()
 		},
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if t.timeout < 0 {
+				return usagef("--timeout must not be negative")
+			}
+			return nil
+		},
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(invalidFlag)

@@ -82,7 +82,7 @@ func waitCommand(t *tool) *cobra.Command {
 			}
 			options := g.options(servers, args[0], &s, revision)
 			status, err := t.awaitApplied(cmd.Context(), options)
-			if r, rErr := t.resource(args[0]); rErr == nil && status != nil && status.Watches == 0 {
+			if r, rErr := t.resource(args[0]); rErr == nil && status != nil && status.Watches == 0 && len(status.Missing()) < len(status.Servers) {
 				t.noteMixup(cmd.Context(), r, &s, "wait")
 			}
 			if !isOutcome(err) {
@@ -338,7 +338,7 @@ func waitError(err error, o *gateOptions) error {
 	var text strings.Builder
 	text.WriteString("timed out: " + ended.Status.Detail() + noWatches(ended.Status, o))
 	for _, v := range ended.Status.Missing() {
-		if !v.Answered {
+		if !v.Answered && !o.AllowMissingServers {
 			text.WriteString("; use --allow-missing-servers to succeed without the servers that have never answered")
 			break
 		}

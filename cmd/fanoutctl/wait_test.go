@@ -244,6 +244,13 @@ func TestWaitWithAServerThatIsDown(t *testing.T) {
 	if code != exitOK {
 		t.Errorf("got exit code %d, want 0", code)
 	}
+	// Some server must answer. The flag, which does not help then, is not suggested.
+	_, errs, code = runWithExitCode(t, down, "wait", "config", "--revision", "7", "--allow-missing-servers", "--timeout", "5s")
+	wantMatch(t, "standard error", withoutProgress(errs), `^fanoutctl: cannot reach 127\.0\.0\.1:1: .*; retrying\n`+
+		`fanoutctl: timed out: 0 of 0 watches have applied revision 7, want 1, no answer from 127\.0\.0\.1:1\n$`)
+	if code != exitTimeout {
+		t.Errorf("got exit code %d, want %d", code, exitTimeout)
+	}
 	// The tables of several servers have a column for the server.
 	other := startGate(t, applied(1, 0, "web-1"))
 	out, _, _ := runWithExitCode(t, up.address+","+other.address, "wait", "config", "--revision", "7", "--timeout", "5s")
@@ -302,6 +309,7 @@ func TestPutWait(t *testing.T) {
 		"--wait --tolerate -1":       "--tolerate must not be negative",
 		"--wait --min-watches -1":    "--min-watches must not be negative",
 		"--wait --settle -1s":        "--settle must not be negative",
+		"--wait --timeout -1s":       "--timeout must not be negative",
 		"--wait --quorum 100.001%":   "want a percentage",
 		"--wait --quorum 0%":         "want a percentage",
 	} {
