@@ -181,7 +181,7 @@ type RefusedError struct {
 func (e *RefusedError) Error() string {
 	var reports []string
 	for _, p := range e.Failures() {
-		reports = append(reports, p.Name()+": "+p.Err.Message)
+		reports = append(reports, p.Name()+": "+cmp.Or(p.Err.Message, p.Err.Code.String()))
 	}
 	noun := "watches"
 	if e.Status.Failed == 1 {

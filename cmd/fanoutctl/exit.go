@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/ctl/output"
 )
 
 // The exit codes. docs/reference/fanoutctl.md documents them.
@@ -131,9 +132,10 @@ func refusesField(err error, field string) bool {
 	})
 }
 
-// explain returns a one-line message that explains what failed and what to do about it.
+// explain returns a one-line message that explains what failed and what to do about it. Some of it comes
+// from other programs, so it must not control the terminal.
 func (t *tool) explain(code int, err error) string {
-	return strings.Join(strings.Fields(t.message(code, err)), " ")
+	return strings.Join(strings.Fields(output.Printable(t.message(code, err))), " ")
 }
 
 func (t *tool) message(code int, err error) string {

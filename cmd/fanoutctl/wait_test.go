@@ -224,6 +224,25 @@ func TestWaitExitCodes(t *testing.T) {
 	}
 }
 
+// What a subscriber reports is shown as one line of text, whatever it has in it.
+func TestWaitShowsStrangeErrors(t *testing.T) {
+	t.Parallel()
+	for message, want := range map[string]string{
+		"rps\n\x1b[31mis\u009b2J bad\x07": "web-1: rps [31mis 2J bad",
+		"":                                "web-1: InvalidArgument",
+	} {
+		answer := failing(2, 1)
+		answer.Pending[0].Error.Message = message
+		out, errs, code := runWithExitCode(t, startGate(t, answer).address, "wait", "config", "--revision", "7")
+		if !strings.HasSuffix(errs, "1 watch cannot apply revision 7: "+want+"\n") || code != exitRefused {
+			t.Errorf("%q: exit code %d: %q", message, code, errs)
+		}
+		if strings.ContainsAny(out+errs, "\x1b\u009b\x07") {
+			t.Errorf("%q: control characters in %q and %q", message, out, errs)
+		}
+	}
+}
+
 // A server that is down is reported once, and only allowed if the user says so.
 func TestWaitWithAServerThatIsDown(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,7 @@ func (t *TableWriter) Row(cells ...string) error {
 // is nil.
 func (t *TableWriter) StyledRow(first ansi.Style, cells ...string) error {
 	for i, cell := range cells {
-		cells[i] = printable(cell)
+		cells[i] = Printable(cell)
 	}
 	r := row{first, cells}
 	if t.started {
@@ -139,8 +139,8 @@ func (t *TableWriter) line(r row, header bool) error {
 	return err
 }
 
-// printable replaces control characters with spaces.
-func printable(s string) string {
+// Printable replaces control characters with spaces.
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {
 			return ' '
