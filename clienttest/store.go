@@ -172,12 +172,10 @@ func (c *collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 func (c *collection) conflictLocked(ops []object.Op) error {
 	var conflict *object.ConflictError
 	stale := false
-	current, seen := make([]*object.Record, len(ops)), make([]*object.Record, len(ops))
+	current, seen := make([]*object.Record, len(ops)), make([]object.Revision, len(ops))
 	for i, op := range ops {
 		have, exists := c.now[op.Key]
-		if exists && op.Seen != nil {
-			seen[i] = &have
-		}
+		seen[i] = have.ModRevision
 		stale = stale || op.Seen != nil && have.ModRevision != *op.Seen
 		if op.If == nil {
 			continue
@@ -193,7 +191,7 @@ func (c *collection) conflictLocked(ops []object.Op) error {
 	case conflict != nil:
 		return conflict
 	case stale:
-		return &object.StaleError{Current: seen}
+		return &object.StaleError{Have: seen, At: c.store.lockedRevision()}
 	}
 	return nil
 }

@@ -49,9 +49,8 @@ func (e *ConflictError) Error() string {
 // although the preconditions of the caller hold. Nothing was written. The server checks the
 // current objects and tries again.
 type StaleError struct {
-	// Current has an entry for each operation: the record of its key, if the operation has
-	// Seen and the key exists.
-	Current []*Record
+	Have []Revision // for each operation with Seen: the mod revision of its key; 0: the key does not exist
+	At   Revision   // the revision of the store at the comparison
 }
 
 func (e *StaleError) Error() string { return "an object has changed since the server checked it" }

@@ -13,7 +13,7 @@ import (
 // overwrites keeps the puts of a resource from replacing opaque objects, which may belong to
 // another program. Only etcd knows what a put replaces. So a put names the mod revision of the
 // object that the server knows, and is not opaque ([object.Op.Seen]). If the key has another one,
-// etcd returns the object that is there, and the server decides and tries again.
+// the server reads the object that is there, decides, and tries again.
 //
 // docs/dev/store.md explains what that costs.
 type overwrites struct {
@@ -64,7 +64,7 @@ func (w *overwrites) commit(ctx context.Context, ops []object.Op, write func() (
 			}
 			return commit, err
 		}
-		if err := w.look(ops, stale.Current); err != nil {
+		if err := w.look(ctx, ops, stale); err != nil {
 			return object.Commit{}, err
 		}
 		switch attempt {
@@ -104,18 +104,29 @@ func (w *overwrites) seen(key object.Key) object.Revision {
 	}
 }
 
-// look takes note of the present objects. It returns an error if one of them is opaque.
-func (w *overwrites) look(ops []object.Op, current []*object.Record) error {
+// look takes note of the objects that a failed write has found. It returns an error if one of them
+// is opaque. It reads one object at a time, because all of them may need much memory.
+func (w *overwrites) look(ctx context.Context, ops []object.Op, found *object.StaleError) error {
 	for i := range ops {
-		if ops[i].Seen == nil {
+		seen, have := ops[i].Seen, found.Have[i]
+		if seen == nil || *seen == have {
 			continue
 		}
-		*ops[i].Seen = 0
-		if r := current[i]; r != nil {
-			if o, reason := object.Build(w.resource.Codec, r); o.Opaque {
-				return &apierr.OpaqueError{Key: r.Key, ModRevision: r.ModRevision, Codec: w.resource.Codec.Name(), Reason: reason}
-			}
-			*ops[i].Seen = r.ModRevision
+		if *seen = have; have == 0 {
+			continue
+		}
+		records, _, err := w.resource.Writer.List(ctx, found.At, ops[i].Key, 1)
+		switch {
+		case errors.Is(err, object.ErrCompacted), err == nil && (len(records) == 0 || records[0].Key != ops[i].Key):
+			// The revision is gone, or the store was restored meanwhile. The next attempt finds another one.
+			*seen = object.Unseen
+			continue
+		case err != nil:
+			return err
+		}
+		r := &records[0]
+		if o, reason := object.Build(w.resource.Codec, r); o.Opaque {
+			return &apierr.OpaqueError{Key: r.Key, ModRevision: r.ModRevision, Codec: w.resource.Codec.Name(), Reason: reason}
 		}
 	}
 	return nil

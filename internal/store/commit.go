@@ -133,7 +133,8 @@ func (c *Collection) RemainingTTL(ctx context.Context, lease int64) (time.Durati
 func (c *Collection) conflict(ops []object.Op, resp *clientv3.TxnResponse) error {
 	var found *object.ConflictError
 	stale := false
-	current, seen := make([]*object.Record, len(ops)), make([]*object.Record, len(ops))
+	at := object.Revision(resp.Header.GetRevision())
+	current, seen := make([]*object.Record, len(ops)), make([]object.Revision, len(ops))
 	next := 0
 	for i, op := range ops {
 		if _, exact := op.Required(); !exact {
@@ -145,12 +146,10 @@ func (c *Collection) conflict(ops []object.Op, resp *clientv3.TxnResponse) error
 			if op.ReturnCurrent && op.If != nil {
 				current[i] = new(c.record(op.Key, kvs[0]))
 			}
-			if op.Seen != nil {
-				seen[i] = new(c.record(op.Key, kvs[0]))
-			}
 		}
+		seen[i] = have
 		if op.If != nil && have != *op.If && found == nil {
-			found = &object.ConflictError{Current: current, Key: op.Key, Want: *op.If, Have: have, At: object.Revision(resp.Header.GetRevision())}
+			found = &object.ConflictError{Current: current, Key: op.Key, Want: *op.If, Have: have, At: at}
 		}
 		stale = stale || op.Seen != nil && have != *op.Seen
 		next++
@@ -159,7 +158,7 @@ func (c *Collection) conflict(ops []object.Op, resp *clientv3.TxnResponse) error
 	case found != nil:
 		return found
 	case stale:
-		return &object.StaleError{Current: seen}
+		return &object.StaleError{Have: seen, At: at}
 	}
 	return nil
 }

@@ -166,6 +166,19 @@ func TestWriteWithAnAnswerThatIsTooLarge(t *testing.T) {
 	}
 }
 
+// A put that would replace objects that the server has not checked learns their revisions. The values
+// of all of them may be more than etcd can send.
+func TestStaleWriteReadsNoValues(t *testing.T) {
+	c, direct, _ := behindProxy(t, 512<<10)
+	at := commit(t, direct, put("k", large))
+	op := put("k", "v")
+	op.Seen = new(object.Revision(0))
+	_, err := c.Commit(contextFor(t), []object.Op{op})
+	if stale, ok := errors.AsType[*object.StaleError](err); !ok || stale.Have[0] != at || stale.At < at {
+		t.Errorf("got %v, want that the object has revision %d", err, at)
+	}
+}
+
 // A backlog is delivered in small parts.
 func TestBacklogIsDeliveredInParts(t *testing.T) {
 	both(t, func(t *testing.T, e *etcd) {

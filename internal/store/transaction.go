@@ -37,7 +37,7 @@ func (c *Collection) transaction(ops []object.Op, stored [][]byte, leases []clie
 				required = object.Unseen // both cannot hold: the transaction only reads
 			}
 			t.compares = append(t.compares, clientv3.Compare(clientv3.ModRevision(key), "=", int64(required)))
-			if op.ReturnCurrent || op.Seen != nil {
+			if op.ReturnCurrent {
 				t.reads = append(t.reads, clientv3.OpGet(key))
 			} else {
 				t.reads = append(t.reads, clientv3.OpGet(key, clientv3.WithKeysOnly()))

@@ -12,10 +12,13 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
-// Writer applies writes. The store implements it.
+// Writer applies writes, and reads what they would replace. The store implements it.
 type Writer interface {
 	// Commit applies the operations at one revision, or none of them.
 	Commit(ctx context.Context, ops []object.Op) (object.Commit, error)
+
+	// List returns at most limit records as of revision at, with keys from start on.
+	List(ctx context.Context, at object.Revision, start object.Key, limit int) (records []object.Record, more bool, err error)
 }
 
 // Rewriter stores values again, encrypted with the current key. The store implements it.
