@@ -32,7 +32,7 @@ A file is replaced only when the export is complete. In a directory, only files 
 differ are written, so running an interrupted export again continues it.
 
 An import restores the values exactly, with content types and labels, but without times to
-live.`,
+live. Values that the server cannot decode are the exception: a warning gives their number.`,
 		Example: `  # Export to a file
   fanoutctl export config backup.yaml
 
@@ -74,23 +74,26 @@ live.`,
 			if target != "-" || !isTerminal(t.stdout) { // otherwise the bar would mix with the documents
 				bar = t.progress("Exporting "+args[0], -1)
 			}
-			objects, changed, err := transfer.Export(ctx, r, sink, bar.set, s.forList()...)
+			done, err := transfer.Export(ctx, r, sink, bar.set, s.forList()...)
 			bar.finish()
 			switch {
 			case err != nil && exitCode(ctx, err) == exitInterrupted:
-				return exitError{exitInterrupted, fmt.Errorf("interrupted after %d objects; %s", objects, interruptedExport(target, dir))}
+				return exitError{exitInterrupted, fmt.Errorf("interrupted after %d objects; %s", done.Objects, interruptedExport(target, dir))}
 			case err != nil:
 				return err
 			}
-			if objects == 0 {
+			if done.Objects == 0 {
 				if text := t.mixup(ctx, r, &s); text != "" {
 					fmt.Fprintf(t.stderr, "fanoutctl: %s: run \"fanoutctl get %s %s -o yaml\"\n", text, args[0], s.prefix)
 				}
 			}
 			if d, ok := sink.(*transfer.Directory); ok {
-				fmt.Fprintf(t.stderr, "%d objects: %d files written, %d unchanged, %d removed.\n", objects, changed, objects-changed, d.Removed)
+				fmt.Fprintf(t.stderr, "%d objects: %d files written, %d unchanged, %d removed.\n", done.Objects, done.Changed, done.Objects-done.Changed, d.Removed)
 			} else if target != "-" {
-				fmt.Fprintf(t.stderr, "%d objects.\n", objects)
+				fmt.Fprintf(t.stderr, "%d objects.\n", done.Objects)
+			}
+			if done.Opaque > 0 {
+				fmt.Fprintf(t.stderr, "fanoutctl: warning: the server cannot decode the values of %d objects, which may belong to another program; an import does not restore them as they are\n", done.Opaque)
 			}
 			return nil
 		},

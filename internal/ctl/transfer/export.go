@@ -202,42 +202,53 @@ func (d *Directory) isExported(name string) bool {
 // Discard closes the directory.
 func (d *Directory) Discard() { d.root.Close() }
 
-// Export adds all objects to a sink and closes it. Values that have a JSON form are exported in it.
-// Export returns the number of objects and the number of those that changed the sink. It calls
-// progress after each page; total is -1 if the server does not report it.
-func Export(ctx context.Context, r *client.Resource, sink Sink, progress func(done int, total int64), opts ...client.ListOption) (objects, changed int, err error) {
+// Exported is what an export has written.
+type Exported struct {
+	Objects int
+	Changed int // objects that have changed the sink
+	Opaque  int // objects whose values the server cannot decode: documents have no word for that
+}
+
+// Export adds all objects to a sink and closes it, values in their JSON form where they have one.
+// It calls progress after each page; total is -1 if the server does not report it. After an
+// error, the result says what was added.
+func Export(ctx context.Context, r *client.Resource, sink Sink, progress func(done int, total int64), opts ...client.ListOption) (Exported, error) {
 	defer sink.Discard()
+	var done Exported
 	r = r.JSONValues()
 	token := ""
 	for {
 		page, err := r.ListPage(ctx, append(opts[:len(opts):len(opts)], client.PageToken(token))...)
 		if err != nil {
-			return objects, changed, err
+			return done, err
 		}
 		for _, o := range page.Objects {
 			if o.Undecryptable() {
 				// An export without this object would look complete.
-				return objects, changed, fmt.Errorf("the server cannot decrypt the value of %q", o.Key)
+				return done, fmt.Errorf("the server cannot decrypt the value of %q", o.Key)
 			}
-			ok, err := sink.Add(o)
+			changed, err := sink.Add(o)
 			if err != nil {
-				return objects, changed, err
+				return done, err
 			}
-			objects++
-			if ok {
-				changed++
+			done.Objects++
+			if changed {
+				done.Changed++
 			}
-			if objects%256 == 0 && ctx.Err() != nil {
-				return objects, changed, context.Cause(ctx)
+			if o.Opaque {
+				done.Opaque++
+			}
+			if done.Objects%256 == 0 && ctx.Err() != nil {
+				return done, context.Cause(ctx)
 			}
 		}
 		total := int64(-1)
 		if page.Remaining != nil {
-			total = int64(objects) + *page.Remaining
+			total = int64(done.Objects) + *page.Remaining
 		}
-		progress(objects, total)
+		progress(done.Objects, total)
 		if page.Next == "" {
-			return objects, changed, sink.Close()
+			return done, sink.Close()
 		}
 		token = page.Next
 	}
