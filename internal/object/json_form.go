@@ -53,8 +53,14 @@ func (t *MessageType) InJSON(o *Object) (*Object, bool) {
 func (t *MessageType) hasUnknownFields(m protoreflect.Message) bool {
 	found := false
 	_ = protorange.Options{Resolver: t.types}.Range(m, func(v protopath.Values) error {
-		if v.Path.Index(-1).Kind() == protopath.UnknownAccessStep {
+		switch v.Path.Index(-1).Kind() {
+		case protopath.UnknownAccessStep:
 			found = true
+		case protopath.AnyExpandStep:
+			// The range goes on with the message inside, and skips the fields of the Any.
+			found = len(v.Index(-2).Value.Message().GetUnknown()) > 0
+		}
+		if found {
 			return protorange.Terminate
 		}
 		return nil

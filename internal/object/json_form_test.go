@@ -4,6 +4,11 @@ import (
 	"bytes"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/anypb"
+
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -58,6 +63,40 @@ func TestValuesWithoutAJSONForm(t *testing.T) {
 	} {
 		if got, ok := form.InJSON(&o); ok {
 			t.Errorf("%s: got %.100s", what, got.Value)
+		}
+	}
+}
+
+// An Any has a special JSON form, in which its own unknown fields are lost as well.
+func TestValuesOfAnyWithoutAJSONForm(t *testing.T) {
+	set, err := proto.Marshal(&descriptorpb.FileDescriptorSet{File: []*descriptorpb.FileDescriptorProto{protodesc.ToFileDescriptorProto(anypb.File_google_protobuf_any_proto)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	form := object.JSONForm(schemaCodec(t, "protobuf", object.Schema{Message: messageType(t, set, "google.protobuf.Any")}))
+	const unknown = "\xf8\x07\x01"
+	within := func(value string) string {
+		text, err := proto.Marshal(&anypb.Any{TypeUrl: "type.googleapis.com/google.protobuf.Any", Value: []byte(value)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	for _, value := range []string{within(""), within(within(""))} {
+		if _, ok := form.InJSON(&object.Object{Value: []byte(value)}); !ok {
+			t.Errorf("%q has no JSON form", value)
+		}
+	}
+	for what, value := range map[string]string{
+		"an unknown field":                  within("") + unknown,
+		"an unknown field inside":           within(within("") + unknown),
+		"an unknown field at the end":       within(unknown),
+		"a type that the server lacks":      "\x0a\x03x/y",
+		"a value that is no such message":   within("\xff"),
+		"an unknown field and nothing else": unknown,
+	} {
+		if got, ok := form.InJSON(&object.Object{Value: []byte(value)}); ok {
+			t.Errorf("%s: got %s", what, got.Value)
 		}
 	}
 }
