@@ -184,7 +184,7 @@ func (t *tool) message(code int, err error) string {
 	case code == exitTimeout:
 		return fmt.Sprintf("%v; use --timeout to wait longer", err)
 	case errors.Is(err, client.ErrStoreUnavailable):
-		return lostEtcd(server) + t.staleHint()
+		return lostEtcd(server) + t.staleHint() + t.outcomeHint()
 	case errors.Is(err, errLostEtcd):
 		return lostEtcd(server)
 	case e == nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -40,6 +41,15 @@ func (t *tool) staleHint() string {
 		return ""
 	}
 	return "; use --allow-stale to read what the server has in memory"
+}
+
+// outcomeHint is the end of a message for a command that only writes, or "".
+func (t *tool) outcomeHint() string {
+	switch strings.TrimPrefix(t.ran, "fanoutctl ") {
+	case "put", "delete", "txn":
+		return "; the write may or may not have been applied"
+	}
+	return ""
 }
 
 // reportInterruptions returns a callback for a watch that reports why it gets nothing, at most once per minute.

@@ -116,6 +116,9 @@ func waitCommand(t *tool) *cobra.Command {
 // waitTimeout is the default timeout of wait and put --wait: a gate never waits without an end.
 const waitTimeout = 2 * time.Minute
 
+// maxInstanceBytes is the longest name that a subscriber can have; see Subscriber in fanout.proto.
+const maxInstanceBytes = 253
+
 // gateFlags are the flags of wait and of put --wait.
 type gateFlags struct {
 	subscribers  string
@@ -159,6 +162,9 @@ func (g *gateFlags) check() error {
 	}
 	if _, err := selector.ParseLabels(g.subscribers); err != nil {
 		return usagef("--subscribers: %v", err)
+	}
+	if len(g.instance) > maxInstanceBytes { // put --wait must not write before the server refuses it
+		return usagef("--instance has more than %d bytes", maxInstanceBytes)
 	}
 	return nil
 }

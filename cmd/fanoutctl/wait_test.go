@@ -323,14 +323,15 @@ func TestPutWait(t *testing.T) {
 		"--tolerate 1":               "--tolerate requires --wait",
 		"--subscribers app=x":        "--subscribers requires --wait",
 		"--wait --subscribers app=(": "--subscribers: ",
-		"--require-all":              "--require-all requires --wait",
-		"--allow-missing-servers":    "--allow-missing-servers requires --wait",
-		"--wait --tolerate -1":       "--tolerate must not be negative",
-		"--wait --min-watches -1":    "--min-watches must not be negative",
-		"--wait --settle -1s":        "--settle must not be negative",
-		"--wait --timeout -1s":       "--timeout must not be negative",
-		"--wait --quorum 100.001%":   "want a percentage",
-		"--wait --quorum 0%":         "want a percentage",
+		"--wait --instance " + strings.Repeat("x", 254): "--instance has more than 253 bytes",
+		"--require-all":            "--require-all requires --wait",
+		"--allow-missing-servers":  "--allow-missing-servers requires --wait",
+		"--wait --tolerate -1":     "--tolerate must not be negative",
+		"--wait --min-watches -1":  "--min-watches must not be negative",
+		"--wait --settle -1s":      "--settle must not be negative",
+		"--wait --timeout -1s":     "--timeout must not be negative",
+		"--wait --quorum 100.001%": "want a percentage",
+		"--wait --quorum 0%":       "want a percentage",
 	} {
 		out, errs, code := runWithExitCode(t, s.address, append([]string{"put", "config", "shop/limits", "1"}, strings.Fields(args)...)...)
 		if out != "" || code != exitUsage || !strings.Contains(errs, want) {
