@@ -11,6 +11,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // startWithMessages starts an instance whose blobs are Protobuf messages of the type acme.v1.Route.
@@ -180,7 +181,11 @@ func TestPagesInJSONAreBounded(t *testing.T) {
 	for i := range objects {
 		in.commit(ctx, t, blobs, fmt.Sprint(i), value)
 	}
-	in.commit(ctx, t, blobs, "x", []byte(strings.Repeat("\x62\x01a", 400_000)+strings.Repeat("\x62\x00", 50_000)))
+	last := in.commit(ctx, t, blobs, "x", []byte(strings.Repeat("\x62\x01a", 400_000)+strings.Repeat("\x62\x00", 50_000)))
+	// A busy machine may take longer to decode these than a read waits for a revision.
+	poll.Until(t, "the server has all objects", func() bool {
+		return in.status(ctx, t, blobs, false).GetPosition().GetRevision() >= last
+	})
 	n, token := 0, ""
 	for {
 		resp, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: blobs, JsonValues: true, PageToken: token})
