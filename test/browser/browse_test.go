@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"google.golang.org/protobuf/proto"
 
+	storagev1 "github.com/fanoutd/fanoutd/gen/fanout/storage/v1"
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/config"
@@ -84,9 +86,16 @@ func TestBrowseTheTree(t *testing.T) {
 
 // TestValues checks how values are shown that are not plain text. Numbers keep all their digits.
 func TestValues(t *testing.T) {
-	s := start(t)
+	s, etcd := startWithEtcd(t)
 	s.put(t, "config", "json", `{"id": 12345678901234567890, "none": [], "list": [1.50, "a\"b,{"]}`)
-	s.put(t, "config", "broken", `{"id": `)
+	// A put refuses broken JSON, but an older server may have stored it.
+	broken, err := proto.Marshal(&storagev1.Envelope{ContentType: "application/json", Value: []byte(`{"id": `)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcd.Put(t.Context(), s.cfg.Resources[0].Prefix+"broken", "\x00fo\x01"+string(broken)); err != nil {
+		t.Fatal(err)
+	}
 	s.put(t, "config", "deep", "{\"a\":"+strings.Repeat("[", 300)+strings.Repeat("]", 300)+"}")
 	s.put(t, "config", "long", strings.Repeat("0123456789abcdef", 5000))
 	s.write(t, "config", &fanoutv1.PutOperation{Key: "binary", Value: &fanoutv1.PutOperation_Data{Data: []byte("\x00\xffabc<b>xyz")}})

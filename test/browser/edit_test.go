@@ -139,15 +139,21 @@ func TestEditMessage(t *testing.T) {
 	}
 }
 
-// TestEditOpaque checks that the page replaces a value of another program only after a confirmation.
-func TestEditOpaque(t *testing.T) {
+// startWithEtcd starts a server whose etcd other programs can reach.
+func startWithEtcd(t *testing.T) (*site, *clientv3.Client) {
 	address := loopback.FreeAddress(t)
 	s := start(t, func(c *config.Config) { c.EmbeddedEtcdListen = address })
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer etcd.Close()
+	t.Cleanup(func() { _ = etcd.Close() })
+	return s, etcd
+}
+
+// TestEditOpaque checks that the page replaces a value of another program only after a confirmation.
+func TestEditOpaque(t *testing.T) {
+	s, etcd := startWithEtcd(t)
 	const foreign = `{"rps": 100}`
 	if _, err := etcd.Put(t.Context(), s.cfg.Resources[0].Prefix+"foreign", foreign); err != nil {
 		t.Fatal(err)
