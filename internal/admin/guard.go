@@ -39,19 +39,18 @@ func guard(hosts []string, trusted origins, pages siblings, next http.Handler) h
 			refuse(w, http.StatusMisdirectedRequest, "unknown host %q: add it to the setting admin-hosts", r.Host)
 			return
 		}
-		if trusted.admits(h, r) {
-			if isPreflight(r) {
-				answerPreflight(w)
-				return
-			}
-			next.ServeHTTP(w, r)
-			return
+		var answer func(http.ResponseWriter) // to a preflight; nil: no list admits the origin
+		switch {
+		case trusted.admits(h, r):
+			answer = answerPreflight
+		case pages.admits(h, r):
+			answer = answerStatusPreflight
 		}
-		if pages.admit(h, r) {
-			if isPreflight(r) {
-				answerStatusPreflight(w)
-				return
-			}
+		switch {
+		case answer != nil && isPreflight(r):
+			answer(w)
+			return
+		case answer != nil:
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -14,9 +14,9 @@ type siblings []string
 // statusPaths are what the status page asks other servers for.
 var statusPaths = []string{"/v1/resources", "/v1/watchers"}
 
-// admit reports whether the status page of one of the servers sent the request, and sets the headers with which
+// admits reports whether the status page of one of the servers sent the request, and sets the headers with which
 // the browser lets the page read the response (CORS).
-func (s siblings) admit(h http.Header, r *http.Request) bool {
+func (s siblings) admits(h http.Header, r *http.Request) bool {
 	if len(s) == 0 || !slices.Contains(statusPaths, r.URL.Path) {
 		return false
 	}
