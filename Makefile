@@ -148,11 +148,12 @@ test-python: ## Test the Python client: types, its tests, and the conformance ki
 	bin/conformance -- $(PYTHON) clients/python/conformance.py
 	FANOUTD_TEST_CLIENTS=python go test -count 1 -timeout 20m ./test/clients
 
-.PHONY: python-wheel
-python-wheel: ## Build the wheel of the Python client in dist/
+# The build leaves files in its folder. The wheel is built from the sdist.
+.PHONY: client-python
+client-python:
 	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
-	cp -r clients/python/. LICENSE "$$folder" && \
-	$(PYTHON) -m build --wheel --no-isolation --outdir $(DIST) "$$folder"
+	cp -r clients/python/. "$$folder" && \
+	$(PYTHON) -m build --no-isolation --outdir $(DIST) "$$folder"
 
 # The client for Node.js. Its packages are those of the lock file.
 NODE_CLIENT := clients/node
@@ -177,7 +178,12 @@ client-node: $(NODE_MODULES)
 	cd $(NODE_CLIENT) && npm run --silent build && npm pack --silent --pack-destination $(CURDIR)/$(DIST)
 
 .PHONY: clients
-clients: python-wheel client-node ## Build the clients in dist/: a wheel for Python, an npm package for Node.js
+clients: client-python client-node ## Build the clients in dist/: an sdist and a wheel for Python, an npm package for Node.js
+
+.PHONY: test-newest
+test-newest: $(NODE_MODULES) ## Test the Python and Node.js clients with the newest versions of what they need (needs root and debootstrap)
+	CGO_ENABLED=0 go build -trimpath -o bin/fanoutd ./cmd/fanoutd
+	clients/check-newest
 
 # test/browser/install installs the Debian packages that these tests need.
 .PHONY: test-browser

@@ -1,11 +1,14 @@
-"""The package as its users see it: documentation, signatures, and the types of the wheel."""
+"""The package as its users see it: documentation, signatures, what the sdist and the wheel contain, and types."""
 
 from __future__ import annotations
 
 import ast
+import email
 import inspect
+import re
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 import zipfile
@@ -123,8 +126,8 @@ class SignatureTest(unittest.TestCase):
             self.assertEqual((ours[name].kind, ours[name].default), (parameter.kind, parameter.default), other)
 
 
-class WheelTest(unittest.TestCase):
-    """mypy checks programs that use the installed wheel."""
+class PackagesTest(unittest.TestCase):
+    """The sdist and the wheel."""
 
     folder: Path
 
@@ -133,8 +136,30 @@ class WheelTest(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory()
         cls.addClassCleanup(temporary.cleanup)
         cls.folder = Path(temporary.name)
-        _run("make", "-C", str(_ROOT), "python-wheel", f"DIST={cls.folder}", f"PYTHON={sys.executable}")
+        _run("make", "-C", str(_ROOT), "client-python", f"DIST={cls.folder}", f"PYTHON={sys.executable}")
         _run(sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", str(cls.folder / "venv"))
+
+    def test_what_they_contain(self) -> None:
+        [wheel] = self.folder.glob("*.whl")
+        [sdist] = self.folder.glob("*.tar.gz")
+        with zipfile.ZipFile(wheel) as z, tarfile.open(sdist) as t:
+            in_wheel = {Path(name).name: z.read(name) for name in z.namelist()}
+            in_sdist = {name.partition("/")[2]: t.extractfile(name) for name in t.getnames()}
+            license_file = (_ROOT / "LICENSE").read_bytes()
+            self.assertEqual(in_wheel["LICENSE"], license_file)
+            packed = in_sdist["LICENSE"]
+            assert packed is not None
+            self.assertEqual(packed.read(), license_file)
+            self.assertIn("CHANGELOG.md", in_sdist)
+            self.assertNotIn("tests", in_sdist)
+        metadata = email.message_from_bytes(in_wheel["METADATA"])
+        urls = dict(line.split(", ", 1) for line in metadata.get_all("Project-URL", []))
+        self.assertEqual(set(urls), {"Homepage", "Documentation", "Source", "Issues", "Changelog"})
+        self.assertIn("License :: OSI Approved :: Apache Software License", metadata.get_all("Classifier", []))
+        # On the page of a package index, relative links lead nowhere.
+        links = re.findall(r"\]\(([^)]*)\)", metadata.get_payload())
+        self.assertTrue(links)
+        self.assertEqual([link for link in links if not link.startswith("https://")], [])
 
     def test_types(self) -> None:
         [wheel] = self.folder.glob("*.whl")
