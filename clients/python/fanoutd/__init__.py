@@ -20,6 +20,16 @@ from fanoutd.handler import Handler, HandlerFunction
 from fanoutd.informer import Informer
 from fanoutd.item import Change, Decoder, Item
 from fanoutd.objects import Event, EventType, Object, Position, Update
+from fanoutd.observer import (
+    HandlerFailed,
+    Observer,
+    RequestEnded,
+    WatchEnded,
+    WatchInterrupted,
+    WatchOpened,
+    WatchReceived,
+)
+from fanoutd.requests import Metadata
 from fanoutd.resource import Check, Delete, Page, Put, Resource, Transaction, Value
 from fanoutd.state_file import DamagedError
 from fanoutd.version import VERSION as __version__
@@ -38,16 +48,20 @@ __all__ = [
     "Event",
     "EventType",
     "Handler",
+    "HandlerFailed",
     "HandlerFunction",
     "Informer",
     "Item",
+    "Metadata",
     "NotFoundError",
     "Object",
+    "Observer",
     "Page",
     "Position",
     "PreconditionFailedError",
     "Put",
     "Reason",
+    "RequestEnded",
     "Resource",
     "TokenSource",
     "Transaction",
@@ -55,6 +69,10 @@ __all__ = [
     "Value",
     "Violation",
     "Watch",
+    "WatchEnded",
+    "WatchInterrupted",
+    "WatchOpened",
+    "WatchReceived",
     "__version__",
     "decode",
 ]
