@@ -7,9 +7,9 @@ import functools
 import time
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -339,7 +339,7 @@ class Watch:
             assert self._stream is not None
             opened = WatchOpened(self._request.resource, self._stream.server, self._resuming, self._stream.shared)
             self._observer.watch_opened(opened)
-        catch_up = _CATCH_UPS.get(self._assembler.catch_up, "")
+        catch_up = self._assembler.catch_up if content.kind != _RESPONSE.KIND_CATCH_UP_BEGIN else content.catch_up
         self._limit = self._silence_after(content)
         self._note_age(m)
         if content.kind == _RESPONSE.KIND_CATCH_UP_BEGIN and content.catch_up == _RESPONSE.CATCH_UP_RESET:
@@ -351,7 +351,8 @@ class Watch:
             self._proven, self._refused = True, False
         synced = content.kind == _RESPONSE.KIND_SYNCED
         if content.events or synced:
-            received = WatchReceived(self._request.resource, len(content.events), catch_up, synced)
+            kind = _CATCH_UPS.get(catch_up, "")
+            received = WatchReceived(self._request.resource, len(content.events), kind, synced)
             self._observer.watch_received(received)
         if self._reports is not None:
             self._reports.received(self._assembler.at, update is not None and update.replace)
@@ -480,8 +481,8 @@ class _Loop(AsyncIterator[Update]):
     def __init__(self, watch: Watch, number: int) -> None:
         self._watch, self._number = watch, number
 
-    async def __anext__(self) -> Update:
-        return await self._watch.__anext__()
+    def __anext__(self) -> Coroutine[Any, Any, Update]:
+        return self._watch.__anext__()  # with no frame that an exception would keep
 
     def __del__(self) -> None:
         self._watch._client._later(self._watch._end_loop, self._number)
