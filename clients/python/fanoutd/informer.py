@@ -217,10 +217,15 @@ class Informer(Generic[T]):
     # Running.
 
     def start(self) -> None:
-        """Begin to follow the objects. ``async with`` calls it."""
+        """Begin to follow the objects. ``async with`` calls it.
+
+        Raise ValueError if the path of the state file is not a regular file.
+        """
         self._client.check_open()
         if self._started:
             raise RuntimeError("an informer can start only once")
+        if self._file is not None:
+            self._file.check()
         self._started = True
         self._began = time.monotonic()
         request = fanout_pb2.WatchRequest()
