@@ -20,8 +20,9 @@ from fanoutd.handler import Handler, HandlerFunction
 from fanoutd.informer import Informer
 from fanoutd.item import Change, Decoder, Item
 from fanoutd.objects import Event, EventType, Object, Position, Update
-from fanoutd.resource import Check, Delete, Page, Put, Resource, Transaction, Value
+from fanoutd.resource import Check, Delete, Page, Put, Resource, Transaction
 from fanoutd.state_file import DamagedError
+from fanoutd.values import Value
 from fanoutd.version import VERSION as __version__
 from fanoutd.watch import Watch
 

@@ -21,9 +21,11 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import fanoutd
+from fanoutd.callbacks import refuse_coroutine_function
 from fanoutd.item import Change, Item
 from fanoutd.objects import Position, Update
 from fanoutd.resource import BOOKMARK_INTERVAL
+from fanoutd.update import Attempts
 
 __all__ = ["Client", "Handler", "Informer", "Resource", "Watch"]
 
@@ -233,8 +235,27 @@ class Resource:
     put = _blocking(fanoutd.Resource.put)
     delete = _blocking(fanoutd.Resource.delete)
     transact = _blocking(fanoutd.Resource.transact)
-    update = _blocking(fanoutd.Resource.update)
     watch = _watching(fanoutd.Resource.watch)
+
+    def update(
+        self,
+        key: str,
+        change: Callable[[fanoutd.Object | None], str | bytes | fanoutd.Value | None],
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Read an object, change it, and write it unless it was changed meanwhile; see fanoutd.Resource.update.
+
+        The function is called in this thread, so it may use the client.
+        """
+        refuse_coroutine_function("an update", change)
+        attempts = Attempts(self._resource, key, ttl, timeout)
+        while True:
+            value = change(self._runner.run(attempts.read()))
+            revision = self._runner.run(attempts.write(value))
+            if revision is not None:
+                return revision
 
     def informer(
         self,
