@@ -18,7 +18,7 @@ from fanoutd.credentials import TLS, TokenSource
 from fanoutd.errors import ClosedError, Error, NotFoundError, PreconditionFailedError, Reason, Violation
 from fanoutd.handler import Handler, HandlerFunction
 from fanoutd.informer import Informer
-from fanoutd.item import Change, Decoder, Item
+from fanoutd.item import Change, Decoder, Item, Snapshot
 from fanoutd.objects import Event, EventType, Object, Position, Update
 from fanoutd.resource import Check, Delete, Page, Put, Resource, Transaction
 from fanoutd.state_file import DamagedError
@@ -50,6 +50,7 @@ __all__ = [
     "Put",
     "Reason",
     "Resource",
+    "Snapshot",
     "TokenSource",
     "Transaction",
     "Update",

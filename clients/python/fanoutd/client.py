@@ -98,7 +98,7 @@ class Client:
         )
         self._streams = Streams(self._servers, self._tasks, subscriber)
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
-        self._informers: weakref.WeakSet[Informer[Any]] = weakref.WeakSet()
+        self._informers: list[Informer[Any]] = []
         self._informer_watches: dict[bytes, InformerWatch] = {}
         self._closed = False
 
@@ -124,8 +124,7 @@ class Client:
         if self._closed:
             return
         self._closed = True
-        for informer in list(self._informers):
-            await informer.close()
+        await asyncio.gather(*(informer.close() for informer in self._informers))
         for watch in list(self._watches):
             watch._interrupt()
         await self._tasks.close()

@@ -6,8 +6,9 @@ import asyncio
 import unittest
 from unittest import mock
 
-import fanoutd.handler
-from fanoutd.handler import Handler
+import fanoutd.handler_loop
+from fanoutd.caller import TaskCaller
+from fanoutd.handler_loop import HandlerLoop
 from fanoutd.item import Change, Item
 from fanoutd.objects import Object, Position
 from fanoutd.reports import Progress
@@ -25,9 +26,8 @@ class HandlerTest(unittest.IsolatedAsyncioTestCase):
         self.items: dict[str, Item[str]] = {}
         self.calls: asyncio.Queue[tuple[str | None, str | None]] = asyncio.Queue()
         self.answers: asyncio.Queue[Exception | None] = asyncio.Queue()
-        self.handler = Handler(self.handle, self.items, lambda: None)
+        self.handler = HandlerLoop(TaskCaller(self.handle), self.items, lambda: None)
         self.task = asyncio.create_task(self.handler.run())
-        self.handler.start(self.task)
 
     async def asyncTearDown(self) -> None:
         self.handler.remove()
@@ -79,7 +79,7 @@ class HandlerTest(unittest.IsolatedAsyncioTestCase):
             await asyncio.sleep(0)
 
     async def test_an_object_that_is_offered_again_stays_attempted(self) -> None:
-        with mock.patch.object(fanoutd.handler, "_FIRST_RETRY", 0.001), mock.patch.object(fanoutd.handler, "_log"):
+        with mock.patch.object(fanoutd.handler_loop, "_FIRST_RETRY", 0.001), mock.patch.object(fanoutd.handler_loop, "_log"):
             self.put("1", 1)
             await self.calls.get()
             self.answers.put_nowait(ValueError("no"))
@@ -98,14 +98,14 @@ class HandlerTest(unittest.IsolatedAsyncioTestCase):
         self.put("bad", 1)
         await self.calls.get()
         self.put(None, 2)
-        with mock.patch.object(fanoutd.handler, "_log"):
+        with mock.patch.object(fanoutd.handler_loop, "_log"):
             self.answers.put_nowait(ValueError("no"))
             while self.handler.progress(Position("e", 2)).applied != Position("e", 2):
                 await asyncio.sleep(0)
         self.assertTrue(self.calls.empty())
 
     async def test_a_rejected_object_is_offered_again(self) -> None:
-        with mock.patch.object(fanoutd.handler, "_FIRST_RETRY", 0.001), mock.patch.object(fanoutd.handler, "_log"):
+        with mock.patch.object(fanoutd.handler_loop, "_FIRST_RETRY", 0.001), mock.patch.object(fanoutd.handler_loop, "_log"):
             self.put("1", 1)
             for _ in range(3):
                 self.assertEqual(await self.calls.get(), (None, "1"))

@@ -90,9 +90,10 @@ class CloseTest(unittest.TestCase):
                 errors.append(error)
             closed.set()
 
-        informer = self._informer()
+        informer = self.config.informer(decode.as_text)
         for _ in range(2):
             informer.add_handler(handle)
+        informer.start()
         self.assertTrue(closed.wait(_TIMEOUT))
         self.assertEqual(errors, [])
         for thread in self._left():
