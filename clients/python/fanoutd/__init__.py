@@ -20,6 +20,16 @@ from fanoutd.handler import Handler, HandlerFunction
 from fanoutd.informer import Informer
 from fanoutd.item import Change, Decoder, Item, Snapshot
 from fanoutd.objects import Event, EventType, Object, Position, Update
+from fanoutd.observer import (
+    HandlerFailed,
+    Observer,
+    RequestEnded,
+    WatchEnded,
+    WatchInterrupted,
+    WatchOpened,
+    WatchReceived,
+)
+from fanoutd.requests import Metadata
 from fanoutd.resource import Check, Delete, Page, Put, Resource, Transaction
 from fanoutd.state_file import DamagedError
 from fanoutd.values import Value
@@ -39,16 +49,20 @@ __all__ = [
     "Event",
     "EventType",
     "Handler",
+    "HandlerFailed",
     "HandlerFunction",
     "Informer",
     "Item",
+    "Metadata",
     "NotFoundError",
     "Object",
+    "Observer",
     "Page",
     "Position",
     "PreconditionFailedError",
     "Put",
     "Reason",
+    "RequestEnded",
     "Resource",
     "Snapshot",
     "TokenSource",
@@ -57,6 +71,10 @@ __all__ = [
     "Value",
     "Violation",
     "Watch",
+    "WatchEnded",
+    "WatchInterrupted",
+    "WatchOpened",
+    "WatchReceived",
     "__version__",
     "decode",
 ]

@@ -11,21 +11,19 @@ from typing import Any
 
 __all__ = ["call_back", "calling", "is_interrupt", "message_of", "refuse_awaitable", "refuse_coroutine_function"]
 
-_log = logging.getLogger("fanoutd")
-
 calling: ContextVar[object] = ContextVar("fanoutd_calling", default=None)
 """Whose function is running: a handler loop, or another object that is not None. A task or thread that a function of
 the user starts inherits it. There, nothing must wait for the function."""
 
 
-def call_back(what: str, function: Callable[..., object], *args: object) -> None:
+def call_back(log: logging.Logger, what: str, function: Callable[..., object], *args: object) -> None:
     """Call a function that has no caller to whom an exception could go: log it."""
     try:
         refuse_awaitable(function(*args))
     except BaseException as error:
         if is_interrupt(error):
             raise
-        _log.error("%s has failed: %s", what, message_of(error), exc_info=error)
+        log.error("%s has failed: %s", what, message_of(error), exc_info=error)
 
 
 def is_interrupt(error: BaseException) -> bool:

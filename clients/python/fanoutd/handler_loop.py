@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections import OrderedDict
@@ -20,8 +19,6 @@ from fanoutd.reports import Progress
 __all__ = ["HandlerLoop"]
 
 T = TypeVar("T")
-
-_log = logging.getLogger("fanoutd")
 
 _FIRST_RETRY, _LAST_RETRY = 1.0, 60.0
 
@@ -49,10 +46,17 @@ class HandlerLoop(Generic[T]):
     At most one change of each object waits for it: from what the handler has to the latest version.
     """
 
-    def __init__(self, caller: Caller[T], items: Mapping[str, Item[T]], progressed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        caller: Caller[T],
+        items: Mapping[str, Item[T]],
+        progressed: Callable[[], None],
+        rejected: Callable[[str, str, float], None],
+    ) -> None:
+        """``rejected`` gets a key, why its change was rejected, and the seconds until it is offered again."""
         self._caller = caller
         self._items = items
-        self._progressed = progressed
+        self._progressed, self._rejected = progressed, rejected
         # In order of their latest changes. A dict would look for its first key at all places of removed ones.
         self._pending: OrderedDict[str, _Pending[T]] = OrderedDict()
         self._failed: dict[str, _Pending[T]] = {}
@@ -156,9 +160,9 @@ class HandlerLoop(Generic[T]):
         p.attempts += 1
         p.unattempted = None
         p.error = message_of(error)
-        _log.warning("a handler rejects %s, retry in %.1f s: %s", key, delay, p.error)
         self._failed[key] = p
         self._timers[key] = asyncio.get_running_loop().call_later(delay, self._retry, key)
+        self._rejected(key, p.error, delay)
 
     def _retry(self, key: str) -> None:
         del self._timers[key]

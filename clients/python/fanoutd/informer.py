@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,7 +24,9 @@ from fanoutd.handler_loop import HandlerLoop
 from fanoutd.informer_watch import InformerWatch, lower, lowest, state_of
 from fanoutd.item import Change, Decoder, Item, Snapshot
 from fanoutd.objects import EventType, Object, Position, Update, position_to
+from fanoutd.observer import HandlerFailed
 from fanoutd.reports import Progress
+from fanoutd.requests import Metadata
 from fanoutd.saver import Saver
 from fanoutd.state_file import DamagedError, StateFile
 from fanoutd.tasks import Tasks
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["Change", "Decoder", "Informer", "Item"]
 
 T = TypeVar("T")
-
-_log = logging.getLogger("fanoutd")
 
 
 class Informer(Mapping[str, T]):
@@ -63,6 +62,7 @@ class Informer(Mapping[str, T]):
         request: fanout_pb2.WatchRequest,
         decode: Decoder[T],
         *,
+        metadata: Metadata = (),
         bookmark_interval: float,
         state_file: str | None = None,
         max_state_bytes: int = 1 << 30,
@@ -74,6 +74,7 @@ class Informer(Mapping[str, T]):
         refuse_coroutine_function("on_error", on_error)
         self._client = client
         self._request = request
+        self._metadata = metadata
         self._decode = decode
         self._bookmark_interval = bookmark_interval
         self._file = StateFile(state_file, request, max_state_bytes) if state_file is not None else None
@@ -87,7 +88,7 @@ class Informer(Mapping[str, T]):
         self._lock = threading.Lock()  # of the items and the position, while they change and for other threads
         self._handlers: list[HandlerLoop[T]] = []
         self._handler_tasks: set[asyncio.Task[None]] = set()
-        self._tasks = Tasks()
+        self._tasks = Tasks(client._log)
         self._watch: InformerWatch | None = None
         self._member = _Member(self)
         self._unconfirmed = False  # the watch began before the informer, so its state may be older
@@ -223,7 +224,7 @@ class Informer(Mapping[str, T]):
     def _add_handler(self, caller: Caller[T]) -> Handler[T]:
         if self._ended is not None:
             raise self._ended
-        loop = HandlerLoop(caller, self._items, self._progressed)
+        loop = HandlerLoop(caller, self._items, self._progressed, self._rejected)
         self._handlers.append(loop)
         for key in self._items:
             loop.changed(key, None, Position())
@@ -237,6 +238,10 @@ class Informer(Mapping[str, T]):
         task = self._tasks.start(loop.run())
         self._handler_tasks.add(task)
         task.add_done_callback(self._handler_tasks.discard)
+
+    def _rejected(self, key: str, error: str, delay: float) -> None:
+        self._client._log.warning("a handler rejects %s, retry in %.1f s: %s", key, delay, error)
+        self._client._observer.handler_failed(HandlerFailed(self._request.resource, key, error, delay))
 
     def _progressed(self) -> None:
         self._handlers = [h for h in self._handlers if not h.removed]
@@ -261,7 +266,7 @@ class Informer(Mapping[str, T]):
 
         Raise ValueError if the path of the state file is not a regular file.
         """
-        self._client.check_open()
+        self._client._check_open()
         if self._ended is not None:
             raise self._ended
         if self._started:
@@ -284,7 +289,9 @@ class Informer(Mapping[str, T]):
         if self._file is not None:
             self._saver = Saver(self._file, self._saved, self._file_failed)
             self._saving = self._tasks.start(self._saver.run())
-        self._watch, joined = InformerWatch.join(self._client, request, self._bookmark_interval, self._member)
+        self._watch, joined = InformerWatch.join(
+            self._client, request, self._bookmark_interval, self._metadata, self._member
+        )
         if self._closing.is_set():  # by a decoder
             self._watch.leave(self._member)
         self._fresh_for = self._watch.fresh_for()
@@ -298,6 +305,8 @@ class Informer(Mapping[str, T]):
         for handlers that still run, at most so many seconds in all; a handler that closes its informer or another
         one does not wait for handlers.
         """
+        if not self._client._process.is_this:
+            return  # its tasks are those of the parent
         self._begin_closing()
         assert self._ending is not None
         waiting: set[asyncio.Task[None]] = {self._ending}
@@ -305,7 +314,7 @@ class Informer(Mapping[str, T]):
             waiting |= self._handler_tasks
         _, late = await asyncio.wait(waiting, timeout=timeout)
         if late:
-            _log.warning("an informer was closed, but %d of its tasks have not ended within %g s", len(late), timeout)
+            self._client._log.warning("an informer was closed, but %d of its tasks have not ended within %g s", len(late), timeout)
             for task in late:
                 task.cancel()
 
@@ -349,13 +358,13 @@ class Informer(Mapping[str, T]):
         if function is None:
             return
         if self._worker is None:
-            call_back(name, function, *args)
+            call_back(self._client._log, name, function, *args)
         else:
             self._worker.call(self._tell_in_thread, name, function, *args)
 
     def _tell_in_thread(self, name: str, function: Callable[..., object], *args: object) -> None:
         calling.set(self)
-        call_back(name, function, *args)
+        call_back(self._client._log, name, function, *args)
 
     def _state(self) -> tuple[Update | None, Update | None]:
         """Return updates that lead another informer to this state."""
@@ -376,7 +385,7 @@ class Informer(Mapping[str, T]):
         request.after.CopyFrom(position_to(at))
         try:
             async with Watch(
-                self._client, request, bookmark_interval=self._bookmark_interval, reports=False
+                self._client, request, bookmark_interval=self._bookmark_interval, reports=False, metadata=self._metadata
             ) as watch:
                 async for update in watch:
                     if update.events or update.replace:
@@ -514,7 +523,7 @@ class Informer(Mapping[str, T]):
         failures, self._failures = self._failures, []
         for failure in failures:
             o, error = failure.object, failure.error
-            _log.warning("cannot decode %s of revision %d: %s", o.key, o.mod_revision, message_of(error))
+            self._client._log.warning("cannot decode %s of revision %d: %s", o.key, o.mod_revision, message_of(error))
             self._tell("on_error", self._on_error, o, error)
 
     # The state file.
@@ -536,7 +545,7 @@ class Informer(Mapping[str, T]):
         return self._position, objects
 
     def _file_failed(self, error: Exception) -> None:
-        _log.warning("the state file cannot be used: %s", message_of(error))
+        self._client._log.warning("the state file cannot be used: %s", message_of(error))
         self._tell("on_error", self._on_error, None, error)
 
 

@@ -15,7 +15,7 @@ from fanoutd.objects import Position
 from fanoutd.worker import Worker
 
 if TYPE_CHECKING:
-    from fanoutd.sync import _Runner
+    from fanoutd.runner import Runner
 
 __all__ = ["Handler", "Informer"]
 
@@ -29,7 +29,7 @@ class Informer(Mapping[str, T]):
     was at its beginning.
     """
 
-    def __init__(self, runner: _Runner, informer: fanoutd.Informer[T]) -> None:
+    def __init__(self, runner: Runner, informer: fanoutd.Informer[T]) -> None:
         self._runner, self._informer = runner, informer
 
     def __enter__(self) -> Informer[T]:
@@ -146,6 +146,8 @@ class Informer(Mapping[str, T]):
         ``closing`` is set, and the calls of the handlers return first, but after so many seconds, ``close`` does
         not wait for them any more. In a handler or another callback it does not wait for handlers.
         """
+        if not self._informer._client._process.is_this:
+            return
         if _is_in_loop_of(self._informer):
             self._informer._begin_closing()
             return
@@ -158,7 +160,7 @@ class Informer(Mapping[str, T]):
 class Handler:
     """A handler that was added to an informer. It has a thread of its own."""
 
-    def __init__(self, runner: _Runner, informer: fanoutd.Informer[Any], handler: fanoutd.Handler[Any]) -> None:
+    def __init__(self, runner: Runner, informer: fanoutd.Informer[Any], handler: fanoutd.Handler[Any]) -> None:
         self._runner, self._informer, self._handler = runner, informer, handler
 
     def remove(self) -> None:

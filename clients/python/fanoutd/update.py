@@ -12,6 +12,7 @@ import grpc
 from fanoutd.backoff import Backoff
 from fanoutd.errors import Error, NotFoundError, PreconditionFailedError
 from fanoutd.objects import Object
+from fanoutd.requests import Metadata
 from fanoutd.values import Value, value_of
 
 if TYPE_CHECKING:
@@ -28,8 +29,10 @@ _TIMEOUT = 30.0
 class Attempts:
     """The attempts of one update. Their user calls ``read`` and ``write`` in turns, until ``write`` succeeds."""
 
-    def __init__(self, resource: Resource, key: str, ttl: float | None, timeout: float | None) -> None:
-        self._resource, self._key, self._ttl = resource, key, ttl
+    def __init__(
+        self, resource: Resource, key: str, ttl: float | None, metadata: Metadata, timeout: float | None
+    ) -> None:
+        self._resource, self._key, self._ttl, self._metadata = resource, key, ttl, metadata
         self._due = time.monotonic() + (_TIMEOUT if timeout is None else timeout)
         self._pauses = Backoff(0.005, 1.0)
         self._old: Object | None = None
@@ -37,7 +40,7 @@ class Attempts:
     async def read(self) -> Object | None:
         """Return the object, or None if there is none."""
         try:
-            self._old = await self._resource.get(self._key, timeout=self._left())
+            self._old = await self._resource.get(self._key, metadata=self._metadata, timeout=self._left())
         except NotFoundError:
             self._old = None
         return self._old
@@ -66,8 +69,9 @@ class Attempts:
             value = value.completed_by(self._old)
         try:
             return await self._resource.put(
-                self._key, value, if_revision=at, ttl=self._ttl, keep_ttl=self._ttl is None, timeout=self._left()
-            )
+                self._key, value, if_revision=at, ttl=self._ttl, keep_ttl=self._ttl is None,
+                metadata=self._metadata, timeout=self._left(),
+            )  # fmt: skip
         except PreconditionFailedError as error:
             pause = self._pauses.next()
             if pause >= self._due - time.monotonic():

@@ -103,6 +103,10 @@ class InformerTest(unittest.IsolatedAsyncioTestCase):
         while informer.get(key) != value:
             await informer.changed(informer.position)
 
+    async def _until_ready(self, config: fanoutd.Resource) -> None:
+        async with config.watch() as watch:
+            await anext(watch)
+
     # The mapping.
 
     @_limited
@@ -216,7 +220,6 @@ class InformerTest(unittest.IsolatedAsyncioTestCase):
     async def test_callbacks_that_fail_end_nothing(self) -> None:
         server = await asyncio.to_thread(Server)
         self.addCleanup(server.close)
-        await asyncio.to_thread(server.until_ready)
         called = asyncio.Event()
 
         def fail(*_: object) -> None:
@@ -227,6 +230,7 @@ class InformerTest(unittest.IsolatedAsyncioTestCase):
         (server.folder / "damaged").write_text("not a state")
         async with fanoutd.Client(server.address) as client:
             config = client.resource("config")
+            await self._until_ready(config)
             await config.put("a", "0")
             with self.assertLogs("fanoutd", "ERROR"):
                 damaged = config.informer(decode.as_text, state_file=str(server.folder / "damaged"), on_error=fail)
@@ -245,7 +249,7 @@ class InformerTest(unittest.IsolatedAsyncioTestCase):
                     await asyncio.to_thread(server.stop)
                     await called.wait()  # an interruption
                     await asyncio.to_thread(server.start)
-                    await asyncio.to_thread(server.until_ready)
+                    await self._until_ready(config)
                     await config.put("a", "1")
                     await self._until(unsaved, "a", "1")
             self.assertTrue((folder / "state").exists())
