@@ -18,7 +18,7 @@ from fanoutd.credentials import TLS, TokenSource
 from fanoutd.errors import ClosedError, Error, NotFoundError, PreconditionFailedError, Reason, Violation
 from fanoutd.handler import Handler, HandlerFunction
 from fanoutd.informer import Informer
-from fanoutd.item import Change, Decoder, Item
+from fanoutd.item import Change, Decoder, Item, Snapshot
 from fanoutd.objects import Event, EventType, Object, Position, Update
 from fanoutd.observer import (
     HandlerFailed,
@@ -30,8 +30,9 @@ from fanoutd.observer import (
     WatchReceived,
 )
 from fanoutd.requests import Metadata
-from fanoutd.resource import Check, Delete, Page, Put, Resource, Transaction, Value
+from fanoutd.resource import Check, Delete, Page, Put, Resource, Transaction
 from fanoutd.state_file import DamagedError
+from fanoutd.values import Value
 from fanoutd.version import VERSION as __version__
 from fanoutd.watch import Watch
 
@@ -63,6 +64,7 @@ __all__ = [
     "Reason",
     "RequestEnded",
     "Resource",
+    "Snapshot",
     "TokenSource",
     "Transaction",
     "Update",

@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc
 
+from fanoutd.callbacks import calling
 from fanoutd.connection import Connection, Servers
 from fanoutd.credentials import TLS, Token, TokenSource, is_local
 from fanoutd.errors import ClosedError
@@ -111,7 +112,7 @@ class Client:
         )
         self._streams = Streams(self._servers, self._tasks, subscriber, self._log)
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
-        self._informers: weakref.WeakSet[Informer[Any]] = weakref.WeakSet()
+        self._informers: list[Informer[Any]] = []
         self._informer_watches: dict[bytes, InformerWatch] = {}
         self._closed = False
         self._closing: asyncio.Task[None] | None = None
@@ -136,8 +137,7 @@ class Client:
     async def close(self) -> None:
         """End all watches and informers, and close all connections. Later calls fail with ClosedError.
 
-        It may be called anywhere, and more than once. In a task that ends with the client, such as that of a handler,
-        it does not wait for the end.
+        It may be called anywhere, and more than once. In a handler or another callback, it does not wait for the end.
         """
         if not self._process.is_this:
             self._closed = True  # the connections belong to the parent
@@ -145,12 +145,8 @@ class Client:
         if self._closing is None:
             self._closed = True
             self._closing = self._loop.create_task(self._close())
-        if not self._is_own(asyncio.current_task()):
+        if calling.get() is None and asyncio.current_task() not in self._tasks:
             await asyncio.shield(self._closing)
-
-    def _is_own(self, task: asyncio.Task[Any] | None) -> bool:
-        """Return whether a task ends with the client."""
-        return any(task in tasks for tasks in (self._tasks, *(i._tasks for i in self._informers)))
 
     async def _close(self) -> None:
         self._servers.refuse()

@@ -98,7 +98,7 @@ class InformerWatch:
             if update is not None:
                 m.receive(update)
 
-    async def leave(self, m: Member) -> None:
+    def leave(self, m: Member) -> None:
         """End the part of a member. The last one ends the watch."""
         self._members = [other for other in self._members if other is not m]
         self._joining = [other for other in self._joining if other is not m]
@@ -108,7 +108,11 @@ class InformerWatch:
         self._forget()
         self._watch.close()
         self._task.cancel()
-        await asyncio.wait([self._task])
+
+    async def left(self) -> None:
+        """Wait for the end of the watch if its last member has left."""
+        if not self._members and not self._joining:
+            await asyncio.wait([self._task])
 
     def wake_reports(self) -> None:
         """Report the progress, which may have changed."""

@@ -2,52 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
-from fanoutd.backoff import Backoff
-from fanoutd.errors import NotFoundError, PreconditionFailedError
 from fanoutd.informer import Decoder, Informer
 from fanoutd.objects import Object, Position, object_from, position_from
 from fanoutd.requests import Metadata
 from fanoutd.selection import consistency, scope, watch_request
+from fanoutd.update import Attempts
 from fanoutd.v1 import fanout_pb2, store_pb2
+from fanoutd.values import Value, value_of
 from fanoutd.watch import Watch
 
 if TYPE_CHECKING:
     from fanoutd.client import Client
 
-__all__ = ["Check", "Delete", "Page", "Put", "Resource", "Transaction", "Value"]
+__all__ = ["Check", "Delete", "Page", "Put", "Resource", "Transaction"]
 
 T = TypeVar("T")
 
 BOOKMARK_INTERVAL = 10.0
-
-
-@dataclass(slots=True)
-class Value:
-    """A value to write, if it is more than a text or bytes."""
-
-    data: str | bytes
-    content_type: str = ""
-    """The media type. Default: that of text or of bytes."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-    @staticmethod
-    def json(value: Any, labels: Mapping[str, str] | None = None) -> Value:
-        """Return a value that is encoded as JSON."""
-        return Value(json.dumps(value, ensure_ascii=False), "application/json", labels or {})
-
-    @staticmethod
-    def of(o: Object) -> Value:
-        """Return the value of an object, with its type and labels."""
-        if o.value is None:
-            raise ValueError(f"the value of {o.key} is unknown")
-        return Value(o.value, o.content_type, o.labels)
 
 
 @dataclass(slots=True)
@@ -291,6 +267,8 @@ class Resource:
                     request.operations.add().check.CopyFrom(
                         store_pb2.CheckOperation(key=operation.key, mod_revision=operation.revision)
                     )
+                case _:
+                    raise TypeError(f"an operation is a Put, a Delete or a Check, not {type(operation).__name__}")
         response = await self._client._call("writes", "Transact", request, timeout, False, metadata)
         return Transaction(response.revision, [r.deleted for r in response.results])
 
@@ -299,29 +277,25 @@ class Resource:
         key: str,
         change: Callable[[Object | None], str | bytes | Value | None | Awaitable[str | bytes | Value | None]],
         *,
+        ttl: float | None = None,
+        metadata: Metadata = (),
         timeout: float | None = None,
     ) -> int:
         """Read an object, change it, and write it unless it was changed meanwhile. Otherwise start over.
 
         ``change`` gets the object, or None if there is none, and returns the new value, or None to leave it.
-        It may be called several times. Return the revision of the write, or of the object if it stays. The
-        object keeps its time to live. ``timeout`` is for each request.
+        It may be called several times. Return the revision of the write, or of the object if it stays.
+
+        The object keeps its labels, its content type and its time to live, unless a returned ``Value`` or ``ttl``
+        has others. ``timeout`` is for all of it, with the calls of ``change``; by default it is 30 seconds.
         """
-        pauses = Backoff(0.005, 1.0)
+        attempts = Attempts(self, key, ttl, metadata, timeout)
         while True:
-            try:
-                old = await self.get(key, timeout=timeout)
-            except NotFoundError:
-                old = None
-            at = 0 if old is None else old.mod_revision
-            result = change(old)
-            value = await result if inspect.isawaitable(result) else result
-            if value is None:
-                return at
-            try:
-                return await self.put(key, value, if_revision=at, keep_ttl=True, timeout=timeout)
-            except PreconditionFailedError:
-                await asyncio.sleep(pauses.next())
+            result = change(await attempts.read())
+            value = await attempts.of(result) if inspect.isawaitable(result) else result
+            revision = await attempts.write(value)
+            if revision is not None:
+                return revision
 
     def watch(
         self,
@@ -409,9 +383,12 @@ class Resource:
 
 
 def _put(p: Put) -> store_pb2.PutOperation:
-    value = p.value if isinstance(p.value, Value) else Value(p.value)
+    value = value_of(p.value)
     operation = store_pb2.PutOperation(
-        key=p.key, content_type=value.content_type, labels=dict(value.labels), keep_ttl=p.keep_ttl and p.ttl is None
+        key=p.key,
+        content_type=value.content_type or "",
+        labels=dict(value.labels or {}),
+        keep_ttl=p.keep_ttl and p.ttl is None,
     )
     operation.overwrite_opaque = p.overwrite_opaque
     if isinstance(value.data, str):

@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from fanoutd.callbacks import calling
 from fanoutd.errors import ClosedError
 from fanoutd.loop_thread import LoopThread
 from fanoutd.process import Process
@@ -67,19 +68,18 @@ class Runner:
         finally:
             self._calls.discard(task)
 
-    def close(self, client: Client | None) -> bool:
-        """End the client, and all calls. Return whether they have ended: a callback cannot wait for that."""
+    def close(self, client: Client | None) -> None:
+        """End the client, and all calls. A callback cannot wait for that."""
         if not self._process.is_this:
-            return False  # the thread is one of the parent
+            return  # the thread is one of the parent
         with self._lock:
             if self._ending is None:
                 self._ending = self._thread.submit(self._end(client))
                 self._ending.add_done_callback(self._ended)
-        if self._thread.is_current:
-            return False
+        if self._thread.is_current or calling.get() is not None:
+            return
         self._ending.result()
         self._thread.join()
-        return True
 
     async def _end(self, client: Client | None) -> None:
         self._process.leave()

@@ -170,7 +170,7 @@ class ServerTest(unittest.IsolatedAsyncioTestCase):
                 self.assertNotIn("i/bad", informer)
                 # An item keeps its value, and the handlers are not called.
                 await config.put("i/a", "{")
-                while informer.items["i/a"].invalid is None:
+                while informer.item("i/a").invalid is None:
                     await informer.changed(informer.position)
                 self.assertEqual(informer["i/a"], [2])
                 await config.put("i/last", "[3]")
