@@ -168,7 +168,7 @@ class Servers:
             if connecting is None:
                 connecting = self._connecting = self._tasks.start(self._connect())
             await asyncio.wait([connecting])
-            if self.failure:
+            if self.failure and not self.refusing:
                 raise Error(grpc.StatusCode.UNAVAILABLE, self.failure)
 
     def note(self, connection: Connection, error: Error) -> None:
