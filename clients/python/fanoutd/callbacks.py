@@ -7,13 +7,30 @@ import logging
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol
 
-__all__ = ["call_back", "calling", "is_interrupt", "message_of", "refuse_awaitable", "refuse_coroutine_function"]
+__all__ = [
+    "Callback", "call_back", "calling", "in_callback", "is_interrupt", "message_of", "refuse_awaitable",
+    "refuse_coroutine_function",
+]  # fmt: skip
 
-calling: ContextVar[object] = ContextVar("fanoutd_calling", default=None)
-"""Whose function is running: a handler loop, or another object that is not None. A task or thread that a function of
-the user starts inherits it. There, nothing must wait for the function."""
+
+class Callback(Protocol):
+    """Something that calls a function of the user."""
+
+    @property
+    def active(self) -> bool:
+        """Whether the function is running."""
+
+
+calling: ContextVar[Callback | None] = ContextVar("fanoutd_calling", default=None)
+"""What has called the function of the user that is running. Tasks and threads that the function starts inherit it."""
+
+
+def in_callback() -> bool:
+    """Return whether the caller runs in a function of the user, whose end it must not wait for."""
+    callback = calling.get()
+    return callback is not None and callback.active
 
 
 def call_back(log: logging.Logger, what: str, function: Callable[..., object], *args: object) -> None:

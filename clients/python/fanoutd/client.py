@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc
 
-from fanoutd.callbacks import calling
+from fanoutd.callbacks import in_callback
 from fanoutd.connection import Connection, Servers
 from fanoutd.credentials import TLS, Token, TokenSource, is_local
 from fanoutd.errors import ClosedError
@@ -145,7 +145,7 @@ class Client:
         if self._closing is None:
             self._closed = True
             self._closing = self._loop.create_task(self._close())
-        if calling.get() is None and asyncio.current_task() not in self._tasks:
+        if not in_callback() and asyncio.current_task() not in self._tasks:
             await asyncio.shield(self._closing)
 
     async def _close(self) -> None:

@@ -69,6 +69,11 @@ class HandlerLoop(Generic[T]):
         self.removed = False
         """Whether the handler gets no further calls."""
 
+    @property
+    def active(self) -> bool:
+        """Whether the function is running."""
+        return self._running is not None
+
     def remove(self) -> None:
         """Make no further calls, and ask the one that is running to end, unless it is the one that removes."""
         if self.removed:

@@ -13,6 +13,7 @@ from fanoutd.caller import Caller, HandlerFunction, TaskCaller
 from fanoutd.callbacks import (
     call_back,
     calling,
+    in_callback,
     is_interrupt,
     message_of,
     refuse_awaitable,
@@ -310,7 +311,7 @@ class Informer(Mapping[str, T]):
         self._begin_closing()
         assert self._ending is not None
         waiting: set[asyncio.Task[None]] = {self._ending}
-        if calling.get() is None:
+        if not in_callback():
             waiting |= self._handler_tasks
         _, late = await asyncio.wait(waiting, timeout=timeout)
         if late:
@@ -363,8 +364,10 @@ class Informer(Mapping[str, T]):
             self._worker.call(self._tell_in_thread, name, function, *args)
 
     def _tell_in_thread(self, name: str, function: Callable[..., object], *args: object) -> None:
-        calling.set(self)
+        callback = _ThreadCallback()
+        calling.set(callback)
         call_back(self._client._log, name, function, *args)
+        callback.active = False
 
     def _state(self) -> tuple[Update | None, Update | None]:
         """Return updates that lead another informer to this state."""
@@ -547,6 +550,12 @@ class Informer(Mapping[str, T]):
     def _file_failed(self, error: Exception) -> None:
         self._client._log.warning("the state file cannot be used: %s", message_of(error))
         self._tell("on_error", self._on_error, None, error)
+
+
+class _ThreadCallback:
+    """A function that is called in the thread for callbacks."""
+
+    active = True
 
 
 class _Failure(NamedTuple):

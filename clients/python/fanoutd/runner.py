@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fanoutd.callbacks import calling
+from fanoutd.callbacks import in_callback
 from fanoutd.errors import ClosedError
 from fanoutd.loop_thread import LoopThread
 from fanoutd.process import Process
@@ -76,7 +76,7 @@ class Runner:
             if self._ending is None:
                 self._ending = self._thread.submit(self._end(client))
                 self._ending.add_done_callback(self._ended)
-        if self._thread.is_current or calling.get() is not None:
+        if self._thread.is_current or in_callback():
             return
         self._ending.result()
         self._thread.join()

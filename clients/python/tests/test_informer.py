@@ -303,6 +303,39 @@ class InformerTest(unittest.IsolatedAsyncioTestCase):
                 await informer.close()
 
     @_limited
+    async def test_a_task_that_a_handler_has_started_waits_for_handlers(self) -> None:
+        await self.config.put("task/a", "1")
+        informer = self.config.informer(decode.as_text, prefix="task")
+        go, called = asyncio.Event(), asyncio.Event()
+        tasks: list[asyncio.Task[None]] = []
+
+        async def close() -> None:
+            await go.wait()
+            await informer.close(timeout=0.05)
+
+        async def handle(_: Change[str]) -> None:
+            tasks.append(asyncio.create_task(close()))
+
+        async def stay(_: Change[str]) -> None:
+            called.set()
+            while not ended.is_set():
+                try:
+                    await ended.wait()
+                except asyncio.CancelledError:
+                    pass
+
+        ended = asyncio.Event()
+        informer.add_handler(handle)
+        informer.add_handler(stay)
+        informer.start()
+        await informer.wait_for_state()
+        await called.wait()
+        with self.assertLogs("fanoutd", "WARNING"):
+            go.set()
+            await tasks[0]
+        ended.set()
+
+    @_limited
     async def test_on_error_may_close(self) -> None:
         await self.config.put("closing/a", "{")
         tasks: list[asyncio.Task[None]] = []
