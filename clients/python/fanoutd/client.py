@@ -8,6 +8,7 @@ import os
 import socket
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context
 from types import TracebackType
 from typing import Any
 
@@ -144,7 +145,8 @@ class Client:
             return
         if self._closing is None:
             self._closed = True
-            self._closing = self._loop.create_task(self._close())
+            # The end is not part of the callback that asks for it.
+            self._closing = self._loop.create_task(self._close(), context=Context())
         if not in_callback() and asyncio.current_task() not in self._tasks:
             await asyncio.shield(self._closing)
 

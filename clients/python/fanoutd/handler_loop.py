@@ -124,6 +124,11 @@ class HandlerLoop(Generic[T]):
         first = next(iter(failed))
         return Progress(applied, attempted, f"{first}: {failed[first]}", frozenset(failed))
 
+    @property
+    def queue(self) -> int:
+        """The number of changes that the handler has not accepted."""
+        return len(self._pending) + len(self._failed) + (self._running is not None)
+
     async def run(self) -> None:
         """Call the function for each change, until the handler is removed."""
         calling.set(self)

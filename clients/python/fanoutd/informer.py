@@ -153,6 +153,21 @@ class Informer(Mapping[str, T]):
             return True
         return time.monotonic() - self._as_of > self._fresh_for
 
+    @property
+    def resource(self) -> str:
+        """The name of the resource."""
+        return self._request.resource
+
+    @property
+    def invalid(self) -> int:
+        """The number of objects whose latest version cannot be decoded."""
+        return len(self._invalid)
+
+    @property
+    def queue(self) -> int:
+        """The number of changes that wait for handlers, with those that handlers have rejected."""
+        return sum(loop.queue for loop in self._handlers)
+
     # Waiting.
 
     async def wait_for_sync(self, timeout: float | None = None) -> None:

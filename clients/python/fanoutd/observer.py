@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from fanoutd.callbacks import call_back
 
 __all__ = [
     "Fenced", "HandlerFailed", "Observer", "RequestEnded", "WatchEnded", "WatchInterrupted", "WatchOpened",
@@ -112,17 +114,5 @@ class Fenced(Observer):
     def __init__(self, observer: Observer | None, log: logging.Logger) -> None:
         if observer is None:
             return
-        self._log = log
         for name in ("request", "watch_opened", "watch_received", "watch_interrupted", "watch_ended", "handler_failed"):
-            setattr(self, name, self._fenced(getattr(observer, name)))
-
-    def _fenced(self, hook: Callable[[Any], None]) -> Callable[[Any], None]:
-        def call(event: Any) -> None:
-            try:
-                hook(event)
-            except KeyboardInterrupt:
-                raise
-            except BaseException:
-                self._log.exception("an observer has failed")
-
-        return call
+            setattr(self, name, functools.partial(call_back, log, f"the observer's {name}", getattr(observer, name)))

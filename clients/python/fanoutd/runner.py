@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError, Future
+from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fanoutd.callbacks import in_callback
@@ -74,7 +75,8 @@ class Runner:
             return  # the thread is one of the parent
         with self._lock:
             if self._ending is None:
-                self._ending = self._thread.submit(self._end(client))
+                # The end is not part of the callback that asks for it.
+                self._ending = Context().run(lambda: self._thread.submit(self._end(client)))
                 self._ending.add_done_callback(self._ended)
         if self._thread.is_current or in_callback():
             return

@@ -135,6 +135,11 @@ class Client:
         """Whether the client was closed."""
         return self._client.closed
 
+    @property
+    def informers(self) -> Sequence[fanoutd.Informer[Any]]:
+        """The informers that are running, to read their states for metrics."""
+        return self._client.informers
+
     def close(self) -> None:
         """End all watches and informers, the connections, and the threads.
 

@@ -89,6 +89,21 @@ class Informer(Mapping[str, T]):
         return self._informer.stale
 
     @property
+    def resource(self) -> str:
+        """The name of the resource."""
+        return self._informer.resource
+
+    @property
+    def invalid(self) -> int:
+        """The number of objects whose latest version cannot be decoded."""
+        return self._informer.invalid
+
+    @property
+    def queue(self) -> int:
+        """The number of changes that wait for handlers, with those that handlers have rejected."""
+        return self._informer.queue
+
+    @property
     def closing(self) -> threading.Event:
         """Set when the informer is closed. A handler that waits for something should also wait for this."""
         return self._informer._closing

@@ -15,6 +15,7 @@ import grpc
 
 from fanoutd.assembly import Assembler
 from fanoutd.backoff import Backoff
+from fanoutd.callbacks import call_back, refuse_coroutine_function
 from fanoutd.errors import ClosedError, Error, Reason
 from fanoutd.inbox import Message, SilenceError, StreamEnd
 from fanoutd.objects import Position, Update, position_to
@@ -104,6 +105,7 @@ class Watch:
         on_interruption: Callable[[BaseException], None] | None = None,
         metadata: Metadata = (),
     ) -> None:
+        refuse_coroutine_function("on_interruption", on_interruption)
         request.bookmark_interval.FromMilliseconds(round(1000 * bookmark_interval))
         request.reports = reports
         self._client = client
@@ -430,16 +432,8 @@ class Watch:
         )  # fmt: skip
         self._observer.watch_interrupted(WatchInterrupted(self._request.resource, code, reason, delay))
         if self._on_interruption is not None:
-            self._call_back(self._on_interruption, why)
+            call_back(self._log, "on_interruption", self._on_interruption, why)
         return delay
-
-    def _call_back(self, function: Callable[[BaseException], None], why: BaseException) -> None:
-        try:
-            function(why)
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            self._log.exception("on_interruption has failed")
 
     def _note_end(self) -> tuple[bool, bool]:
         """Note how long the stream has lasted. Return whether it was synced, and may be resumed at once."""

@@ -14,7 +14,7 @@ from fanoutd import Reason
 from fanoutd.backoff import Backoff
 from fanoutd.errors import Error
 from fanoutd.inbox import StreamEnd
-from fanoutd.observer import WatchEnded, WatchInterrupted, WatchOpened, WatchReceived
+from fanoutd.observer import HandlerFailed, WatchEnded, WatchInterrupted, WatchOpened, WatchReceived
 from fanoutd.streams import HURRIED, delay_after
 from fanoutd.v1 import fanout_pb2
 from tests.scripted import Failure, Scripted
@@ -224,6 +224,34 @@ class WatchRulesTest(unittest.IsolatedAsyncioTestCase):
                 ("ended", "PERMISSION_DENIED", "PERMISSION_DENIED"),
             ],
         )
+
+
+    async def test_the_observer_gets_handlers(self) -> None:
+        failed: list[tuple[str, str, str]] = []
+
+        class Mine(fanoutd.Observer):
+            def handler_failed(self, event: HandlerFailed) -> None:
+                failed.append((event.resource, event.key, event.error))
+
+        def refuse(change: fanoutd.Change[str]) -> None:
+            raise ValueError("refused")
+
+        async with asyncio.timeout(_TIMEOUT), fanoutd.Client(self.server.address, observer=Mine()) as client:
+            self.assertEqual(client.informers, [])
+            async with client.resource("config").informer(fanoutd.decode.as_text) as informer:
+                informer.add_handler(refuse)
+                await informer.wait_for_sync()
+                self.assertEqual(client.informers, [informer])
+                self.assertEqual((informer.resource, informer.invalid, informer.queue), ("config", 0, 1))
+        self.assertEqual(failed, [("config", "a", "refused")])
+
+        def damaged(o: fanoutd.Object) -> str:
+            raise ValueError("damaged")
+
+        async with asyncio.timeout(_TIMEOUT), fanoutd.Client(self.server.address) as client:
+            async with client.resource("config").informer(damaged) as undecoded:
+                await undecoded.wait_for_sync()
+                self.assertEqual((undecoded.invalid, undecoded.queue), (1, 0))
 
 
 class DelayTest(unittest.TestCase):
