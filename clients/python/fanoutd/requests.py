@@ -86,7 +86,8 @@ class _Call:
                     raise
                 raise self._deadline_exceeded() from None
             except Error as error:
-                if error.code is grpc.StatusCode.DEADLINE_EXCEEDED and error.reason is None and self._failure is not None:
+                late = error.code is grpc.StatusCode.DEADLINE_EXCEEDED and error.reason is None
+                if late and self._failure is not None:
                     raise self._deadline_exceeded() from None
                 pause = self._pause(error)
                 if pause is None:
@@ -138,4 +139,6 @@ class _Call:
         message = "the time is up"
         if self._failure is not None:
             message += f"; the last attempt failed: {self._failure.message}"
+        elif self.sent == 0:
+            message += "; nothing was sent"
         return Error(grpc.StatusCode.DEADLINE_EXCEEDED, message)

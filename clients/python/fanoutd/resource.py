@@ -104,8 +104,8 @@ class Resource:
 
         By default the answer has every write that was acknowledged before. ``allow_stale`` accepts what a server
         knows without asking etcd, ``min_revision`` a state of this revision or a later one, and ``at_revision``
-        reads the past. ``json_values`` returns values of the codec "protobuf" in their JSON form. ``metadata`` is sent with
-        the request, here and elsewhere. ``timeout`` is in seconds, for all attempts together; default: 30.
+        reads the past. ``json_values`` returns values of the codec "protobuf" in their JSON form. ``metadata`` is sent
+        with the request, here and elsewhere. ``timeout`` is in seconds, for all attempts together; default: 30.
         """
         request = fanout_pb2.GetRequest(
             resource=self.name,
@@ -175,8 +175,8 @@ class Resource:
     ) -> AsyncIterator[Object]:
         """Iterate over objects in order of their keys, all as they were at one revision.
 
-        The pages are fetched during the iteration. ``timeout`` is for each page. It fails with the reason PAGE_TOKEN_EXPIRED if the servers
-        forget the revision before its end.
+        The pages are fetched during the iteration, with the ``timeout`` for each of them. It fails with the reason
+        PAGE_TOKEN_EXPIRED if the servers forget the revision before its end.
         """
         token = ""
         stale, least, exact = allow_stale, min_revision, at_revision
@@ -336,8 +336,8 @@ class Resource:
             min_revision=min_revision, at_revision=at_revision, json_values=json_values,
         )  # fmt: skip
         return Watch(
-            self._client, request, bookmark_interval=bookmark_interval, reports=reports, on_interruption=on_interruption,
-            metadata=metadata,
+            self._client, request, metadata=metadata, bookmark_interval=bookmark_interval, reports=reports,
+            on_interruption=on_interruption,
         )  # fmt: skip
 
     def informer(
@@ -377,8 +377,8 @@ class Resource:
             min_revision=min_revision, json_values=json_values,
         )  # fmt: skip
         return Informer(
-            self._client, request, decode, metadata=metadata, bookmark_interval=bookmark_interval, state_file=state_file,
-            max_state_bytes=max_state_bytes, on_interruption=on_interruption, on_error=on_error,
+            self._client, request, decode, metadata=metadata, bookmark_interval=bookmark_interval,
+            state_file=state_file, max_state_bytes=max_state_bytes, on_interruption=on_interruption, on_error=on_error,
         )  # fmt: skip
 
 

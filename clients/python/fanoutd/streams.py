@@ -25,8 +25,8 @@ _TRY_AGAIN = 300.0
 FIRST_DELAY, LAST_DELAY = 0.2, 5.0
 TIME_LIMIT_DELAY = 0.2
 
-# How long a stream must last, once it was synced, to reset the delays: a server that accepts watches and loses them at once is no
-# better than one that cannot be reached.
+# How long a stream that was synced must last to reset the delays: a server that accepts watches and loses them at
+# once is no better than one that cannot be reached.
 STEADY_AFTER = 5.0
 
 # A client resumes at once if the server allows it. After streams that were shorter than RESUME_AFTER, it does

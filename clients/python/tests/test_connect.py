@@ -52,8 +52,9 @@ class ConnectTest(unittest.IsolatedAsyncioTestCase):
                 with self.assertRaises(fanoutd.Error) as failed:
                     await client.resource("config").put("a", "1", timeout=_TIMEOUT)
                 self.assertEqual(failed.exception.code, grpc.StatusCode.UNAVAILABLE)
-                with self.assertRaises(fanoutd.Error) as failed:
-                    await client.resource("config").get("a", timeout=2)
+                pauses = mock.patch("fanoutd.requests._PAUSES", (2 * _TIMEOUT,))
+                with pauses, self.assertRaises(fanoutd.Error) as failed:
+                    await client.resource("config").get("a", timeout=_TIMEOUT)
                 self.assertEqual(failed.exception.code, grpc.StatusCode.DEADLINE_EXCEEDED)
                 self.assertIn(self.dead, failed.exception.message)
 

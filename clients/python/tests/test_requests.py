@@ -79,6 +79,7 @@ class RequestsTest(unittest.IsolatedAsyncioTestCase):
                     with self.assertRaises(fanoutd.Error) as failed:
                         await request
                     self.assertEqual(failed.exception.code, _CODE.DEADLINE_EXCEEDED)
+                    self.assertIn("nothing was sent", failed.exception.message)
 
     async def test_no_timeout(self) -> None:
         async with fanoutd.Client(self.server.address) as client:
