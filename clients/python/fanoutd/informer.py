@@ -99,6 +99,7 @@ class Informer(Mapping[str, T]):
         self._closing = threading.Event()  # fanoutd.sync shows it to other threads
         self._confirming: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._finished = False  # all has ended but the handlers
         self._worker: Worker | None = None  # the thread in which fanoutd.sync calls the functions that are not handlers
         self._began = 0.0
         self._as_of: float | None = None
@@ -253,7 +254,11 @@ class Informer(Mapping[str, T]):
     def _run_handler(self, loop: HandlerLoop[T]) -> None:
         task = self._tasks.start(loop.run())
         self._handler_tasks.add(task)
-        task.add_done_callback(self._handler_tasks.discard)
+        task.add_done_callback(self._handler_ended)
+
+    def _handler_ended(self, task: asyncio.Task[None]) -> None:
+        self._handler_tasks.discard(task)
+        self._leave_client()
 
     def _rejected(self, key: str, error: str, delay: float) -> None:
         self._client._log.warning("a handler rejects %s, retry in %.1f s: %s", key, delay, error)
@@ -330,9 +335,12 @@ class Informer(Mapping[str, T]):
             waiting |= self._handler_tasks
         _, late = await asyncio.wait(waiting, timeout=timeout)
         if late:
-            self._client._log.warning("an informer was closed, but %d of its tasks have not ended within %g s", len(late), timeout)
-            for task in late:
-                task.cancel()
+            log = self._client._log
+            log.warning("an informer was closed, but %d of its tasks have not ended within %g s", len(late), timeout)
+        for task in late:
+            self._handler_tasks.discard(task)  # later calls do not wait again
+            task.cancel()
+        self._leave_client()
 
     def _begin_closing(self) -> None:
         """Ask everything to end, and let a task wait for that."""
@@ -346,7 +354,6 @@ class Informer(Mapping[str, T]):
             loop.remove()
         if self._saver is not None:
             self._saver.stop()
-        self._client._informers = [i for i in self._client._informers if i is not self]
         self._ending = asyncio.get_running_loop().create_task(self._finish())
 
     async def _finish(self) -> None:
@@ -359,6 +366,13 @@ class Informer(Mapping[str, T]):
             await asyncio.wait([self._confirming])
         if self._worker is not None:
             self._worker.end()
+        self._finished = True
+        self._leave_client()
+
+    def _leave_client(self) -> None:
+        """Let the client forget an informer that has ended: until then, its close waits for it."""
+        if self._finished and not self._handler_tasks:
+            self._client._informers = [i for i in self._client._informers if i is not self]
 
     def _end(self, why: BaseException) -> None:
         if self._ended is None:

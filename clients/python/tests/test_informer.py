@@ -336,6 +336,29 @@ class InformerTest(unittest.IsolatedAsyncioTestCase):
         ended.set()
 
     @_limited
+    async def test_the_client_waits_for_a_handler_that_has_closed_its_informer(self) -> None:
+        await self.config.put("closer/a", "1")
+        closed, go, returned = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def handle(_: Change[str]) -> None:
+            await informer.close()
+            closed.set()
+            await go.wait()
+            returned.set()
+
+        informer = self.config.informer(decode.as_text, prefix="closer")
+        informer.add_handler(handle)
+        informer.start()
+        await closed.wait()
+        self.assertEqual(self.client.informers, [informer])
+        closing = asyncio.create_task(self.client.close())
+        await asyncio.wait([closing], timeout=0.05)
+        go.set()
+        await closing
+        self.assertTrue(returned.is_set())
+        self.assertEqual(self.client.informers, [])
+
+    @_limited
     async def test_on_error_may_close(self) -> None:
         await self.config.put("closing/a", "{")
         tasks: list[asyncio.Task[None]] = []
