@@ -101,10 +101,11 @@ class CloseTest(unittest.IsolatedAsyncioTestCase):
         async with fanoutd.Client(self.server.address) as other:
             watch = other.resource("config").watch()
             await anext(watch)
-            with mock.patch("fanoutd.client._END_OF_CALLS", _TIMEOUT):
-                client = fanoutd.Client(self.server.address)
-                await client.resource("config").get("a")
-                await client.close()
+            client = fanoutd.Client(self.server.address)
+            await client.resource("config").get("a")
+            with mock.patch("fanoutd.client._END_OF_CALLS", 10 * _TIMEOUT):
+                async with asyncio.timeout(_TIMEOUT):
+                    await client.close()
 
     async def test_a_task_that_does_not_end(self) -> None:
         go = asyncio.Event()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import unittest
 from typing import Any
 from unittest import mock
@@ -161,6 +163,7 @@ class WatchRulesTest(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(self.server.calls["Subscribe"], 0)
         self.assertEqual([m["tenant"] for m in self.server.metadata if "tenant" in m], ["one", "two"])
         self.assertTrue(self.server.watches[0].json_values)
+        self.assertEqual(self.server.watches[0].subscriber.instance, f"{socket.gethostname()}/{os.getpid()}")
 
     async def test_without_an_answer_to_subscribe(self) -> None:
         async def never() -> None:
