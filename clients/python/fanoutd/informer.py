@@ -337,7 +337,7 @@ class Informer(Mapping[str, T]):
         if late:
             log = self._client._log
             log.warning("an informer was closed, but %d of its tasks have not ended within %g s", len(late), timeout)
-        for task in late:
+        for task in late - {self._ending}:
             self._handler_tasks.discard(task)  # later calls do not wait again
             task.cancel()
         self._leave_client()
