@@ -75,21 +75,21 @@ class Connection:
         self._users -= 1
         self._close_if_unused()
 
-    def retire(self) -> None:
+    def _retire(self) -> None:
         """Make later requests use another connection."""
         if not self._retired:
             self._retired = True
             self._servers._forget(self)
             self._close_if_unused()
 
-    def failed(self, replace: bool) -> None:
+    def _failed(self, replace: bool) -> None:
         """Make later requests use the next server, and perhaps another connection to this one.
 
         Requests that fail together move the turn once.
         """
         self._servers._end_turn(self)
         if replace:
-            self.retire()
+            self._retire()
 
     def _close_if_unused(self) -> None:
         if self._retired and self._users == 0:
@@ -163,7 +163,7 @@ class Servers:
             if found is not None:
                 if found.channel.get_state() is _READY:
                     return found
-                found.retire()  # it has broken
+                found._retire()  # it has broken
             connecting = self._connecting
             if connecting is None:
                 connecting = self._connecting = self._tasks.start(self._connect())
@@ -174,9 +174,9 @@ class Servers:
     def note(self, connection: Connection, error: Error) -> None:
         """Note the error of a request."""
         if error.code is grpc.StatusCode.UNAVAILABLE:
-            connection.failed(replace=error.reason is None)
+            connection._failed(replace=error.reason is None)
         elif error.code is grpc.StatusCode.UNAUTHENTICATED and self._certificate_renewable:
-            connection.retire()
+            connection._retire()
 
     async def _connect(self) -> None:
         """Connect to the server whose turn it is, or to the next one that can be reached."""
@@ -226,7 +226,7 @@ class Servers:
         if known is not None:
             if known.channel.get_state() is _READY:
                 return known
-            known.retire()
+            known._retire()
         address = self._addresses[number]
         try:
             channel = self._open(address)

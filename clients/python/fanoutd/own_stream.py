@@ -79,7 +79,7 @@ class OwnStream:
         finally:
             call.cancel()
             if self._at_once:
-                connection.failed(replace=True)
+                connection._failed(replace=True)
 
     async def _metadata(self) -> tuple[tuple[str, str | bytes], ...]:
         return (*self._request_metadata, *await self._streams.servers.metadata())
@@ -104,7 +104,7 @@ class OwnStream:
 
     def _fail(self, connection: Connection, error: Error) -> None:
         if error.reason is None or error.reason == Reason.DRAINING:
-            connection.failed(replace=True)
+            connection._failed(replace=True)
         else:
             self._streams.servers.note(connection, error)
         self.inbox.end(error)
@@ -112,7 +112,7 @@ class OwnStream:
     def silent(self, error: SilenceError) -> None:
         """Implement Stream."""
         if self._connection is not None:
-            self._connection.failed(replace=True)
+            self._connection._failed(replace=True)
         self.close()
 
     def close(self) -> None:

@@ -137,7 +137,7 @@ class SharedStream:
         """Note that the server sends a watch nothing. If it sends nothing at all, the stream fails."""
         self.closing = True
         if self._connection is not None:
-            self._connection.failed(replace=True)
+            self._connection._failed(replace=True)
         if time.monotonic() - self._received >= error.limit and self._silence is None:
             self._silence = error
             self._task.cancel()
@@ -203,7 +203,7 @@ class SharedStream:
             why.reason is None or why.reason == Reason.DRAINING
         )
         if transport or self._at_once:
-            self._connection.failed(replace=True)
+            self._connection._failed(replace=True)
         elif isinstance(why, Error):
             self._streams.servers.note(self._connection, why)
 
@@ -299,4 +299,4 @@ class SharedStream:
             w.inbox.end(error)
             self._forget(w)
         if self._at_once and self._connection is not None:
-            self._connection.retire()
+            self._connection._retire()

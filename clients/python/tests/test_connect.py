@@ -46,6 +46,12 @@ class ConnectTest(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(await client.resource("config").put("a", "1", timeout=_TIMEOUT), 2)
         self.assertEqual(self.good.calls["Put"], 1)
 
+    async def test_a_watch_leaves_a_silent_server(self, _: mock.Mock) -> None:
+        interruptions: list[BaseException] = []
+        async with asyncio.timeout(_TIMEOUT), fanoutd.Client(f"{self.dead},{self.good.address}") as client:
+            await anext(client.resource("config").watch(on_interruption=interruptions.append))
+        self.assertEqual(interruptions, [])
+
     async def test_an_unanswered_tls_handshake(self, _: mock.Mock) -> None:
         with mock.patch("fanoutd.connection._CONNECT_TIMEOUT", 0.3):
             async with fanoutd.Client([self.dead, self.dead], tls=fanoutd.TLS()) as client:
