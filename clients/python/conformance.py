@@ -105,7 +105,7 @@ class Follower:
             at = fanoutd.Position()
             while True:
                 at = await informer.changed(at)
-                show_state(self.name, at, {key: item.value.value for key, item in informer.items.items()})
+                show_state(self.name, at, {key: o.value for key, o in informer.items()})
 
     async def _handle(self, change: fanoutd.Change[fanoutd.Object]) -> None:
         await self._gate.wait()

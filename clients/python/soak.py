@@ -43,7 +43,7 @@ def show(position: fanoutd.Position, objects: dict[str, int], pending: str) -> N
 
 
 def revisions(informer: fanoutd.Informer[fanoutd.Object]) -> dict[str, int]:
-    return {key: item.value.mod_revision for key, item in informer.items.items()}
+    return {key: o.mod_revision for key, o in informer.items()}
 
 
 class Handled:

@@ -23,7 +23,7 @@ async def main() -> None:
     async with fanoutd.Client(address) as client, client.resource("bench").informer(fanoutd.decode.as_text) as copy:
         copy.add_handler(changed)
         await copy.wait_for_sync()
-        if len(copy.items) == objects:
+        if len(copy) == objects:
             print("loaded", flush=True)
         await asyncio.Event().wait()
 

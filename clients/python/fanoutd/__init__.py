@@ -18,10 +18,21 @@ from fanoutd.credentials import TLS, TokenSource
 from fanoutd.errors import ClosedError, Error, NotFoundError, PreconditionFailedError, Reason, Violation
 from fanoutd.handler import Handler, HandlerFunction
 from fanoutd.informer import Informer
-from fanoutd.item import Change, Decoder, Item
+from fanoutd.item import Change, Decoder, Item, Snapshot
 from fanoutd.objects import Event, EventType, Object, Position, Update
-from fanoutd.resource import Check, Delete, Page, Put, Resource, Transaction, Value
+from fanoutd.observer import (
+    HandlerFailed,
+    Observer,
+    RequestEnded,
+    WatchEnded,
+    WatchInterrupted,
+    WatchOpened,
+    WatchReceived,
+)
+from fanoutd.requests import Metadata
+from fanoutd.resource import Check, Delete, Page, Put, Resource, Transaction
 from fanoutd.state_file import DamagedError
+from fanoutd.values import Value
 from fanoutd.version import VERSION as __version__
 from fanoutd.watch import Watch
 
@@ -38,23 +49,32 @@ __all__ = [
     "Event",
     "EventType",
     "Handler",
+    "HandlerFailed",
     "HandlerFunction",
     "Informer",
     "Item",
+    "Metadata",
     "NotFoundError",
     "Object",
+    "Observer",
     "Page",
     "Position",
     "PreconditionFailedError",
     "Put",
     "Reason",
+    "RequestEnded",
     "Resource",
+    "Snapshot",
     "TokenSource",
     "Transaction",
     "Update",
     "Value",
     "Violation",
     "Watch",
+    "WatchEnded",
+    "WatchInterrupted",
+    "WatchOpened",
+    "WatchReceived",
     "__version__",
     "decode",
 ]

@@ -3,187 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import logging
-import random
-import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar
 
-from fanoutd.item import Change, Item
-from fanoutd.objects import Position
-from fanoutd.reports import Progress
+from fanoutd.caller import HandlerFunction
+from fanoutd.errors import ClosedError
+from fanoutd.handler_loop import HandlerLoop
 
 __all__ = ["Handler", "HandlerFunction"]
 
 T = TypeVar("T")
 
-HandlerFunction = Callable[[Change[T]], "None | Awaitable[None]"]
-"""Handles a change. It may be a coroutine function. An exception rejects the change."""
-
-_log = logging.getLogger("fanoutd")
-
-_FIRST_RETRY, _LAST_RETRY = 1.0, 60.0
-
-# A handler that does not wait lets other tasks run after this time.
-_YIELD_AFTER = 0.01
-
-
-@dataclass(slots=True, eq=False)
-class _Pending(Generic[T]):
-    """A change that the handler has not accepted."""
-
-    old: Item[T] | None
-    """What the handler has."""
-    since: Position
-    """The position before the change."""
-    unattempted: Position | None
-    """The position before the oldest part of it that was not offered. None: all of it was offered, and rejected."""
-    attempts: int = 0
-    error: str = ""
-
 
 class Handler(Generic[T]):
-    """A handler that was added to an informer. It has a task of its own, so it delays no other handler.
+    """A handler that was added to an informer. ``Informer.add_handler`` returns it."""
 
-    At most one change of each object waits for it: from what the handler has to the latest version.
-    """
-
-    def __init__(
-        self, function: HandlerFunction[T], items: Mapping[str, Item[T]], progressed: Callable[[], None]
-    ) -> None:
-        self._function = function
-        self._items = items
-        self._progressed = progressed
-        # In order of their latest changes. A dict would look for its first key at all places of removed ones.
-        self._pending: OrderedDict[str, _Pending[T]] = OrderedDict()
-        self._failed: dict[str, _Pending[T]] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._running: tuple[str, _Pending[T]] | None = None
-        self._backlog: set[str] | None = None
-        self._wake = asyncio.Event()
-        self.settled = asyncio.Event()
-        """Set when the handler was called for all of the first fresh state."""
-        self._task: asyncio.Task[None] | None = None
-        self.removed = False
+    def __init__(self, loop: HandlerLoop[T], wait: Callable[[Callable[[], bool]], Awaitable[Any]]) -> None:
+        self._loop, self._wait = loop, wait
 
     def remove(self) -> None:
-        """Remove the handler. It gets no further calls. The call that is running is cancelled if it waits."""
-        self.removed = True
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
-        self._pending.clear()
-        self._failed.clear()
-        self.settled.set()
-        if self._task is not None and self._task is not _current_task():
-            self._task.cancel()
-        self._progressed()
+        """Remove the handler. It gets no further calls. A coroutine that is running is cancelled."""
+        self._loop.remove()
 
-    def start(self, task: asyncio.Task[None]) -> None:
-        """Note the task of the handler."""
-        self._task = task
+    async def synced(self, timeout: float | None = None) -> None:
+        """Wait until the copy is current and the handler was called for it, successfully or not.
 
-    def begin_settling(self) -> None:
-        """Note that what waits now is the first fresh state."""
-        if self._backlog is None:
-            self._backlog = {*self._pending, *([self._running[0]] if self._running else [])}
-            self._check_settled()
-
-    def changed(self, key: str, old: Item[T] | None, since: Position) -> None:
-        """Note that an item has changed."""
-        p = self._failed.pop(key, None)
-        if p is not None:
-            self._timers.pop(key).cancel()
-        else:
-            p = self._pending.pop(key, None) or _Pending(old, since, since)
-        if p.unattempted is None:
-            p.unattempted = since
-        self._pending[key] = p
-        self._wake.set()
-
-    def progress(self, at: Position) -> Progress:
-        """Return how far the handler has accepted the changes up to the present position."""
-        if not self._pending and not self._failed and self._running is None:
-            return Progress(at)
-        waiting = [*self._failed.items(), *self._pending.items(), *([self._running] if self._running else [])]
-        applied = _oldest((p.since for _, p in waiting), at)
-        # An object that is offered again has failed until it is accepted.
-        failed = {key: p.error for key, p in waiting if p.error}
-        if not failed:
-            return Progress(applied)
-        attempted = _oldest((p.unattempted for _, p in waiting if p.unattempted is not None), at)
-        first = next(iter(failed))
-        return Progress(applied, attempted, f"{first}: {failed[first]}", frozenset(failed))
-
-    async def run(self) -> None:
-        """Call the function for each change, until the task is cancelled."""
-        while not self.removed:
-            await self._wake.wait()
-            self._wake.clear()
-            yielded = time.monotonic()
-            while self._pending and not self.removed:
-                await self._offer(*self._pending.popitem(last=False))
-                if time.monotonic() - yielded > _YIELD_AFTER:
-                    await asyncio.sleep(0)
-                    yielded = time.monotonic()
-            self._progressed()
-
-    async def _offer(self, key: str, p: _Pending[T]) -> None:
-        new = self._items.get(key)
-        if p.old is not new:
-            self._running = key, p
-            try:
-                result = self._function(Change(key, p.old, new))
-                if result is not None and inspect.isawaitable(result):
-                    await result
-            except Exception as error:
-                if not self.removed:
-                    self._reject(key, p, error)
-            finally:
-                self._running = None
-        if self._backlog is not None:
-            self._backlog.discard(key)
-            self._check_settled()
-
-    def _check_settled(self) -> None:
-        if not self._backlog:
-            self.settled.set()
-
-    def _reject(self, key: str, p: _Pending[T], error: Exception) -> None:
-        newer = self._pending.get(key)
-        if newer is not None:
-            newer.old, newer.since = p.old, p.since  # the handler still has the older version
-            return
-        delay = min(_FIRST_RETRY * 2 ** min(p.attempts, 30), _LAST_RETRY) * random.uniform(0.8, 1.0)
-        p.attempts += 1
-        p.unattempted = None
-        p.error = str(error) or type(error).__name__
-        _log.warning("a handler rejects %s, retry in %.1f s: %s", key, delay, p.error)
-        self._failed[key] = p
-        self._timers[key] = asyncio.get_running_loop().call_later(delay, self._retry, key)
-
-    def _retry(self, key: str) -> None:
-        del self._timers[key]
-        self._pending[key] = self._failed.pop(key)
-        self._wake.set()
-
-
-def _oldest(before: Iterable[Position], at: Position) -> Position:
-    """Return the oldest position, or the present one. Revision 0: it is of another epoch."""
-    oldest = at
-    for p in before:
-        if p.epoch != at.epoch:
-            return Position()
-        if p.revision < oldest.revision:
-            oldest = p
-    return oldest
-
-
-def _current_task() -> asyncio.Task[None] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
+        Raise TimeoutError after so many seconds, the error of the informer if it ends, ClosedError if the
+        handler was removed, and RuntimeError if the informer was not started.
+        """
+        async with asyncio.timeout(timeout):
+            await self._wait(lambda: self._loop.settled)
+        if self._loop.removed:
+            raise ClosedError("the handler was removed")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-from fanoutd.objects import EventType, Object
+from fanoutd.objects import EventType, Object, Position
 
-__all__ = ["Change", "Decoder", "Item"]
+__all__ = ["Change", "Decoder", "Item", "Snapshot"]
 
 T = TypeVar("T")
 
@@ -43,3 +43,12 @@ class Change(Generic[T]):
         if self.old is None:
             return EventType.ADDED
         return EventType.DELETED if self.new is None else EventType.MODIFIED
+
+
+class Snapshot(NamedTuple, Generic[T]):
+    """The copy of an informer as it was at one position."""
+
+    position: Position
+    """The position. Revision 0: there was no copy."""
+    items: dict[str, Item[T]]
+    """The items by key. The dict belongs to the caller."""

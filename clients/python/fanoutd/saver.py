@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from fanoutd.objects import Object, Position
 from fanoutd.state_file import StateFile
+from fanoutd.worker import Worker
 
 __all__ = ["Saver"]
 
@@ -29,6 +29,7 @@ class Saver:
         self._file, self._state, self._failed = file, state, failed
         self._objects_changed = self._position_changed = False
         self._wake = asyncio.Event()
+        self._stopping = asyncio.Event()
 
     def changed(self, objects: bool) -> None:
         """Note that the position, and perhaps the objects, have changed."""
@@ -37,40 +38,46 @@ class Saver:
             self._objects_changed = True
             self._wake.set()
 
+    def stop(self) -> None:
+        """Save for the last time, and end."""
+        self._stopping.set()
+        self._wake.set()
+
     async def run(self) -> None:
-        """Save until the task is cancelled, and then once more."""
-        with ThreadPoolExecutor(1, "fanoutd-state") as thread:
-            try:
-                due = time.monotonic()
-                while True:
-                    try:
-                        async with asyncio.timeout(_POSITION_INTERVAL):
-                            await self._wake.wait()
-                    except TimeoutError:
-                        pass
-                    await asyncio.sleep(max(0.0, due - time.monotonic()))
-                    if self._position_changed:
-                        await self._save(thread)
-                    due = time.monotonic() + _INTERVAL
-            finally:
-                if self._position_changed:
-                    self._finish(thread)
-
-    async def _save(self, thread: ThreadPoolExecutor) -> None:
-        position, objects = self._take()
+        """Save from time to time, and at the end."""
+        worker = Worker("fanoutd-state")
         try:
-            await asyncio.get_running_loop().run_in_executor(thread, self._file.write, position, objects)
-        except OSError as error:
-            self._failed(error)
+            due = time.monotonic()
+            while not self._stopping.is_set():
+                await _within(self._wake, _POSITION_INTERVAL)
+                await _within(self._stopping, due - time.monotonic())
+                await self._save(worker)
+                due = time.monotonic() + _INTERVAL
+        finally:
+            await self._save(worker)
+            worker.end()
+            await worker.ended()
 
-    def _finish(self, thread: ThreadPoolExecutor) -> None:
+    async def _save(self, worker: Worker) -> None:
+        if not self._position_changed:
+            return
         position, objects = self._take()
-        try:
-            thread.submit(self._file.write, position, objects).result()
-        except OSError as error:
+        _, error = await worker.call(self._file.write, position, objects)
+        if isinstance(error, Exception):
             self._failed(error)
 
     def _take(self) -> tuple[Position, list[Object]]:
         self._objects_changed = self._position_changed = False
         self._wake.clear()
         return self._state()
+
+
+async def _within(event: asyncio.Event, limit: float) -> None:
+    """Wait for an event, at most so many seconds."""
+    if limit <= 0:
+        return
+    try:
+        async with asyncio.timeout(limit):
+            await event.wait()
+    except TimeoutError:
+        pass

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -27,6 +29,8 @@ class StateFile:
     It consists of a line that names the format, the WatchRequest with the position, the objects, and the
     SHA-256 of all that. The length of each message precedes it. If the newest version of an object cannot be
     decoded, the last decoded version comes before it.
+
+    A path that is something else than a regular file, or a link to one, is neither read nor replaced.
     """
 
     def __init__(self, path: str, watch: fanout_pb2.WatchRequest, max_bytes: int) -> None:
@@ -41,19 +45,41 @@ class StateFile:
             self._watch.scope.CopyFrom(watch.scope)
         self._max_bytes = max_bytes
 
+    def check(self) -> None:
+        """Raise ValueError if the path is not a regular file. It may be missing."""
+        try:
+            self._status()
+        except _WrongKindError as error:
+            raise ValueError(str(error)) from None
+        except OSError:
+            pass  # reading and writing report it
+
     def read(self) -> tuple[Position, list[Object]]:
         """Return the saved state. The position has revision 0 if there is no file."""
         try:
-            if self._path.stat().st_size > self._max_bytes:
+            status = self._status()
+            if status is None:
+                return Position(), []
+            if status.st_size > self._max_bytes:
                 raise DamagedError(f"{self._path}: the file has more than {self._max_bytes} bytes")
-            content = self._path.read_bytes()
-            return self._parse(content)
+            return self._parse(self._path.read_bytes())
         except FileNotFoundError:
             return Position(), []
         except DamagedError:
             raise
         except Exception as error:  # the parsers raise many types
             raise DamagedError(f"{self._path}: {error}") from error
+
+    def _status(self) -> os.stat_result | None:
+        """Return the status of the file, or None if there is none. Opening a FIFO would wait for its other end."""
+        try:
+            status = self._path.stat()
+        except FileNotFoundError:
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            kind = next((name for test, name in _KINDS if test(status.st_mode)), "special file")
+            raise _WrongKindError(f"{self._path} is a {kind}, not a regular file")
+        return status
 
     def _parse(self, content: bytes) -> tuple[Position, list[Object]]:
         if not content.startswith(_MAGIC):
@@ -89,23 +115,53 @@ class StateFile:
         self._replace(content)
 
     def _replace(self, content: bytearray) -> None:
-        fresh = self._path.with_name(self._path.name + ".new")
-        try:
-            mode = self._path.stat().st_mode & 0o777
-        except FileNotFoundError:
-            mode = 0o600
+        status = self._status()
+        path = Path(os.path.realpath(self._path))  # a link stays, and its target is replaced
+        fresh = path.with_name(path.name + ".new")
         fresh.unlink(missing_ok=True)  # of a process that was killed
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                if status is not None:
+                    _keep_owner(file.fileno(), status)
+                    os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode) & 0o777)
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, path)
+        except OSError as error:
+            fresh.unlink(missing_ok=True)
+            if error.errno == errno.EBUSY:
+                why = f"{path} is a mount point and cannot be replaced: mount its folder instead"
+                raise OSError(errno.EBUSY, why) from error
+            raise
+        folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+class _WrongKindError(OSError):
+    """The path is not a regular file."""
+
+
+_KINDS = (
+    (stat.S_ISDIR, "directory"),
+    (stat.S_ISFIFO, "FIFO"),
+    (stat.S_ISSOCK, "socket"),
+    (stat.S_ISCHR, "device"),
+    (stat.S_ISBLK, "device"),
+)
+
+
+def _keep_owner(file: int, old: os.stat_result) -> None:
+    """Give a file the owner and the group of another one, as far as this process may."""
+    for owner in (old.st_uid, -1):
+        try:
+            os.fchown(file, owner, old.st_gid)
+            return
+        except PermissionError:
+            pass
 
 
 def _encoded(length: int) -> bytes:

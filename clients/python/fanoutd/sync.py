@@ -6,114 +6,38 @@
         for update in client.resource("config").watch(prefix="shop"):
             print(update.position.revision, [(e.type.value, e.key) for e in update.events])
 
-A client runs a ``fanoutd.Client`` in a thread of its own. Any number of threads may use the client. Each function
-takes the arguments of the function of ``fanoutd`` with the same name, and waits for its result.
+A client runs a ``fanoutd.Client`` in a thread that all clients share. Any number of threads may use the client. Each
+function takes the arguments of the function of ``fanoutd`` with the same name, and waits for its result.
+
+Handlers, ``on_error`` and ``on_interruption`` of an informer run in other threads, where they may use the client. Other
+callbacks run in the shared thread: they must return soon, and cannot call these functions, except for ``close``.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import threading
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import grpc
 
 import fanoutd
-from fanoutd.item import Change, Item
+from fanoutd.callbacks import refuse_coroutine_function
 from fanoutd.objects import Position, Update
+from fanoutd.requests import Metadata
 from fanoutd.resource import BOOKMARK_INTERVAL
+from fanoutd.runner import Runner
+from fanoutd.sync_informer import Handler, Informer
+from fanoutd.update import Attempts
+from fanoutd.worker import Worker
 
 __all__ = ["Client", "Handler", "Informer", "Resource", "Watch"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-
-
-class _HandlerThread(threading.local):
-    """What the thread of a handler knows about itself."""
-
-    runner: _Runner | None = None
-
-
-_handler_thread = _HandlerThread()
-
-
-class _Runner:
-    """An event loop in a thread, and the threads of its handlers."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="fanoutd", daemon=True)
-        self._lock = threading.Lock()
-        self._stopped = False
-        self._handlers: set[Handler] = set()
-        self._thread.start()
-
-    def check_thread(self) -> None:
-        """Raise RuntimeError in the thread of the event loop, which must not wait for itself."""
-        if threading.current_thread() is self._thread:
-            raise RuntimeError("this function must not be called by a callback of the client")
-
-    def run(self, coroutine: Coroutine[Any, Any, R]) -> R:
-        """Run a coroutine, and return its result."""
-        try:
-            self.check_thread()
-            with self._lock:
-                if self._stopped:
-                    raise fanoutd.ClosedError("the client is closed")
-                future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except BaseException:
-            coroutine.close()
-            raise
-        try:
-            return future.result()
-        except CancelledError:
-            raise fanoutd.ClosedError("the client is closed") from None
-        except BaseException:
-            future.cancel()  # the caller was interrupted
-            raise
-
-    def add_handler(self, handler: Handler) -> None:
-        """Note a handler, whose thread ends with this one."""
-        self._handlers.add(handler)
-
-    def end_handlers(self, informer: Informer[Any] | None = None) -> None:
-        """End the threads of the handlers of one informer or of all, after their calls have returned.
-
-        Handlers do not wait, because they would wait for themselves or for each other.
-        """
-        wait = _handler_thread.runner is not self
-        for handler in list(self._handlers):
-            if informer is None or handler._informer is informer:
-                self.end_handler(handler, wait)
-
-    def end_handler(self, handler: Handler, wait: bool) -> None:
-        """End the thread of a handler."""
-        handler._thread.shutdown(wait)
-        self._handlers.discard(handler)
-
-    def stop(self) -> None:
-        """End the thread and those of all handlers."""
-        with self._lock:
-            self._stopped = True  # no further coroutine starts
-            ending = asyncio.run_coroutine_threadsafe(self._end_tasks(), self._loop)
-        ending.result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-        self.end_handlers()
-
-    async def _end_tasks(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        if others:
-            await asyncio.wait(others, timeout=1)  # the calls that wait get their errors
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
-        await self._loop.shutdown_asyncgens()
 
 
 def _blocking(
@@ -176,20 +100,23 @@ class Client:
         token_file: str | None = None,
         instance: str | None = None,
         labels: Mapping[str, str] | None = None,
+        logger: logging.Logger | None = None,
+        interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
+        options: Sequence[tuple[str, Any]] = (),
+        observer: fanoutd.Observer | None = None,
     ) -> None:
         async def make() -> fanoutd.Client:
             return fanoutd.Client(
-                servers, tls=tls, insecure=insecure, token=token, token_file=token_file, instance=instance, labels=labels
-            )
+                servers, tls=tls, insecure=insecure, token=token, token_file=token_file, instance=instance,
+                labels=labels, logger=logger, interceptors=interceptors, options=options, observer=observer,
+            )  # fmt: skip
 
-        self._runner = _Runner()
+        self._runner = Runner()
         try:
             self._client = self._runner.run(make())
         except BaseException:
-            self._runner.stop()
+            self._runner.close(None)
             raise
-        self._lock = threading.Lock()
-        self._closed = False
 
     def __enter__(self) -> Client:
         return self
@@ -203,26 +130,29 @@ class Client:
         """Return a handle of a resource."""
         return Resource(self._runner, self._client.resource(name))
 
+    @property
+    def closed(self) -> bool:
+        """Whether the client was closed."""
+        return self._client.closed
+
+    @property
+    def informers(self) -> Sequence[fanoutd.Informer[Any]]:
+        """The informers that are running, to read their states for metrics."""
+        return self._client.informers
+
     def close(self) -> None:
         """End all watches and informers, the connections, and the threads.
 
-        The calls of handlers return first, unless a handler closes the client.
+        It may be called anywhere, and more than once. It waits for the end, also (but at most 10 seconds) for the calls
+        of handlers, except in a handler or another callback.
         """
-        self._runner.check_thread()
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        try:
-            self._runner.run(self._client.close())
-        finally:
-            self._runner.stop()
+        self._runner.close(self._client)
 
 
 class Resource:
     """A handle of one resource; see fanoutd.Resource."""
 
-    def __init__(self, runner: _Runner, resource: fanoutd.Resource) -> None:
+    def __init__(self, runner: Runner, resource: fanoutd.Resource) -> None:
         self._runner, self._resource = runner, resource
         self.name = resource.name
 
@@ -233,8 +163,28 @@ class Resource:
     put = _blocking(fanoutd.Resource.put)
     delete = _blocking(fanoutd.Resource.delete)
     transact = _blocking(fanoutd.Resource.transact)
-    update = _blocking(fanoutd.Resource.update)
     watch = _watching(fanoutd.Resource.watch)
+
+    def update(
+        self,
+        key: str,
+        change: Callable[[fanoutd.Object | None], str | bytes | fanoutd.Value | None],
+        *,
+        ttl: float | None = None,
+        metadata: Metadata = (),
+        timeout: float | None = None,
+    ) -> int:
+        """Read an object, change it, and write it unless it was changed meanwhile; see fanoutd.Resource.update.
+
+        The function is called in this thread, so it may use the client.
+        """
+        refuse_coroutine_function("an update", change)
+        attempts = Attempts(self._resource, key, ttl, metadata, timeout)
+        while True:
+            value = change(self._runner.run(attempts.read()))
+            revision = self._runner.run(attempts.write(value))
+            if revision is not None:
+                return revision
 
     def informer(
         self,
@@ -249,6 +199,8 @@ class Resource:
         max_batch_delay: float | None = None,
         allow_stale: bool = False,
         min_revision: int | None = None,
+        json_values: bool = False,
+        metadata: Metadata = (),
         bookmark_interval: float = BOOKMARK_INTERVAL,
         state_file: str | None = None,
         max_state_bytes: int = 1 << 30,
@@ -258,12 +210,15 @@ class Resource:
         """Return an informer; see fanoutd.Resource.informer."""
 
         async def make() -> fanoutd.Informer[T]:
-            return self._resource.informer(
+            informer = self._resource.informer(
                 decode, prefix=prefix, key=key, label_selector=label_selector, field_selector=field_selector,
                 omit_values=omit_values, latest=latest, max_batch_delay=max_batch_delay, allow_stale=allow_stale,
-                min_revision=min_revision, bookmark_interval=bookmark_interval, state_file=state_file,
+                min_revision=min_revision, json_values=json_values, metadata=metadata,
+                bookmark_interval=bookmark_interval, state_file=state_file,
                 max_state_bytes=max_state_bytes, on_interruption=on_interruption, on_error=on_error,
             )  # fmt: skip
+            informer._worker = Worker("fanoutd-callback")
+            return informer
 
         return Informer(self._runner, self._runner.run(make()))
 
@@ -271,22 +226,17 @@ class Resource:
 class Watch:
     """An iterator over the updates of a watch; see fanoutd.Watch. Another thread may close it."""
 
-    def __init__(self, runner: _Runner, watch: fanoutd.Watch) -> None:
+    def __init__(self, runner: Runner, watch: fanoutd.Watch) -> None:
         self._runner, self._watch = runner, watch
 
-    def __iter__(self) -> Watch:
-        return self
+    def __iter__(self) -> Iterator[Update]:
+        return _Loop(self._runner, aiter(self._watch))
 
     def __next__(self) -> Update:
-        update = self._runner.run(self._next())
-        if update is None:
-            raise StopIteration
-        return update
-
-    async def _next(self) -> Update | None:
-        return await anext(self._watch, None)
+        return _next(self._runner, self._watch)
 
     def __enter__(self) -> Watch:
+        self._runner.run(self._watch.__aenter__())
         return self
 
     def __exit__(
@@ -301,133 +251,24 @@ class Watch:
 
     def close(self) -> None:
         """End the watch."""
-
-        async def close() -> None:
-            self._watch.close()
-
-        try:
-            self._runner.run(close())
-        except fanoutd.ClosedError:
-            pass  # it has ended with the client
+        self._watch._client._later(self._watch.close)
 
 
-class Handler:
-    """A handler that was added to an informer. It has a thread of its own."""
+class _Loop(Iterator[Update]):
+    """A loop over a watch."""
 
-    def __init__(self, runner: _Runner, informer: Informer[Any]) -> None:
-        self._runner, self._informer = runner, informer
-        self._thread = ThreadPoolExecutor(1, "fanoutd-handler", initializer=self._begin)
-        self._handler: fanoutd.Handler[Any] | None = None
+    def __init__(self, runner: Runner, loop: AsyncIterator[Update]) -> None:
+        self._runner, self._loop = runner, loop
 
-    def _begin(self) -> None:
-        _handler_thread.runner = self._runner
-
-    def remove(self) -> None:
-        """Remove the handler. It gets no further calls."""
-
-        async def remove() -> None:
-            if self._handler is not None:
-                self._handler.remove()
-
-        try:
-            self._runner.run(remove())
-        except fanoutd.ClosedError:
-            pass  # it has ended with the client
-        self._runner.end_handler(self, wait=False)
+    def __next__(self) -> Update:
+        return _next(self._runner, self._loop)
 
 
-class Informer(Generic[T]):
-    """Keeps a decoded copy of objects; see fanoutd.Informer."""
+def _next(runner: Runner, updates: AsyncIterator[Update]) -> Update:
+    async def following() -> Update | None:
+        return await anext(updates, None)
 
-    def __init__(self, runner: _Runner, informer: fanoutd.Informer[T]) -> None:
-        self._runner, self._informer = runner, informer
-
-    def __enter__(self) -> Informer[T]:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __getitem__(self, key: str) -> T:
-        return self._informer[key]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._informer
-
-    def __len__(self) -> int:
-        return len(self._informer)
-
-    def get(self, key: str, default: T | None = None) -> T | None:
-        """Return the value of an object, or the default if there is none."""
-        return self._informer.get(key, default)
-
-    def snapshot(self) -> tuple[Position, dict[str, Item[T]]]:
-        """Return the items by key as they are at one position, and this position."""
-
-        async def copy() -> tuple[Position, dict[str, Item[T]]]:
-            return self._informer.position, dict(self._informer.items)
-
-        return self._runner.run(copy())
-
-    @property
-    def position(self) -> Position:
-        """The position of the copy."""
-        return self._informer.position
-
-    @property
-    def stale(self) -> bool:
-        """Whether the copy may be out of date."""
-        return self._informer.stale
-
-    def start(self) -> None:
-        """Begin to follow the objects. ``with`` calls it."""
-
-        async def start() -> None:
-            self._informer.start()
-
-        self._runner.run(start())
-
-    def add_handler(self, function: Callable[[Change[T]], None]) -> Handler:
-        """Call a function for each change, in a thread of its own; see fanoutd.Informer.add_handler."""
-        handler = Handler(self._runner, self)
-
-        async def call(change: Change[T]) -> None:
-            await asyncio.get_running_loop().run_in_executor(handler._thread, function, change)
-
-        async def add() -> None:
-            handler._handler = self._informer.add_handler(call)
-            self._runner.add_handler(handler)
-
-        self._runner.run(add())
-        return handler
-
-    def wait_for_sync(self, timeout: float | None = None) -> None:
-        """Wait until the copy is current and the handlers were called for it. Raise TimeoutError after a time."""
-        self._runner.run(self._within(self._informer.wait_for_sync, timeout))
-
-    def wait_for_state(self, timeout: float | None = None) -> None:
-        """Wait until there is a copy, perhaps a stale one. Raise TimeoutError after a time."""
-        self._runner.run(self._within(self._informer.wait_for_state, timeout))
-
-    def changed(self, after: Position) -> Position:
-        """Wait until the copy has another position than this one, and return that."""
-        return self._runner.run(self._informer.changed(after))
-
-    @staticmethod
-    async def _within(wait: Callable[[], Coroutine[Any, Any, None]], timeout: float | None) -> None:
-        async with asyncio.timeout(timeout):
-            await wait()
-
-    def close(self) -> None:
-        """End the informer and the threads of its handlers.
-
-        The calls of the handlers return first, unless a handler closes the informer.
-        """
-        try:
-            self._runner.run(self._informer.close())
-        except fanoutd.ClosedError:
-            pass  # it has ended with the client
-        self._runner.end_handlers(self)
+    update = runner.run(following())
+    if update is None:
+        raise StopIteration
+    return update

@@ -9,6 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import fanoutd.sync
+
 # The program to test. `make test-python` builds it.
 PROGRAM = os.environ.get("FANOUTD", "")
 
@@ -47,6 +49,11 @@ class Server:
                 time.sleep(0.02)
             if self._process.poll() is not None or time.monotonic() > due:
                 raise RuntimeError((self.folder / "log").read_text())
+
+    def until_ready(self) -> None:
+        """Wait until the server answers: it listens before it is ready."""
+        with fanoutd.sync.Client(self.address) as client, client.resource("config").watch() as watch:
+            next(watch)
 
     def stop(self) -> None:
         """Stop the server, which drains its watches."""

@@ -6,8 +6,9 @@ import asyncio
 import unittest
 from unittest import mock
 
-import fanoutd.handler
-from fanoutd.handler import Handler
+import fanoutd.handler_loop
+from fanoutd.caller import TaskCaller
+from fanoutd.handler_loop import HandlerLoop
 from fanoutd.item import Change, Item
 from fanoutd.objects import Object, Position
 from fanoutd.reports import Progress
@@ -23,11 +24,11 @@ class HandlerTest(unittest.IsolatedAsyncioTestCase):
 
     async def asyncSetUp(self) -> None:
         self.items: dict[str, Item[str]] = {}
+        self.rejections: list[tuple[str, str]] = []
         self.calls: asyncio.Queue[tuple[str | None, str | None]] = asyncio.Queue()
         self.answers: asyncio.Queue[Exception | None] = asyncio.Queue()
-        self.handler = Handler(self.handle, self.items, lambda: None)
+        self.handler = HandlerLoop(TaskCaller(self.handle), self.items, lambda: None, self.rejected)
         self.task = asyncio.create_task(self.handler.run())
-        self.handler.start(self.task)
 
     async def asyncTearDown(self) -> None:
         self.handler.remove()
@@ -38,6 +39,10 @@ class HandlerTest(unittest.IsolatedAsyncioTestCase):
         answer = await self.answers.get()
         if answer is not None:
             raise answer
+
+    def rejected(self, key: str, error: str, delay: float) -> None:
+        """Note a rejection."""
+        self.rejections.append((key, error))
 
     def put(self, text: str | None, revision: int) -> None:
         """Change the object with the key k."""
@@ -63,10 +68,10 @@ class HandlerTest(unittest.IsolatedAsyncioTestCase):
         self.answers.put_nowait(None)
         self.put("bad", 2)
         self.assertEqual(await self.calls.get(), ("1", "bad"))
-        with self.assertLogs("fanoutd", "WARNING"):
-            self.answers.put_nowait(ValueError("no"))
-            while not self.handler._failed:
-                await asyncio.sleep(0)
+        self.answers.put_nowait(ValueError("no"))
+        while not self.handler._failed:
+            await asyncio.sleep(0)
+        self.assertEqual(self.rejections, [("k", "no")])
         p = self.handler.progress(Position("e", 2))
         self.assertEqual((p.applied, p.attempted, p.error), (Position("e", 1), Position("e", 2), "k: no"))
         self.assertEqual(p.failed_keys(), ["k"])
@@ -79,7 +84,7 @@ class HandlerTest(unittest.IsolatedAsyncioTestCase):
             await asyncio.sleep(0)
 
     async def test_an_object_that_is_offered_again_stays_attempted(self) -> None:
-        with mock.patch.object(fanoutd.handler, "_FIRST_RETRY", 0.001), mock.patch.object(fanoutd.handler, "_log"):
+        with mock.patch.object(fanoutd.handler_loop, "_FIRST_RETRY", 0.001):
             self.put("1", 1)
             await self.calls.get()
             self.answers.put_nowait(ValueError("no"))
@@ -98,14 +103,13 @@ class HandlerTest(unittest.IsolatedAsyncioTestCase):
         self.put("bad", 1)
         await self.calls.get()
         self.put(None, 2)
-        with mock.patch.object(fanoutd.handler, "_log"):
-            self.answers.put_nowait(ValueError("no"))
-            while self.handler.progress(Position("e", 2)).applied != Position("e", 2):
-                await asyncio.sleep(0)
+        self.answers.put_nowait(ValueError("no"))
+        while self.handler.progress(Position("e", 2)).applied != Position("e", 2):
+            await asyncio.sleep(0)
         self.assertTrue(self.calls.empty())
 
     async def test_a_rejected_object_is_offered_again(self) -> None:
-        with mock.patch.object(fanoutd.handler, "_FIRST_RETRY", 0.001), mock.patch.object(fanoutd.handler, "_log"):
+        with mock.patch.object(fanoutd.handler_loop, "_FIRST_RETRY", 0.001):
             self.put("1", 1)
             for _ in range(3):
                 self.assertEqual(await self.calls.get(), (None, "1"))

@@ -61,7 +61,7 @@ class SharedWatchTest(unittest.IsolatedAsyncioTestCase):
                 await self._until(first, "one/b", "2")
                 await self._until_watches("one", 2)  # the third one is another watch
                 self.assertEqual(second["one/a"], "1")
-                self.assertIs(first.items["one/b"].object, second.items["one/b"].object)
+                self.assertIs(first.item("one/b").object, second.item("one/b").object)
                 await first.close()
                 await self.config.transact(Put("one/a", "3"), Put("one/c", "3"))
                 await self._until(second, "one/c", "3")

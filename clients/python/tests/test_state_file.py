@@ -1,9 +1,13 @@
 """State files."""
 
+import errno
+import os
+import socket
 import stat
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from fanoutd.objects import Object, Position
 from fanoutd.state_file import DamagedError, StateFile
@@ -51,6 +55,59 @@ class StateFileTest(unittest.TestCase):
         self.file().write(Position("e", 5), _OBJECTS)
         with self.assertRaises(DamagedError):
             self.file(limit=100).read()
+
+    def test_only_regular_files_are_read_and_replaced(self) -> None:
+        os.mkfifo(self.path.with_name("FIFO"))
+        self.path.with_name("directory").mkdir()
+        with socket.socket(socket.AF_UNIX) as s:
+            s.bind(str(self.path.with_name("socket")))
+        self.path.with_name("device").symlink_to("/dev/null")
+        self.path.with_name("link").symlink_to("FIFO")
+        for name, kind in {"FIFO": "", "directory": "", "socket": "", "device": "", "link": "FIFO"}.items():
+            with self.subTest(name):
+                self.path = self.path.with_name(name)
+                before = self.path.stat()
+                message = f"{name} is a {kind or name}, not a regular file"
+                with self.assertRaisesRegex(ValueError, message):
+                    self.file().check()
+                with self.assertRaisesRegex(DamagedError, message):
+                    self.file().read()
+                with self.assertRaisesRegex(OSError, message):
+                    self.file().write(Position("e", 5), _OBJECTS)
+                self.assertTrue(os.path.samestat(before, self.path.stat()))
+
+    def test_the_target_of_a_link_is_replaced(self) -> None:
+        (self.path.parent / "data").mkdir()
+        target = self.path.parent / "data" / "target"
+        self.path.symlink_to("data/target")
+        for revision in (5, 6):  # there is no target at first
+            self.file().write(Position("e", revision), _OBJECTS)
+            self.assertTrue(self.path.is_symlink())
+            self.assertEqual(self.file().read(), (Position("e", revision), _OBJECTS))
+        self.assertEqual([p.name for p in target.parent.iterdir()], ["target"])
+
+    def test_mode_owner_and_group_stay(self) -> None:
+        self.file().write(Position("e", 5), _OBJECTS)
+        self.path.chmod(0o640)
+        old = self.path.stat()
+        if os.geteuid() == 0:
+            os.chown(self.path, 1234, 2345)
+            old = self.path.stat()
+        self.file().write(Position("e", 6), _OBJECTS)
+        new = self.path.stat()
+        self.assertEqual((new.st_mode, new.st_uid, new.st_gid), (old.st_mode, old.st_uid, old.st_gid))
+
+    def test_a_group_is_kept_without_the_owner(self) -> None:
+        self.file().write(Position("e", 5), _OBJECTS)
+        with mock.patch("os.fchown", side_effect=[PermissionError(), None]) as chown:
+            self.file().write(Position("e", 6), _OBJECTS)
+        self.assertEqual(chown.call_args.args[1:], (-1, self.path.stat().st_gid))
+
+    def test_a_mounted_file_is_explained(self) -> None:
+        with mock.patch("os.replace", side_effect=OSError(errno.EBUSY, "Device or resource busy")):
+            with self.assertRaisesRegex(OSError, "mount point"):
+                self.file().write(Position("e", 5), _OBJECTS)
+        self.assertEqual(list(self.path.parent.iterdir()), [])
 
 
 if __name__ == "__main__":
