@@ -23,6 +23,7 @@ from fanoutd.objects import Event, EventType, Object, Position, Update
 from fanoutd.resource import Check, Delete, Page, Put, Resource, Transaction, Value
 from fanoutd.state_file import DamagedError
 from fanoutd.version import VERSION as __version__
+from fanoutd.wait_status import NotReachedError, PendingWatch, RefusedError, WaitServer, WaitStatus
 from fanoutd.watch import Watch
 
 __all__ = [
@@ -42,18 +43,23 @@ __all__ = [
     "Informer",
     "Item",
     "NotFoundError",
+    "NotReachedError",
     "Object",
     "Page",
+    "PendingWatch",
     "Position",
     "PreconditionFailedError",
     "Put",
     "Reason",
+    "RefusedError",
     "Resource",
     "TokenSource",
     "Transaction",
     "Update",
     "Value",
     "Violation",
+    "WaitServer",
+    "WaitStatus",
     "Watch",
     "__version__",
     "decode",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import random
 import socket
@@ -90,6 +91,11 @@ class Client:
             source = Token.fixed(token) if isinstance(token, str) else Token(token)
         elif token_file is not None:
             source = Token.of_file(token_file)
+        self._addresses = addresses
+        self._settings: dict[str, Any] = {
+            "tls": tls, "insecure": tls is None, "token": token, "token_file": token_file, "instance": instance,
+            "labels": labels,
+        }  # fmt: skip
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks()
         self._servers = Servers(addresses, tls, source, f"fanoutd-python/{VERSION}", self._tasks)
@@ -109,6 +115,14 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def _of(self, address: str, name: str | None) -> Client:
+        """Return a client of one server with the same settings. Its certificate must have the name, if there is one."""
+        settings = dict(self._settings)
+        tls = settings["tls"]
+        if tls is not None and tls.server_name is None:
+            settings["tls"] = dataclasses.replace(tls, server_name=name)
+        return Client([address], **settings)
 
     def resource(self, name: str) -> Resource:
         """Return a handle of a resource: a collection of objects that the servers are configured with."""
