@@ -6,6 +6,7 @@ import {
   codes,
   FanoutError,
   jsonDecoder,
+  RefusedError,
   type Informer,
   type Item,
   type Position,
@@ -56,6 +57,16 @@ limits.addHandler({ update: (old, { value }) => console.log(old.value.rps, value
 limits.on('invalid', (object, error, old) => console.log(object.key, error.message, old?.value.rps));
 await limits.start().waitForSync();
 export const item: Item<Limits> | undefined = limits.get('shop/limits');
+
+export async function deployed(revision: bigint): Promise<string[]> {
+  try {
+    const { servers } = await config.wait(revision, { key: 'shop/limits', quorum: 0.9, timeout: 60_000, progress: (s) => console.log(s.detail()) });
+    return servers.map(({ address }) => address);
+  } catch (error) {
+    if (error instanceof RefusedError) return error.failures.map(({ name, failedKeys }) => `${name}: ${failedKeys.join()}`);
+    throw error;
+  }
+}
 
 export async function refused(): Promise<void> {
   await using server: TestServer = await TestServer.start({ resources: ['config'] });

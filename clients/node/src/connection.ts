@@ -7,8 +7,10 @@ import {
   status,
   type ChannelCredentials,
   type ChannelOptions,
+  type ClientReadableStream,
   type Metadata,
 } from '@grpc/grpc-js';
+import { onEnd } from './call_end.js';
 import type { OpenWatch, WatchSink, WatchStart } from './carrier.js';
 import type { SubscriberOptions } from './client_options.js';
 import { closedError, errorOfCall, FanoutError } from './errors.js';
@@ -187,6 +189,46 @@ export class Connection {
     };
     this.#ends.add(end);
     return watch;
+  }
+
+  /** stream sends a request whose responses are a stream. It returns a function that ends the stream; nothing follows. */
+  stream<I extends DescMessage, O extends DescMessage>(
+    method: Method<I, O>,
+    request: MessageInitShape<I>,
+    sink: { message(message: MessageShape<O>): void; end(error?: FanoutError): void },
+  ): () => void {
+    const left = this.#begin();
+    let call: ClientReadableStream<Sized<MessageShape<O>>> | undefined;
+    let stopped = false;
+    const ended = (error?: FanoutError) => {
+      this.#ends.delete(end);
+      left();
+      if (!stopped) sink.end(error);
+    };
+    const stop = () => {
+      stopped = true;
+      call?.cancel();
+      call?.resume(); // reads to the end
+    };
+    const end = () => {
+      this.#ends.delete(end);
+      stop();
+      sink.end(this.#closed);
+    };
+    this.#ends.add(end);
+    void this.#settings.metadata().then(
+      (metadata) => {
+        const { path, serialize, deserialize } = method;
+        call = this.#rpc.makeServerStreamRequest(path, serialize, deserialize, request, metadata);
+        onEnd(call, ended);
+        call.on('data', ({ message }: Sized<MessageShape<O>>) => {
+          if (!stopped) sink.message(message);
+        });
+        if (stopped) stop();
+      },
+      (error: unknown) => ended(errorOfCall(error)),
+    );
+    return stop;
   }
 
   /** call sends a request and waits for its response. */

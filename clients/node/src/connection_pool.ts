@@ -50,6 +50,22 @@ export class ConnectionPool {
     work.then(done, done);
   }
 
+  /** The addresses of the servers. */
+  get addresses(): readonly string[] {
+    return this.#addresses;
+  }
+
+  /** alone returns a pool for one server, with the same settings. The certificate of the server must have the name. */
+  alone(address: string, name: string | undefined): ConnectionPool {
+    const { tls: given } = this.#options;
+    if (name === undefined || this.#options.insecure) return new ConnectionPool([address], this.#options);
+    const tls = () => {
+      const settings = (typeof given === 'function' ? given() : given) ?? {};
+      return { ...settings, serverName: settings.serverName ?? name };
+    };
+    return new ConnectionPool([address], { ...this.#options, tls });
+  }
+
   /** Whether another token may be accepted after one was refused. */
   get renewable(): boolean {
     return typeof this.#options.token === 'function' || typeof this.#options.tls === 'function';

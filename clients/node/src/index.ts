@@ -19,10 +19,12 @@ export type {
   ListOptions,
   RequestOptions,
   Selection,
+  WaitOptions,
   WatchOptions,
 } from './options.js';
 export type { DeleteResult, GetResult, Page, Resource, TransactResult, WriteResult } from './resource.js';
 export type { Update, WatchEvent } from './assembler.js';
+export { NotReachedError, RefusedError, WaitStatus, type PendingWatch, type WaitServer } from './wait_status.js';
 export type {
   Conditional,
   DeleteOptions,

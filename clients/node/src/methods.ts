@@ -35,7 +35,8 @@ export interface Method<I extends DescMessage, O extends DescMessage> {
   readonly deserialize: (bytes: Buffer) => Sized<MessageShape<O>>;
 }
 
-function method<I extends DescMessage, O extends DescMessage>(path: string, input: I, output: O): Method<I, O> {
+/** method describes a method of a service. */
+export function method<I extends DescMessage, O extends DescMessage>(path: string, input: I, output: O): Method<I, O> {
   return {
     path,
     serialize: (request) => {

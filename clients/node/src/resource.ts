@@ -16,8 +16,10 @@ import {
   type CallOptions,
   type GetOptions,
   type ListOptions,
+  type WaitOptions,
   type WatchOptions,
 } from './options.js';
+import type { WaitStatus } from './wait_status.js';
 import { watch } from './watch.js';
 import {
   operationOf,
@@ -232,6 +234,21 @@ export class Resource {
   /** informer returns an informer, which keeps a copy of a selection. Call its method `start`. */
   informer<T = StoredObject>(options: InformerOptions<T> = {}): Informer<T> {
     return new Informer<T>(this.#pool, this.name, options);
+  }
+
+  /**
+   * wait waits until a share of the affected watches, over all servers, has applied a revision, such as the result of
+   * `put`. It asks each server of the client, and each address of a DNS name: a server knows only its own watches. It needs
+   * the right `admin` to the resource.
+   *
+   * It throws a {@link RefusedError} at once if more watches than `tolerate` have reported an error for the revision, a
+   * {@link NotReachedError} after `timeout`, and a {@link FanoutError} if a server refuses the request.
+   */
+  async wait(revision: bigint, options: WaitOptions = {}): Promise<WaitStatus> {
+    const { statuses } = await import('./wait.js'); // most programs do not wait
+    let last!: WaitStatus;
+    for await (last of statuses(this.#pool, this.name, revision, options)) await options.progress?.(last);
+    return last;
   }
 
   async #read<I extends DescMessage, O extends DescMessage>(

@@ -84,7 +84,7 @@ class WaitStatus:
     revision: int
     """The revision that the watches must apply."""
     newest: int
-    """The newest revision that a server is known to have; 0: unknown. An older one may not exist yet."""
+    """The newest revision that a server is known to have; 0: unknown. A later one may not exist yet."""
     watches: int
     """The number of affected watches of the servers that answer."""
     recent_watches: int
