@@ -91,7 +91,7 @@ class Follower:
                     if call is not None:
                         call.cancel()
         except TimeoutError:
-            return answered, Error(grpc.StatusCode.UNAVAILABLE, f"no answer for {_FIRST_ANSWER:.0f} s")
+            return answered, Error(grpc.StatusCode.UNAVAILABLE, f"no answer for {_FIRST_ANSWER:g} s")
         except grpc.aio.AioRpcError as error:
             return answered, error_of_call(error)
         except Exception as error:  # also from the files of certificates

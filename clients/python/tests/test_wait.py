@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import os
+import socket
 import threading
 import unittest
 from collections.abc import Callable
@@ -248,6 +249,18 @@ class WaitTest(unittest.IsolatedAsyncioTestCase):
                 server.accept()
 
         self.assertTrue((await config.wait(revision, timeout=_TIMEOUT, progress=accept)).ended)
+
+    async def test_a_silent_server(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent, mock.patch("fanoutd.wait_server._FIRST_ANSWER", 0.2):
+            address = f"127.0.0.1:{silent.getsockname()[1]}"
+            server = self._server()
+            async with fanoutd.Client([server.address, address]) as client:
+                await self._subscriber(server, "one")
+                config = (await self._client(server)).resource("config")
+                revision = await config.put("a", "1")
+                status = await client.resource("config").wait(revision, allow_missing_servers=True, timeout=_TIMEOUT)
+        self.assertEqual([s.address for s in status.missing], [address])
+        self.assertIn("no answer for", str(status.missing[0].error))
 
     async def test_what_the_progress_raises_ends_the_wait(self) -> None:
         config = (await self._client(self._server())).resource("config")
