@@ -5,6 +5,9 @@ import type { ReadConsistencySchema, ScopeSchema } from './gen/fanout/v1/object_
 import type { Position } from './object.js';
 import type { WaitStatus } from './wait_status.js';
 
+/** Metadata of gRPC: entries of a request beside its message. The values of names that end with `-bin` are bytes. */
+export type RequestMetadata = Readonly<Record<string, string | Uint8Array>>;
+
 /** Options of every request. */
 export interface RequestOptions {
   /** Ends the request when it is aborted. The request then throws the reason of the signal. */
@@ -13,8 +16,15 @@ export interface RequestOptions {
 
 /** Options of a request with one response. */
 export interface CallOptions extends RequestOptions {
-  /** Milliseconds after which the request fails with DEADLINE_EXCEEDED. Default: no limit. */
+  /**
+   * Milliseconds after which the request fails with DEADLINE_EXCEEDED, with all its attempts and the pauses between them.
+   * For a list: for each page. Default: 30 s.
+   */
   readonly timeout?: number | undefined;
+  /** Metadata of gRPC that is sent with the request. */
+  readonly metadata?: RequestMetadata | undefined;
+  /** Return values of the codec `protobuf` as JSON, as far as JSON can hold them completely. */
+  readonly jsonValues?: boolean | undefined;
 }
 
 /**
@@ -60,6 +70,10 @@ export interface FollowOptions extends Selection {
   readonly latest?: boolean | undefined;
   /** Leave out the values of objects. */
   readonly omitValues?: boolean | undefined;
+  /** Values of the codec `protobuf` come as JSON, as far as JSON can hold them completely. */
+  readonly jsonValues?: boolean | undefined;
+  /** Metadata of gRPC that is sent with the watch. It may give other rights, so the watch shares no stream. */
+  readonly metadata?: RequestMetadata | undefined;
   /** Milliseconds to wait after a message; what happens meanwhile is sent together. Default: no delay. */
   readonly maxBatchDelay?: number | undefined;
   /**

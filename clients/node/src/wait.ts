@@ -1,6 +1,7 @@
 // Waits until watches, over all servers, have applied a revision.
 
 import { setMaxListeners } from 'node:events';
+import { performance } from 'node:perf_hooks';
 import { durationMs, timestampDate } from '@bufbuild/protobuf/wkt';
 import type { ConnectionPool } from './connection_pool.js';
 import { errorOfStatus } from './errors.js';

@@ -3,15 +3,17 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { lookup as lookupName } from 'node:dns/promises';
 import { isIP } from 'node:net';
+import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { status } from '@grpc/grpc-js';
 import { Backoff, pause } from './backoff.js';
 import type { ConnectionPool } from './connection_pool.js';
-import { FanoutError } from './errors.js';
+import { Deadline } from './deadline.js';
+import { FanoutError, unavailable } from './errors.js';
 import { WatchAppliedRequestSchema, WatchAppliedResponseSchema, type WatchAppliedResponse } from './gen/fanout/v1/admin_pb.js';
 import { method } from './methods.js';
 
-const watchApplied = method('/fanout.v1.AdminService/WatchApplied', WatchAppliedRequestSchema, WatchAppliedResponseSchema);
+const watchApplied = method('/fanout.v1.AdminService/', 'WatchApplied', WatchAppliedRequestSchema, WatchAppliedResponseSchema);
 
 export type WaitRequest = MessageInitShape<typeof WatchAppliedRequestSchema>;
 
@@ -85,9 +87,9 @@ export class Follower {
     let answered = false;
     let connection;
     try {
-      connection = this.#pool.connection();
+      connection = await this.#pool.connect({ signal, deadline: new Deadline(firstAnswer) });
     } catch (error) {
-      return { answered, error: error as Error }; // also of a function that returns certificates
+      return { answered, error: error as Error };
     }
     const { promise, end } = ending();
     const stop = connection.stream(watchApplied, this.#request, {
@@ -105,7 +107,7 @@ export class Follower {
     clearTimeout(silence);
     signal.removeEventListener('abort', abort);
     stop();
-    connection.failed(connection); // the next attempt has another connection and other credentials
+    this.#pool.failed(connection); // the next attempt has another connection and other credentials
     return { answered, error };
   }
 
@@ -122,10 +124,6 @@ function ending(): { promise: Promise<Error>; end: (error: Error) => void } {
   let end!: (error: Error) => void;
   const promise = new Promise<Error>((resolve) => (end = resolve));
   return { promise, end };
-}
-
-function unavailable(message: string): FanoutError {
-  return new FanoutError({ code: status.UNAVAILABLE, message });
 }
 
 /** One server, and the name that its certificate must have if that is not the host of the address. */

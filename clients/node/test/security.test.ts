@@ -121,9 +121,9 @@ void test('a watch ends if its token is refused', async () => {
 });
 
 void test('a server that is not trusted gets nothing', async () => {
-  await using client = new Client(server.address, { token: good.token });
+  await using client = new Client(server.address, { tls: {}, token: good.token });
   await assert.rejects(client.resource('config').put('a', '2'), { codeName: 'UNAVAILABLE' });
-  assert.throws(() => new Client(server.address, { insecure: true, token: 'x' }), TypeError);
+  assert.throws(() => new Client('fanoutd.example.com:7420', { insecure: true, token: 'x' }), TypeError);
 });
 
 void test('a process without open watches ends by itself', async () => {
