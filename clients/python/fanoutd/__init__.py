@@ -20,6 +20,16 @@ from fanoutd.handler import Handler, HandlerFunction
 from fanoutd.informer import Informer
 from fanoutd.item import Change, Decoder, Item
 from fanoutd.objects import Event, EventType, Object, Position, Update
+from fanoutd.observer import (
+    HandlerFailed,
+    Observer,
+    RequestEnded,
+    WatchEnded,
+    WatchInterrupted,
+    WatchOpened,
+    WatchReceived,
+)
+from fanoutd.requests import Metadata
 from fanoutd.resource import Check, Delete, Page, Put, Resource, Transaction, Value
 from fanoutd.state_file import DamagedError
 from fanoutd.version import VERSION as __version__
@@ -39,12 +49,15 @@ __all__ = [
     "Event",
     "EventType",
     "Handler",
+    "HandlerFailed",
     "HandlerFunction",
     "Informer",
     "Item",
+    "Metadata",
     "NotFoundError",
     "NotReachedError",
     "Object",
+    "Observer",
     "Page",
     "PendingWatch",
     "Position",
@@ -52,6 +65,7 @@ __all__ = [
     "Put",
     "Reason",
     "RefusedError",
+    "RequestEnded",
     "Resource",
     "TokenSource",
     "Transaction",
@@ -61,6 +75,10 @@ __all__ = [
     "WaitServer",
     "WaitStatus",
     "Watch",
+    "WatchEnded",
+    "WatchInterrupted",
+    "WatchOpened",
+    "WatchReceived",
     "__version__",
     "decode",
 ]

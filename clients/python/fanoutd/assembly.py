@@ -33,13 +33,18 @@ class Assembler:
         """Whether the server said that the client may resume at once."""
         self.lost_position = False
         """Whether the position was given up since the watch began: by a RESET, or by drop_position."""
-        self._catch_up: int = _NONE
+        self.catch_up: int = _NONE
+        """The catch-up that is not complete yet."""
         self._held: list[Event] = []
 
     def begin_stream(self) -> None:
         """Note that another stream begins."""
         self.progressed = self.resume_at_once = False
-        self._catch_up, self._held = _NONE, []
+        self.catch_up, self._held = _NONE, []
+
+    def resume_at(self, at: Position) -> None:
+        """Make the next stream begin at an earlier position."""
+        self.at = at
 
     def drop_position(self) -> None:
         """Make the next stream begin without a position."""
@@ -50,14 +55,14 @@ class Assembler:
         u = Update(position_from(m.position), [])
         notable = u.position != self.at
         if m.kind == _BEGIN:
-            self._catch_up, self._held = m.catch_up, []
+            self.catch_up, self._held = m.catch_up, []
             if m.catch_up == _RESET:
                 if self.at.revision > 0:
                     self.drop_position()
                 u.replace = notable = True
         elif m.kind == _SYNCED:
-            u.delta = self._catch_up == _DELTA
-            self._catch_up = _NONE
+            u.delta = self.catch_up == _DELTA
+            self.catch_up = _NONE
             u.synced = notable = self.progressed = True
         elif m.kind == _DRAINING:
             self._held = []  # the rest of them does not come
@@ -65,14 +70,14 @@ class Assembler:
         elif m.kind != _PART:
             notable = self.progressed = True
         self._held += map(event_from, m.events)
-        if self._held and (m.partial or self._catch_up == _DELTA):
+        if self._held and (m.partial or self.catch_up == _DELTA):
             return None
         u.events, self._held = self._held, []
-        u.complete = self._catch_up != _RESET
+        u.complete = self.catch_up != _RESET
         self.at = u.position
         return u if notable or u.events else None
 
     @property
     def catching_up(self) -> bool:
         """Whether a catch-up is not complete yet."""
-        return self._catch_up != _NONE
+        return self.catch_up != _NONE

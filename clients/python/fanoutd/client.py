@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 import os
-import random
 import socket
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -16,9 +16,12 @@ import grpc
 
 from fanoutd.connection import Connection, Servers
 from fanoutd.credentials import TLS, Token, TokenSource, is_local
-from fanoutd.errors import ClosedError, error_of_call
+from fanoutd.errors import ClosedError
 from fanoutd.informer import Informer
 from fanoutd.informer_watch import InformerWatch
+from fanoutd.observer import Fenced, Observer
+from fanoutd.process import Process
+from fanoutd.requests import Metadata, Requests
 from fanoutd.resource import Resource
 from fanoutd.streams import Streams
 from fanoutd.tasks import Tasks
@@ -29,12 +32,7 @@ from fanoutd.watch import Watch
 __all__ = ["Client"]
 
 
-# Reads are sent up to so many times.
-_ATTEMPTS = 4
-_TEMPORARY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
-
-
-# How long a client that is closed waits for the tasks of gRPC, and the classes whose methods these are.
+# How long the last client waits for the tasks of gRPC, and the classes whose methods these are.
 _END_OF_CALLS = 0.25
 _CALL_CLASSES = ("_AioCall.", "UnaryUnaryCall.", "UnaryStreamCall.", "StreamStreamCall.")
 
@@ -42,7 +40,8 @@ _CALL_CLASSES = ("_AioCall.", "UnaryUnaryCall.", "UnaryStreamCall.", "StreamStre
 async def _end_of_calls() -> None:
     """Wait for the tasks of gRPC, which end a moment after a call was cancelled.
 
-    They must not outlive the event loop. Nothing tells those of this client from others, so the time is bounded.
+    They should not outlive the event loop. Nothing tells those of one client from others, so only the last client
+    waits.
     """
     tasks = {t for t in asyncio.all_tasks() if getattr(t.get_coro(), "__qualname__", "").startswith(_CALL_CLASSES)}
     if tasks:
@@ -65,7 +64,12 @@ class Client:
     ``token`` is a bearer token, or a function (it may be a coroutine function) that returns one for each
     request; ``token_file`` is a file that has it. A token is never sent in plaintext to another machine.
 
-    ``instance`` and ``labels`` name this program to operators. Default: host name and process id.
+    ``instance`` and ``labels`` name this program to operators. Default: ``HOST/PID``.
+
+    ``logger`` gets the messages of the client. Default: ``logging.getLogger("fanoutd")``. ``interceptors`` are those
+    of ``grpc.aio``, and ``options`` those of its channels. ``observer`` is called for what happens; see Observer.
+
+    A client does not survive a fork of the process: calls in the child raise RuntimeError.
     """
 
     def __init__(
@@ -78,6 +82,10 @@ class Client:
         token_file: str | None = None,
         instance: str | None = None,
         labels: Mapping[str, str] | None = None,
+        logger: logging.Logger | None = None,
+        interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
+        options: Sequence[tuple[str, Any]] = (),
+        observer: Observer | None = None,
     ) -> None:
         addresses = [a.strip() for a in servers.split(",")] if isinstance(servers, str) else list(servers)
         if insecure and tls is not None:
@@ -94,19 +102,25 @@ class Client:
         self._addresses = addresses
         self._settings: dict[str, Any] = {
             "tls": tls, "insecure": tls is None, "token": token, "token_file": token_file, "instance": instance,
-            "labels": labels,
+            "labels": labels, "logger": logger, "interceptors": interceptors, "options": options,
         }  # fmt: skip
+        self._process = Process()
         self._loop = asyncio.get_running_loop()
-        self._tasks = Tasks()
-        self._servers = Servers(addresses, tls, source, f"fanoutd-python/{VERSION}", self._tasks)
+        self._log = logger or logging.getLogger("fanoutd")
+        self._tasks = Tasks(self._log)
+        self._observer = Fenced(observer, self._log)
+        options = [("grpc.primary_user_agent", f"fanoutd-python/{VERSION}"), *options]
+        self._servers = Servers(addresses, tls, source, self._tasks, options, interceptors)
+        self._requests = Requests(self._servers, self._observer)
         subscriber = fanout_pb2.Subscriber(
-            instance=f"{socket.gethostname()}-{os.getpid()}" if instance is None else instance, labels=labels or {}
+            instance=f"{socket.gethostname()}/{os.getpid()}" if instance is None else instance, labels=labels or {}
         )
-        self._streams = Streams(self._servers, self._tasks, subscriber)
+        self._streams = Streams(self._servers, self._tasks, subscriber, self._log)
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
         self._informers: weakref.WeakSet[Informer[Any]] = weakref.WeakSet()
         self._informer_watches: dict[bytes, InformerWatch] = {}
         self._closed = False
+        self._closing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Client:
         return self
@@ -134,51 +148,69 @@ class Client:
         return self._closed
 
     async def close(self) -> None:
-        """End all watches and informers, and close all connections. Later calls fail with ClosedError."""
-        if self._closed:
+        """End all watches and informers, and close all connections. Later calls fail with ClosedError.
+
+        It may be called anywhere, and more than once. In a task that ends with the client, such as that of a handler,
+        it does not wait for the end.
+        """
+        if not self._process.is_this:
+            self._closed = True  # the connections belong to the parent
             return
-        self._closed = True
-        for informer in list(self._informers):
-            await informer.close()
+        if self._closing is None:
+            self._closed = True
+            self._closing = self._loop.create_task(self._close())
+        if not self._is_own(asyncio.current_task()):
+            await asyncio.shield(self._closing)
+
+    def _is_own(self, task: asyncio.Task[Any] | None) -> bool:
+        """Return whether a task ends with the client."""
+        return any(task in tasks for tasks in (self._tasks, *(i._tasks for i in self._informers)))
+
+    async def _close(self) -> None:
+        self._servers.refuse()
+        await asyncio.gather(*(informer.close() for informer in self._informers), return_exceptions=True)
         for watch in list(self._watches):
             watch._interrupt()
         await self._tasks.close()
         await self._servers.close()
-        await _end_of_calls()
+        if self._process.leave():
+            await _end_of_calls()
 
-    def check_open(self) -> None:
-        """Raise ClosedError if the client was closed."""
+    @property
+    def informers(self) -> list[Informer[Any]]:
+        """The informers that are running."""
+        return list(self._informers)
+
+    async def connection(self) -> Connection:
+        """Return a connection with the generated stubs ``reads``, ``writes`` and ``admin``, for other requests.
+
+        Use it in a ``with`` block, which keeps it open.
+        """
+        self._check_open()
+        return await self._servers.connect()
+
+    def _later(self, function: Callable[..., None], *args: object) -> None:
+        """Call a function in the event loop of the client, from any thread."""
+        if self._process.is_this:
+            try:
+                self._loop.call_soon_threadsafe(function, *args)
+            except RuntimeError:
+                pass  # the event loop was closed before the client
+
+    def _check_open(self) -> None:
+        self._process.check()
         if self._closed:
             raise ClosedError("the client is closed")
 
-    async def connection(self) -> Connection:
-        """Return a connection with the generated stubs ``reads``, ``writes`` and ``admin``, for other requests."""
-        self.check_open()
-        return self._servers.connect()
-
-    async def _call(self, service: str, method: str, request: Any, timeout: float | None, retry: bool = False) -> Any:
+    async def _call(
+        self,
+        service: str,
+        method: str,
+        request: Any,
+        timeout: float | None,
+        retry: bool = False,
+        metadata: Metadata = (),
+    ) -> Any:
         """Send a request, and send it again if that does no harm."""
-        pause = 0.2
-        for attempt in range(1, _ATTEMPTS + 1):
-            self.check_open()
-            metadata = await self._servers.metadata()
-            with self._servers.connect() as connection:
-                try:
-                    stub = getattr(connection, service)
-                    return await getattr(stub, method)(request, metadata=metadata, timeout=timeout)
-                except grpc.aio.AioRpcError as failure:
-                    error = error_of_call(failure)
-                except (asyncio.CancelledError, grpc.aio.UsageError):
-                    self.check_open()  # a call on a connection that was closed
-                    raise
-                if error.code == grpc.StatusCode.UNAVAILABLE:
-                    if error.reason is None:
-                        connection.retire()
-                    self._servers.turn()
-            if not retry or error.code not in _TEMPORARY or attempt == _ATTEMPTS:
-                raise error
-            await asyncio.sleep(max(error.retry_after, random.uniform(0.8, 1.2) * pause))
-            pause = min(3 * pause, 2.0)
-        raise AssertionError("not reached")
-
-
+        self._check_open()
+        return await self._requests.send(service, method, request, timeout=timeout, metadata=metadata, read=retry)

@@ -45,7 +45,8 @@ def is_local(address: str) -> bool:
     """Return whether an address is on this machine."""
     if address.startswith(("unix:", "unix-abstract:")):
         return True
-    host = address.rsplit("/", 1)[-1].rpartition(":")[0].strip("[]")
+    host = address.rsplit("/", 1)[-1].rpartition(":")[0].lower()
+    host = host.removeprefix("dns:").removeprefix("ipv4:").removeprefix("ipv6:").strip("[]")
     if host == "localhost":
         return True
     try:
@@ -57,13 +58,14 @@ def is_local(address: str) -> bool:
 class Token:
     """Adds a token to requests."""
 
-    def __init__(self, source: TokenSource) -> None:
+    def __init__(self, source: TokenSource, renewable: bool = True) -> None:
         self._source = source
+        self.renewable = renewable
 
     @staticmethod
     def fixed(token: str) -> Token:
         """Return a token that never changes."""
-        return Token(lambda: token)
+        return Token(lambda: token, renewable=False)
 
     @staticmethod
     def of_file(path: str) -> Token:

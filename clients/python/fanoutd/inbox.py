@@ -48,11 +48,18 @@ class Inbox:
         self._waiter: asyncio.Future[None] | None = None
         self.size = 0
         """The bytes that wait."""
+        self.began: float | None = None
+        """When the server was asked for messages. Before that, it is not silent."""
         self.on_end: Callable[[], None] | None = None
         """Is called at the end. Messages may still wait."""
 
     def __len__(self) -> int:
         return len(self._messages)
+
+    def begin(self) -> None:
+        """Note that the server was asked for messages."""
+        self.began = time.monotonic()
+        self._wake()
 
     def put(self, m: Message) -> None:
         """Add a message."""
@@ -95,10 +102,11 @@ class Inbox:
         return m
 
     async def _wait(self, limit: float) -> None:
+        began = self.began
         due = time.monotonic() + limit
         self._waiter = asyncio.get_running_loop().create_future()
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(None if began is None else limit):
                 await self._waiter
         except TimeoutError:
             if self._messages or self._end is not None or time.monotonic() - due > _BLOCKED:

@@ -15,6 +15,7 @@ from fanoutd.informer_watch import InformerWatch, lower, lowest, state_of
 from fanoutd.item import Change, Decoder, Item
 from fanoutd.objects import EventType, Object, Position, Update, position_to
 from fanoutd.reports import Progress
+from fanoutd.requests import Metadata
 from fanoutd.saver import Saver
 from fanoutd.state_file import DamagedError, StateFile
 from fanoutd.tasks import Tasks
@@ -50,6 +51,7 @@ class Informer(Generic[T]):
         request: fanout_pb2.WatchRequest,
         decode: Decoder[T],
         *,
+        metadata: Metadata = (),
         bookmark_interval: float,
         state_file: str | None = None,
         max_state_bytes: int = 1 << 30,
@@ -58,6 +60,7 @@ class Informer(Generic[T]):
     ) -> None:
         self._client = client
         self._request = request
+        self._metadata = metadata
         self._decode = decode
         self._bookmark_interval = bookmark_interval
         self._file = StateFile(state_file, request, max_state_bytes) if state_file is not None else None
@@ -69,7 +72,7 @@ class Informer(Generic[T]):
         self._incoming: dict[str, Object] | None = None  # the state that replaces the copy
         self._position = Position()
         self._handlers: list[Handler[T]] = []
-        self._tasks = Tasks()
+        self._tasks = Tasks(client._log)
         self._watch: InformerWatch | None = None
         self._member = _Member(self)
         self._unconfirmed = False  # the watch began before the informer, so its state may be older
@@ -218,7 +221,7 @@ class Informer(Generic[T]):
 
     def start(self) -> None:
         """Begin to follow the objects. ``async with`` calls it."""
-        self._client.check_open()
+        self._client._check_open()
         if self._started:
             raise RuntimeError("an informer can start only once")
         self._started = True
@@ -235,7 +238,9 @@ class Informer(Generic[T]):
         if self._file is not None:
             self._saver = Saver(self._file, self._saved, self._file_failed)
             self._tasks.start(self._saver.run())
-        self._watch, joined = InformerWatch.join(self._client, request, self._bookmark_interval, self._member)
+        self._watch, joined = InformerWatch.join(
+            self._client, request, self._bookmark_interval, self._metadata, self._member
+        )
         self._fresh_for = self._watch.fresh_for()
         self._unconfirmed = joined and request.consistency.WhichOneof("level") is None
         self._settle()
@@ -286,7 +291,7 @@ class Informer(Generic[T]):
         request.after.CopyFrom(position_to(at))
         try:
             async with Watch(
-                self._client, request, bookmark_interval=self._bookmark_interval, reports=False
+                self._client, request, bookmark_interval=self._bookmark_interval, reports=False, metadata=self._metadata
             ) as watch:
                 async for update in watch:
                     if update.events or update.replace:

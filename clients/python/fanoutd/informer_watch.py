@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from fanoutd.objects import Event, EventType, Object, Position, Update
 from fanoutd.reports import Progress
+from fanoutd.requests import Metadata
 from fanoutd.v1 import fanout_pb2
 from fanoutd.watch import Watch
 
@@ -45,7 +46,12 @@ class InformerWatch:
     """
 
     def __init__(
-        self, client: Client, identity: bytes, request: fanout_pb2.WatchRequest, bookmark_interval: float
+        self,
+        client: Client,
+        identity: bytes,
+        request: fanout_pb2.WatchRequest,
+        bookmark_interval: float,
+        metadata: Metadata,
     ) -> None:
         self._client = client
         self._identity = identity
@@ -54,24 +60,25 @@ class InformerWatch:
         self._applying = False
         self._lost: float | None = None
         self._watch = Watch(
-            client, request, bookmark_interval=bookmark_interval, progress=self._progress, on_interruption=self._interrupted
-        )
+            client, request, bookmark_interval=bookmark_interval, metadata=metadata,
+            progress=self._progress, on_interruption=self._interrupted,
+        )  # fmt: skip
         self._task = client._tasks.start(self._run())
 
     @staticmethod
     def join(
-        client: Client, request: fanout_pb2.WatchRequest, bookmark_interval: float, m: Member
+        client: Client, request: fanout_pb2.WatchRequest, bookmark_interval: float, metadata: Metadata, m: Member
     ) -> tuple[InformerWatch, bool]:
         """Take part in a watch, and return whether others did before. The caller must leave it.
 
-        A request with a position is not shared.
+        A request with a position or metadata is not shared.
         """
         identity = b""
-        if not request.HasField("after"):
+        if not request.HasField("after") and not metadata:
             identity = request.SerializeToString(deterministic=True) + repr(bookmark_interval).encode()
         shared = client._informer_watches.get(identity) if identity else None
         if shared is None:
-            shared = InformerWatch(client, identity, request, bookmark_interval)
+            shared = InformerWatch(client, identity, request, bookmark_interval, metadata)
             shared._members.append(m)
             if identity:
                 client._informer_watches[identity] = shared
@@ -96,7 +103,7 @@ class InformerWatch:
         self._members = [other for other in self._members if other is not m]
         self._joining = [other for other in self._joining if other is not m]
         if self._members or self._joining:
-            self._watch.wake_reports()  # the others may have applied more
+            self._watch._wake_reports()  # the others may have applied more
             return
         self._forget()
         self._watch.close()
@@ -105,11 +112,11 @@ class InformerWatch:
 
     def wake_reports(self) -> None:
         """Report the progress, which may have changed."""
-        self._watch.wake_reports()
+        self._watch._wake_reports()
 
     def fresh_for(self) -> float:
         """Return how long a state counts as current after a server has confirmed it."""
-        return self._watch.fresh_for()
+        return self._watch._fresh()
 
     def _forget(self) -> None:
         if self._client._informer_watches.get(self._identity) is self:

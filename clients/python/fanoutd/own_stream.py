@@ -14,6 +14,7 @@ from fanoutd.errors import Error, Reason, error_of_call
 from fanoutd.inbox import Inbox, Message, SilenceError, StreamEnd
 from fanoutd.objects import position_to
 from fanoutd.reports import Progress
+from fanoutd.requests import Metadata
 from fanoutd.stream import Arrivals, size_of
 from fanoutd.v1 import fanout_pb2
 from fanoutd.v1.status import status_pb2
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OwnStream"]
 
+_DRAINING = fanout_pb2.WatchResponse.KIND_DRAINING
+
 # A report is waited for at most this many seconds.
 _REPORT_TIMEOUT = 10.0
 
@@ -33,35 +36,53 @@ class OwnStream:
 
     shared = False
 
-    def __init__(self, streams: Streams, connection: Connection, request: fanout_pb2.WatchRequest) -> None:
+    def __init__(self, streams: Streams, request: fanout_pb2.WatchRequest, metadata: Metadata) -> None:
         self.inbox = Inbox()
-        self.server = connection.server
         self._streams = streams
-        self._connection = connection
+        self._request_metadata = tuple(metadata)
+        self._connection: Connection | None = None
+        self._at_once = False
         self._taken = asyncio.Event()
         self._id: str | None = None
         self._pauses = Backoff(1.0, 60.0)
         self._reporting: asyncio.Task[None] | None = None
         self._task = streams.tasks.start(self._run(request))
 
+    @property
+    def server(self) -> str:
+        """Implement Stream."""
+        return self._connection.server if self._connection is not None else ""
+
     def taken(self) -> None:
         """Note that the inbox is empty."""
         self._taken.set()
 
     async def _run(self, request: fanout_pb2.WatchRequest) -> None:
-        with self._connection as connection:
-            call = None
-            try:
-                metadata = await self._streams.servers.metadata()
-                call = connection.reads.Watch(request, metadata=metadata)
-                await self._read(call)
-            except grpc.aio.AioRpcError as error:
-                self._fail(error_of_call(error))
-            except Error as error:
-                self._fail(error)
-            finally:
-                if call is not None:
-                    call.cancel()
+        try:
+            with await self._streams.servers.connect() as self._connection:
+                await self._watch(self._connection, request)
+        except Error as error:
+            self.inbox.end(error)  # no server can be reached, or there is no token
+        except Exception as error:  # of an interceptor
+            self.inbox.end(Error(grpc.StatusCode.UNKNOWN, f"the request has failed: {error!r}"))
+
+    async def _watch(self, connection: Connection, request: fanout_pb2.WatchRequest) -> None:
+        metadata = await self._metadata()
+        call = connection.reads.Watch(request, metadata=metadata)
+        self.inbox.begin()
+        try:
+            await self._read(call)
+        except grpc.aio.AioRpcError as error:
+            self._fail(connection, error_of_call(error))
+        except Error as error:
+            self._fail(connection, error)
+        finally:
+            call.cancel()
+            if self._at_once:
+                connection.failed(replace=True)
+
+    async def _metadata(self) -> tuple[tuple[str, str | bytes], ...]:
+        return (*self._request_metadata, *await self._streams.servers.metadata())
 
     async def _read(self, call: Any) -> None:
         for name, value in await call.initial_metadata():
@@ -76,20 +97,22 @@ class OwnStream:
                     raise Error(await call.code(), await call.details())
                 self.inbox.end(StreamEnd())
                 return
+            self._at_once = m.kind == _DRAINING and m.resume_at_once
             self._taken.clear()
             self.inbox.put(Message(m, arrivals.received(called, time.monotonic()), size_of(m)))
             await self._taken.wait()
 
-    def _fail(self, error: Error) -> None:
+    def _fail(self, connection: Connection, error: Error) -> None:
         if error.reason is None or error.reason == Reason.DRAINING:
-            self._connection.retire()
-            self._streams.servers.turn()
+            connection.failed(replace=True)
+        else:
+            self._streams.servers.note(connection, error)
         self.inbox.end(error)
 
     def silent(self, error: SilenceError) -> None:
         """Implement Stream."""
-        self._connection.retire()
-        self._streams.servers.turn()
+        if self._connection is not None:
+            self._connection.failed(replace=True)
         self.close()
 
     def close(self) -> None:
@@ -108,10 +131,10 @@ class OwnStream:
         self._reporting = self._streams.tasks.start(self._send_report(request, done))
 
     async def _send_report(self, request: fanout_pb2.ReportRequest, done: Callable[[float | None], None]) -> None:
+        assert self._connection is not None  # the watch has an id
         with self._connection as connection:
             try:
-                metadata = await self._streams.servers.metadata()
-                await connection.reads.Report(request, metadata=metadata, timeout=_REPORT_TIMEOUT)
+                await connection.reads.Report(request, metadata=await self._metadata(), timeout=_REPORT_TIMEOUT)
             except grpc.aio.AioRpcError as error:
                 if error.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND):
                     done(None)  # the server does not know reports, or another one has answered

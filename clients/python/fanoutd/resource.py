@@ -14,6 +14,7 @@ from fanoutd.backoff import Backoff
 from fanoutd.errors import NotFoundError, PreconditionFailedError
 from fanoutd.informer import Decoder, Informer
 from fanoutd.objects import Object, Position, object_from, position_from
+from fanoutd.requests import Metadata
 from fanoutd.selection import consistency, scope, watch_request
 from fanoutd.v1 import fanout_pb2, store_pb2
 from fanoutd.wait import SETTLE, Options, statuses, wait_request
@@ -64,6 +65,8 @@ class Put:
     """Remove the object after so many seconds."""
     keep_ttl: bool = False
     """Keep the time to live of the object."""
+    overwrite_opaque: bool = False
+    """Replace the object also if the server cannot decode or decrypt it. It may belong to another program."""
 
 
 @dataclass(slots=True)
@@ -120,18 +123,24 @@ class Resource:
         allow_stale: bool = False,
         min_revision: int | None = None,
         at_revision: int | None = None,
+        json_values: bool = False,
+        metadata: Metadata = (),
         timeout: float | None = None,
     ) -> Object:
         """Return an object. Raise NotFoundError if there is none.
 
         By default the answer has every write that was acknowledged before. ``allow_stale`` accepts what a server
         knows without asking etcd, ``min_revision`` a state of this revision or a later one, and ``at_revision``
-        reads the past. ``timeout`` is in seconds, here and elsewhere.
+        reads the past. ``json_values`` returns values of the codec "protobuf" in their JSON form. ``metadata`` is sent with
+        the request, here and elsewhere. ``timeout`` is in seconds, for all attempts together; default: 30.
         """
         request = fanout_pb2.GetRequest(
-            resource=self.name, key=key, consistency=consistency(allow_stale, min_revision, at_revision)
+            resource=self.name,
+            key=key,
+            consistency=consistency(allow_stale, min_revision, at_revision),
+            json_values=json_values,
         )
-        response = await self._client._call("reads", "Get", request, timeout, retry=True)
+        response = await self._client._call("reads", "Get", request, timeout, True, metadata)
         o = object_from(response.object)
         if response.HasField("ttl"):
             o.ttl = response.ttl.seconds + response.ttl.nanos / 1e9
@@ -150,6 +159,8 @@ class Resource:
         allow_stale: bool = False,
         min_revision: int | None = None,
         at_revision: int | None = None,
+        json_values: bool = False,
+        metadata: Metadata = (),
         timeout: float | None = None,
     ) -> Page:
         """Return one page of a list. ``list`` returns all objects."""
@@ -162,8 +173,9 @@ class Resource:
             start_key=start_key,
             page_size=page_size,
             page_token=page_token,
+            json_values=json_values,
         )
-        response = await self._client._call("reads", "List", request, timeout, retry=True)
+        response = await self._client._call("reads", "List", request, timeout, True, metadata)
         remaining = response.remaining_count if response.HasField("remaining_count") else None
         return Page(
             [object_from(o) for o in response.objects],
@@ -184,11 +196,13 @@ class Resource:
         allow_stale: bool = False,
         min_revision: int | None = None,
         at_revision: int | None = None,
+        json_values: bool = False,
+        metadata: Metadata = (),
         timeout: float | None = None,
     ) -> AsyncIterator[Object]:
         """Iterate over objects in order of their keys, all as they were at one revision.
 
-        The pages are fetched during the iteration. It fails with the reason PAGE_TOKEN_EXPIRED if the servers
+        The pages are fetched during the iteration. ``timeout`` is for each page. It fails with the reason PAGE_TOKEN_EXPIRED if the servers
         forget the revision before its end.
         """
         token = ""
@@ -197,7 +211,8 @@ class Resource:
             page = await self.list_page(
                 prefix=prefix, key=key, label_selector=label_selector, field_selector=field_selector,
                 start_key=start_key, page_size=page_size, page_token=token,
-                allow_stale=stale, min_revision=least, at_revision=exact, timeout=timeout,
+                allow_stale=stale, min_revision=least, at_revision=exact,
+                json_values=json_values, metadata=metadata, timeout=timeout,
             )  # fmt: skip
             for o in page.objects:
                 yield o
@@ -214,6 +229,7 @@ class Resource:
         label_selector: str = "",
         field_selector: str = "",
         allow_stale: bool = False,
+        metadata: Metadata = (),
         timeout: float | None = None,
     ) -> int:
         """Return the number of objects that ``list`` would return."""
@@ -225,7 +241,7 @@ class Resource:
             consistency=consistency(allow_stale, None, None),
             count_only=True,
         )
-        response = await self._client._call("reads", "List", request, timeout, retry=True)
+        response = await self._client._call("reads", "List", request, timeout, True, metadata)
         return int(response.remaining_count)
 
     async def put(
@@ -236,25 +252,35 @@ class Resource:
         if_revision: int | None = None,
         ttl: float | None = None,
         keep_ttl: bool = False,
+        overwrite_opaque: bool = False,
+        metadata: Metadata = (),
         timeout: float | None = None,
     ) -> int:
         """Store an object, and return the revision of the write.
 
         With ``if_revision``, the object must have this mod_revision (0: there must be none); otherwise
-        PreconditionFailedError is raised. A write that fails with UNAVAILABLE may have been applied: the client
-        does not repeat it, because only the caller knows whether that does harm.
+        PreconditionFailedError is raised. ``overwrite_opaque`` replaces an object also if the server cannot decode or
+        decrypt it. A write that fails with UNAVAILABLE may have been applied: the client does not repeat it, because
+        only the caller knows whether that does harm.
         """
-        operation = _put(Put(key, value, if_revision, ttl, keep_ttl))
+        operation = _put(Put(key, value, if_revision, ttl, keep_ttl, overwrite_opaque))
         request = store_pb2.PutRequest(resource=self.name, put=operation)
-        return int((await self._client._call("writes", "Put", request, timeout)).revision)
+        return int((await self._client._call("writes", "Put", request, timeout, False, metadata)).revision)
 
-    async def delete(self, key: str, *, if_revision: int | None = None, timeout: float | None = None) -> bool:
+    async def delete(
+        self,
+        key: str,
+        *,
+        if_revision: int | None = None,
+        metadata: Metadata = (),
+        timeout: float | None = None,
+    ) -> bool:
         """Remove an object. Return whether there was one."""
         request = store_pb2.DeleteRequest(resource=self.name, delete=_delete(Delete(key, if_revision)))
-        return bool((await self._client._call("writes", "Delete", request, timeout)).deleted)
+        return bool((await self._client._call("writes", "Delete", request, timeout, False, metadata)).deleted)
 
     async def transact(
-        self, *operations: Put | Delete | Check, timeout: float | None = None
+        self, *operations: Put | Delete | Check, metadata: Metadata = (), timeout: float | None = None
     ) -> Transaction:
         """Apply all operations at one revision, or none. Each must have a key of its own."""
         request = store_pb2.TransactRequest(resource=self.name)
@@ -268,7 +294,7 @@ class Resource:
                     request.operations.add().check.CopyFrom(
                         store_pb2.CheckOperation(key=operation.key, mod_revision=operation.revision)
                     )
-        response = await self._client._call("writes", "Transact", request, timeout)
+        response = await self._client._call("writes", "Transact", request, timeout, False, metadata)
         return Transaction(response.revision, [r.deleted for r in response.results])
 
     async def update(
@@ -317,6 +343,8 @@ class Resource:
         allow_stale: bool = False,
         min_revision: int | None = None,
         at_revision: int | None = None,
+        json_values: bool = False,
+        metadata: Metadata = (),
         bookmark_interval: float = BOOKMARK_INTERVAL,
         reports: bool = True,
         on_interruption: Callable[[BaseException], None] | None = None,
@@ -329,16 +357,17 @@ class Resource:
         after three intervals of silence the client takes another connection. Without ``reports``, the server does
         not learn what the caller has applied, and operators who wait for a change do not wait for this watch.
         """
-        self._client.check_open()
+        self._client._check_open()
         request = watch_request(
             self.name, prefix=prefix, key=key, label_selector=label_selector, field_selector=field_selector,
             after=after, from_now=from_now, omit_values=omit_values, previous_object=previous_object, latest=latest,
             every_event=every_event, max_batch_delay=max_batch_delay, allow_stale=allow_stale,
-            min_revision=min_revision, at_revision=at_revision,
+            min_revision=min_revision, at_revision=at_revision, json_values=json_values,
         )  # fmt: skip
         return Watch(
-            self._client, request, bookmark_interval=bookmark_interval, reports=reports, on_interruption=on_interruption
-        )
+            self._client, request, bookmark_interval=bookmark_interval, reports=reports, on_interruption=on_interruption,
+            metadata=metadata,
+        )  # fmt: skip
 
     def informer(
         self,
@@ -353,6 +382,8 @@ class Resource:
         max_batch_delay: float | None = None,
         allow_stale: bool = False,
         min_revision: int | None = None,
+        json_values: bool = False,
+        metadata: Metadata = (),
         bookmark_interval: float = BOOKMARK_INTERVAL,
         state_file: str | None = None,
         max_state_bytes: int = 1 << 30,
@@ -368,14 +399,14 @@ class Resource:
         ``on_error`` is called for an object that cannot be decoded, and without an object for a state file that
         cannot be used.
         """
-        self._client.check_open()
+        self._client._check_open()
         request = watch_request(
             self.name, prefix=prefix, key=key, label_selector=label_selector, field_selector=field_selector,
             omit_values=omit_values, latest=latest, max_batch_delay=max_batch_delay, allow_stale=allow_stale,
-            min_revision=min_revision,
+            min_revision=min_revision, json_values=json_values,
         )  # fmt: skip
         return Informer(
-            self._client, request, decode, bookmark_interval=bookmark_interval, state_file=state_file,
+            self._client, request, decode, metadata=metadata, bookmark_interval=bookmark_interval, state_file=state_file,
             max_state_bytes=max_state_bytes, on_interruption=on_interruption, on_error=on_error,
         )  # fmt: skip
 
@@ -436,6 +467,7 @@ def _put(p: Put) -> store_pb2.PutOperation:
     operation = store_pb2.PutOperation(
         key=p.key, content_type=value.content_type, labels=dict(value.labels), keep_ttl=p.keep_ttl and p.ttl is None
     )
+    operation.overwrite_opaque = p.overwrite_opaque
     if isinstance(value.data, str):
         operation.text = value.data
     else:

@@ -47,6 +47,7 @@ def watch_request(
     allow_stale: bool = False,
     min_revision: int | None = None,
     at_revision: int | None = None,
+    json_values: bool = False,
 ) -> fanout_pb2.WatchRequest:
     """Return the request of a watch."""
     if after is not None and from_now:
@@ -61,6 +62,7 @@ def watch_request(
         omit_values=omit_values,
         previous_object=previous_object,
         every_event=every_event,
+        json_values=json_values,
         consistency=consistency(allow_stale, min_revision, at_revision),
     )
     if latest:

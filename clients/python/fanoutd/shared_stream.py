@@ -31,9 +31,10 @@ _MAX_BUFFER = 4 << 20
 _ALL_BUFFERS = 16 << 20
 
 # The header of the answer comes at once, unless a proxy holds it back until the end of the requests.
-_HEADER_TIMEOUT = 10.0
+_HEADER_TIMEOUT = 5.0
 
 _DRAINING = fanout_pb2.WatchResponse.KIND_DRAINING
+_SYNCED = fanout_pb2.WatchResponse.KIND_SYNCED
 
 
 class NoSubscribeError(Exception):
@@ -47,10 +48,14 @@ class SharedWatch:
 
     def __init__(self, stream: SharedStream, number: int) -> None:
         self.inbox = Inbox()
-        self.server = stream.connection.server
         self.number = number
         self.gone = False  # no further messages follow
         self._stream = stream
+
+    @property
+    def server(self) -> str:
+        """Implement Stream."""
+        return self._stream.server
 
     def silent(self, error: SilenceError) -> None:
         """Implement Stream."""
@@ -74,8 +79,8 @@ class SharedWatch:
 class SharedStream:
     """A stream of Subscribe. It never waits for a watch, and ends with its last one."""
 
-    def __init__(self, streams: Streams, connection: Connection) -> None:
-        self.connection = connection
+    def __init__(self, streams: Streams) -> None:
+        self._connection: Connection | None = None
         self.closing = False
         """No further watch may join."""
         self._streams = streams
@@ -84,11 +89,16 @@ class SharedStream:
         self._starts_and_stops: deque[fanout_pb2.SubscribeRequest] = deque()
         self._reports: dict[int, fanout_pb2.SubscribeRequest] = {}
         self._written = asyncio.Event()
-        self._header = False
+        self._asked = self._header = self._synced = False
         self._opened = self._received = time.monotonic()
         self._at_once = False
         self._silence: SilenceError | None = None
         self._task = streams.tasks.start(self._run())
+
+    @property
+    def server(self) -> str:
+        """The address of the server. Empty: there is no connection yet."""
+        return self._connection.server if self._connection is not None else ""
 
     def add(self, request: fanout_pb2.WatchRequest) -> SharedWatch:
         """Start a watch."""
@@ -101,6 +111,8 @@ class SharedStream:
         start.start.request.ClearField("subscriber")  # that of the stream counts
         self._starts_and_stops.append(start)
         self._written.set()
+        if self._asked:
+            w.inbox.begin()
         return w
 
     def stop(self, w: SharedWatch) -> None:
@@ -124,7 +136,8 @@ class SharedStream:
     def silent(self, error: SilenceError) -> None:
         """Note that the server sends a watch nothing. If it sends nothing at all, the stream fails."""
         self.closing = True
-        self.connection.retire()
+        if self._connection is not None:
+            self._connection.failed(replace=True)
         if time.monotonic() - self._received >= error.limit and self._silence is None:
             self._silence = error
             self._task.cancel()
@@ -143,21 +156,24 @@ class SharedStream:
 
     async def _run(self) -> None:
         why: BaseException | None = None
-        with self.connection:
-            try:
-                await self._serve()
-                why = StreamEnd()
-            except grpc.aio.AioRpcError as error:
-                why = error_of_call(error)
-            except (Error, NoSubscribeError) as error:
-                why = error
-            except asyncio.CancelledError:
-                why = self._silence
-                if why is None and self._watches:
-                    raise
-            finally:
-                self.closing = True
-                self._fail(why)
+        try:
+            metadata = await self._streams.servers.metadata()
+            with await self._streams.servers.connect() as self._connection:
+                await self._serve(self._connection, metadata)
+            why = StreamEnd()
+        except grpc.aio.AioRpcError as error:
+            why = error_of_call(error)
+        except (Error, NoSubscribeError) as error:
+            why = error
+        except asyncio.CancelledError:
+            why = self._silence
+            if why is None and self._watches:
+                raise
+        except Exception as error:  # of an interceptor
+            why = Error(grpc.StatusCode.UNKNOWN, f"the request has failed: {error!r}")
+        finally:
+            self.closing = True
+            self._fail(why)
 
     def _fail(self, why: BaseException | None) -> None:
         """End all watches."""
@@ -172,25 +188,31 @@ class SharedStream:
             lost = LostError(why, 0.0)
             lost.why = NoSubscribeError(str(why))
         else:
-            transport = not isinstance(why, (Error, StreamEnd)) or isinstance(why, Error) and (
-                why.reason is None or why.reason == Reason.DRAINING
-            )
-            if transport or self._at_once:
-                self.connection.retire()
-                self._streams.servers.turn()
+            self._blame(why)
             lasted = time.monotonic() - self._opened if self._header else 0.0
-            lost = LostError(why, self._streams.stream_failed(why, lasted, self._at_once))
+            lost = LostError(why, self._streams.stream_failed(why, lasted, self._synced, self._at_once))
         for w in watches:
             w.gone = True
             w.inbox.end(lost)
+
+    def _blame(self, why: BaseException) -> None:
+        """Use another connection or server, if that may help."""
+        if self._connection is None:
+            return
+        transport = not isinstance(why, (Error, StreamEnd)) or isinstance(why, Error) and (
+            why.reason is None or why.reason == Reason.DRAINING
+        )
+        if transport or self._at_once:
+            self._connection.failed(replace=True)
+        elif isinstance(why, Error):
+            self._streams.servers.note(self._connection, why)
 
     @staticmethod
     def _lacks_subscribe(why: BaseException) -> bool:
         return isinstance(why, NoSubscribeError) or isinstance(why, Error) and why.code == grpc.StatusCode.UNIMPLEMENTED
 
-    async def _serve(self) -> None:
-        metadata = await self._streams.servers.metadata()
-        call = self.connection.reads.Subscribe(metadata=metadata)
+    async def _serve(self, connection: Connection, metadata: tuple[tuple[str, str], ...]) -> None:
+        call = connection.reads.Subscribe(metadata=metadata)
         writing = self._streams.tasks.start(self._write(call))
         try:
             try:
@@ -198,6 +220,10 @@ class SharedStream:
                     await call.initial_metadata()
             except TimeoutError:
                 raise NoSubscribeError(f"no answer to Subscribe for {_HEADER_TIMEOUT:g} seconds") from None
+            self._asked = True
+            self._opened = self._received = time.monotonic()
+            for w in self._watches.values():
+                w.inbox.begin()
             arrivals = Arrivals()
             while True:
                 called = time.monotonic()
@@ -245,6 +271,7 @@ class SharedStream:
         m = Message(e.response, arrived, size_of(e.response))
         if m.content.kind == _DRAINING and m.content.resume_at_once:
             self.closing = self._at_once = True
+        self._synced = self._synced or m.content.kind == _SYNCED
         for number in e.watch_ids:
             w = self._watches.get(number)
             if w is None:
@@ -263,11 +290,13 @@ class SharedStream:
 
     def _end(self, numbers: Any, status: status_pb2.Status) -> None:
         error = StreamEnd() if status.code == 0 else error_of_status(status)
+        if isinstance(error, Error) and self._connection is not None:
+            self._streams.servers.note(self._connection, error)
         for number in numbers:
             w = self._watches.get(number)
             if w is None:
                 continue
             w.inbox.end(error)
             self._forget(w)
-        if self._at_once:
-            self.connection.retire()
+        if self._at_once and self._connection is not None:
+            self._connection.retire()

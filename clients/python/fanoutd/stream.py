@@ -30,9 +30,12 @@ class Stream(Protocol):
     """Carries one watch, alone or with others."""
 
     inbox: Inbox
-    server: str
     shared: bool
     report: ReportSender
+
+    @property
+    def server(self) -> str:
+        """The address of the server. Empty: there is no connection yet."""
 
     def silent(self, error: SilenceError) -> None:
         """Note that the server is dead."""

@@ -6,8 +6,10 @@
         for update in client.resource("config").watch(prefix="shop"):
             print(update.position.revision, [(e.type.value, e.key) for e in update.events])
 
-A client runs a ``fanoutd.Client`` in a thread of its own. Any number of threads may use the client. Each function
-takes the arguments of the function of ``fanoutd`` with the same name, and waits for its result.
+A client runs a ``fanoutd.Client`` in a thread that all clients share. Any number of threads may use the client. Each
+function takes the arguments of the function of ``fanoutd`` with the same name, and waits for its result. Callbacks
+that are not handlers run in the shared thread: they must return soon, and cannot call these functions, except for
+``close``.
 """
 
 from __future__ import annotations
@@ -16,16 +18,21 @@ import asyncio
 import contextlib
 import functools
 import inspect
+import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+import grpc
 
 import fanoutd
 from fanoutd.item import Change, Item
 from fanoutd.objects import Position, Update
+from fanoutd.requests import Metadata
 from fanoutd.resource import BOOKMARK_INTERVAL
+from fanoutd.runner import Runner
 from fanoutd.wait import SETTLE, Options, statuses, wait_request
 
 __all__ = ["Client", "Handler", "Informer", "Resource", "Watch"]
@@ -44,40 +51,12 @@ class _HandlerThread(threading.local):
 _handler_thread = _HandlerThread()
 
 
-class _Runner:
-    """An event loop in a thread, and the threads of its handlers."""
+class _Runner(Runner):
+    """Runs the coroutines of a client, and has the threads of its handlers."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="fanoutd", daemon=True)
-        self._lock = threading.Lock()
-        self._stopped = False
+        super().__init__()
         self._handlers: set[Handler] = set()
-        self._thread.start()
-
-    def check_thread(self) -> None:
-        """Raise RuntimeError in the thread of the event loop, which must not wait for itself."""
-        if threading.current_thread() is self._thread:
-            raise RuntimeError("this function must not be called by a callback of the client")
-
-    def run(self, coroutine: Coroutine[Any, Any, R]) -> R:
-        """Run a coroutine, and return its result."""
-        try:
-            self.check_thread()
-            with self._lock:
-                if self._stopped:
-                    raise fanoutd.ClosedError("the client is closed")
-                future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except BaseException:
-            coroutine.close()
-            raise
-        try:
-            return future.result()
-        except CancelledError:
-            raise fanoutd.ClosedError("the client is closed") from None
-        except BaseException:
-            future.cancel()  # the caller was interrupted
-            raise
 
     def add_handler(self, handler: Handler) -> None:
         """Note a handler, whose thread ends with this one."""
@@ -97,26 +76,6 @@ class _Runner:
         """End the thread of a handler."""
         handler._thread.shutdown(wait)
         self._handlers.discard(handler)
-
-    def stop(self) -> None:
-        """End the thread and those of all handlers."""
-        with self._lock:
-            self._stopped = True  # no further coroutine starts
-            ending = asyncio.run_coroutine_threadsafe(self._end_tasks(), self._loop)
-        ending.result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-        self.end_handlers()
-
-    async def _end_tasks(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        if others:
-            await asyncio.wait(others, timeout=1)  # the calls that wait get their errors
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
-        await self._loop.shutdown_asyncgens()
 
 
 def _blocking(
@@ -179,20 +138,23 @@ class Client:
         token_file: str | None = None,
         instance: str | None = None,
         labels: Mapping[str, str] | None = None,
+        logger: logging.Logger | None = None,
+        interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
+        options: Sequence[tuple[str, Any]] = (),
+        observer: fanoutd.Observer | None = None,
     ) -> None:
         async def make() -> fanoutd.Client:
             return fanoutd.Client(
-                servers, tls=tls, insecure=insecure, token=token, token_file=token_file, instance=instance, labels=labels
-            )
+                servers, tls=tls, insecure=insecure, token=token, token_file=token_file, instance=instance,
+                labels=labels, logger=logger, interceptors=interceptors, options=options, observer=observer,
+            )  # fmt: skip
 
         self._runner = _Runner()
         try:
             self._client = self._runner.run(make())
         except BaseException:
-            self._runner.stop()
+            self._runner.close(None)
             raise
-        self._lock = threading.Lock()
-        self._closed = False
 
     def __enter__(self) -> Client:
         return self
@@ -206,20 +168,19 @@ class Client:
         """Return a handle of a resource."""
         return Resource(self._runner, self._client.resource(name))
 
+    @property
+    def closed(self) -> bool:
+        """Whether the client was closed."""
+        return self._client.closed
+
     def close(self) -> None:
         """End all watches and informers, the connections, and the threads.
 
-        The calls of handlers return first, unless a handler closes the client.
+        It may be called anywhere, and more than once. It waits for the end, also for the calls of handlers, except in
+        a callback of the client.
         """
-        self._runner.check_thread()
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        try:
-            self._runner.run(self._client.close())
-        finally:
-            self._runner.stop()
+        if self._runner.close(self._client):
+            self._runner.end_handlers()
 
 
 class Resource:
@@ -252,6 +213,8 @@ class Resource:
         max_batch_delay: float | None = None,
         allow_stale: bool = False,
         min_revision: int | None = None,
+        json_values: bool = False,
+        metadata: Metadata = (),
         bookmark_interval: float = BOOKMARK_INTERVAL,
         state_file: str | None = None,
         max_state_bytes: int = 1 << 30,
@@ -264,7 +227,8 @@ class Resource:
             return self._resource.informer(
                 decode, prefix=prefix, key=key, label_selector=label_selector, field_selector=field_selector,
                 omit_values=omit_values, latest=latest, max_batch_delay=max_batch_delay, allow_stale=allow_stale,
-                min_revision=min_revision, bookmark_interval=bookmark_interval, state_file=state_file,
+                min_revision=min_revision, json_values=json_values, metadata=metadata,
+                bookmark_interval=bookmark_interval, state_file=state_file,
                 max_state_bytes=max_state_bytes, on_interruption=on_interruption, on_error=on_error,
             )  # fmt: skip
 
@@ -324,19 +288,14 @@ class Watch:
     def __init__(self, runner: _Runner, watch: fanoutd.Watch) -> None:
         self._runner, self._watch = runner, watch
 
-    def __iter__(self) -> Watch:
-        return self
+    def __iter__(self) -> Iterator[Update]:
+        return _Loop(self._runner, aiter(self._watch))
 
     def __next__(self) -> Update:
-        update = self._runner.run(self._next())
-        if update is None:
-            raise StopIteration
-        return update
-
-    async def _next(self) -> Update | None:
-        return await anext(self._watch, None)
+        return _next(self._runner, self._watch)
 
     def __enter__(self) -> Watch:
+        self._runner.run(self._watch.__aenter__())
         return self
 
     def __exit__(
@@ -351,14 +310,27 @@ class Watch:
 
     def close(self) -> None:
         """End the watch."""
+        self._watch._client._later(self._watch.close)
 
-        async def close() -> None:
-            self._watch.close()
 
-        try:
-            self._runner.run(close())
-        except fanoutd.ClosedError:
-            pass  # it has ended with the client
+class _Loop(Iterator[Update]):
+    """A loop over a watch."""
+
+    def __init__(self, runner: _Runner, loop: AsyncIterator[Update]) -> None:
+        self._runner, self._loop = runner, loop
+
+    def __next__(self) -> Update:
+        return _next(self._runner, self._loop)
+
+
+def _next(runner: _Runner, updates: AsyncIterator[Update]) -> Update:
+    async def following() -> Update | None:
+        return await anext(updates, None)
+
+    update = runner.run(following())
+    if update is None:
+        raise StopIteration
+    return update
 
 
 class Handler:

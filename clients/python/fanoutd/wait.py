@@ -74,7 +74,7 @@ async def statuses(
     client: Client, request: admin_pb2.WatchAppliedRequest, options: Options
 ) -> AsyncGenerator[WaitStatus, None]:
     """Yield each status until the wait is over. The last one has ``ended`` set, and means success."""
-    client.check_open()
+    client._check_open()
     due = math.inf if options.timeout is None else time.monotonic() + options.timeout
     answers: asyncio.Queue[Answer] = asyncio.Queue()
     clients = []

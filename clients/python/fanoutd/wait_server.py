@@ -76,9 +76,9 @@ class Follower:
         answered = False
         call = None
         try:
-            with self._client._servers.connect() as connection:
-                try:
-                    async with asyncio.timeout(_FIRST_ANSWER) as silence:
+            async with asyncio.timeout(_FIRST_ANSWER) as silence:
+                with await self._client._servers.connect() as connection:
+                    try:
                         metadata = await self._client._servers.metadata()
                         call = connection.admin.WatchApplied(self._request, metadata=metadata)
                         while (response := await call.read()) is not grpc.aio.EOF:
@@ -86,10 +86,10 @@ class Follower:
                             answered = self._answered = True
                             self._answers.put_nowait(Answer(self._server, response))
                         code, details = await call.code(), await call.details()
-                finally:
-                    connection.retire()  # the next attempt has another connection and other credentials
-                    if call is not None:
-                        call.cancel()
+                    finally:
+                        connection.retire()  # the next attempt has another connection and other credentials
+                        if call is not None:
+                            call.cancel()
         except TimeoutError:
             return answered, Error(grpc.StatusCode.UNAVAILABLE, f"no answer for {_FIRST_ANSWER:g} s")
         except grpc.aio.AioRpcError as error:

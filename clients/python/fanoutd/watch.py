@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
-import random
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -20,19 +18,19 @@ from fanoutd.backoff import Backoff
 from fanoutd.errors import ClosedError, Error, Reason
 from fanoutd.inbox import Message, SilenceError, StreamEnd
 from fanoutd.objects import Position, Update, position_to
+from fanoutd.observer import WatchEnded, WatchInterrupted, WatchOpened, WatchReceived
 from fanoutd.own_stream import OwnStream
 from fanoutd.reports import Progress, StreamReports
+from fanoutd.requests import Metadata
 from fanoutd.shared_stream import NoSubscribeError, SharedWatch
 from fanoutd.stream import LostError, TooSlowError
-from fanoutd.streams import HURRIED, MAX_RETRY_AFTER, RESUME_AFTER, STEADY_AFTER
+from fanoutd.streams import FIRST_DELAY, HURRIED, LAST_DELAY, RESUME_AFTER, STEADY_AFTER, delay_after
 from fanoutd.v1 import fanout_pb2
 
 if TYPE_CHECKING:
     from fanoutd.client import Client
 
 __all__ = ["Watch"]
-
-_log = logging.getLogger("fanoutd")
 
 # The least time for the first message of a stream: the server may have to read from etcd.
 _FIRST_RESPONSE = 5.0
@@ -58,6 +56,11 @@ _MAX_AHEAD = 4 << 20
 
 _RESPONSE = fanout_pb2.WatchResponse
 _AGED = (_RESPONSE.KIND_SYNCED, _RESPONSE.KIND_LIVE, _RESPONSE.KIND_BOOKMARK)
+_CATCH_UPS: dict[int, str] = {
+    _RESPONSE.CATCH_UP_RESET: "reset",
+    _RESPONSE.CATCH_UP_DELTA: "delta",
+    _RESPONSE.CATCH_UP_REPLAY: "replay",
+}
 _FINAL = (
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.NOT_FOUND,
@@ -86,7 +89,8 @@ class Watch:
     While the caller handles an update, it takes no further ones, and the server waits. When the caller asks for
     the next update, the client reports the last one as applied.
 
-    The watch ends with ``close``, with the end of ``async with``, or when nothing refers to it any more.
+    The server ends the watch with the loop over it, for example at ``break``. Another loop over it continues at its
+    position. In ``async with``, the server keeps it until the end of the block. ``close`` ends it for good.
     """
 
     def __init__(
@@ -98,11 +102,15 @@ class Watch:
         reports: bool = True,
         progress: Callable[[], Progress] | None = None,
         on_interruption: Callable[[BaseException], None] | None = None,
+        metadata: Metadata = (),
     ) -> None:
         request.bookmark_interval.FromMilliseconds(round(1000 * bookmark_interval))
         request.reports = reports
         self._client = client
+        self._log = client._log
+        self._observer = client._observer
         self._request = request
+        self._metadata = metadata
         self._max_silence = 3 * bookmark_interval
         self._from_now = request.HasField("from_now")
         self._consistency = request.consistency if request.HasField("consistency") else None
@@ -116,12 +124,12 @@ class Watch:
         self._on_interruption = on_interruption
         self._stream: SharedWatch | OwnStream | None = None
         self._reports: StreamReports | None = None
-        self._backoff = Backoff(0.5, 5.0)
-        self._began = self._opened = 0.0
+        self._backoff = Backoff(FIRST_DELAY, LAST_DELAY)
+        self._opened = 0.0
         self._limit = 0.0
         self._as_of: float | None = None
         self._hurried = 0
-        self._proven = self._refused = self._too_slow = self._steady = False
+        self._proven = self._refused = self._too_slow = False
         self._closed = False
         self._end: BaseException | None = None
         self._waiting = False
@@ -130,14 +138,19 @@ class Watch:
         self._ahead: deque[tuple[Update, Position]] = deque()
         self._ahead_size = 0
         self._keeping_up: asyncio.Task[None] | None = None
-        self._answered = False
+        self._answered = self._resuming = False
         self._sleeping: asyncio.Future[None] | None = None
+        self._kept = False  # by async with
+        self._idle = False  # nothing iterates
+        self._loops = 0
         client._watches.add(self)
 
-    def __aiter__(self) -> Watch:
-        return self
+    def __aiter__(self) -> AsyncIterator[Update]:
+        self._loops += 1
+        return _Loop(self, self._loops)
 
     async def __aenter__(self) -> Watch:
+        self._kept = True
         return self
 
     async def __aexit__(
@@ -147,10 +160,7 @@ class Watch:
 
     def __del__(self) -> None:
         if not self._closed and self._stream is not None and not self._client.closed:
-            try:
-                self._client._loop.call_soon_threadsafe(_close_stream, self._stream, self._reports)
-            except RuntimeError:
-                pass  # the event loop was closed before the client
+            self._client._later(_close_stream, self._stream, self._reports)
 
     @property
     def position(self) -> Position:
@@ -162,6 +172,18 @@ class Watch:
         self._closed = True
         self._interrupt()
         self._client._watches.discard(self)
+
+    def _end_loop(self, number: int) -> None:
+        """End the watch at the server, because the loop over it has ended, and no other one began."""
+        if number != self._loops or self._kept or self._waiting or self._closed:
+            return
+        self._idle = True
+        self._drop_stream(ClosedError("nothing iterates over the watch"))
+        if self._keeping_up is not None:
+            self._keeping_up.cancel()
+        self._ahead.clear()
+        self._ahead_size = 0
+        self._assembler.resume_at(self._position)
 
     def _interrupt(self) -> None:
         """Wake the iteration, because the watch or the client was closed."""
@@ -179,7 +201,7 @@ class Watch:
         finally:
             self._sleeping = None
 
-    def wake_reports(self) -> None:
+    def _wake_reports(self) -> None:
         """Report the progress, which may have changed."""
         if self._reports is not None:
             self._reports.wake()
@@ -189,8 +211,8 @@ class Watch:
             raise RuntimeError("another task iterates over this watch")
         if self._handed.revision > 0:
             self._taken.position, self._handed = self._handed, Position()
-            self.wake_reports()
-        self._waiting = True
+            self._wake_reports()
+        self._waiting, self._idle = True, False
         try:
             update = await self._next()
         finally:
@@ -221,7 +243,7 @@ class Watch:
             raise self._end
         if self._closed:
             raise StopAsyncIteration
-        self._client.check_open()
+        self._client._check_open()
         if self._stream is None:
             self._open()
         stream = self._stream
@@ -233,17 +255,16 @@ class Watch:
                 raise StopAsyncIteration from None
             delay = self._after(error)
             self._drop_stream(error)
-            if delay > 0:
+            if delay > 0 and not self._closed and not self._client.closed:
                 await self._sleep(delay)
             return None
         except ClosedError:
             return None  # the watch or the client was closed
-        self._answered = True
         return update
 
     def _lost(self) -> None:
         """Connect again while the caller is busy, so that a gate sees the watch, and what the caller applies."""
-        over = self._closed or self._client.closed or self._end is not None
+        over = self._closed or self._idle or self._client.closed or self._end is not None
         if self._may_be_busy and not over and not self._waiting and self._keeping_up is None:
             self._keeping_up = self._client._tasks.start(self._keep_up())
 
@@ -296,8 +317,8 @@ class Watch:
         self._assembler.begin_stream()
         self._opened = time.monotonic()
         self._limit = max(self._max_silence, _FIRST_RESPONSE)
-        self._answered = False
-        self._stream = self._client._streams.open(request, self._too_slow)
+        self._answered, self._resuming = False, at.revision > 0
+        self._stream = self._client._streams.open(request, self._too_slow, self._metadata)
         self._opened_streams += 1
         self._stream.inbox.on_end = functools.partial(_lost, weakref.ref(self), self._opened_streams)
         if self._request.reports:
@@ -313,6 +334,12 @@ class Watch:
 
     def _receive(self, m: Message) -> Update | None:
         content = m.content
+        if not self._answered:
+            self._answered = True
+            assert self._stream is not None
+            opened = WatchOpened(self._request.resource, self._stream.server, self._resuming, self._stream.shared)
+            self._observer.watch_opened(opened)
+        catch_up = self._assembler.catch_up if content.kind != _RESPONSE.KIND_CATCH_UP_BEGIN else content.catch_up
         self._limit = self._silence_after(content)
         self._note_age(m)
         if content.kind == _RESPONSE.KIND_CATCH_UP_BEGIN and content.catch_up == _RESPONSE.CATCH_UP_RESET:
@@ -322,6 +349,11 @@ class Watch:
             self._forget_options()
         if self._assembler.progressed:
             self._proven, self._refused = True, False
+        synced = content.kind == _RESPONSE.KIND_SYNCED
+        if content.events or synced:
+            kind = _CATCH_UPS.get(catch_up, "")
+            received = WatchReceived(self._request.resource, len(content.events), kind, synced)
+            self._observer.watch_received(received)
         if self._reports is not None:
             self._reports.received(self._assembler.at, update is not None and update.replace)
         if update is not None:
@@ -341,13 +373,13 @@ class Watch:
         if self._consistency is not None and not self._consistency.HasField("any"):
             self._consistency = None
 
-    def fresh_for(self) -> float:
+    def _fresh(self) -> float:
         """Return how long a state counts as current after a server has confirmed it."""
         return _fresh_for(self._max_silence / 3)
 
     def _silence_after(self, m: fanout_pb2.WatchResponse) -> float:
         """Return how long the server may be silent after a message. Its age counts as silence."""
-        left: float = self.fresh_for() - (m.age.seconds + m.age.nanos / 1e9)
+        left: float = self._fresh() - (m.age.seconds + m.age.nanos / 1e9)
         if left > 0:
             return min(max(left, _FIRST_RESPONSE), self._max_silence)
         return self._max_silence
@@ -377,54 +409,58 @@ class Watch:
             why, delay = error.why, error.delay
             if isinstance(why, NoSubscribeError):
                 return 0.0  # the next stream uses Watch
+        code, reason = _code_and_reason(why)
         if isinstance(why, Error) and self._is_final(why):
             self._end = why
             self._drop_stream(why)
             self._client._watches.discard(self)
+            self._observer.watch_ended(WatchEnded(self._request.resource, code, reason))
             raise why
-        lasted = time.monotonic() - self._opened
-        progressed, at_once = self._assembler.progressed, self._assembler.resume_at_once
-        self._steady = progressed and lasted >= STEADY_AFTER
-        if self._steady:
+        synced, at_once = self._note_end()
+        if delay is None:
+            hurry = at_once and self._hurried <= HURRIED
+            delay = 0.0 if hurry else delay_after(why, synced, at_once, self._backoff)
+        if code == grpc.StatusCode.UNAUTHENTICATED.name and self._proven:
+            delay = max(delay, _RENEWAL)
+        if isinstance(why, StreamEnd):
+            return delay  # a time limit is no interruption
+        self._log.info(
+            "watch interrupted: resource %s, revision %d: %s; retry in %.3f s",
+            self._request.resource, self._assembler.at.revision, why, delay,
+        )  # fmt: skip
+        self._observer.watch_interrupted(WatchInterrupted(self._request.resource, code, reason, delay))
+        if self._on_interruption is not None:
+            self._call_back(self._on_interruption, why)
+        return delay
+
+    def _call_back(self, function: Callable[[BaseException], None], why: BaseException) -> None:
+        try:
+            function(why)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            self._log.exception("on_interruption has failed")
+
+    def _note_end(self) -> tuple[bool, bool]:
+        """Note how long the stream has lasted. Return whether it was synced, and may be resumed at once."""
+        began = self._stream.inbox.began if self._stream is not None else None
+        lasted = 0.0 if began is None else time.monotonic() - began
+        synced, at_once = self._assembler.progressed, self._assembler.resume_at_once
+        if synced and lasted >= STEADY_AFTER:
             self._backoff.reset()
         if lasted >= RESUME_AFTER:
             self._hurried = 0
         elif at_once:
             self._hurried += 1
-        if isinstance(why, StreamEnd) and progressed:
-            return self._backoff.next() if delay is None else delay  # a time limit is no interruption
-        if delay is None:
-            delay = self._delay(why, at_once)
-        _log.info(
-            "watch interrupted: resource %s, revision %d: %s; retry in %.3f s",
-            self._request.resource, self._assembler.at.revision, str(why) or "the server ended it", delay,
-        )  # fmt: skip
-        if self._on_interruption is not None:
-            self._on_interruption(why)
-        return delay
-
-    def _delay(self, why: BaseException, at_once: bool) -> float:
-        if at_once:
-            return 0.0 if self._hurried <= HURRIED else self._backoff.next()
-        least = 0.0
-        if isinstance(why, Error):
-            least = min(why.retry_after, MAX_RETRY_AFTER)
-            if why.code == grpc.StatusCode.UNAUTHENTICATED and self._proven:
-                least = max(least, _RENEWAL)
-            if why.reason == Reason.DRAINING and self._assembler.progressed:
-                # The clients of a stopping server must not all reach the others at once.
-                return random.uniform(0, max(least, 1.0)) + (0.0 if self._steady else self._backoff.next())
-            if why.code == grpc.StatusCode.UNAVAILABLE:
-                self._client._servers.turn()
-        return least + self._backoff.next()
+        return synced, at_once
 
     def _is_final(self, e: Error) -> bool:
         """Return whether another stream would end with the same error. Drop the position if it is lost."""
         if e.code == grpc.StatusCode.OUT_OF_RANGE:
-            at, every = self._assembler.at, self._request.every_event
-            exact = self._consistency is not None and self._consistency.exact_revision > 0 and at.revision == 0
-            lost = e.reason == Reason.REVISION_IN_FUTURE and at.revision > 0
-            if every or not lost and (e.reason != Reason.POSITION_EXPIRED or exact):
+            exact = self._consistency is not None and self._consistency.exact_revision > 0
+            # If the server could not send its first state before etcd forgot it, the next attempt may be faster.
+            slow = e.reason == Reason.POSITION_EXPIRED and not exact
+            if self._request.every_event or self._assembler.at.revision == 0 and not slow:
                 return True
             self._assembler.drop_position()
             self._forget_options()
@@ -437,6 +473,25 @@ class Watch:
             return not again
         # An error without a reason comes from a proxy. If the watch has worked before, it is likely to pass.
         return e.code in _FINAL and (e.reason is not None or not self._proven)
+
+
+class _Loop(AsyncIterator[Update]):
+    """A loop over a watch. It ends with the last reference to it, which the loop has."""
+
+    def __init__(self, watch: Watch, number: int) -> None:
+        self._watch, self._number = watch, number
+
+    def __anext__(self) -> Coroutine[Any, Any, Update]:
+        return self._watch.__anext__()  # with no frame that an exception would keep
+
+    def __del__(self) -> None:
+        self._watch._client._later(self._watch._end_loop, self._number)
+
+
+def _code_and_reason(why: BaseException) -> tuple[str, str]:
+    if isinstance(why, Error):
+        return why.code.name, why.reason or ""
+    return grpc.StatusCode.UNAVAILABLE.name, ""
 
 
 def _close_stream(stream: SharedWatch | OwnStream, reports: StreamReports | None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import unittest
-from unittest import mock
 
 import fanoutd
 import fanoutd.sync
@@ -195,10 +194,8 @@ class ServerTest(unittest.IsolatedAsyncioTestCase):
             except fanoutd.Error:
                 await asyncio.sleep(0.1)
 
-    # On a busy machine, the tasks of gRPC may take longer than the client waits for them.
-    @mock.patch("fanoutd.client._END_OF_CALLS", _TIMEOUT)
     async def test_close_ends_everything(self) -> None:
-        await self.client.close()  # it cannot know the tasks of other clients
+        await self.client.close()
         before = asyncio.all_tasks()
         client = fanoutd.Client(self.server.address)
         config = client.resource("config")
@@ -210,19 +207,17 @@ class ServerTest(unittest.IsolatedAsyncioTestCase):
         informer.start()
         await informer.wait_for_sync()
         await client.close()
-        self.assertEqual(asyncio.all_tasks() - before - {waiting}, set())
         await asyncio.wait([waiting])
-        self.assertEqual(asyncio.all_tasks(), before)
+        async with asyncio.timeout(_TIMEOUT):
+            while asyncio.all_tasks() != before:  # calls of gRPC end a moment later
+                await asyncio.sleep(0)
         with self.assertRaises(fanoutd.ClosedError):
             await config.get("x")
         with self.assertRaises(fanoutd.ClosedError):
             while True:
                 await anext(watch)
 
-    @mock.patch("fanoutd.client._END_OF_CALLS", _TIMEOUT)
     async def test_close_ends_requests(self) -> None:
-        await self.client.close()
-        before = asyncio.all_tasks()
         client = fanoutd.Client(self.server.address)
         config = client.resource("config")
         answers = 0
@@ -237,7 +232,6 @@ class ServerTest(unittest.IsolatedAsyncioTestCase):
         while answers < 10:
             await asyncio.sleep(0.001)
         await client.close()
-        self.assertEqual(asyncio.all_tasks() - before - set(readers), set())
         ended = await asyncio.gather(*readers, return_exceptions=True)
         self.assertEqual({type(e) for e in ended}, {fanoutd.ClosedError})
 

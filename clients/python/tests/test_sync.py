@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import threading
+import traceback
 import unittest
+from collections.abc import Callable
 
 import fanoutd
 import fanoutd.sync
 from fanoutd import decode
-from tests.server import PROGRAM, Server
+from tests.server import PROGRAM, Server, free_address
 
 _TIMEOUT = 300.0
 
@@ -79,10 +84,11 @@ class CloseTest(unittest.TestCase):
         self.assertEqual(self._left(), set())
 
     def test_a_handler_can_close_the_client(self) -> None:
-        closed = threading.Event()
+        go, closed = threading.Event(), threading.Event()
         errors: list[Exception] = []
 
         def handle(change: fanoutd.Change[str]) -> None:
+            go.wait(_TIMEOUT)
             try:
                 informer.close()
                 self.client.close()
@@ -93,6 +99,7 @@ class CloseTest(unittest.TestCase):
         informer = self._informer()
         for _ in range(2):
             informer.add_handler(handle)
+        go.set()
         self.assertTrue(closed.wait(_TIMEOUT))
         self.assertEqual(errors, [])
         for thread in self._left():
@@ -121,21 +128,115 @@ class CloseTest(unittest.TestCase):
             self.assertFalse(reader.is_alive())
         self.assertEqual({type(e) for e in errors}, {fanoutd.ClosedError})
 
-    def test_a_callback_of_the_client_cannot_close_it(self) -> None:
-        errors: list[Exception] = []
+    def test_a_callback_of_the_client_can_close_it(self) -> None:
+        closed = threading.Event()
 
         def close(o: fanoutd.Object) -> str:
-            try:
-                self.client.close()
-            except RuntimeError as error:
-                errors.append(error)
+            self.client.close()
+            closed.set()
             return ""
 
-        with self.config.informer(close) as informer:
-            informer.wait_for_sync(timeout=_TIMEOUT)
-        self.assertGreater(len(errors), 0)
+        informer = self.config.informer(close)
+        informer.start()
+        self.assertTrue(closed.wait(_TIMEOUT))
         self.client.close()
         self.assertEqual(self._left(), set())
+        with self.assertRaises(fanoutd.ClosedError):
+            self.config.get("a")
+
+    def test_clients_of_all_threads_share_a_loop(self) -> None:
+        """With several event loops, gRPC prints BlockingIOError."""
+
+        def read() -> None:
+            with fanoutd.sync.Client(self.server.address) as client:
+                for _ in range(20):
+                    client.resource("config").count()
+
+        with self.assertNoLogs("asyncio"):
+            readers = [threading.Thread(target=read) for _ in range(4)]
+            for reader in readers:
+                reader.start()
+            while any(reader.is_alive() for reader in readers):
+                self.assertLessEqual(len(self._left()), 1)
+                self.config.count()
+            for reader in readers:
+                reader.join()
+        self.config.count()  # the thread stays for this client
+        self.client.close()
+        self.assertEqual([t for t in threading.enumerate() if t.name == "fanoutd"], [])
+
+    def test_a_callback_that_ends_the_program_does_not_end_the_loop(self) -> None:
+        called = threading.Event()
+
+        def exit() -> None:
+            called.set()
+            raise SystemExit(1)
+
+        with self.assertLogs("fanoutd", "ERROR"):
+            self.client._client._later(exit)
+            self.assertTrue(called.wait(_TIMEOUT))
+            self.config.count()
+
+
+class ForkTest(unittest.TestCase):
+    """gRPC does not work after a fork, so the clients say so."""
+
+    def _in_child(self, function: Callable[[], None]) -> None:
+        """Call a function in a child, which has no time to hang."""
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            try:
+                function()
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    def _refused(self) -> None:
+        with self.assertRaisesRegex(RuntimeError, "fork"):
+            self.config.get("a")
+        with self.assertRaisesRegex(RuntimeError, "fork"):
+            next(iter(self.watch))
+        with self.assertRaisesRegex(RuntimeError, "fork"):
+            self.config.informer(decode.as_text)
+        with self.assertRaisesRegex(RuntimeError, "fork"):
+            fanoutd.sync.Client("127.0.0.1:1")
+        self.watch.close()
+        self.client.close()
+
+    def test_without_asyncio(self) -> None:
+        dead = free_address()
+        with fanoutd.sync.Client(dead) as self.client:
+            self.config = self.client.resource("config")
+            with self.assertRaises(fanoutd.Error):
+                self.config.put("a", "1")
+            self.watch = self.config.watch()
+            self._in_child(self._refused)
+            with self.assertRaises(fanoutd.Error):
+                self.config.put("a", "1")
+        # All clients are closed, so a child may have one.
+        self._in_child(lambda: fanoutd.sync.Client(dead).close())
+
+    def test_with_asyncio(self) -> None:
+        async def refused(client: fanoutd.Client) -> None:
+            config = client.resource("config")
+            with self.assertRaisesRegex(RuntimeError, "fork"):
+                await config.get("a")
+            with self.assertRaisesRegex(RuntimeError, "fork"):
+                config.watch()
+            with self.assertRaisesRegex(RuntimeError, "fork"):
+                fanoutd.Client("127.0.0.1:1")
+            await client.close()
+
+        async def use() -> None:
+            async with fanoutd.Client(free_address()) as client:
+                with self.assertRaises(fanoutd.Error):
+                    await client.resource("config").put("a", "1")
+                self._in_child(lambda: asyncio.new_event_loop().run_until_complete(refused(client)))
+
+        asyncio.run(use())
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import unittest
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,26 +38,32 @@ class CommandTest(unittest.TestCase):
         return client
 
     def _update(self, updates: Iterator[fanoutd.Update], wanted: Callable[[fanoutd.Update], bool]) -> fanoutd.Update:
-        return next(u for u in updates if wanted(u))
+        while not wanted(update := next(updates)):
+            pass
+        return update
 
     def _follow(self, failures: Callable[[], None]) -> list[str]:
         """Watch, cause failures, write, and return what the watch gets between its first state and the write."""
-        interrupted: list[BaseException] = []
+        interrupted = threading.Event()
         self.config.put("a", "1")
-        watch = self.config.watch(on_interruption=interrupted.append)
+        watch = self.config.watch(on_interruption=lambda error: interrupted.set())
         self.addCleanup(watch.close)
         self._update(watch, lambda u: u.complete)
+
+        def write() -> None:
+            interrupted.wait()
+            # The first request of another client needs no second attempt.
+            self._client().resource("config").put("b", "1")
+
+        writer = threading.Thread(target=write, daemon=True)
+        writer.start()
         failures()
-        seen = []
-        written = False
+        seen: list[str] = []
         while "b" not in seen:
-            if interrupted and not written:
-                # The first request of another client needs no second attempt.
-                self._client().resource("config").put("b", "1")
-                written = True
             update = next(watch)
             seen += ["replace"] if update.replace else []
             seen += [e.key for e in update.events]
+        writer.join()
         return seen
 
     def test_cut_connections(self) -> None:

@@ -1,0 +1,263 @@
+"""When watches resume and end, with servers whose answers the tests choose."""
+
+from __future__ import annotations
+
+import asyncio
+import unittest
+from typing import Any
+from unittest import mock
+
+import grpc
+
+import fanoutd
+from fanoutd import Reason
+from fanoutd.backoff import Backoff
+from fanoutd.errors import Error
+from fanoutd.inbox import StreamEnd
+from fanoutd.observer import WatchEnded, WatchInterrupted, WatchOpened, WatchReceived
+from fanoutd.streams import HURRIED, delay_after
+from fanoutd.v1 import fanout_pb2
+from tests.scripted import Failure, Scripted
+
+_TIMEOUT = 300.0
+
+_CODE = grpc.StatusCode
+_RESPONSE = fanout_pb2.WatchResponse
+
+
+class WatchRulesTest(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self) -> None:
+        self.server = await Scripted().start()
+        self.addAsyncCleanup(self.server.stop)
+        self.enterContext(mock.patch.multiple("fanoutd.streams", LAST_DELAY=0.001, TIME_LIMIT_DELAY=0.001))
+        self.enterContext(mock.patch.multiple("fanoutd.watch", LAST_DELAY=0.001, _RENEWAL=0.001))
+
+    async def _end(self, failures: list[Failure | None], **options: Any) -> fanoutd.Error | None:
+        """Return the error of a watch whose streams fail one after the other, or None if it goes on."""
+        server = await Scripted().start()
+
+        async def fail(n: int, request: fanout_pb2.WatchRequest, context: Any) -> None:
+            failure = failures[n - 1] if n <= len(failures) else None
+            if failure is None:
+                await context.write(server.message(_RESPONSE.KIND_LIVE, 2, "last"))
+                await asyncio.Event().wait()
+                return
+            context.set_trailing_metadata((("grpc-status-details-bin", failure.status().SerializeToString()),))
+            await context.abort(failure.code, "scripted")
+
+        server.watch = fail
+        client = options.pop("client", {})
+        try:
+            async with asyncio.timeout(_TIMEOUT), fanoutd.Client(server.address, **client) as c:
+                async for update in c.resource("config").watch(**options):
+                    if any(e.key == "last" for e in update.events):
+                        return None
+        except fanoutd.Error as error:
+            return error
+        finally:
+            await server.stop()
+        raise AssertionError("the watch has ended without an error")
+
+    async def test_what_ends_a_watch(self) -> None:
+        out_of_range = Failure(_CODE.OUT_OF_RANGE, "SOMETHING_NEW")
+        refused = Failure(_CODE.UNAUTHENTICATED, Reason.UNAUTHENTICATED)
+        cases: list[tuple[str, list[Failure | None], dict[str, Any], bool]] = [
+            ("no permission", [Failure(_CODE.PERMISSION_DENIED, Reason.PERMISSION_DENIED)], {}, True),
+            ("the error of a proxy", [Failure(_CODE.NOT_FOUND)], {}, False),
+            ("too large", [Failure(_CODE.RESOURCE_EXHAUSTED, Reason.REQUEST_TOO_LARGE)], {}, True),
+            ("too many", [Failure(_CODE.RESOURCE_EXHAUSTED, Reason.LIMIT_REACHED)], {}, False),
+            ("an unknown reason", [out_of_range], {}, False),
+            ("no reason", [Failure(_CODE.OUT_OF_RANGE)], {}, False),
+            ("every event", [out_of_range], {"every_event": True}, True),
+            ("a code that nobody expects", [Failure(_CODE.DATA_LOSS)], {}, False),
+            ("a fixed token", [refused], {"client": {"token": "fixed"}}, True),
+            ("a new token", [refused], {"client": {"token": lambda: "new"}}, False),
+        ]
+        for name, failures, options, ends in cases:
+            with self.subTest(name):
+                error = await self._end(failures, **options)
+                self.assertEqual(error is not None, ends)
+
+    async def test_a_watch_without_a_position_ends_if_it_is_out_of_range(self) -> None:
+        self.server.fail = lambda method, n: Failure(_CODE.OUT_OF_RANGE) if method == "Watch" else None
+        async with asyncio.timeout(_TIMEOUT), fanoutd.Client(self.server.address) as client:
+            with self.assertRaises(fanoutd.Error):
+                await anext(client.resource("config").watch())
+
+    async def test_a_lost_position_forgets_the_options_of_the_first_start(self) -> None:
+        self.server.fail = lambda method, n: Failure(_CODE.OUT_OF_RANGE) if (method, n) == ("Watch", 2) else None
+
+        async def end(n: int, request: fanout_pb2.WatchRequest, context: Any) -> None:
+            if n > 1:
+                await asyncio.Event().wait()
+
+        self.server.watch = end
+        async with asyncio.timeout(_TIMEOUT), fanoutd.Client(self.server.address) as client:
+            replaced = 0
+            async for update in client.resource("config").watch(min_revision=1):
+                replaced += update.replace
+                if replaced == 2:
+                    break
+        first, second, third = self.server.watches
+        self.assertTrue(first.HasField("consistency"))
+        self.assertEqual(second.after.revision, 1)
+        self.assertEqual((third.HasField("after"), third.HasField("consistency")), (False, False))
+
+    async def test_a_time_limit_is_no_interruption(self) -> None:
+        interruptions: list[BaseException] = []
+
+        async def end(n: int, request: fanout_pb2.WatchRequest, context: Any) -> None:
+            if n > 2:
+                await asyncio.Event().wait()
+
+        self.server.watch = end
+        async with asyncio.timeout(_TIMEOUT), fanoutd.Client(self.server.address) as client:
+            watch = client.resource("config").watch(on_interruption=interruptions.append)
+            following = asyncio.create_task(_all(watch))
+            self.assertEqual((await self.server.until_watches(3)).after.revision, 1)
+            watch.close()
+            await following
+        self.assertEqual(interruptions, [])
+
+    async def test_a_callback_that_fails_changes_nothing(self) -> None:
+        def fail(why: BaseException) -> None:
+            raise SystemExit(1)
+
+        async def end(n: int, request: fanout_pb2.WatchRequest, context: Any) -> None:
+            if n == 1:
+                await context.abort(_CODE.UNAVAILABLE, "scripted")
+            await asyncio.Event().wait()
+
+        self.server.watch = end
+        with self.assertLogs("fanoutd", "ERROR"):
+            async with asyncio.timeout(_TIMEOUT), fanoutd.Client(self.server.address) as client:
+                watch = client.resource("config").watch(on_interruption=fail)
+                following = asyncio.create_task(_all(watch))
+                await self.server.until_watches(2)
+                watch.close()
+                await following
+
+    async def test_an_interceptor_that_fails_is_an_interruption(self) -> None:
+        failed = 0
+
+        class Fails(grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[misc]
+            async def intercept_unary_stream(self, go: Any, details: Any, request: Any) -> Any:
+                nonlocal failed
+                failed += 1
+                if failed < 3:
+                    raise ValueError("this interceptor fails twice")
+                return await go(details, request)
+
+        async with asyncio.timeout(_TIMEOUT), fanoutd.Client(self.server.address, interceptors=[Fails()]) as client:
+            self.assertEqual([e.key for e in (await anext(client.resource("config").watch())).events], ["a"])
+
+    async def test_metadata_needs_a_stream_of_its_own(self) -> None:
+        async with asyncio.timeout(_TIMEOUT), fanoutd.Client(self.server.address) as client:
+            config = client.resource("config")
+            async with config.watch(metadata=[("tenant", "one")], json_values=True) as watch:
+                await anext(watch)
+            async with config.informer(fanoutd.decode.as_text, metadata=[("tenant", "two")]) as informer:
+                await informer.wait_for_state()
+        self.assertEqual(self.server.calls["Subscribe"], 0)
+        self.assertEqual([m["tenant"] for m in self.server.metadata if "tenant" in m], ["one", "two"])
+        self.assertTrue(self.server.watches[0].json_values)
+
+    async def test_without_an_answer_to_subscribe(self) -> None:
+        async def never() -> None:
+            await asyncio.Event().wait()
+
+        self.server.subscribe = never
+        with mock.patch("fanoutd.shared_stream._HEADER_TIMEOUT", 0.1):
+            async with asyncio.timeout(_TIMEOUT), fanoutd.Client(self.server.address) as client:
+                await anext(client.resource("config").watch())
+                self.assertEqual((self.server.calls["Subscribe"], self.server.calls["Watch"]), (0, 1))
+
+    async def test_the_time_of_the_first_message_begins_with_the_connection(self) -> None:
+        """A server that takes long to connect is not silent."""
+        interruptions: list[BaseException] = []
+        with mock.patch("fanoutd.watch._FIRST_RESPONSE", 0.05):
+            async with asyncio.timeout(_TIMEOUT), fanoutd.Client(
+                self.server.address, token=self._slow_token
+            ) as client:
+                await anext(client.resource("config").watch(bookmark_interval=3600, on_interruption=interruptions.append))
+        self.assertEqual(interruptions, [])
+
+    async def _slow_token(self) -> str:
+        await asyncio.sleep(0.1)
+        return "token"
+
+    async def test_the_observer_gets_watches(self) -> None:
+        events: list[tuple[object, ...]] = []
+
+        class Mine(fanoutd.Observer):
+            def watch_opened(self, event: WatchOpened) -> None:
+                events.append(("opened", event.resumed, event.shared))
+
+            def watch_received(self, event: WatchReceived) -> None:
+                events.append(("received", event.events, event.catch_up, event.synced))
+
+            def watch_interrupted(self, event: WatchInterrupted) -> None:
+                events.append(("interrupted", event.code, event.reason))
+
+            def watch_ended(self, event: WatchEnded) -> None:
+                events.append(("ended", event.code, event.reason))
+
+        async def end(n: int, request: fanout_pb2.WatchRequest, context: Any) -> None:
+            code = _CODE.UNAVAILABLE if n == 1 else _CODE.PERMISSION_DENIED
+            failure = Failure(code, Reason.NOT_READY if n == 1 else Reason.PERMISSION_DENIED)
+            context.set_trailing_metadata((("grpc-status-details-bin", failure.status().SerializeToString()),))
+            await context.abort(code, "scripted")
+
+        self.server.watch = end
+        async with asyncio.timeout(_TIMEOUT), fanoutd.Client(self.server.address, observer=Mine()) as client:
+            with self.assertRaises(fanoutd.Error):
+                await _all(client.resource("config").watch())
+        self.assertEqual(
+            events,
+            [
+                ("opened", False, False),
+                ("received", 1, "reset", False),
+                ("received", 0, "reset", True),
+                ("interrupted", "UNAVAILABLE", "NOT_READY"),
+                ("opened", True, False),
+                ("received", 0, "", True),
+                ("ended", "PERMISSION_DENIED", "PERMISSION_DENIED"),
+            ],
+        )
+
+
+class DelayTest(unittest.TestCase):
+    """The limits of delays, with the largest random numbers."""
+
+    def setUp(self) -> None:
+        self.enterContext(mock.patch("random.uniform", lambda low, high: high))
+
+    def test_delays(self) -> None:
+        backoff = Backoff(0.2, 5.0)
+        lost = Error(_CODE.UNAVAILABLE, "")
+        self.assertEqual([delay_after(lost, True, False, backoff) for _ in range(7)], [0.2, 0.4, 0.8, 1.6, 3.2, 5, 5])
+        backoff.reset()
+        self.assertEqual(delay_after(Error(_CODE.UNAVAILABLE, "", retry_after=3), False, False, backoff), 3.2)
+        self.assertEqual(delay_after(Error(_CODE.UNAVAILABLE, "", retry_after=900), False, False, backoff), 60.4)
+        self.assertEqual(delay_after(StreamEnd(), True, False, backoff), 0.2)
+        draining = Error(_CODE.UNAVAILABLE, "", reason=Reason.DRAINING)
+        self.assertEqual([delay_after(draining, True, False, backoff) for _ in range(3)], [1, 1, 1])
+        draining.retry_after = 7
+        self.assertEqual(delay_after(draining, True, False, backoff), 7)
+
+    def test_streams_that_may_be_resumed_at_once(self) -> None:
+        from fanoutd.streams import Streams
+
+        streams = Streams(mock.Mock(), mock.Mock(), mock.Mock(), mock.Mock())
+        short = [streams.stream_failed(StreamEnd(), 0.5, True, True) for _ in range(HURRIED + 2)]
+        self.assertEqual(short, [0.0] * HURRIED + [0.2, 0.4])
+        self.assertEqual(streams.stream_failed(StreamEnd(), 1.0, True, True), 0.0)
+
+
+async def _all(watch: fanoutd.Watch) -> None:
+    async for _ in watch:
+        pass
+
+
+if __name__ == "__main__":
+    unittest.main()
