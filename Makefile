@@ -38,9 +38,10 @@ comma := ,
 LINK_COMMIT = -ldflags='-X github.com/fanoutd/fanoutd/internal/version.linked=$(COMMIT)$(DIRTY)'
 
 .PHONY: build
-build: ## Build bin/fanoutd and bin/fanoutctl
+build: ## Build bin/fanoutd, bin/fanoutctl and bin/fanouttest
 	CGO_ENABLED=0 go build -trimpath $(LINK_COMMIT) -o bin/fanoutd ./cmd/fanoutd
 	CGO_ENABLED=0 go build -trimpath $(LINK_COMMIT) -o bin/fanoutctl ./cmd/fanoutctl
+	CGO_ENABLED=0 go build -trimpath $(LINK_COMMIT) -o bin/fanouttest ./cmd/fanouttest
 
 .PHONY: run
 run: build ## Build and start the server with the embedded etcd in ./data
@@ -54,7 +55,7 @@ SBOM := go tool -n -modfile=tools/sbom/go.mod cyclonedx-gomod
 NFPM := go tool -modfile=tools/packages/go.mod nfpm
 
 # The programs of platform $(1). The server is for Linux and macOS.
-programs = fanoutctl$(if $(filter windows-%,$(1)),.exe, fanoutd)
+programs = $(if $(filter windows-%,$(1)),fanoutctl.exe fanouttest.exe,fanoutctl fanoutd fanouttest)
 BINARIES := $(foreach p,$(PLATFORMS),$(addprefix $(DIST)/$(p)/,$(call programs,$(p))))
 
 .PHONY: binaries
@@ -143,8 +144,9 @@ test-python: ## Test the Python client: types, its tests, and the conformance ki
 	clients/python/check-generated
 	cd clients/python && mypy
 	go build -o bin/fanoutd ./cmd/fanoutd
+	go build -o bin/fanouttest ./cmd/fanouttest
 	go build -o bin/conformance ./conformance
-	cd clients/python && FANOUTD=$(CURDIR)/bin/fanoutd $(PYTHON) -m unittest discover -t . -s tests
+	cd clients/python && FANOUTD=$(CURDIR)/bin/fanoutd FANOUTTEST=$(CURDIR)/bin/fanouttest $(PYTHON) -m unittest discover -t . -s tests
 	bin/conformance -- $(PYTHON) clients/python/conformance.py
 	FANOUTD_TEST_CLIENTS=python go test -count 1 -timeout 20m ./test/clients
 
@@ -166,8 +168,9 @@ $(NODE_MODULES): $(NODE_CLIENT)/package-lock.json
 .PHONY: test-node
 test-node: $(NODE_MODULES) lint-proto-node ## Test the client for Node.js with a real server and with the conformance kit
 	CGO_ENABLED=0 go build -trimpath -o bin/fanoutd ./cmd/fanoutd
+	CGO_ENABLED=0 go build -trimpath -o bin/fanouttest ./cmd/fanouttest
 	CGO_ENABLED=0 go build -trimpath -o bin/conformance ./conformance
-	cd $(NODE_CLIENT) && npm run --silent lint && npm run --silent compile && npm test
+	cd $(NODE_CLIENT) && npm run --silent lint && npm run --silent compile && FANOUTTEST=$(CURDIR)/bin/fanouttest npm test
 	$(NODE_CLIENT)/consumer/check
 	bin/conformance -- node $(NODE_CLIENT)/build/conformance/main.js
 	FANOUTD_TEST_CLIENTS=node go test -count 1 -timeout 20m ./test/clients
@@ -272,7 +275,7 @@ lint-go: check-format
 	go vet ./...
 	@for os in darwin windows; do \
 		echo "$$os: vet"; \
-		GOOS=$$os go vet ./cmd/fanoutctl ./client/... ./internal/ctl/...; \
+		GOOS=$$os go vet ./cmd/fanoutctl ./cmd/fanouttest ./client/... ./clienttest ./internal/ctl/...; \
 	done
 	$(TOOL) staticcheck ./...
 	@fixes=$$(go fix -diff ./... 2>&1) || true; \

@@ -57,9 +57,9 @@ func programs(t *testing.T, platform string) []string {
 	for _, path := range paths {
 		names = append(names, filepath.Base(path))
 	}
-	want := []string{"fanoutctl", "fanoutd"}
+	want := []string{"fanoutctl", "fanoutd", "fanouttest"}
 	if strings.HasPrefix(platform, "windows-") {
-		want = []string{"fanoutctl.exe"}
+		want = []string{"fanoutctl.exe", "fanouttest.exe"}
 	}
 	if !slices.Equal(names, want) {
 		t.Fatalf("got programs %q for %s", names, platform)

@@ -34,7 +34,7 @@ func (s system) exists(path string) bool {
 // removes everything.
 func TestDebianPackages(t *testing.T) {
 	s := newDebian(t)
-	s.install("fanoutctl", "fanoutd")
+	s.install("fanoutctl", "fanoutd", "fanouttest")
 
 	// The user, the files and their modes.
 	if got := s.run("getent", "passwd", "fanoutd"); !strings.Contains(got, ":/var/lib/fanoutd:/usr/sbin/nologin") {
@@ -50,7 +50,7 @@ func TestDebianPackages(t *testing.T) {
 		t.Errorf("got configuration files %q", got)
 	}
 	for _, path := range []string{
-		"/usr/share/man/man1/fanoutd.1.gz", "/usr/share/man/man1/fanoutctl-watch.1.gz",
+		"/usr/share/man/man1/fanoutd.1.gz", "/usr/share/man/man1/fanoutctl-watch.1.gz", "/usr/share/man/man1/fanouttest.1.gz",
 		"/usr/share/bash-completion/completions/fanoutctl", "/usr/share/zsh/vendor-completions/_fanoutctl",
 		"/usr/share/fish/vendor_completions.d/fanoutctl.fish",
 		"/etc/systemd/system/multi-user.target.wants/fanoutd.service", // the service is enabled
@@ -59,7 +59,7 @@ func TestDebianPackages(t *testing.T) {
 			t.Errorf("%s is missing", path)
 		}
 	}
-	for _, name := range []string{"fanoutd", "fanoutctl"} {
+	for _, name := range []string{"fanoutd", "fanoutctl", "fanouttest"} {
 		if got := s.run(name, "--version"); !strings.HasPrefix(got, name+" ") {
 			t.Errorf("got version %s", got)
 		}

@@ -15,7 +15,7 @@ import (
 // TestPackagesForOtherProcessors compares the packages for arm64 with those for amd64, which other tests install
 // and read: only the programs and the named architecture differ.
 func TestPackagesForOtherProcessors(t *testing.T) {
-	for _, name := range []string{"fanoutd", "fanoutctl"} {
+	for _, name := range []string{"fanoutd", "fanoutctl", "fanouttest"} {
 		program, err := os.ReadFile(filepath.Join(release(t, 0), "linux-arm64", name))
 		if err != nil {
 			t.Fatal(err)

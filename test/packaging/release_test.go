@@ -65,17 +65,17 @@ func released(t *testing.T, pattern string) string {
 // TestReleaseIsReproducible checks that two releases of one commit are equal, to the byte.
 func TestReleaseIsReproducible(t *testing.T) {
 	first, second := filepath.Join(release(t, 0), "release"), filepath.Join(release(t, 1), "release")
-	// An archive, two packages in two formats, and two bills of materials; the chart.
+	// An archive, three packages in two formats, and three bills of materials; the chart.
 	names := checksums(t, second)
-	if len(names) != 8 {
+	if len(names) != 11 {
 		t.Errorf("got files %q", names)
 	}
 	for _, name := range names {
 		run(t, ".", nil, "cmp", filepath.Join(first, name), filepath.Join(second, name))
 	}
-	// The first release also has seven files for linux-arm64, and for each architecture three for macOS
-	// and two for Windows.
-	if names := checksums(t, first); len(names) != 8+7+2*(3+2) {
+	// The first release also has ten files for linux-arm64, and for each architecture four for macOS
+	// and three for Windows.
+	if names := checksums(t, first); len(names) != 11+10+2*(4+3) {
 		t.Errorf("got files %q", names)
 	}
 }

@@ -103,9 +103,11 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/app":         {"internal"},
 		"internal/direct":      {"internal/backoff", "internal/cacher", "internal/dispatch", "internal/object"},
 		"client":               {"gen"},
-		"clienttest":           {"client", "internal"}, // the real server, for the tests of users
+		"clienttest":           {"client", "internal/testserver"}, // for the tests of users
+		"internal/testserver":  {"internal/cacher", "internal/dispatch", "internal/object", "internal/server", "internal/wire"},
 		"cmd/fanoutd":          {"internal/access", "internal/app", "internal/config", "internal/crypt", "internal/man", "internal/version"},
 		"internal/ctl":         {"client", "internal/ctl", "internal/lag", "gen"},
+		"cmd/fanouttest":       {"internal/man", "internal/testserver", "internal/version"},
 		"cmd/fanoutctl":        {"client", "internal/ctl", "internal/man", "internal/object", "internal/selector", "internal/version"},
 		"conformance":          {"conformance", "gen"},
 		"conformance/goclient": {"client", "conformance/testclient", "gen"},
@@ -138,7 +140,7 @@ func TestImportsGoOneWay(t *testing.T) {
 func TestLibrariesHaveOneOwner(t *testing.T) {
 	owners := map[string][]string{
 		"go.etcd.io/etcd":                    {"internal/store", "test"},
-		"google.golang.org/grpc":             {"client", "clienttest", "conformance", "internal/server", "internal/store", "gen", "test", "internal/admin", "internal/tracing", "internal/ctl/admin"},
+		"google.golang.org/grpc":             {"client", "clienttest", "conformance", "internal/server", "internal/testserver", "internal/store", "gen", "test", "internal/admin", "internal/tracing", "internal/ctl/admin"},
 		"google.golang.org/protobuf":         {"client", "conformance", "internal/object", "internal/store", "internal/server", "internal/wire", "gen", "test", "internal/admin"},
 		"go.etcd.io/bbolt":                   {"internal/store", "test"},
 		"go.etcd.io/raft":                    {"internal/store"},
@@ -148,7 +150,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"github.com/tidwall/gjson":           {"internal/object"},
 		"k8s.io/apimachinery":                {"internal/object", "internal/selector"},
 		"k8s.io/client-go":                   {"internal/ctl/output"},
-		"google.golang.org/genproto":         {"client", "clienttest", "conformance", "gen", "internal/server", "test", "internal/admin"},
+		"google.golang.org/genproto":         {"client", "conformance", "gen", "internal/server", "internal/testserver", "test", "internal/admin"},
 		"github.com/grpc-ecosystem":          {"internal/server", "internal/admin", "internal/metrics", "gen/http"},
 		"github.com/gofrs/flock":             {"internal/store", "cmd/fanoutd"},
 		"go.uber.org/zap":                    {"internal/store", "test"},

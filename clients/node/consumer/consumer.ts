@@ -6,6 +6,7 @@ import {
   codes,
   FanoutError,
   jsonDecoder,
+  RefusedError,
   type Informer,
   type Item,
   type Position,
@@ -13,6 +14,7 @@ import {
   type Resource,
   type Update,
 } from '@fanoutd/client';
+import { TestServer } from '@fanoutd/client/testing';
 
 interface Limits {
   rps: number;
@@ -55,6 +57,23 @@ limits.addHandler({ update: (old, { value }) => console.log(old.value.rps, value
 limits.on('invalid', (object, error, old) => console.log(object.key, error.message, old?.value.rps));
 await limits.start().waitForSync();
 export const item: Item<Limits> | undefined = limits.get('shop/limits');
+
+export async function deployed(revision: bigint): Promise<string[]> {
+  try {
+    const { servers } = await config.wait(revision, { key: 'shop/limits', quorum: 0.9, timeout: 60_000, progress: (s) => console.log(s.detail()) });
+    return servers.map(({ address }) => address);
+  } catch (error) {
+    if (error instanceof RefusedError) return error.failures.map(({ name, failedKeys }) => `${name}: ${failedKeys.join()}`);
+    throw error;
+  }
+}
+
+export async function refused(): Promise<void> {
+  await using server: TestServer = await TestServer.start({ resources: ['config'] });
+  await using tested = new Client(server.address, { insecure: true });
+  await server.refuse(codes.UNAVAILABLE, 'NOT_READY');
+  await tested.resource('config').count();
+}
 
 // The compiler must find these mistakes.
 // @ts-expect-error -- connections are not public

@@ -1,11 +1,7 @@
 // The delays between attempts.
 
-import { setTimeout as sleep } from 'node:timers/promises';
+import { onAbort } from './abort.js';
 
-/** The limit in milliseconds of the first delay. It doubles with each failure. */
-export const firstLimit = 500;
-/** The highest limit in milliseconds. */
-export const highestLimit = 5000;
 /** The longest delay in milliseconds that a server may ask for. */
 const longestRetryAfter = 60_000;
 
@@ -14,28 +10,56 @@ const longestRetryAfter = 60_000;
  * do not come back together.
  */
 export class Backoff {
-  #limit = firstLimit;
+  readonly #first: number;
+  readonly #most: number;
+  #limit: number;
+
+  /** @param first The limit in milliseconds of the first delay. It doubles with each failure, up to `most`. */
+  constructor(first = 200, most = 5000) {
+    this.#first = this.#limit = first;
+    this.#most = most;
+  }
 
   /** next returns the next delay in milliseconds, at least that of RetryInfo. */
   next(retryAfter = 0): number {
     const delay = Math.min(retryAfter, longestRetryAfter) + Math.random() * this.#limit;
-    this.#limit = Math.min(2 * this.#limit, highestLimit);
+    this.#limit = Math.min(2 * this.#limit, this.#most);
     return delay;
   }
 
   /** reset begins again with short delays. */
   reset(): void {
-    this.#limit = firstLimit;
+    this.#limit = this.#first;
   }
 }
 
-/** pause waits. If the signal is aborted, it throws the reason of the signal. */
-export async function pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
-  try {
+/** pause waits. If a signal is aborted, it throws the reason of the signal. */
+export function pause(milliseconds: number, ...signals: (AbortSignal | undefined)[]): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const releases: (() => void)[] = [];
+    const settle = () => releases.forEach((release) => release());
+    for (const signal of signals) {
+      if (signal?.aborted) {
+        settle();
+        reject(signal.reason as Error);
+        return;
+      }
+      if (!signal) continue;
+      releases.push(
+        onAbort(signal, () => {
+          settle();
+          reject(signal.reason as Error);
+        }),
+      );
+    }
     // Timers may fire a millisecond early.
-    await sleep(Math.ceil(milliseconds) + 1, undefined, signal && { signal });
-  } catch (error) {
-    signal?.throwIfAborted();
-    throw error;
-  }
+    const timer = setTimeout(
+      () => {
+        settle();
+        resolve();
+      },
+      Math.ceil(milliseconds) + 1,
+    );
+    releases.push(() => clearTimeout(timer));
+  });
 }

@@ -9,7 +9,7 @@ import { Resource } from './resource.js';
  * again when a connection is lost. All its watches share one stream.
  *
  * ```ts
- * const client = new Client('127.0.0.1:7420', { insecure: true });
+ * const client = new Client('127.0.0.1:7420');
  * const config = client.resource('config');
  * ```
  */
@@ -25,9 +25,6 @@ export class Client implements AsyncDisposable {
     const list = typeof servers === 'string' ? servers.split(',') : servers;
     const addresses = list.map((address) => address.trim()).filter((address) => address !== '');
     if (addresses.length === 0) throw new TypeError('no server');
-    if (options.insecure && (options.tls || options.token !== undefined)) {
-      throw new TypeError('a token or a certificate needs TLS, and insecure is set');
-    }
     this.pool = new ConnectionPool(addresses, options);
   }
 

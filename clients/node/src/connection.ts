@@ -1,66 +1,122 @@
 // A connection to one server.
 
 import type { DescMessage, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
-import {
-  Client as GrpcClient,
-  connectivityState,
-  status,
-  type ChannelCredentials,
-  type ChannelOptions,
-  type Metadata,
-} from '@grpc/grpc-js';
+import { Client as GrpcClient, connectivityState, Metadata, status, type ClientReadableStream } from '@grpc/grpc-js';
+import { onAbort } from './abort.js';
+import { onEnd } from './call_end.js';
 import type { OpenWatch, WatchSink, WatchStart } from './carrier.js';
-import type { SubscriberOptions } from './client_options.js';
-import { closedError, errorOfCall, FanoutError } from './errors.js';
+import type { ConnectionPool } from './connection_pool.js';
+import type { ConnectionSettings } from './credentials.js';
+import { Deadline, deadlineError, within } from './deadline.js';
+import { closedError, errorOfCall, FanoutError, unavailable, UnsentError } from './errors.js';
 import { methods, type Method, type Sized } from './methods.js';
+import { OpenedSockets } from './opened_sockets.js';
+import type { RequestMetadata } from './options.js';
 import { SharedStream, type SubscribeCall } from './shared_stream.js';
 import { openWatchCall, type WatchCallStream } from './watch_call.js';
 
-/** What all connections of a client have in common. */
-export interface ConnectionSettings {
-  readonly credentials: ChannelCredentials;
-  readonly options: ChannelOptions;
-  readonly subscriber: SubscriberOptions;
-  /** Returns the metadata of a request, with the token. */
-  metadata(): Promise<Metadata>;
-}
+/** How long in milliseconds a server has to answer a report. */
+const reportTimeout = 10_000;
 
-/** Settings of one request. */
-export interface CallOptions {
+/** Settings of one call. */
+export interface CallSettings {
   readonly signal?: AbortSignal | undefined;
-  readonly deadline?: number | undefined;
+  readonly deadline: Deadline;
+  readonly metadata?: RequestMetadata | undefined;
+  /** Called when the request is sent. */
+  readonly sent?: () => void;
 }
 
 /**
- * Connection is a channel that uses one server. A client replaces it when it has failed. It is closed when it was
- * replaced and its last request has ended.
+ * Connection is a channel that uses one connection to one server. A client replaces it when it is lost or has failed. It
+ * is closed when it was replaced and its last request has ended.
  */
 export class Connection {
+  /** The index of the server. */
+  readonly server: number;
+  readonly address: string;
   readonly #settings: ConnectionSettings;
+  readonly #pool: ConnectionPool;
   readonly #rpc: GrpcClient;
   #requests = 0;
-  #used = false;
   #retired = false;
   #shut = false;
   #closed: FanoutError | undefined;
   #stream: SharedStream | undefined;
-  #subscribes = true;
   readonly #ends = new Set<() => void>();
 
-  /** `failed` is called when the connection should not be used any more, and `gone` when it is closed. */
-  constructor(
-    address: string,
-    settings: ConnectionSettings,
-    readonly failed: (connection: Connection) => void,
-    private readonly gone: (connection: Connection) => void,
-  ) {
+  constructor(server: number, address: string, settings: ConnectionSettings, pool: ConnectionPool) {
+    this.server = server;
+    this.address = address;
     this.#settings = settings;
+    this.#pool = pool;
     this.#rpc = new GrpcClient(address, settings.credentials, settings.options);
+  }
+
+  /**
+   * connect waits until the connection is ready: for TCP, TLS and the SETTINGS frame of the server. If it fails, the
+   * connection is closed.
+   */
+  connect(timeout: number): Promise<void> {
+    const channel = this.#rpc.getChannel();
+    const sockets = new OpenedSockets();
+    return new Promise((resolve, reject) => {
+      let over = false;
+      const end = () => {
+        this.#ends.delete(closed);
+        stopTimer();
+        over = true;
+      };
+      const fail = (error: FanoutError) => {
+        if (over) return;
+        end();
+        sockets.abandon();
+        this.#shutDown();
+        reject(error);
+      };
+      const closed = () => fail(this.#closed!);
+      const stopTimer = new Deadline(timeout).onReached(() => {
+        fail(unavailable(`${this.address}: no connection within ${timeout / 1000} s`));
+      });
+      const check = () => {
+        if (over) return;
+        const state = channel.getConnectivityState(false);
+        if (state === connectivityState.READY) {
+          end();
+          sockets.keep();
+          channel.watchConnectivityState(state, Infinity, () => this.#lost());
+          resolve();
+          return;
+        }
+        channel.watchConnectivityState(state, Infinity, check);
+        if (state === connectivityState.TRANSIENT_FAILURE) this.#explain((why) => fail(unavailable(`${this.address}: ${why}`)));
+      };
+      this.#ends.add(closed);
+      sockets.during(() => channel.getConnectivityState(true));
+      check();
+    });
+  }
+
+  /** #explain finds out why the channel cannot connect. Only calls are told, and they are not sent. */
+  #explain(explained: (why: string) => void): void {
+    const call = this.#rpc.getChannel().createCall('/', Infinity, null, null, null);
+    call.start(new Metadata(), {
+      onReceiveMetadata: () => {},
+      onReceiveMessage: () => {},
+      onReceiveStatus: ({ details }) => explained(details),
+    });
+  }
+
+  /** #lost gives the channel up when it has lost its connection: gRPC would connect again, with the old certificate. */
+  #lost(): void {
+    if (this.#shut) return;
+    this.#pool.failed(this);
+    // Streams go on if the server only wants no new ones. Calls that wait for a connection fail.
+    process.nextTick(() => this.#shutDown());
   }
 
   #begin(): () => void {
     this.#requests++;
-    this.#used = true;
     let ended = false;
     return () => {
       if (ended) return;
@@ -71,15 +127,15 @@ export class Connection {
   }
 
   #closeIfUnused(): void {
-    if (this.#shut || (!(this.#retired && this.#requests === 0) && !this.#closed)) return;
-    this.#shut = true;
-    this.#rpc.close();
-    this.gone(this);
+    if ((this.#retired && this.#requests === 0) || this.#closed) this.#shutDown();
   }
 
-  /** Whether the connection was lost while no request was open. gRPC would connect again with the old certificate. */
-  get lost(): boolean {
-    return this.#used && this.#requests === 0 && this.#rpc.getChannel().getConnectivityState(false) === connectivityState.IDLE;
+  #shutDown(): void {
+    if (!this.#shut) {
+      this.#shut = true;
+      this.#rpc.close();
+    }
+    if (this.#requests === 0 || this.#closed) this.#pool.gone(this);
   }
 
   /** retire makes the connection end with its last request. */
@@ -96,16 +152,27 @@ export class Connection {
     this.#closeIfUnused();
   }
 
-  /** watch begins a watch: with Subscribe, or with Watch if the server does not know Subscribe. */
-  watch(request: WatchStart, sink: WatchSink): OpenWatch {
-    if (!this.#subscribes) return this.#watchAlone(request, sink);
+  /** #open returns the metadata of a request that can be sent now. */
+  async #open(own?: RequestMetadata): Promise<Metadata> {
+    const metadata = await this.#settings.metadata(own);
+    if (this.#closed) throw this.#closed;
+    if (this.#shut) throw new UnsentError();
+    return metadata;
+  }
+
+  /**
+   * watch begins a watch: with Subscribe, or with Watch if the server does not know Subscribe, or if the watch has
+   * metadata of its own.
+   */
+  watch(request: WatchStart, sink: WatchSink, metadata?: RequestMetadata): OpenWatch {
+    if (metadata || !this.#pool.subscribe.use()) return this.#watchAlone(request, sink, metadata);
     this.#stream ??= this.#subscribe();
     let alone: OpenWatch | undefined;
     let stopped = false;
     const shared = this.#stream.watch(request, {
       message: (message, size) => sink.message(message, size),
-      end: (error) => {
-        if (this.#subscribes || stopped || this.#closed) sink.end(error);
+      end: (error, unsupported) => {
+        if (!unsupported || stopped || this.#closed) sink.end(error);
         else alone = this.#watchAlone(request, sink);
       },
     });
@@ -128,55 +195,67 @@ export class Connection {
     const left = this.#begin();
     const stream = new SharedStream(
       async () => {
-        const metadata = await this.#settings.metadata();
+        const metadata = await this.#open();
         const { path, serialize, deserialize } = methods.subscribe;
         const call: SubscribeCall = this.#rpc.makeBidiStreamRequest(path, serialize, deserialize, metadata);
-        call.write({ request: { case: 'subscriber', value: this.#settings.subscriber } });
+        call.write({ request: { case: 'subscriber', value: subscriberOf(this.#settings) } });
         return call;
       },
-      (error) => {
+      (error, unsupported) => {
         if (this.#stream === stream) this.#stream = undefined;
         left();
-        if (error?.code === status.UNIMPLEMENTED) this.#subscribes = false;
-        else this.#requestFailed(error);
+        if (unsupported) {
+          this.#pool.subscribe.failed();
+          this.#pool.log.info('the server or a proxy lacks Subscribe: each watch uses a stream of its own', { server: this.address, error });
+        } else {
+          this.requestFailed(error);
+        }
       },
     );
     return stream;
   }
 
-  /** #requestFailed gives the connection up if a request has failed with an error that other requests would get, too. */
-  #requestFailed(error: FanoutError | undefined): void {
-    if (error?.code === status.UNAVAILABLE) this.failed(this);
+  /** requestFailed gives the connection up if a request has failed with an error that other requests would get, too. */
+  requestFailed(error: FanoutError | undefined): void {
+    if (error?.code !== status.UNAVAILABLE) return;
+    // An error with a reason comes from a server that works, but another one may be better off.
+    if (error.reason === undefined || this.#pool.hasOthers) this.#pool.failed(this);
   }
 
-  #watchAlone(request: WatchStart, sink: WatchSink): OpenWatch {
+  #watchAlone(request: WatchStart, sink: WatchSink, metadata?: RequestMetadata): OpenWatch {
     const left = this.#begin();
+    let works = false;
     const watch = openWatchCall(
       async () => {
-        const metadata = await this.#settings.metadata();
+        const all = await this.#open(metadata);
         const { path, serialize, deserialize } = methods.watch;
-        const named = { ...request, subscriber: this.#settings.subscriber } as WatchStart;
-        const call: WatchCallStream = this.#rpc.makeServerStreamRequest(path, serialize, deserialize, named, metadata);
+        const named = { ...request, subscriber: subscriberOf(this.#settings) } as WatchStart;
+        const call: WatchCallStream = this.#rpc.makeServerStreamRequest(path, serialize, deserialize, named, all);
         return call;
       },
       async (name, report) => {
         try {
-          await this.call(methods.report, { watch: name, ...report }, { deadline: Date.now() + 10_000 });
+          await this.call(methods.report, { watch: name, ...report }, { deadline: new Deadline(reportTimeout), metadata });
           return true;
         } catch (error) {
           return error instanceof FanoutError && error.reason === 'WATCH_NOT_FOUND';
         }
       },
       {
-        message: (message, size) => sink.message(message, size),
+        message: (message, size) => {
+          if (!works) this.#pool.subscribe.watchWorked();
+          works = true;
+          sink.message(message, size);
+        },
         end: (error) => {
           this.#ends.delete(end);
-          if (error?.reason === undefined) this.#requestFailed(error);
+          this.requestFailed(error);
           sink.end(error);
         },
       },
       () => {
         this.#ends.delete(end);
+        if (!works) this.#pool.subscribe.watchFailed();
         left();
       },
     );
@@ -189,30 +268,68 @@ export class Connection {
     return watch;
   }
 
-  /** call sends a request and waits for its response. */
+  /** stream sends a request whose responses are a stream. It returns a function that ends the stream; nothing follows. */
+  stream<I extends DescMessage, O extends DescMessage>(
+    method: Method<I, O>,
+    request: MessageInitShape<I>,
+    sink: { message(message: MessageShape<O>): void; end(error?: FanoutError): void },
+  ): () => void {
+    const left = this.#begin();
+    let call: ClientReadableStream<Sized<MessageShape<O>>> | undefined;
+    let stopped = false;
+    const ended = (error?: FanoutError) => {
+      this.#ends.delete(end);
+      left();
+      if (!stopped) sink.end(error);
+    };
+    const stop = () => {
+      stopped = true;
+      call?.cancel();
+      call?.resume(); // reads to the end
+    };
+    const end = () => {
+      this.#ends.delete(end);
+      stop();
+      sink.end(this.#closed);
+    };
+    this.#ends.add(end);
+    void this.#open().then(
+      (metadata) => {
+        const { path, serialize, deserialize } = method;
+        call = this.#rpc.makeServerStreamRequest(path, serialize, deserialize, request, metadata);
+        onEnd(call, ended);
+        call.on('data', ({ message }: Sized<MessageShape<O>>) => {
+          if (!stopped) sink.message(message);
+        });
+        if (stopped) stop();
+      },
+      (error: unknown) => ended(errorOfCall(error)),
+    );
+    return stop;
+  }
+
+  /** call sends a request and waits for its response. It throws an UnsentError if the connection was lost before. */
   async call<I extends DescMessage, O extends DescMessage>(
     method: Method<I, O>,
     request: MessageInitShape<I>,
-    { signal, deadline }: CallOptions,
+    { signal, deadline, metadata: own, sent }: CallSettings,
   ): Promise<MessageShape<O>> {
     const left = this.#begin();
     try {
-      const metadata = await this.#settings.metadata();
-      signal?.throwIfAborted();
-      if (this.#closed) throw this.#closed;
+      const metadata = await within(this.#open(own), { signals: [signal, this.#pool.closing], deadline });
+      if (deadline.left <= 0) throw deadlineError();
       return await new Promise((resolve, reject) => {
+        const releases: (() => void)[] = [];
+        const settle = () => releases.forEach((release) => release());
         const { path, serialize, deserialize } = method;
-        const settle = () => {
-          this.#ends.delete(end);
-          signal?.removeEventListener('abort', abort);
-        };
         const call = this.#rpc.makeUnaryRequest<MessageInitShape<I>, Sized<MessageShape<O>>>(
           path,
           serialize,
           deserialize,
           request,
           metadata,
-          deadline === undefined ? {} : { deadline },
+          // The server gets the deadline, too.
+          Number.isFinite(deadline.left) ? { deadline: Date.now() + deadline.left } : {},
           (error, response) => {
             settle();
             if (response) {
@@ -220,25 +337,28 @@ export class Connection {
               return;
             }
             const failure = errorOfCall(error);
-            if (failure.reason === undefined) this.#requestFailed(failure);
+            this.requestFailed(failure);
             reject(failure);
           },
         );
-        const abort = () => {
+        sent?.();
+        const giveUp = (error: Error) => {
           settle();
           call.cancel();
-          reject(signal?.reason as Error);
+          reject(error);
         };
-        const end = () => {
-          settle();
-          call.cancel();
-          reject(this.#closed!);
-        };
+        const end = () => giveUp(this.#closed!);
         this.#ends.add(end);
-        signal?.addEventListener('abort', abort, { once: true });
+        releases.push(() => this.#ends.delete(end));
+        if (signal) releases.push(onAbort(signal, () => giveUp(signal.reason as Error)));
+        releases.push(deadline.onReached(() => giveUp(deadlineError())));
       });
     } finally {
       left();
     }
   }
+}
+
+function subscriberOf({ subscriber: { instance, labels } }: ConnectionSettings): { instance: string; labels: Record<string, string> } {
+  return { instance: instance ?? '', labels: { ...labels } };
 }

@@ -1,32 +1,52 @@
 // The connections of a client.
 
-import { hostname } from 'node:os';
-import { credentials, Metadata, type ChannelOptions } from '@grpc/grpc-js';
-import type { ClientOptions } from './client_options.js';
-import { Connection, type ConnectionSettings } from './connection.js';
-import { closedError } from './errors.js';
+import { performance } from 'node:perf_hooks';
+import { addressOf } from './address.js';
+import { Backoff, pause } from './backoff.js';
+import type { ClientOptions, TLSOptions } from './client_options.js';
+import { Connection } from './connection.js';
+import { Credentials } from './credentials.js';
+import type { Deadline} from './deadline.js';
+import { deadlineError, within } from './deadline.js';
+import { closedError, FanoutError, unavailable } from './errors.js';
+import { FencedLogger } from './logger.js';
+import { Hooks } from './observer.js';
+import { SubscribeSupport } from './subscribe_support.js';
 
-/** The least interval of pings in milliseconds that servers permit, and the longest of a timer. */
-const leastKeepalive = 10_000;
-const longestKeepalive = 2 ** 31 - 1;
+/** How long in milliseconds a server has to complete a connection. */
+const connectTimeout = 5000;
+/** After this time in milliseconds without a connection, the client tries the next server at the same time. */
+const nextServerAfter = 1000;
 
 /**
  * ConnectionPool has the connection that a client uses, and older ones until their last request has ended. It also knows
  * what must end when the client is closed.
  */
 export class ConnectionPool {
-  readonly #addresses: readonly string[];
+  readonly hooks: Hooks;
+  readonly log: FencedLogger;
+  readonly subscribe = new SubscribeSupport();
   readonly #options: ClientOptions;
+  readonly #credentials: Credentials;
+  readonly #servers: readonly string[];
   readonly #connections = new Set<Connection>();
   readonly #closing = new AbortController();
   readonly #running = new Set<Promise<unknown>>();
+  readonly #backoff = new Backoff();
   #current: Connection | undefined;
-  #next: number;
+  #turn: number; // the index of the server that is used, or tried first
+  #effort: Promise<Connection> | undefined;
+  #notBefore = -Infinity; // when the next effort may begin
+  #failure: FanoutError | undefined; // of the last effort
 
-  constructor(addresses: readonly string[], options: ClientOptions) {
-    this.#addresses = addresses;
+  constructor(servers: readonly string[], options: ClientOptions) {
+    const addresses = servers.map(addressOf);
+    this.#servers = addresses.map(({ target }) => target);
     this.#options = options;
-    this.#next = Math.floor(Math.random() * addresses.length);
+    this.#credentials = new Credentials(options, addresses);
+    this.hooks = new Hooks(options.observer);
+    this.log = new FencedLogger(options.logger);
+    this.#turn = Math.floor(Math.random() * servers.length);
   }
 
   /** close ends all requests, and waits for what `running` was called with. */
@@ -50,53 +70,141 @@ export class ConnectionPool {
     work.then(done, done);
   }
 
-  /** Whether another token may be accepted after one was refused. */
+  /** The addresses of the servers. */
+  get addresses(): readonly string[] {
+    return this.#servers;
+  }
+
+  /**
+   * alone returns a pool for one of the servers, or for one of several behind its name, which the certificate of the server
+   * must have. The settings are the same.
+   */
+  alone(address: string, name: string | undefined): ConnectionPool {
+    const { tls } = this.#options;
+    if (!this.#credentials.encrypts) return new ConnectionPool([address], this.#options);
+    const named = (settings: TLSOptions) => ({ ...settings, serverName: settings.serverName ?? name });
+    return new ConnectionPool([address], { ...this.#options, tls: typeof tls === 'function' ? () => named(tls()) : named(tls ?? {}) });
+  }
+
+  /** Whether another token or certificate may be accepted after one was refused. */
   get renewable(): boolean {
-    return typeof this.#options.token === 'function' || typeof this.#options.tls === 'function';
+    return this.#credentials.renewable;
   }
 
-  /** connection returns the connection for the next request. */
-  connection(): Connection {
-    this.#closing.signal.throwIfAborted();
-    if (this.#current?.lost) this.#current.failed(this.#current);
-    if (this.#current) return this.#current;
-    const address = this.#addresses[this.#next++ % this.#addresses.length]!;
-    const connection = new Connection(address, this.#settings(), (failed) => {
-      if (this.#current === failed) this.#current = undefined;
-      failed.retire();
-    }, (closed) => this.#connections.delete(closed));
+  /** Whether there are several servers. */
+  get hasOthers(): boolean {
+    return this.#servers.length > 1;
+  }
+
+  /** renew makes the next request use the newest certificate. */
+  renew(connection: Connection): void {
+    if (this.#credentials.certificateRenewable) this.#replace(connection, false);
+  }
+
+  /**
+   * connect returns a connection that is ready. All that need one wait for the same effort to connect, which goes on
+   * when a caller stops to wait.
+   */
+  async connect({ signal, deadline }: { signal?: AbortSignal | undefined; deadline?: Deadline }): Promise<Connection> {
+    for (;;) {
+      this.closing.throwIfAborted();
+      if (this.#current) return this.#current;
+      if (deadline && deadline.left <= Math.max(0, this.#notBefore - performance.now())) throw deadlineError(this.#failure);
+      await within((this.#effort ??= this.#connect()), { signals: [signal, this.closing], deadline });
+    }
+  }
+
+  /** #connect is an effort to connect: it tries each server once. */
+  async #connect(): Promise<Connection> {
+    try {
+      await pause(this.#notBefore - performance.now(), this.closing);
+      const connection = await this.#first();
+      this.#current = connection;
+      this.#turn = connection.server;
+      this.#backoff.reset();
+      this.#failure = undefined;
+      return connection;
+    } catch (error) {
+      if (!(error instanceof FanoutError)) throw error;
+      this.#failure = error;
+      this.#notBefore = performance.now() + this.#backoff.next();
+      throw error;
+    } finally {
+      this.#effort = undefined;
+    }
+  }
+
+  /** #first returns the first connection that is ready. A server that takes long does not delay those after it. */
+  #first(): Promise<Connection> {
+    return new Promise((resolve, reject) => {
+      const servers = this.#servers.map((_, n) => (this.#turn + n) % this.#servers.length);
+      const attempts = new Set<Connection>();
+      const failures: FanoutError[] = [];
+      let timer: NodeJS.Timeout | undefined;
+      let done = false;
+      const begin = () => {
+        clearTimeout(timer);
+        const server = servers.shift();
+        if (server === undefined || done) return;
+        if (servers.length > 0) timer = setTimeout(begin, nextServerAfter);
+        const left = servers.length;
+        this.#open(server, attempts).then(
+          (connection) => {
+            attempts.delete(connection);
+            if (done) return;
+            done = true;
+            clearTimeout(timer);
+            for (const other of attempts) other.close();
+            resolve(connection);
+          },
+          (error: unknown) => {
+            failures.push(error as FanoutError);
+            if (failures.length === this.#servers.length) reject(togetherOf(failures));
+            else if (servers.length === left) begin(); // nothing was begun after it
+          },
+        );
+      };
+      begin();
+    });
+  }
+
+  async #open(server: number, attempts: Set<Connection>): Promise<Connection> {
+    this.closing.throwIfAborted();
+    const connection = new Connection(server, this.#servers[server]!, this.#credentials.settingsOf(server), this);
     this.#connections.add(connection);
-    this.#current = connection;
-    return connection;
+    attempts.add(connection);
+    try {
+      await connection.connect(connectTimeout);
+      return connection;
+    } catch (error) {
+      attempts.delete(connection);
+      throw error;
+    }
   }
 
-  #settings(): ConnectionSettings {
-    const { insecure, tls: given, token, subscriber, keepalive = 30_000 } = this.#options;
-    const tls = (typeof given === 'function' ? given() : given) ?? {};
-    const pem = (content: string | Uint8Array | undefined) => (content === undefined ? null : Buffer.from(content));
-    const options: ChannelOptions = {
-      // Each connection has a TCP connection of its own. The default would share a dead one.
-      'grpc.use_local_subchannel_pool': 1,
-      // One of the addresses of a name, at random.
-      'grpc.service_config': JSON.stringify({ loadBalancingConfig: [{ pick_first: { shuffleAddressList: true } }] }),
-      'grpc.service_config_disable_resolution': 1,
-      'grpc.max_receive_message_length': -1,
-      'grpc.keepalive_time_ms': Math.min(Math.max(keepalive, leastKeepalive), longestKeepalive),
-      'grpc.keepalive_timeout_ms': 10_000,
-      'grpc.keepalive_permit_without_calls': 1,
-      'grpc.primary_user_agent': 'fanoutd-client-node',
-      ...(tls.serverName !== undefined && { 'grpc.ssl_target_name_override': tls.serverName }),
-    };
-    return {
-      credentials: insecure ? credentials.createInsecure() : credentials.createSsl(pem(tls.ca), pem(tls.key), pem(tls.cert)),
-      options,
-      subscriber: { instance: `${hostname()}/${process.pid}`, ...subscriber },
-      metadata: async () => {
-        const metadata = new Metadata();
-        const value = typeof token === 'function' ? await token() : token;
-        if (value !== undefined) metadata.set('authorization', `Bearer ${value}`);
-        return metadata;
-      },
-    };
+  /** failed makes later requests use another connection, at another server if there is one. */
+  failed(connection: Connection): void {
+    this.#replace(connection, true);
   }
+
+  #replace(connection: Connection, next: boolean): void {
+    if (this.#current === connection) {
+      this.#current = undefined;
+      if (next) this.#turn = (connection.server + 1) % this.#servers.length;
+    }
+    connection.retire();
+  }
+
+  /** gone forgets a connection that is closed. */
+  gone(connection: Connection): void {
+    this.#connections.delete(connection);
+    if (this.#current === connection) this.#replace(connection, true);
+  }
+}
+
+/** togetherOf returns one error for the failures of all servers. */
+function togetherOf(failures: readonly FanoutError[]): FanoutError {
+  const closed = failures.find(({ reason }) => reason !== undefined);
+  if (closed) return closed;
+  return failures.length === 1 ? failures[0]! : unavailable(`no server can be reached: ${failures.map(({ message }) => message).join('; ')}`);
 }

@@ -52,9 +52,9 @@ export interface FanoutErrorDetails {
   readonly code: status;
   readonly message: string;
   readonly reason?: Reason | undefined;
-  readonly metadata?: Readonly<Record<string, string>>;
+  readonly metadata?: Readonly<Record<string, string>> | undefined;
   readonly retryAfter?: number | undefined;
-  readonly violations?: readonly Violation[];
+  readonly violations?: readonly Violation[] | undefined;
   readonly cause?: unknown;
 }
 
@@ -137,11 +137,22 @@ export function errorOfCall(error: unknown): FanoutError {
   return new FanoutError({ code, message: details ?? message ?? 'the request has failed', cause: error });
 }
 
+/** @internal unavailable returns the error of a client that could not reach a server. */
+export function unavailable(message: string, cause?: unknown): FanoutError {
+  return new FanoutError({ code: status.UNAVAILABLE, message, cause });
+}
+
+/** @internal UnsentError says that a connection was lost before the request was sent. */
+export class UnsentError extends FanoutError {
+  constructor() {
+    super({ code: status.UNAVAILABLE, message: 'the connection was lost before the request was sent' });
+  }
+}
+
 const finalCodes = new Set([
   status.INVALID_ARGUMENT,
   status.NOT_FOUND,
   status.PERMISSION_DENIED,
-  status.UNAUTHENTICATED,
   status.UNIMPLEMENTED,
   status.FAILED_PRECONDITION,
 ]);

@@ -10,19 +10,33 @@ export { clientClosed, FanoutError, type FanoutErrorDetails, type Reason, type V
 export type { Handler, Registration } from './handler.js';
 export type { Informer, InformerEvents, InformerOptions } from './informer.js';
 export type { Item } from './item.js';
+export type { Logger } from './logger.js';
 export { jsonDecoder, textOf, type Decoder, type Position, type StoredObject } from './object.js';
+export type {
+  HandlerFailed,
+  Observer,
+  ObserverEvents,
+  RequestEnd,
+  WatchEnded,
+  WatchInterrupted,
+  WatchOpened,
+  WatchReceived,
+} from './observer.js';
 export type {
   CallOptions,
   Consistency,
   FollowOptions,
   GetOptions,
   ListOptions,
+  RequestMetadata,
   RequestOptions,
   Selection,
+  WaitOptions,
   WatchOptions,
 } from './options.js';
 export type { DeleteResult, GetResult, Page, Resource, TransactResult, WriteResult } from './resource.js';
 export type { Update, WatchEvent } from './assembler.js';
+export { NotReachedError, RefusedError, WaitStatus, type PendingWatch, type WaitServer } from './wait_status.js';
 export type {
   Conditional,
   DeleteOptions,

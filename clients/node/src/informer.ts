@@ -1,8 +1,10 @@
 // Informers.
 
 import { EventEmitter } from 'node:events';
+import { anySignal } from './abort.js';
 import type { Update } from './assembler.js';
 import type { ConnectionPool } from './connection_pool.js';
+import { freshFor, transit } from './freshness.js';
 import { HandlerLoop, type Change, type Handler, type Registration } from './handler.js';
 import { confirm, InformerWatch, type Member } from './informer_watch.js';
 import { sameObject, type Item } from './item.js';
@@ -12,7 +14,7 @@ import type { FollowOptions, RequestOptions } from './options.js';
 import type { Progress } from './reporter.js';
 import { Saver } from './saver.js';
 import { StateFile } from './state_file.js';
-import { anySignal, bookmarksOf, startOf } from './watch.js';
+import { bookmarksOf, startOf } from './watch.js';
 import type { WatcherSettings } from './watcher.js';
 
 /** Options of an informer. */
@@ -44,17 +46,6 @@ export interface InformerEvents<T> {
   error: [error: Error];
   /** The informer has ended. */
   close: [];
-}
-
-/** How long a message may be on its way, and the ages that servers do not state, in milliseconds. */
-const transit = 1000;
-
-/**
- * Returns how long a copy counts as current after a server has confirmed it: three bookmark intervals. A server confirms
- * it once per interval, so it may be as old as two of them. That and the transit take longer than three short intervals.
- */
-export function freshFor(bookmarks: number): number {
-  return Math.max(3 * bookmarks, 2 * (bookmarks + transit));
 }
 
 /** An object whose newest version cannot be decoded. */
@@ -246,7 +237,7 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
       const request = startOf(this.#resource, this.#options);
       const after = await this.#load();
       signal.throwIfAborted();
-      const settings = { request, bookmarks: bookmarksOf(this.#options), everyEvent: false, after, fromNow: false, reports: true };
+      const settings = { request, bookmarks: bookmarksOf(this.#options), everyEvent: false, after, fromNow: false, reports: true, metadata: this.#options.metadata };
       const ended = new Gate();
       const member: Member = {
         receive: (update) => this.#apply(update),

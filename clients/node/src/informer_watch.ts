@@ -1,13 +1,13 @@
 // Watches that informers share.
 
 import { toBinary, create } from '@bufbuild/protobuf';
+import { anySignal } from './abort.js';
 import type { Update } from './assembler.js';
 import type { WatchStart } from './carrier.js';
 import type { ConnectionPool } from './connection_pool.js';
 import { WatchRequestSchema } from './gen/fanout/v1/fanout_pb.js';
 import type { Position, StoredObject } from './object.js';
 import type { Progress } from './reporter.js';
-import { anySignal } from './watch.js';
 import { Watcher, type WatcherSettings } from './watcher.js';
 
 /** An informer that takes part in a watch. Its methods must not wait. */
@@ -67,7 +67,7 @@ export class InformerWatch {
 
   /** join takes part in a watch. The caller must leave it. A watch that begins at a position is not shared. */
   static join(pool: ConnectionPool, settings: WatcherSettings, member: Member): { watch: InformerWatch; joined: boolean } {
-    const identity = settings.after ? '' : identityOf(settings.request, settings.bookmarks);
+    const identity = settings.after || settings.metadata ? '' : identityOf(settings.request, settings.bookmarks);
     let watch = identity ? sharedWatches(pool).get(identity) : undefined;
     if (watch) {
       if (watch.#applying) watch.#joining.push(member); // the others are between two states

@@ -31,13 +31,17 @@ export interface Sized<T> {
 /** A method of a service. */
 export interface Method<I extends DescMessage, O extends DescMessage> {
   readonly path: string;
+  /** Its name, such as `Get`. */
+  readonly name: string;
   readonly serialize: (request: MessageInitShape<I>) => Buffer;
   readonly deserialize: (bytes: Buffer) => Sized<MessageShape<O>>;
 }
 
-function method<I extends DescMessage, O extends DescMessage>(path: string, input: I, output: O): Method<I, O> {
+/** method describes a method of a service. */
+export function method<I extends DescMessage, O extends DescMessage>(service: string, name: string, input: I, output: O): Method<I, O> {
   return {
-    path,
+    path: `${service}${name}`,
+    name,
     serialize: (request) => {
       const bytes = toBinary(input, create(input, request));
       return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -50,12 +54,12 @@ const reads = '/fanout.v1.FanoutService/';
 const writes = '/fanout.v1.StoreService/';
 
 export const methods = {
-  get: method(`${reads}Get`, GetRequestSchema, GetResponseSchema),
-  list: method(`${reads}List`, ListRequestSchema, ListResponseSchema),
-  watch: method(`${reads}Watch`, WatchRequestSchema, WatchResponseSchema),
-  report: method(`${reads}Report`, ReportRequestSchema, ReportResponseSchema),
-  subscribe: method(`${reads}Subscribe`, SubscribeRequestSchema, SubscribeResponseSchema),
-  put: method(`${writes}Put`, PutRequestSchema, PutResponseSchema),
-  delete: method(`${writes}Delete`, DeleteRequestSchema, DeleteResponseSchema),
-  transact: method(`${writes}Transact`, TransactRequestSchema, TransactResponseSchema),
+  get: method(reads, 'Get', GetRequestSchema, GetResponseSchema),
+  list: method(reads, 'List', ListRequestSchema, ListResponseSchema),
+  watch: method(reads, 'Watch', WatchRequestSchema, WatchResponseSchema),
+  report: method(reads, 'Report', ReportRequestSchema, ReportResponseSchema),
+  subscribe: method(reads, 'Subscribe', SubscribeRequestSchema, SubscribeResponseSchema),
+  put: method(writes, 'Put', PutRequestSchema, PutResponseSchema),
+  delete: method(writes, 'Delete', DeleteRequestSchema, DeleteResponseSchema),
+  transact: method(writes, 'Transact', TransactRequestSchema, TransactResponseSchema),
 };

@@ -3,6 +3,10 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { ReadConsistencySchema, ScopeSchema } from './gen/fanout/v1/object_pb.js';
 import type { Position } from './object.js';
+import type { WaitStatus } from './wait_status.js';
+
+/** Metadata of gRPC: entries of a request beside its message. The values of names that end with `-bin` are bytes. */
+export type RequestMetadata = Readonly<Record<string, string | Uint8Array>>;
 
 /** Options of every request. */
 export interface RequestOptions {
@@ -12,8 +16,15 @@ export interface RequestOptions {
 
 /** Options of a request with one response. */
 export interface CallOptions extends RequestOptions {
-  /** Milliseconds after which the request fails with DEADLINE_EXCEEDED. Default: no limit. */
+  /**
+   * Milliseconds after which the request fails with DEADLINE_EXCEEDED, with all its attempts and the pauses between them.
+   * For a list: for each page. Default: 30 s.
+   */
   readonly timeout?: number | undefined;
+  /** Metadata of gRPC that is sent with the request. */
+  readonly metadata?: RequestMetadata | undefined;
+  /** Return values of the codec `protobuf` as JSON, as far as JSON can hold them completely. */
+  readonly jsonValues?: boolean | undefined;
 }
 
 /**
@@ -59,6 +70,10 @@ export interface FollowOptions extends Selection {
   readonly latest?: boolean | undefined;
   /** Leave out the values of objects. */
   readonly omitValues?: boolean | undefined;
+  /** Values of the codec `protobuf` come as JSON, as far as JSON can hold them completely. */
+  readonly jsonValues?: boolean | undefined;
+  /** Metadata of gRPC that is sent with the watch. It may give other rights, so the watch shares no stream. */
+  readonly metadata?: RequestMetadata | undefined;
   /** Milliseconds to wait after a message; what happens meanwhile is sent together. Default: no delay. */
   readonly maxBatchDelay?: number | undefined;
   /**
@@ -87,8 +102,42 @@ export interface WatchOptions extends FollowOptions, RequestOptions {
   readonly onInterruption?: ((error: Error) => void) | undefined;
 }
 
+/** Options of {@link Resource.wait}. */
+export interface WaitOptions extends RequestOptions {
+  /** Only watches whose own scope overlaps the objects below this path. */
+  readonly prefix?: string | undefined;
+  /** Only watches whose own scope has this key. */
+  readonly key?: string | undefined;
+  /** Only watches whose programs have these labels, such as `app=cart`. Default: all. */
+  readonly subscribers?: string | undefined;
+  /** Only watches of the program with this name. Default: all. */
+  readonly instance?: string | undefined;
+  /** Also count watches that do not report, which never apply a revision. Default: they are only listed. */
+  readonly requireAll?: boolean | undefined;
+  /** The share of the watches that must have applied the revision: more than 0 and at most 1, the default. */
+  readonly quorum?: number | undefined;
+  /** How many watches may fail. They do not count for the quorum. Default: none. */
+  readonly tolerate?: number | undefined;
+  /**
+   * The least number of affected watches. Set it where it is known: otherwise a subscriber that is not connected is not
+   * missed. Default: 1, so that a mistyped key is no success.
+   */
+  readonly minWatches?: number | undefined;
+  /** Succeed although some servers have never answered. */
+  readonly allowMissingServers?: boolean | undefined;
+  /**
+   * The milliseconds for which a watch that has ended still counts, because its client may be on its way to another
+   * server. Default: 35 s.
+   */
+  readonly settle?: number | undefined;
+  /** Milliseconds after which the wait fails with a {@link NotReachedError}. Default: no limit. */
+  readonly timeout?: number | undefined;
+  /** Called with each change of the status, and once a second. The wait goes on when the promise has resolved. */
+  readonly progress?: ((status: WaitStatus) => unknown) | undefined;
+}
+
 /** @internal scopeOf returns the scope of a selection. */
-export function scopeOf({ prefix, key }: Selection): MessageInitShape<typeof ScopeSchema> {
+export function scopeOf({ prefix, key }: Pick<Selection, 'prefix' | 'key'>): MessageInitShape<typeof ScopeSchema> {
   if (prefix !== undefined && key !== undefined) throw new TypeError('prefix and key exclude each other');
   if (key !== undefined) return { scope: { case: 'key', value: key } };
   if (prefix !== undefined && prefix !== '') return { scope: { case: 'prefix', value: prefix } };

@@ -16,8 +16,11 @@ import {
   type CallOptions,
   type GetOptions,
   type ListOptions,
+  type WaitOptions,
   type WatchOptions,
 } from './options.js';
+import { readAttempts, Request } from './request.js';
+import type { WaitStatus } from './wait_status.js';
 import { watch } from './watch.js';
 import {
   operationOf,
@@ -29,9 +32,6 @@ import {
   type PutOptions,
   type Value,
 } from './write.js';
-
-/** How often a read is sent while servers are unavailable or overloaded. */
-const readAttempts = 4;
 
 /** An object that was read. */
 export interface GetResult {
@@ -234,53 +234,34 @@ export class Resource {
     return new Informer<T>(this.#pool, this.name, options);
   }
 
-  async #read<I extends DescMessage, O extends DescMessage>(
+  /**
+   * wait waits until a share of the affected watches, over all servers, has applied a revision, such as the result of
+   * `put`. It asks each server of the client, and each address of a DNS name: a server knows only its own watches. It needs
+   * the right `admin` to the resource.
+   *
+   * It throws a {@link RefusedError} at once if more watches than `tolerate` have reported an error for the revision, a
+   * {@link NotReachedError} after `timeout`, and a {@link FanoutError} if a server refuses the request.
+   */
+  async wait(revision: bigint, options: WaitOptions = {}): Promise<WaitStatus> {
+    const { statuses } = await import('./wait.js'); // most programs do not wait
+    let last!: WaitStatus;
+    for await (last of statuses(this.#pool, this.name, revision, options)) await options.progress?.(last);
+    return last;
+  }
+
+  #read<I extends DescMessage, O extends DescMessage>(
     method: Method<I, O>,
     request: MessageInitShape<I>,
     options: CallOptions,
   ): Promise<MessageShape<O>> {
-    const backoff = new Backoff();
-    const deadline = options.timeout === undefined ? undefined : Date.now() + options.timeout;
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return await this.#call(method, request, options.signal, deadline);
-      } catch (error) {
-        if (!(error instanceof FanoutError) || attempt === readAttempts || !isTransient(error)) throw error;
-        const delay = backoff.next(error.retryAfter);
-        if (deadline !== undefined && Date.now() + delay > deadline) throw error;
-        await pause(delay, options.signal);
-      }
-    }
+    return new Request(this.#pool, method, request, options).send(readAttempts);
   }
 
   #write<I extends DescMessage, O extends DescMessage>(
     method: Method<I, O>,
     request: MessageInitShape<I>,
-    { signal, timeout }: CallOptions,
+    options: CallOptions,
   ): Promise<MessageShape<O>> {
-    return this.#call(method, request, signal, timeout === undefined ? undefined : Date.now() + timeout);
+    return new Request(this.#pool, method, request, options).send(1);
   }
-
-  async #call<I extends DescMessage, O extends DescMessage>(
-    method: Method<I, O>,
-    request: MessageInitShape<I>,
-    signal: AbortSignal | undefined,
-    deadline: number | undefined,
-  ): Promise<MessageShape<O>> {
-    signal?.throwIfAborted();
-    const send = () => this.#pool.connection().call(method, request, { signal, deadline });
-    try {
-      return await send();
-    } catch (error) {
-      // A request that was refused for its token has done nothing. The next one has another token.
-      const refused = error instanceof FanoutError && error.code === status.UNAUTHENTICATED;
-      if (!refused || !this.#pool.renewable) throw error;
-      return await send();
-    }
-  }
-}
-
-/** isTransient reports whether a read may succeed a little later. */
-function isTransient({ code, retryAfter, reason }: FanoutError): boolean {
-  return (code === status.UNAVAILABLE && reason !== 'REVISION_NOT_REACHED') || (code === status.RESOURCE_EXHAUSTED && retryAfter !== undefined);
 }

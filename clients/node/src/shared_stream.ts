@@ -12,15 +12,21 @@ type Request = MessageInitShape<typeof SubscribeRequestSchema>;
 export type SubscribeCall = ClientDuplexStream<Request, Sized<SubscribeResponse>>;
 
 /** Some proxies wait for the end of the requests before they answer. Then Subscribe does not work. */
-const headerTimeout = 10_000;
+const headerTimeout = 5000;
+
+/** Receives what a server sends for a watch, and whether the stream has ended because Subscribe is not supported. */
+export interface SharedSink {
+  message: WatchSink['message'];
+  end(error: FanoutError | undefined, unsupported: boolean): void;
+}
 
 /**
  * SharedStream is a stream of Subscribe. It reads at once and never waits for a watch, so that a slow watch does
  * not delay others. The stream ends with its last watch.
  */
 export class SharedStream {
-  readonly #ended: (error: FanoutError | undefined) => void;
-  readonly #watches = new Map<bigint, WatchSink | undefined>(); // undefined: stopped, its id is not free yet
+  readonly #ended: (error: FanoutError | undefined, unsupported: boolean) => void;
+  readonly #watches = new Map<bigint, SharedSink | undefined>(); // undefined: stopped, its id is not free yet
   readonly #free: bigint[] = [];
   #next = 1n;
   #live = 0;
@@ -33,7 +39,7 @@ export class SharedStream {
   #writable = false;
 
   /** `ended` is called when the stream has ended, before its watches get the end. */
-  constructor(open: () => Promise<SubscribeCall>, ended: (error: FanoutError | undefined) => void) {
+  constructor(open: () => Promise<SubscribeCall>, ended: (error: FanoutError | undefined, unsupported: boolean) => void) {
     this.#ended = ended;
     void this.#begin(open);
   }
@@ -53,7 +59,7 @@ export class SharedStream {
     }
     this.#call = call;
     this.#headerTimer = setTimeout(() => {
-      this.#end(new FanoutError({ code: status.UNIMPLEMENTED, message: 'no answer to Subscribe' }));
+      this.#end(new FanoutError({ code: status.UNIMPLEMENTED, message: `no answer to Subscribe within ${headerTimeout / 1000} s` }));
     }, headerTimeout);
     call.on('metadata', () => {
       clearTimeout(this.#headerTimer);
@@ -69,7 +75,7 @@ export class SharedStream {
   }
 
   /** watch starts a watch. */
-  watch(request: WatchStart, sink: WatchSink): OpenWatch {
+  watch(request: WatchStart, sink: SharedSink): OpenWatch {
     const watchId = this.#free.pop() ?? this.#next++;
     this.#watches.set(watchId, sink);
     this.#live++;
@@ -154,7 +160,7 @@ export class SharedStream {
     this.#reports.delete(id);
     this.#free.push(id);
     if (!sink) return;
-    sink.end(error);
+    sink.end(error, false);
     this.#left();
   }
 
@@ -167,7 +173,8 @@ export class SharedStream {
     this.#watches.clear();
     this.#requests = [];
     this.#reports.clear();
-    this.#ended(error);
-    for (const sink of sinks) sink?.end(error);
+    const unsupported = error?.code === status.UNIMPLEMENTED;
+    this.#ended(error, unsupported);
+    for (const sink of sinks) sink?.end(error, unsupported);
   }
 }

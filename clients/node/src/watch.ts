@@ -1,5 +1,6 @@
 // Watches of a resource.
 
+import { anySignal } from './abort.js';
 import type { Update } from './assembler.js';
 import type { WatchStart } from './carrier.js';
 import type { ConnectionPool } from './connection_pool.js';
@@ -19,13 +20,14 @@ export function bookmarksOf({ bookmarkInterval = defaultBookmarks }: FollowOptio
 
 /** startOf returns the request of a watch, except for where it begins. */
 export function startOf(resource: string, options: FollowOptions): Exclude<WatchStart, { $typeName: string }> {
-  const { latest = false, omitValues = false, maxBatchDelay = 0 } = options;
+  const { latest = false, omitValues = false, jsonValues = false, maxBatchDelay = 0 } = options;
   const consistency = consistencyOf(options.consistency);
   return {
     resource,
     scope: scopeOf(options),
     ...selectorsOf(options),
     omitValues,
+    jsonValues,
     delivery: latest ? Delivery.LATEST : Delivery.EVERY,
     ...(consistency && { consistency }),
     ...(maxBatchDelay > 0 && {
@@ -44,7 +46,7 @@ export async function* watch(pool: ConnectionPool, resource: string, options: Wa
   const queue = new UpdateQueue();
   const watcher = new Watcher(
     pool,
-    { request, bookmarks: bookmarksOf(options), everyEvent, after, fromNow, reports },
+    { request, bookmarks: bookmarksOf(options), everyEvent, after, fromNow, reports, metadata: options.metadata },
     {
       receive: (update, size) => queue.push(update, size),
       room: (s) => queue.room(s),
@@ -65,19 +67,4 @@ export async function* watch(pool: ConnectionPool, resource: string, options: Wa
     await running;
     release();
   }
-}
-
-/**
- * anySignal returns a signal that is aborted with the first of the signals. Unlike AbortSignal.any, it leaves nothing
- * behind at signals that live longer.
- */
-export function anySignal(signals: readonly AbortSignal[]): { signal: AbortSignal; release: () => void } {
-  const controller = new AbortController();
-  const listeners = signals.map((signal) => {
-    const abort = () => controller.abort(signal.reason);
-    if (signal.aborted) abort();
-    signal.addEventListener('abort', abort, { once: true });
-    return () => signal.removeEventListener('abort', abort);
-  });
-  return { signal: controller.signal, release: () => listeners.forEach((remove) => remove()) };
 }

@@ -1,23 +1,32 @@
 // A watch that lasts.
 
 import { performance } from 'node:perf_hooks';
+import { durationMs } from '@bufbuild/protobuf/wkt';
 import { status } from '@grpc/grpc-js';
+import { onAbort } from './abort.js';
 import { Assembler, type Update } from './assembler.js';
 import { Backoff, pause } from './backoff.js';
 import type { OpenWatch, WatchStart } from './carrier.js';
 import type { Connection } from './connection.js';
 import type { ConnectionPool } from './connection_pool.js';
-import { FanoutError, isFinal } from './errors.js';
-import { WatchResponse_Kind as Kind } from './gen/fanout/v1/fanout_pb.js';
+import { FanoutError, isFinal, unavailable } from './errors.js';
+import { freshFor } from './freshness.js';
+import { WatchResponse_CatchUp as CatchUp, WatchResponse_Kind as Kind, type WatchResponse } from './gen/fanout/v1/fanout_pb.js';
 import type { Position } from './object.js';
+import type { RequestMetadata } from './options.js';
+import type { Hooks, WatchReceived } from './observer.js';
 import { Reporter } from './reporter.js';
 
 /** How long in milliseconds a stream must last to count as a success. */
 const lasting = 5000;
 /** How long in milliseconds a stream must last before it is resumed at once when the server says so. */
 const resumable = 1000;
+/** How many shorter streams in a row are resumed at once. */
+const mostHurried = 3;
 /** The least time in milliseconds in which the first message of a stream may come. */
 const firstSilence = 5000;
+/** How long in milliseconds whoever issues tokens may take for a new one. */
+const renewalDelay = 5000;
 
 /** Takes the updates of a watch. */
 export interface Receiver {
@@ -38,6 +47,8 @@ export interface WatcherSettings {
   readonly fromNow: boolean;
   /** Whether the reporter is used. */
   readonly reports: boolean;
+  /** Metadata of gRPC. The watch then has a stream of its own. */
+  readonly metadata?: RequestMetadata | undefined;
 }
 
 /** How an attempt has ended. */
@@ -58,8 +69,10 @@ export class Watcher {
   readonly #backoff = new Backoff();
   readonly reporter = new Reporter();
   #position: Position | undefined;
+  #lostPosition = false;
   #worked = false;
-  #renewed = false; // the token was refused, and asked for again
+  #refused = false; // the latest token or certificate
+  #hurried = 0; // how many streams in a row were too short to be resumed at once
 
   constructor(pool: ConnectionPool, settings: WatcherSettings, receiver: Receiver) {
     this.#pool = pool;
@@ -70,30 +83,65 @@ export class Watcher {
 
   /** run runs until the signal is aborted, or until an error that no retry can help. Either is thrown. */
   async run(signal: AbortSignal): Promise<never> {
-    for (;;) {
+    try {
+      for (;;) await this.#stream(signal);
+    } catch (error) {
+      if (!signal.aborted && error instanceof FanoutError) {
+        this.#pool.hooks.call('watchEnded', { resource: this.#resource, ...nameOf(error) });
+      }
+      throw error;
+    }
+  }
+
+  get #resource(): string {
+    return this.#settings.request.resource ?? '';
+  }
+
+  /** #stream follows one stream, and waits until the next one may begin. */
+  async #stream(signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    let connection: Connection;
+    try {
+      connection = await this.#pool.connect({ signal });
+    } catch (error) {
       signal.throwIfAborted();
-      const connection = this.#pool.connection();
-      const attempt = new Attempt(connection, this.#request(), this.#settings.bookmarks, {
+      if (!(error instanceof FanoutError)) throw error;
+      await this.#interrupted(error, this.#backoff.next(), '', signal);
+      return;
+    }
+    const attempt = new Attempt(
+      connection,
+      this.#request(),
+      this.#settings,
+      {
         receive: (update, size) => {
           this.#position = update.position;
-          this.#worked = true;
-          this.#renewed = false;
           return this.#receiver.receive(update, size);
         },
         room: (s) => this.#receiver.room(s),
         interrupted: () => {},
-      }, this.reporter);
-      const end = await attempt.run(signal);
-      this.reporter.opened(undefined);
-      signal.throwIfAborted();
-      if (end.full) {
-        await this.#receiver.room(signal);
-        continue;
-      }
-      const delay = this.#after(connection, attempt, end);
-      if (end.error) this.#receiver.interrupted(end.error);
-      if (delay > 0) await pause(delay, signal);
+      },
+      this.reporter,
+      this.#pool.hooks,
+    );
+    const end = await attempt.run(signal);
+    this.reporter.opened(undefined);
+    signal.throwIfAborted();
+    if (end.full) {
+      await this.#receiver.room(signal);
+      return;
     }
+    const delay = this.#after(connection, attempt, end);
+    // The time limit of a watch is not an interruption.
+    if (end.error) await this.#interrupted(end.error, delay, connection.address, signal);
+    else await pause(delay, signal);
+  }
+
+  async #interrupted(error: Error, delay: number, server: string, signal: AbortSignal): Promise<void> {
+    this.#pool.log.info('a watch was interrupted', { resource: this.#resource, server, error, delay });
+    this.#pool.hooks.call('watchInterrupted', { resource: this.#resource, ...nameOf(error), delay });
+    this.#receiver.interrupted(error);
+    if (delay > 0) await pause(delay, signal);
   }
 
   #request(): WatchStart {
@@ -103,45 +151,84 @@ export class Watcher {
     if (this.#position) {
       start.begin = { case: 'after', value: this.#position };
       delete start.consistency; // the position has its own revision
-    } else if (fromNow && !this.#worked) {
+    } else if (fromNow && !this.#lostPosition) {
       start.begin = { case: 'fromNow', value: {} };
     }
+    // A revision of the first start may belong to another epoch.
+    if (this.#lostPosition && start.consistency?.level?.case !== 'any') delete start.consistency;
     return start;
   }
 
   /** #after returns the delay before the next attempt, or throws an error that no retry can help. */
   #after(connection: Connection, attempt: Attempt, { error, silent }: End): number {
-    if (silent) connection.failed(connection);
-    if (attempt.lasted >= lasting && attempt.received) this.#backoff.reset();
-    const refusal = error instanceof FanoutError ? error : undefined;
-    if (attempt.resumeAtOnce) {
-      connection.failed(connection);
-      if (attempt.lasted >= resumable) return 0;
+    if (attempt.progressed) {
+      this.#worked = true;
+      this.#refused = false;
     }
+    const refusal = error instanceof FanoutError ? error : undefined;
+    if (silent || attempt.resumeAtOnce) this.#pool.failed(connection);
+    else connection.requestFailed(refusal);
+    const steady = attempt.progressed && attempt.lasted >= lasting;
+    if (steady) this.#backoff.reset();
+    if (attempt.lasted >= resumable) this.#hurried = 0;
+    else if (attempt.resumeAtOnce) this.#hurried++;
+    let least = refusal?.retryAfter ?? 0;
     if (refusal?.code === status.OUT_OF_RANGE) {
       if (this.#settings.everyEvent || !this.#position) throw refusal;
       this.#position = undefined; // the server can never continue from it
-    } else if (refusal?.code === status.UNAUTHENTICATED && this.#pool.renewable && !this.#renewed) {
-      this.#renewed = true;
+      this.#lostPosition = true;
+    } else if (refusal?.code === status.UNAUTHENTICATED) {
+      // There may be a newer token or certificate by now.
+      if (!this.#pool.renewable || this.#refused) throw refusal;
+      this.#refused = true;
+      this.#pool.renew(connection);
+      if (this.#worked) least = Math.max(least, renewalDelay);
     } else if (refusal && isFinal(refusal) && (refusal.reason !== undefined || !this.#worked)) {
       throw refusal;
     }
-    if (attempt.drained && !attempt.resumeAtOnce) {
+    if (attempt.resumeAtOnce) return this.#hurried <= mostHurried ? 0 : this.#backoff.next(least);
+    if (attempt.progressed && (attempt.drained || refusal?.reason === 'DRAINING')) {
       // Others resume at the same moment.
-      return Math.max(refusal?.retryAfter ?? 0, Math.random() * 1000);
+      return Math.random() * Math.max(least, 1000) + (steady ? 0 : this.#backoff.next());
     }
-    return this.#backoff.next(refusal?.retryAfter);
+    return this.#backoff.next(least);
   }
 }
+
+/** nameOf returns the names of the code and the reason of an error, for hooks. */
+function nameOf(error: Error): { code: string; reason: string } {
+  return error instanceof FanoutError ? { code: error.codeName, reason: error.reason ?? '' } : { code: 'UNAVAILABLE', reason: '' };
+}
+
+/**
+ * silenceAfter returns how long a server may be silent after a message: three bookmark intervals. The age of the message
+ * counts as silence, so that a client leaves a server that has just lost etcd when its state becomes stale. If it is
+ * stale already, the server gets the whole time: other servers may have lost etcd, too.
+ */
+export function silenceAfter(age: number, bookmarks: number): number {
+  const most = 3 * bookmarks;
+  const left = freshFor(bookmarks) - age;
+  // A server that sends many old events also states an age. It must not be left between two of them.
+  return left > 0 ? Math.min(Math.max(left, firstSilence), most) : most;
+}
+
+const catchUps: Partial<Record<CatchUp, 'reset' | 'delta' | 'replay'>> = {
+  [CatchUp.RESET]: 'reset',
+  [CatchUp.DELTA]: 'delta',
+  [CatchUp.REPLAY]: 'replay',
+};
 
 /** Attempt is one stream of a watch. */
 class Attempt {
   readonly #connection: Connection;
   readonly #request: WatchStart;
+  readonly #settings: WatcherSettings;
   readonly #receiver: Receiver;
   readonly #reporter: Reporter;
+  readonly #hooks: Hooks;
   readonly #assembler = new Assembler();
-  readonly #silence: number;
+  #silence: number; // how long the server may be silent now
+  #catchUp: WatchReceived['catchUp'] = '';
   readonly #began = performance.now();
   #watch: OpenWatch | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -149,64 +236,104 @@ class Attempt {
   #over = false;
   #reports = false;
   #paused = false;
-  received = false;
+  #received = false;
+  /** The stream was synced, or has sent events or a bookmark. */
+  progressed = false;
   drained = false;
   resumeAtOnce = false;
   lasted = 0;
 
-  constructor(connection: Connection, request: WatchStart, bookmarks: number, receiver: Receiver, reporter: Reporter) {
+  constructor(
+    connection: Connection,
+    request: WatchStart,
+    settings: WatcherSettings,
+    receiver: Receiver,
+    reporter: Reporter,
+    hooks: Hooks,
+  ) {
     this.#connection = connection;
     this.#request = request;
+    this.#settings = settings;
     this.#receiver = receiver;
     this.#reporter = reporter;
-    this.#silence = 3 * bookmarks;
+    this.#hooks = hooks;
+    this.#silence = Math.max(firstSilence, 3 * settings.bookmarks);
   }
 
   /** run returns when the stream has ended, or should. */
   run(signal: AbortSignal): Promise<End> {
     return new Promise((resolve) => {
-      const abort = () => this.#finish({});
+      let release = () => {};
       this.#finish = (end) => {
         if (this.#over) return;
         this.#over = true;
         clearTimeout(this.#timer);
-        signal.removeEventListener('abort', abort);
+        release();
         this.lasted = performance.now() - this.#began;
         this.#watch?.stop();
         resolve(end);
       };
-      signal.addEventListener('abort', abort, { once: true });
-      this.#await(Math.max(firstSilence, this.#silence));
-      this.#watch = this.#connection.watch(this.#request, {
-        message: (message, size) => {
-          if (this.#over) return;
-          this.received = true;
-          if (!this.#paused) this.#await(this.#silence);
-          if (message.kind === Kind.DRAINING) {
-            this.drained = true;
-            this.resumeAtOnce = message.resumeAtOnce;
-          }
-          const complete = this.#assembler.accept(message, size);
-          if (!complete) return;
-          if (!this.#reports) {
-            // Only now the server has a position with which it can compare.
-            this.#reports = true;
-            this.#reporter.opened(this.#watch);
-          }
-          if (!this.#receiver.receive(complete.update, complete.size)) void this.#full(signal);
+      release = onAbort(signal, () => this.#finish({}));
+      this.#await();
+      const sink = {
+        message: (message: WatchResponse, size: number) => {
+          if (!this.#over) this.#receive(message, size, signal);
         },
-        end: (error) => this.#finish({ error }),
-      });
+        end: (error?: FanoutError) => this.#finish({ error }),
+      };
+      this.#watch = this.#connection.watch(this.#request, sink, this.#settings.metadata);
       if (this.#over) this.#watch.stop();
     });
   }
 
-  /** #await ends the attempt if no message comes for so long. */
-  #await(milliseconds: number): void {
+  #receive(message: WatchResponse, size: number, signal: AbortSignal): void {
+    this.#silence = silenceAfter(message.age ? durationMs(message.age) : 0, this.#settings.bookmarks);
+    if (!this.#paused) this.#await();
+    switch (message.kind) {
+      case Kind.SYNCED:
+      case Kind.LIVE:
+      case Kind.BOOKMARK:
+        this.progressed = true;
+        break;
+      case Kind.CATCH_UP_BEGIN:
+        this.#catchUp = catchUps[message.catchUp] ?? '';
+        break;
+      case Kind.DRAINING:
+        this.drained = true;
+        this.resumeAtOnce = message.resumeAtOnce;
+    }
+    this.#observe(message);
+    const complete = this.#assembler.accept(message, size);
+    if (!complete) return;
+    if (!this.#reports) {
+      // Only now the server has a position with which it can compare.
+      this.#reports = true;
+      this.#reporter.opened(this.#watch);
+    }
+    if (!this.#receiver.receive(complete.update, complete.size)) void this.#full(signal);
+  }
+
+  #observe({ kind, events }: WatchResponse): void {
+    const { resource = '', begin } = this.#request;
+    if (!this.#received) {
+      this.#received = true;
+      const { address: server } = this.#connection;
+      this.#hooks.call('watchOpened', { resource, server, resumed: begin?.case === 'after', shared: !this.#watch?.pausable });
+    }
+    const synced = kind === Kind.SYNCED;
+    if (synced || events.length > 0) {
+      this.#hooks.call('watchReceived', { resource, events: events.length, catchUp: this.#catchUp, synced });
+    }
+    if (synced) this.#catchUp = '';
+  }
+
+  /** #await ends the attempt if the server is silent for too long. */
+  #await(): void {
     clearTimeout(this.#timer);
+    const silence = this.#silence;
     this.#timer = setTimeout(() => {
-      this.#finish({ silent: true, error: new Error(`no message for ${milliseconds / 1000} seconds`) });
-    }, milliseconds);
+      this.#finish({ silent: true, error: unavailable(`no message for ${silence / 1000} seconds`) });
+    }, silence);
   }
 
   /** #full makes the server wait for the receiver. */
@@ -228,6 +355,6 @@ class Attempt {
     this.#paused = false;
     if (this.#over) return;
     watch.resume();
-    this.#await(this.#silence);
+    this.#await();
   }
 }

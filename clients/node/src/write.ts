@@ -23,6 +23,8 @@ export interface PutOptions extends Conditional {
   readonly ttl?: number | undefined;
   /** Keep the time to live of the existing object. */
   readonly keepTTL?: boolean | undefined;
+  /** Replace the object even if the server cannot decode or decrypt its value. Otherwise the write fails with `OPAQUE_VALUE`. */
+  readonly overwriteOpaque?: boolean | undefined;
 }
 
 /** Options of a delete. */
@@ -55,7 +57,7 @@ export interface OperationResult {
 type PutMessage = MessageInitShape<typeof PutOperationSchema>;
 
 /** @internal putOf returns the message of a put. */
-export function putOf({ key, value, contentType = '', labels = {}, ifModRevision, ttl, keepTTL = false }: PutOperation): PutMessage {
+export function putOf({ key, value, contentType = '', labels = {}, ifModRevision, ttl, keepTTL = false, overwriteOpaque = false }: PutOperation): PutMessage {
   if (ttl !== undefined && ttl % 1000 !== 0) throw new RangeError('ttl must be whole seconds');
   return {
     key,
@@ -63,6 +65,7 @@ export function putOf({ key, value, contentType = '', labels = {}, ifModRevision
     contentType,
     labels: { ...labels },
     keepTtl: keepTTL,
+    overwriteOpaque,
     ...(ifModRevision !== undefined && { ifModRevision }),
     ...(ttl !== undefined && { ttl: { seconds: BigInt(ttl / 1000), nanos: 0 } }),
   };

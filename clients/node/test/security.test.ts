@@ -6,7 +6,9 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { Client, FanoutError } from '../src/index.js';
+import { ConnectionPool } from '../src/connection_pool.js';
+import { Client, FanoutError, NotReachedError } from '../src/index.js';
+import { statuses } from '../src/wait.js';
 import { Fanoutd, program, run } from './fanoutd.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'security-'));
@@ -60,6 +62,19 @@ void test('a token is sent over TLS', async () => {
   assert.equal((await client.resource('config').get('a')).object.value, '1');
 });
 
+void test('a wait asks each address for the name', async () => {
+  const clients = new ConnectionPool(['fanoutd.example.com:1'], { tls: { ca: tls.ca }, token: good.token });
+  const servers = clients.alone(server.address, tls.serverName);
+  for await (const { ended, servers: seen } of statuses(servers, 'config', 1n, { minWatches: 0, timeout: 300_000 })) {
+    if (ended) assert.deepEqual(seen.map(({ address }) => address), [server.address]);
+  }
+  const others = clients.alone(server.address, 'other.example.com');
+  const refused = async () => {
+    for await (const _ of statuses(others, 'config', 1n, { minWatches: 0, timeout: 1000 }));
+  };
+  await assert.rejects(refused, NotReachedError);
+});
+
 void test('a refused token is replaced', async () => {
   const tokens = ['fanoutd_wrong', good.token];
   let asked = 0;
@@ -106,9 +121,9 @@ void test('a watch ends if its token is refused', async () => {
 });
 
 void test('a server that is not trusted gets nothing', async () => {
-  await using client = new Client(server.address, { token: good.token });
+  await using client = new Client(server.address, { tls: {}, token: good.token });
   await assert.rejects(client.resource('config').put('a', '2'), { codeName: 'UNAVAILABLE' });
-  assert.throws(() => new Client(server.address, { insecure: true, token: 'x' }), TypeError);
+  assert.throws(() => new Client('fanoutd.example.com:7420', { insecure: true, token: 'x' }), TypeError);
 });
 
 void test('a process without open watches ends by itself', async () => {

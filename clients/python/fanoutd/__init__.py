@@ -34,6 +34,7 @@ from fanoutd.resource import Check, Delete, Page, Put, Resource, Transaction
 from fanoutd.state_file import DamagedError
 from fanoutd.values import Value
 from fanoutd.version import VERSION as __version__
+from fanoutd.wait_status import NotReachedError, PendingWatch, RefusedError, WaitServer, WaitStatus
 from fanoutd.watch import Watch
 
 __all__ = [
@@ -55,13 +56,16 @@ __all__ = [
     "Item",
     "Metadata",
     "NotFoundError",
+    "NotReachedError",
     "Object",
     "Observer",
     "Page",
+    "PendingWatch",
     "Position",
     "PreconditionFailedError",
     "Put",
     "Reason",
+    "RefusedError",
     "RequestEnded",
     "Resource",
     "Snapshot",
@@ -70,6 +74,8 @@ __all__ = [
     "Update",
     "Value",
     "Violation",
+    "WaitServer",
+    "WaitStatus",
     "Watch",
     "WatchEnded",
     "WatchInterrupted",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import os
 import socket
@@ -100,6 +101,11 @@ class Client:
             source = Token.fixed(token) if isinstance(token, str) else Token(token)
         elif token_file is not None:
             source = Token.of_file(token_file)
+        self._addresses = addresses
+        self._settings: dict[str, Any] = {
+            "tls": tls, "insecure": tls is None, "token": token, "token_file": token_file, "instance": instance,
+            "labels": labels, "logger": logger, "interceptors": interceptors, "options": options,
+        }  # fmt: skip
         self._process = Process()
         self._loop = asyncio.get_running_loop()
         self._log = logger or logging.getLogger("fanoutd")
@@ -125,6 +131,14 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def _of(self, address: str, name: str | None) -> Client:
+        """Return a client of one server with the same settings. Its certificate must have the name, if there is one."""
+        settings = dict(self._settings)
+        tls = settings["tls"]
+        if tls is not None and tls.server_name is None:
+            settings["tls"] = dataclasses.replace(tls, server_name=name)
+        return Client([address], **settings)
 
     def resource(self, name: str) -> Resource:
         """Return a handle of a resource: a collection of objects that the servers are configured with."""

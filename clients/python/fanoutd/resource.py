@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from fanoutd.selection import consistency, scope, watch_request
 from fanoutd.update import Attempts
 from fanoutd.v1 import fanout_pb2, store_pb2
 from fanoutd.values import Value, value_of
+from fanoutd.wait import SETTLE, Options, statuses, wait_request
+from fanoutd.wait_status import WaitStatus
 from fanoutd.watch import Watch
 
 if TYPE_CHECKING:
@@ -380,6 +383,57 @@ class Resource:
             self._client, request, decode, metadata=metadata, bookmark_interval=bookmark_interval,
             state_file=state_file, max_state_bytes=max_state_bytes, on_interruption=on_interruption, on_error=on_error,
         )  # fmt: skip
+
+    async def wait(
+        self,
+        revision: int,
+        *,
+        prefix: str | None = None,
+        key: str | None = None,
+        subscribers: str = "",
+        instance: str = "",
+        require_all: bool = False,
+        quorum: float = 1.0,
+        tolerate: int = 0,
+        min_watches: int = 1,
+        allow_missing_servers: bool = False,
+        settle: float = SETTLE,
+        timeout: float | None = None,
+        progress: Callable[[WaitStatus], Any] | None = None,
+    ) -> WaitStatus:
+        """Wait until a share of the affected watches, over all servers, has applied a revision.
+
+        It asks each server of the client, and each address of a DNS name: a server knows only its own watches. It
+        needs the right ``admin`` to the resource.
+
+        ``prefix`` and ``key`` select the watches whose own scope overlaps this one, ``subscribers`` those whose
+        programs have these labels (``"app=cart"``), and ``instance`` those of one program. Watches that do not
+        report are only listed, except with ``require_all``.
+
+        ``quorum`` is the share that must have applied the revision, ``tolerate`` how many may fail, and
+        ``min_watches`` the least number of affected watches. Set it where it is known: otherwise a subscriber that
+        is not connected is not missed. A watch that has ended counts for another ``settle`` seconds, because its
+        client may be on its way to another server.
+
+        Every server must have answered once, except with ``allow_missing_servers``. ``progress`` is called with
+        each change of the status, and once a second. It may be a coroutine function. What it raises ends the wait.
+
+        Raises RefusedError at once if more watches than ``tolerate`` have failed, NotReachedError after
+        ``timeout`` seconds (default: never), and Error if a server refuses the request.
+        """
+        found = statuses(
+            self._client,
+            wait_request(
+                self.name, revision, prefix=prefix, key=key, subscribers=subscribers, instance=instance,
+                require_all=require_all,
+            ),
+            Options(quorum, tolerate, min_watches, allow_missing_servers, settle, timeout),
+        )  # fmt: skip
+        async with contextlib.aclosing(found):
+            async for status in found:
+                if progress is not None and inspect.isawaitable(told := progress(status)):
+                    await told
+        return status
 
 
 def _put(p: Put) -> store_pb2.PutOperation:

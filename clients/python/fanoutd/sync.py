@@ -15,7 +15,9 @@ callbacks run in the shared thread: they must return soon, and cannot call these
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -32,6 +34,7 @@ from fanoutd.runner import Runner
 from fanoutd.sync_informer import Handler, Informer
 from fanoutd.update import Attempts
 from fanoutd.worker import Worker
+from fanoutd.wait import SETTLE, Options, statuses, wait_request
 
 __all__ = ["Client", "Handler", "Informer", "Resource", "Watch"]
 
@@ -221,6 +224,53 @@ class Resource:
             return informer
 
         return Informer(self._runner, self._runner.run(make()))
+
+    def wait(
+        self,
+        revision: int,
+        *,
+        prefix: str | None = None,
+        key: str | None = None,
+        subscribers: str = "",
+        instance: str = "",
+        require_all: bool = False,
+        quorum: float = 1.0,
+        tolerate: int = 0,
+        min_watches: int = 1,
+        allow_missing_servers: bool = False,
+        settle: float = SETTLE,
+        timeout: float | None = None,
+        progress: Callable[[fanoutd.WaitStatus], Any] | None = None,
+    ) -> fanoutd.WaitStatus:
+        """Wait until watches have applied a revision; see fanoutd.Resource.wait. This thread calls ``progress``."""
+        if inspect.iscoroutinefunction(progress):
+            raise TypeError("progress is a coroutine function, which needs fanoutd.Resource.wait")
+        found = statuses(
+            self._resource._client,
+            wait_request(
+                self.name, revision, prefix=prefix, key=key, subscribers=subscribers, instance=instance,
+                require_all=require_all,
+            ),
+            Options(quorum, tolerate, min_watches, allow_missing_servers, settle, timeout),
+        )  # fmt: skip
+
+        async def following() -> fanoutd.WaitStatus | None:
+            return await anext(found, None)
+
+        async def end() -> None:
+            await found.aclose()
+
+        status = None
+        try:
+            while latest := self._runner.run(following()):
+                status = latest
+                if progress is not None:
+                    progress(status)
+        finally:
+            with contextlib.suppress(fanoutd.ClosedError):  # it has ended with the client
+                self._runner.run(end())
+        assert status is not None  # without one, it raises
+        return status
 
 
 class Watch:

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import fanoutd
 from tests.server import PROGRAM, Server
@@ -66,6 +67,23 @@ class CredentialsTest(unittest.IsolatedAsyncioTestCase):
     def tearDown(self) -> None:
         self.server.close()
         self._folder.cleanup()
+
+    async def test_a_wait_asks_each_address_for_the_name(self) -> None:
+        tls = fanoutd.TLS(ca_file=str(self.folder / "cert"))
+        for name, reached in ("fanoutd.example", True), ("other.example", False):
+
+            async def found(address: str, timeout: float | None, name: str = name) -> list[tuple[str, str]]:
+                return [(self.server.address, name)]
+
+            async with fanoutd.Client("fanoutd.example:1", tls=tls, token="first") as client:
+                config = client.resource("config")
+                with mock.patch("fanoutd.wait.each_address", found):
+                    if reached:
+                        status = await config.wait(1, min_watches=0, timeout=_TIMEOUT)
+                        self.assertEqual([s.address for s in status.servers], [self.server.address])
+                    else:
+                        with self.assertRaises(fanoutd.NotReachedError):
+                            await config.wait(1, min_watches=0, timeout=1)
 
     async def test_a_watch_survives_a_new_token(self) -> None:
         async with asyncio.timeout(_TIMEOUT), fanoutd.Client(self.server.address, tls=self.tls) as anonymous:

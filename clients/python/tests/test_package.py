@@ -26,16 +26,25 @@ from typing import Any
 
 import fanoutd.sync
 from fanoutd import decode
+from fanoutd.testing import Server
 
 
 def show(change: fanoutd.Change[str]) -> None:
     print(change.key, change.new.value.upper() if change.new else "")
 
 
+def tested() -> str:
+    with Server("config", program="fanouttest") as server:
+        server.new_epoch()
+        return server.address
+
+
 def blocking(servers: list[str]) -> int:
     with fanoutd.sync.Client(servers, tls=fanoutd.TLS(ca_file="ca.pem"), token=lambda: "secret") as client:
         config = client.resource("config")
         revision = config.put("a", "1", if_revision=0)
+        status: fanoutd.WaitStatus = config.wait(revision, key="a", quorum=0.5, progress=print)
+        print(status.detail(), [w.name for w in status.pending])
         keys: list[str] = [o.key for o in config.list(prefix="a")]
         for update in config.watch(prefix="a", after=fanoutd.Position()):
             for event in update.events:

@@ -1,0 +1,319 @@
+// What a watch does when its stream ends. The hooks show the delays.
+
+import assert from 'node:assert/strict';
+import { test, type TestContext } from 'node:test';
+import { status } from '@grpc/grpc-js';
+import { WatchResponse_Kind as Kind, type WatchRequest } from '../src/gen/fanout/v1/fanout_pb.js';
+import { Client, type ClientOptions, type Observer, type WatchInterrupted, type WatchOptions } from '../src/index.js';
+import { SubscribeSupport } from '../src/subscribe_support.js';
+import { refusal, ScriptedServer, SilentServer, synced, type SubscribeStream, type WatchStream } from './scripted.js';
+
+const position = { epoch: 'e', revision: 5n };
+
+/** longestDelays makes all random delays as long as they can be. */
+function longestDelays(t: TestContext): void {
+  t.mock.method(Math, 'random', () => 1 - Number.EPSILON);
+}
+
+/** end ends a stream of a server with an error, or with OK. */
+function end(stream: WatchStream, error?: Error): void {
+  if (error) stream.emit('error', error);
+  else stream.end();
+}
+
+/** An observer whose interruptions a test awaits. */
+class Interruptions {
+  readonly events: WatchInterrupted[] = [];
+  #waiting: { count: number; resolve: () => void } | undefined;
+  readonly observer: Observer = {
+    watchInterrupted: (event) => {
+      this.events.push(event);
+      if (this.events.length === this.#waiting?.count) this.#waiting.resolve();
+    },
+  };
+
+  async delays(count: number): Promise<number[]> {
+    if (this.events.length < count) await new Promise<void>((resolve) => (this.#waiting = { count, resolve }));
+    return this.events.slice(0, count).map(({ delay }) => Math.round(delay));
+  }
+}
+
+/** following runs a watch while a function runs. */
+async function following<T>(client: Client, options: WatchOptions, during: () => Promise<T>): Promise<T> {
+  const signal = new AbortController();
+  const watch = (async () => {
+    for await (const _ of client.resource('config').watch({ ...options, signal: signal.signal }));
+  })().catch((error: unknown) => {
+    if (!signal.signal.aborted) throw error;
+  });
+  try {
+    return await Promise.race([during(), watch.then(() => Promise.reject(new Error('the watch has ended')))]);
+  } finally {
+    signal.abort();
+    await watch;
+  }
+}
+
+void test('the delays after failures double', { timeout: 300_000 }, async (t) => {
+  longestDelays(t);
+  const interruptions = new Interruptions();
+  await using server = await ScriptedServer.start({ watch: (stream) => end(stream, refusal(status.INTERNAL)) });
+  await using client = new Client(server.address, { observer: interruptions.observer });
+  assert.deepEqual(await following(client, {}, () => interruptions.delays(4)), [200, 400, 800, 1600]);
+  assert.deepEqual({ ...interruptions.events[0], delay: 0 }, { resource: 'config', code: 'INTERNAL', reason: '', delay: 0 });
+});
+
+void test('RetryInfo is added, at most a minute', { timeout: 300_000 }, async (t) => {
+  longestDelays(t);
+  const interruptions = new Interruptions();
+  await using server = await ScriptedServer.start({ watch: (stream) => end(stream, refusal(status.UNAVAILABLE, 'NOT_READY', 3_600_000)) });
+  await using client = new Client(server.address, { observer: interruptions.observer });
+  assert.deepEqual(await following(client, {}, () => interruptions.delays(1)), [60_200]);
+});
+
+void test('a server that drains is left at once, but only three times in a row after short streams', { timeout: 300_000 }, async (t) => {
+  longestDelays(t);
+  const interruptions = new Interruptions();
+  const connections = new Set<string>();
+  await using server = await ScriptedServer.start({
+    watch: (stream) => {
+      connections.add(stream.getPeer());
+      synced(stream);
+      stream.write({ kind: Kind.DRAINING, position, resumeAtOnce: true });
+      end(stream, refusal(status.UNAVAILABLE, 'DRAINING'));
+    },
+  });
+  await using client = new Client(server.address, { observer: interruptions.observer });
+  assert.deepEqual(await following(client, {}, () => interruptions.delays(4)), [0, 0, 0, 200]);
+  assert.equal(connections.size, 4);
+});
+
+void test('the clients of a server that drains spread over a second', { timeout: 300_000 }, async (t) => {
+  longestDelays(t);
+  const interruptions = new Interruptions();
+  await using server = await ScriptedServer.start({
+    watch: (stream) => {
+      synced(stream);
+      end(stream, refusal(status.UNAVAILABLE, 'DRAINING', 3000));
+    },
+  });
+  await using client = new Client(server.address, { observer: interruptions.observer });
+  assert.deepEqual(await following(client, {}, () => interruptions.delays(1)), [3200]);
+});
+
+void test('the time limit of a watch is not an interruption', { timeout: 300_000 }, async () => {
+  const interruptions = new Interruptions();
+  let streams = 0;
+  let again = () => {};
+  const third = new Promise<void>((resolve) => (again = resolve));
+  await using server = await ScriptedServer.start({
+    watch: (stream) => {
+      synced(stream);
+      if (++streams === 3) again();
+      else end(stream);
+    },
+  });
+  await using client = new Client(server.address, { observer: interruptions.observer });
+  await following(client, {}, () => third);
+  assert.deepEqual(interruptions.events, []);
+});
+
+void test('which errors end a watch', { timeout: 300_000 }, async () => {
+  const ends = { fresh: true, worked: true };
+  const onlyFresh = { fresh: true, worked: false };
+  const never = { fresh: false, worked: false };
+  const final = [
+    status.INVALID_ARGUMENT,
+    status.NOT_FOUND,
+    status.PERMISSION_DENIED,
+    status.UNIMPLEMENTED,
+    status.FAILED_PRECONDITION,
+  ];
+  for (const { code, reason, want, options = {}, client: clientOptions = {} } of [
+    ...final.map((code) => ({ code, reason: 'SOME_REASON', want: ends })),
+    ...final.map((code) => ({ code, reason: undefined, want: onlyFresh })),
+    { code: status.RESOURCE_EXHAUSTED, reason: 'REQUEST_TOO_LARGE', want: ends },
+    { code: status.RESOURCE_EXHAUSTED, reason: 'LIMIT_REACHED', want: never },
+    { code: status.UNKNOWN, reason: undefined, want: never },
+    { code: status.ABORTED, reason: 'NEW_REASON', want: never },
+    { code: status.UNAUTHENTICATED, reason: 'UNAUTHENTICATED', want: ends },
+    { code: status.UNAUTHENTICATED, reason: undefined, want: ends },
+    { code: status.UNAUTHENTICATED, reason: 'UNAUTHENTICATED', client: { token: () => 'x' }, want: never },
+    { code: status.OUT_OF_RANGE, reason: 'NEW_REASON', want: { fresh: true, worked: false } },
+    { code: status.OUT_OF_RANGE, reason: undefined, want: { fresh: true, worked: false } },
+    { code: status.OUT_OF_RANGE, reason: undefined, options: { everyEvent: true }, want: ends },
+    { code: status.OUT_OF_RANGE, reason: 'POSITION_EXPIRED', options: { after: position }, want: never },
+  ] as { code: status; reason?: string; want: typeof ends; options?: WatchOptions; client?: ClientOptions }[]) {
+    for (const worked of [false, true]) {
+      const interruptions = new Interruptions();
+      await using server = await ScriptedServer.start({
+        watch: (stream) => {
+          if (worked) synced(stream);
+          end(stream, refusal(code, reason));
+        },
+      });
+      await using client = new Client(server.address, { ...clientOptions, observer: interruptions.observer });
+      const goesOn = following(client, options, () => interruptions.delays(1));
+      const what = `${status[code]} ${reason} ${worked}`;
+      if (worked ? want.worked : want.fresh) await assert.rejects(goesOn, { code }, what);
+      else await goesOn.catch((error: unknown) => assert.fail(`${what}: ${String(error)}`));
+    }
+  }
+});
+
+void test('a refused token that has worked gets 5 s', { timeout: 300_000 }, async (t) => {
+  longestDelays(t);
+  const interruptions = new Interruptions();
+  await using server = await ScriptedServer.start({
+    watch: (stream) => {
+      synced(stream);
+      end(stream, refusal(status.UNAUTHENTICATED, 'UNAUTHENTICATED'));
+    },
+  });
+  await using client = new Client(server.address, { token: () => 'x', observer: interruptions.observer });
+  assert.deepEqual(await following(client, {}, () => interruptions.delays(1)), [5200]);
+});
+
+void test('options of the first start do not apply after a lost position', { timeout: 300_000 }, async () => {
+  for (const { options, first, second } of [
+    { options: { fromNow: true }, first: 'fromNow undefined', second: 'undefined undefined' },
+    { options: { after: position, fromNow: true }, first: 'after undefined', second: 'undefined undefined' },
+    { options: { consistency: { minRevision: 3n } }, first: 'undefined minRevision', second: 'undefined undefined' },
+    { options: { consistency: { exactRevision: 3n } }, first: 'undefined exactRevision', second: 'undefined undefined' },
+    { options: { consistency: 'any' as const }, first: 'undefined any', second: 'undefined any' },
+  ]) {
+    const requests: WatchRequest[] = [];
+    let begun = () => {};
+    const all = new Promise<void>((resolve) => (begun = resolve));
+    await using server = await ScriptedServer.start({
+      watch: (stream) => {
+        requests.push(stream.request);
+        if (requests.length === 3) begun();
+        synced(stream, 4n);
+        end(stream, requests.length === 2 || options.after ? refusal(status.OUT_OF_RANGE, 'EPOCH_CHANGED') : undefined);
+      },
+    });
+    await using client = new Client(server.address);
+    await following(client, options, () => all);
+    const shown = requests.map(({ begin, consistency }) => `${begin.case} ${consistency?.level.case}`);
+    assert.equal(shown[0], first);
+    assert.equal(shown[options.after ? 1 : 2], second);
+  }
+});
+
+void test('a silent server is left for another one', { timeout: 300_000 }, async (t) => {
+  t.mock.method(Math, 'random', () => 0);
+  await using silent = await ScriptedServer.start({ watch: (stream) => synced(stream) });
+  let arrived = () => {};
+  const other = new Promise<void>((resolve) => (arrived = resolve));
+  await using good = await ScriptedServer.start({
+    watch: (stream) => {
+      arrived();
+      synced(stream);
+    },
+  });
+  await using client = new Client([silent.address, good.address]);
+  await following(client, { bookmarkInterval: 100 }, () => other);
+});
+
+void test('Watch replaces a Subscribe that is not answered', { timeout: 300_000 }, async () => {
+  const opened: boolean[] = [];
+  let again = () => {};
+  const second = new Promise<void>((resolve) => (again = resolve));
+  const observer: Observer = {
+    watchOpened: ({ shared }) => {
+      if (opened.push(shared) === 2) again();
+    },
+  };
+  let subscribed = 0;
+  await using server = await ScriptedServer.start({
+    watch: (stream) => synced(stream),
+    subscribe: (_: SubscribeStream) => {
+      subscribed++;
+    },
+  });
+  await using client = new Client(server.address, { observer });
+  await following(client, {}, () => following(client, { prefix: 'a' }, () => second));
+  // Another connection of the client remembers it.
+  await following(client, {}, () => Promise.resolve());
+  assert.deepEqual(opened, [false, false]);
+  assert.equal(subscribed, 1);
+});
+
+void test('Subscribe is tried again after five minutes', (t) => {
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  const support = new SubscribeSupport();
+  support.failed();
+  assert.equal(support.use(), false);
+  support.watchFailed(); // the server was dead
+  assert.equal(support.use(), true);
+  support.failed();
+  support.watchWorked();
+  now = 299_999;
+  assert.equal(support.use(), false);
+  now = 300_000;
+  assert.equal(support.use(), true);
+});
+
+void test('a watch with metadata has its own stream', { timeout: 300_000 }, async () => {
+  let tenants: unknown[] = [];
+  let arrived = () => {};
+  const asked = new Promise<void>((resolve) => (arrived = resolve));
+  let subscribed = 0;
+  await using server = await ScriptedServer.start({
+    watch: (stream) => {
+      tenants = stream.metadata.get('tenant');
+      assert.equal(stream.request.jsonValues, true);
+      arrived();
+    },
+    subscribe: () => {
+      subscribed++;
+    },
+  });
+  await using client = new Client(server.address);
+  await following(client, { metadata: { tenant: 'x' }, jsonValues: true }, () => asked);
+  assert.deepEqual(tenants, ['x']);
+  assert.equal(subscribed, 0);
+});
+
+void test('hooks and loggers that throw change nothing', { timeout: 300_000 }, async () => {
+  const fail = () => {
+    throw new Error('a bug of the program');
+  };
+  const lines: string[] = [];
+  let streams = 0;
+  let again = () => {};
+  const third = new Promise<void>((resolve) => (again = resolve));
+  await using server = await ScriptedServer.start({
+    get: () => ({ object: { key: 'a' } }),
+    watch: (stream) => {
+      synced(stream);
+      if (++streams === 3) again();
+      else end(stream, refusal(status.INTERNAL));
+    },
+  });
+  const warn = (message: string) => {
+    lines.push(message);
+    fail();
+  };
+  await using client = new Client(server.address, {
+    logger: { info: warn, warn },
+    observer: { request: fail, watchOpened: fail, watchReceived: fail, watchInterrupted: fail, watchEnded: fail },
+  });
+  await client.resource('config').get('a');
+  await following(client, {}, () => third);
+  assert.equal(lines.filter((line) => line === 'a watch was interrupted').length, 2);
+});
+
+void test('a watch goes on while no server can be reached, and tells so', { timeout: 300_000 }, async () => {
+  const interruptions = new Interruptions();
+  let address: string;
+  {
+    await using gone = await SilentServer.start();
+    address = gone.address;
+  }
+  await using client = new Client(address, { observer: interruptions.observer });
+  await following(client, {}, () => interruptions.delays(3));
+  assert.equal(interruptions.events[0]?.code, 'UNAVAILABLE');
+});

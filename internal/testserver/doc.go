@@ -1,0 +1,9 @@
+// Package testserver runs a server over a store in memory, for unit tests of programs that use a client.
+//
+// It is the real server. Only etcd is replaced. A [Server] can do what a real one does too rarely for a test:
+// lose its connections or etcd, refuse requests, expire positions, and begin a new epoch. Package clienttest
+// runs it inside a test in Go, and the command fanouttest as a process, for tests in other languages.
+//
+// A Server owns the goroutines of its running instance; [Server.Stop] waits for them. A [Port] owns the
+// goroutine that accepts connections; [Port.Close] waits for it.
+package testserver
