@@ -6,7 +6,7 @@ import contextlib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fanoutd.informer import Decoder, Informer
 from fanoutd.objects import Object, Position, object_from, position_from

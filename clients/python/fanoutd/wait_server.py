@@ -87,7 +87,7 @@ class Follower:
                             self._answers.put_nowait(Answer(self._server, response))
                         code, details = await call.code(), await call.details()
                     finally:
-                        connection.retire()  # the next attempt has another connection and other credentials
+                        connection._retire()  # the next attempt has another connection and other credentials
                         if call is not None:
                             call.cancel()
         except TimeoutError:
