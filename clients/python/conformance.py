@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 import sys
@@ -18,6 +19,15 @@ import fanoutd  # noqa: E402
 
 MAX_LINE = 1 << 20
 
+# How often the test client looks whether a copy is stale.
+LOOK_INTERVAL = 0.05
+
+CHANGES = {
+    fanoutd.EventType.ADDED: "add",
+    fanoutd.EventType.MODIFIED: "update",
+    fanoutd.EventType.DELETED: "delete",
+}
+
 
 def show(name: str, what: str, **fields: Any) -> None:
     print(json.dumps({"name": name, "what": what, **fields}), flush=True)
@@ -25,6 +35,16 @@ def show(name: str, what: str, **fields: Any) -> None:
 
 def show_state(name: str, at: fanoutd.Position, objects: dict[str, Any]) -> None:
     show(name, "state", epoch=at.epoch, revision=str(at.revision), objects=objects)
+
+
+def shown(o: fanoutd.Object) -> dict[str, Any]:
+    """Return what is shown of an object."""
+    fields: dict[str, Any] = {"contentType": o.content_type, "labels": o.labels}
+    if isinstance(o.value, str):
+        fields["text"] = o.value
+    elif o.value is not None:
+        fields["data"] = base64.b64encode(o.value).decode()
+    return fields
 
 
 class Follower:
@@ -89,7 +109,7 @@ class Follower:
                     if e.type is fanoutd.EventType.DELETED:
                         objects.pop(e.key, None)
                     else:
-                        objects[e.key] = e.object.value
+                        objects[e.key] = shown(e.object)
                 if update.complete:
                     show_state(self.name, update.position, objects)
 
@@ -102,14 +122,41 @@ class Follower:
         )
         informer.add_handler(self._handle)
         async with informer:
-            at = fanoutd.Position()
-            while True:
-                at = await informer.changed(at)
-                show_state(self.name, at, {key: item.value.value for key, item in informer.items.items()})
+            observers = [asyncio.create_task(self._show_sync(informer)), asyncio.create_task(self._show_stale(informer))]
+            try:
+                at = fanoutd.Position()
+                while True:
+                    at = await informer.changed(at)
+                    show_state(self.name, at, {key: shown(informer[key]) for key in informer})
+            finally:
+                for observer in observers:
+                    observer.cancel()
+
+    async def _show_sync(self, informer: fanoutd.Informer[fanoutd.Object]) -> None:
+        try:
+            await informer.wait_for_sync()
+        except (fanoutd.Error, fanoutd.ClosedError):
+            return  # the follower shows it
+        show(self.name, "synced")
+
+    async def _show_stale(self, informer: fanoutd.Informer[fanoutd.Object]) -> None:
+        stale = True
+        while True:
+            if informer.stale != stale:
+                stale = not stale
+                show(self.name, "stale", stale=stale)
+            await asyncio.sleep(LOOK_INTERVAL)
 
     async def _handle(self, change: fanoutd.Change[fanoutd.Object]) -> None:
         await self._gate.wait()
-        if change.key in self._rejected:
+        item = change.new or change.old
+        assert item is not None
+        rejected = change.key in self._rejected
+        show(
+            self.name, "handler", type=CHANGES[change.type], key=change.key, revision=str(item.object.mod_revision),
+            rejected=rejected,
+        )  # fmt: skip
+        if rejected:
             raise ValueError("the application rejects the object")
 
 

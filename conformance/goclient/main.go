@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/code"
+
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/conformance/testclient"
 )
@@ -132,7 +134,7 @@ func (p *program) watch(c testclient.Command) error {
 		case ctx.Err() != nil:
 			p.print(testclient.Line{Name: c.Name, What: testclient.Stopped})
 		case errors.As(err, &refused):
-			p.print(testclient.Line{Name: c.Name, What: testclient.Failed, Code: refused.Code.String(), Reason: string(refused.Reason)})
+			p.print(testclient.Line{Name: c.Name, What: testclient.Failed, Code: code.Code(refused.Code).String(), Reason: string(refused.Reason)})
 		default:
 			p.print(testclient.Line{Name: c.Name, What: testclient.Failed, Code: fmt.Sprint(err)})
 		}
@@ -183,7 +185,7 @@ func (f *follower) followWatch(ctx context.Context, r *client.Resource) error {
 
 // apply applies the updates of a watch to a copy, and prints it.
 func (f *follower) apply(updates func(func(*client.Update, error) bool)) error {
-	copied := map[string]*string{}
+	copied := map[string]*testclient.Object{}
 	for u, err := range updates {
 		if err != nil {
 			return err
@@ -202,7 +204,7 @@ func (f *follower) apply(updates func(func(*client.Update, error) bool)) error {
 				}
 				delete(copied, e.Object.Key)
 			default:
-				copied[e.Object.Key] = f.text(e.Object)
+				copied[e.Object.Key] = f.object(e.Object)
 			}
 		}
 		if u.Phase.Complete() || f.fault.is("early") {
@@ -220,16 +222,16 @@ func (f *follower) await() {
 	}
 }
 
-// text returns the value of an object, or nil if it has none.
-func (f *follower) text(o *client.Object) *string {
-	if o.Value == nil && !f.fault.is("no-absence") {
-		return nil
+// object returns what is shown of an object.
+func (f *follower) object(o *client.Object) *testclient.Object {
+	value := o.Value
+	if value == nil && f.fault.is("no-absence") {
+		value = []byte{}
 	}
-	text := string(o.Value)
-	return &text
+	return testclient.NewObject(value, o.ContentType, o.Labels)
 }
 
-func (f *follower) show(at client.Position, objects map[string]*string) {
+func (f *follower) show(at client.Position, objects map[string]*testclient.Object) {
 	l := testclient.Line{Name: f.command.Name, What: testclient.State, Epoch: at.Epoch, Revision: at.Revision, Objects: objects}
 	f.print(l)
 	if f.fault.is("go-back") {

@@ -39,6 +39,7 @@ type Server struct {
 	live     int               // RPCs that have not ended; guarded by mu
 	refusing error             // answers each new watch; nil: watches are accepted; guarded by mu
 	attempts []Attempt         // refused watches; guarded by mu
+	synced   map[string]bool   // the names of watches that were sent SYNCED; guarded by mu
 
 	listener net.Listener // guarded by mu
 	done     sync.WaitGroup
@@ -49,6 +50,7 @@ type Server struct {
 func NewServer(subscribes bool) (*Server, error) {
 	s := &Server{
 		subscribes: subscribes, changed: make(chan struct{}), conns: map[string]*conn{}, numbers: map[string]int{}, tokens: map[string]*Watch{},
+		synced: map[string]bool{},
 	}
 	return s, s.Start()
 }
@@ -195,6 +197,26 @@ func (s *Server) AwaitAttempt(ctx context.Context, name string, ignored int) err
 	return s.await(ctx, func() bool {
 		return slices.ContainsFunc(s.attempts[ignored:], func(a Attempt) bool { return a.Name == name })
 	})
+}
+
+// HasSynced reports whether a watch with this name was sent SYNCED.
+func (s *Server) HasSynced(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.synced[name]
+}
+
+// ForgetSynced makes HasSynced forget what was sent.
+func (s *Server) ForgetSynced() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.synced)
+}
+
+func (s *Server) noteSynced(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.synced[name] = true
 }
 
 // Streams returns how many Subscribe streams were accepted so far.

@@ -61,6 +61,9 @@ func (w *Watch) Name() string { return nameOf(w.Request) }
 // nothing.
 func (w *Watch) Send(messages ...Message) {
 	for _, m := range messages {
+		if m.GetKind() == fanoutv1.WatchResponse_KIND_SYNCED {
+			w.server.noteSynced(w.Name())
+		}
 		if w.send(m) != nil {
 			return // the scenario sees that the client does not get what it expects
 		}
