@@ -95,12 +95,16 @@ class Follower:
         return {
             "prefix": self.name,
             "latest": self._command.get("latest", False),
+            "label_selector": self._command.get("labelSelector", ""),
+            "field_selector": self._command.get("fieldSelector", ""),
             "bookmark_interval": self._command["bookmarkMillis"] / 1000,
         }
 
     async def _follow_watch(self) -> None:
         objects: dict[str, Any] = {}
-        async with self._client.resource("config").watch(**self._options) as watch:
+        from_now, every_event = self._command.get("fromNow", False), self._command.get("everyEvent", False)
+        config = self._client.resource("config")
+        async with config.watch(from_now=from_now, every_event=every_event, **self._options) as watch:
             async for update in watch:
                 await self._gate.wait()
                 if update.replace:
@@ -171,7 +175,7 @@ async def main() -> None:
         if command["do"] == "watch":
             name = command.get("client", "")
             if name not in clients:
-                clients[name] = fanoutd.Client(command["servers"], insecure=True)
+                clients[name] = fanoutd.Client(command["servers"], insecure=True, token_file=command.get("tokenFile"))
             followers[command["name"]] = Follower(command, clients[name])
         else:
             followers[command["name"]].obey(command)

@@ -22,6 +22,9 @@ func (f *follower) followInformer(ctx context.Context, r *client.Resource) error
 	for _, o := range f.options() {
 		options = append(options, o)
 	}
+	for _, o := range f.selectors() {
+		options = append(options, o)
+	}
 	if f.command.State != "" && !f.fault.is("no-state") {
 		options = append(options, client.LastKnownGood(f.command.State, maxStateBytes))
 	}

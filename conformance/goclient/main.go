@@ -152,6 +152,9 @@ func (p *program) client(c testclient.Command) (*client.Client, error) {
 		return found, nil
 	}
 	options := []client.Option{client.WithInsecure(), client.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil)))}
+	if c.TokenFile != "" {
+		options = append(options, client.WithTokenFile(c.TokenFile))
+	}
 	conn, err := client.New(strings.Join(c.Servers, ","), append(options, p.fault.options()...)...)
 	if err == nil {
 		p.clients[name] = conn
@@ -174,11 +177,32 @@ func (f *follower) options() []client.DeliveryOption {
 	return options
 }
 
+// selectors returns the selectors of the watch.
+func (f *follower) selectors() []client.Selection {
+	var all []client.Selection
+	if f.command.LabelSelector != "" {
+		all = append(all, client.Labels(f.command.LabelSelector))
+	}
+	if f.command.FieldSelector != "" {
+		all = append(all, client.Fields(f.command.FieldSelector))
+	}
+	return all
+}
+
 // followWatch applies the events of a watch to a copy.
 func (f *follower) followWatch(ctx context.Context, r *client.Resource) error {
 	options := []client.WatchOption{client.Prefix(f.command.Name)}
 	for _, o := range f.options() {
 		options = append(options, o)
+	}
+	for _, o := range f.selectors() {
+		options = append(options, o)
+	}
+	if f.command.FromNow {
+		options = append(options, client.FromNow())
+	}
+	if f.command.EveryEvent {
+		options = append(options, client.EveryEvent())
 	}
 	return f.apply(r.Watch(ctx, options...))
 }

@@ -241,7 +241,16 @@ func (r *run) accept(name string) *script.Watch {
 }
 
 // acceptAs is accept with a text for the error.
-func (r *run) acceptAs(what, name string) (w *script.Watch) {
+func (r *run) acceptAs(what, name string) *script.Watch {
+	w := r.take(what, name)
+	if w.Request.GetFromNow() != nil {
+		r.fail("watch %s: the client begins at the present, although it needs the state", name)
+	}
+	return w
+}
+
+// take is acceptAs for a watch that may begin at the present.
+func (r *run) take(what, name string) (w *script.Watch) {
 	r.within(what, func(ctx context.Context) (err error) {
 		for w == nil && err == nil {
 			r.checkRest() // the client may have given up
@@ -259,8 +268,8 @@ func (r *run) acceptAs(what, name string) (w *script.Watch) {
 		r.fail("watch %s: the resource is %q", name, w.Request.GetResource())
 	case w.Request.GetBookmarkInterval() == nil:
 		r.fail("watch %s: the client does not ask for bookmarks", name)
-	case w.Request.GetFromNow() != nil:
-		r.fail("watch %s: the client begins at the present, although it needs the state", name)
+	case w.Request.GetAfter() != nil && w.Request.GetConsistency() != nil:
+		r.fail("watch %s: the client asks for a consistency together with a position", name)
 	}
 	return w
 }

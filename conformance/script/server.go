@@ -199,6 +199,19 @@ func (s *Server) AwaitAttempt(ctx context.Context, name string, ignored int) err
 	})
 }
 
+// AwaitAttemptsOf waits until a watch was refused so often.
+func (s *Server) AwaitAttemptsOf(ctx context.Context, name string, count int) error {
+	return s.await(ctx, func() bool {
+		n := 0
+		for _, a := range s.attempts {
+			if a.Name == name {
+				n++
+			}
+		}
+		return n >= count
+	})
+}
+
 // HasSynced reports whether a watch with this name was sent SYNCED.
 func (s *Server) HasSynced(name string) bool {
 	s.mu.Lock()
@@ -236,6 +249,9 @@ func (s *Server) admit(ctx context.Context, w *Watch) error {
 	address := ""
 	if p, ok := peer.FromContext(ctx); ok {
 		address = p.Addr.String()
+	}
+	if values := metadata.ValueFromIncomingContext(ctx, "authorization"); len(values) > 0 {
+		w.Authorization = values[0]
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,6 +25,19 @@ type Command struct {
 	// With Watch: the client asks for merged events (DELIVERY_LATEST).
 	Latest bool `json:"latest,omitempty"`
 
+	// With Watch, which has no informer: it begins at the present.
+	FromNow bool `json:"fromNow,omitempty"`
+
+	// With Watch, which has no informer: it fails rather than skip events.
+	EveryEvent bool `json:"everyEvent,omitempty"`
+
+	// With Watch: what the server selects of the objects.
+	LabelSelector string `json:"labelSelector,omitempty"`
+	FieldSelector string `json:"fieldSelector,omitempty"`
+
+	// With Watch: the file whose content is the token of each request. Empty: no token.
+	TokenFile string `json:"tokenFile,omitempty"`
+
 	// With Watch: the interval of bookmarks in milliseconds.
 	BookmarkMillis int `json:"bookmarkMillis,omitempty"`
 

@@ -1,5 +1,6 @@
 // The test client of the conformance kit. ../../../conformance/README.md describes its commands.
 
+import { readFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
 import { Client, FanoutError, type Position, type StoredObject } from '../src/index.js';
 
@@ -11,6 +12,11 @@ interface Command {
   client?: string;
   informer?: boolean;
   latest?: boolean;
+  fromNow?: boolean;
+  everyEvent?: boolean;
+  labelSelector?: string;
+  fieldSelector?: string;
+  tokenFile?: string;
   bookmarkMillis?: number;
   state?: string;
   key?: string;
@@ -71,8 +77,8 @@ class Follower {
   }
 
   get #options() {
-    const { name: prefix, latest, bookmarkMillis: bookmarkInterval } = this.#command;
-    return { prefix, latest, bookmarkInterval };
+    const { name: prefix, latest, bookmarkMillis: bookmarkInterval, labelSelector, fieldSelector } = this.#command;
+    return { prefix, latest, bookmarkInterval, labelSelector, fieldSelector };
   }
 
   #show({ epoch, revision }: Position, objects: Iterable<[string, Record<string, unknown>]>): void {
@@ -84,7 +90,9 @@ class Follower {
     const copy = new Map<string, Record<string, unknown>>();
     const { signal } = this.stopping;
     const onInterruption = (error: Error) => console.error(this.#command.name, error.message);
-    for await (const update of this.#client.resource('config').watch({ ...this.#options, signal, onInterruption })) {
+    const { fromNow, everyEvent } = this.#command;
+    const options = { ...this.#options, fromNow, everyEvent, signal, onInterruption };
+    for await (const update of this.#client.resource('config').watch(options)) {
       await this.#gate;
       if (update.replace) copy.clear();
       for (const { type, object } of update.events) {
@@ -140,10 +148,11 @@ class Follower {
   }
 }
 
-function clientOf({ client: name = '', servers = [] }: Command): Client {
+function clientOf({ client: name = '', servers = [], tokenFile }: Command): Client {
   let client = clients.get(name);
   if (!client) {
-    client = new Client(servers, { insecure: true });
+    const token = tokenFile === undefined ? undefined : async () => (await readFile(tokenFile, 'utf8')).trim();
+    client = new Client(servers, { insecure: true, token });
     clients.set(name, client);
   }
   return client;
