@@ -28,6 +28,9 @@ func (f *follower) followInformer(ctx context.Context, r *client.Resource) error
 	if f.command.State != "" && !f.fault.is("no-state") {
 		options = append(options, client.LastKnownGood(f.command.State, maxStateBytes))
 	}
+	if f.fault.is("in-place") {
+		defer f.writeInPlace()()
+	}
 	if f.fault.is("state-elsewhere") {
 		f.restore()
 		defer f.back()
@@ -46,7 +49,7 @@ func (f *follower) followInformer(ctx context.Context, r *client.Resource) error
 	done := make(chan error, 1)
 	f.running.Go(func() { done <- informer.Run(ctx) })
 	f.running.Go(func() {
-		if informer.WaitForSync(ctx) == nil {
+		if f.fault.is("early-sync") || informer.WaitForSync(ctx) == nil {
 			f.print(testclient.Line{Name: f.command.Name, What: testclient.Synced})
 		}
 	})
@@ -57,7 +60,7 @@ func (f *follower) followInformer(ctx context.Context, r *client.Resource) error
 		shown = f.look(informer.Lister(), shown)
 		select {
 		case <-ticker.C:
-			if was := stale; informer.Lister().Stale() != was {
+			if was := stale; (informer.Lister().Stale() && !f.fault.is("never-stale")) != was {
 				stale = !was
 				f.print(testclient.Line{Name: f.command.Name, What: testclient.Stale, Stale: stale})
 			}
@@ -73,6 +76,9 @@ func (f *follower) take(change string, o *client.Object) error {
 	f.gate.Lock()
 	defer f.gate.Unlock()
 	_, rejected := f.rejected.Load(o.Key)
+	if f.fault.is("no-deletes") && change == testclient.Delete {
+		return nil
+	}
 	f.print(testclient.Line{
 		Name: f.command.Name, What: testclient.Handler, Type: change, Key: o.Key, Revision: o.ModRevision, Rejected: rejected,
 	})

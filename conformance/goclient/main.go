@@ -152,8 +152,19 @@ func (p *program) client(c testclient.Command) (*client.Client, error) {
 		return found, nil
 	}
 	options := []client.Option{client.WithInsecure(), client.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil)))}
-	if c.TokenFile != "" {
+	switch {
+	case c.TokenFile == "":
+	case p.fault.is("fixed-token"):
+		token, err := os.ReadFile(c.TokenFile)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, client.WithToken(strings.TrimSpace(string(token))))
+	default:
 		options = append(options, client.WithTokenFile(c.TokenFile))
+	}
+	if p.fault.is("no-pings") {
+		options = append(options, client.WithKeepalive(time.Hour))
 	}
 	conn, err := client.New(strings.Join(c.Servers, ","), append(options, p.fault.options()...)...)
 	if err == nil {
@@ -252,7 +263,14 @@ func (f *follower) object(o *client.Object) *testclient.Object {
 	if value == nil && f.fault.is("no-absence") {
 		value = []byte{}
 	}
-	return testclient.NewObject(value, o.ContentType, o.Labels)
+	shown := testclient.NewObject(value, o.ContentType, o.Labels)
+	switch {
+	case f.fault.is("no-labels"):
+		shown.Labels = nil
+	case f.fault.is("only-text"):
+		shown.Data = nil
+	}
+	return shown
 }
 
 func (f *follower) show(at client.Position, objects map[string]*testclient.Object) {

@@ -238,27 +238,27 @@ var All = []Scenario{
 		Why:  "Otherwise the server keeps it.",
 	},
 	{
-		Name: "reports", run: reported,
+		Name: "reports", run: reported, reports: true,
 		Must: "Say at the start of a watch that it reports. Report the applied position, at most once a second.",
 		Why:  "Operators wait until a change is applied.",
 	},
 	{
-		Name: "reports-paused", run: pausedReport,
+		Name: "reports-paused", run: pausedReport, reports: true,
 		Must: "Do not report updates that the application has not taken.",
 		Why:  "A deployment continues when all clients have applied a change.",
 	},
 	{
-		Name: "reports-reconnected", run: reconnectedReport, subscribeOnly: true,
+		Name: "reports-reconnected", run: reconnectedReport, reports: true, subscribeOnly: true,
 		Must: "Connect again while the application is busy. Report on the new watch what the application takes of the messages of the old one.",
 		Why:  "A deployment does not wait for clients that are not connected.",
 	},
 	{
-		Name: "reports-rejected", run: rejected, informerOnly: true,
+		Name: "reports-rejected", run: rejected, reports: true, informerOnly: true,
 		Must: "Report the error of the application, the key of the object, and a position before it. Clear the error when the object is accepted.",
 		Why:  "A deployment stops when a change is refused.",
 	},
 	{
-		Name: "reports-rejected-many", run: rejectedMany, informerOnly: true,
+		Name: "reports-rejected-many", run: rejectedMany, reports: true, informerOnly: true,
 		Must: "Name no failed keys while they are more than 32, and the rest when they are fewer.",
 		Why:  "A server refuses reports with more. A deployment of other objects continues if the keys are known.",
 	},

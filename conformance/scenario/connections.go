@@ -115,7 +115,7 @@ func drained(r *run) {
 		}
 	}
 	slices.Sort(gaps)
-	if gaps[len(gaps)/2] > scaled(250*time.Millisecond) {
+	if gaps[len(gaps)/2] > r.scaled(250*time.Millisecond) {
 		r.fail("after resume_at_once the client waits %v", gaps)
 	}
 }
@@ -229,7 +229,7 @@ func (r *run) silence(die func(*script.Watch)) (*script.History, *script.Watch) 
 	at := h.Position(h.Revision())
 	die(w)
 	next := r.acceptAs("the client opens watch a on another connection after a silence", "a")
-	if waited := next.Opened.Sub(last); waited < minSilence || waited > scaled(maxSilence) {
+	if waited := next.Opened.Sub(last); waited < minSilence || waited > r.scaled(maxSilence) {
 		r.fail("the client gives up after %v of silence, want %v to %v: it asked for bookmarks every %v",
 			waited.Round(time.Millisecond), minSilence, maxSilence, silence)
 	}

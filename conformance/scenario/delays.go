@@ -82,7 +82,7 @@ func endless(r *run) {
 	w.End(script.Unavailable(365 * 24 * time.Hour))
 	ended := time.Now()
 	w = r.acceptAs("the client comes back although RetryInfo says a year", "a")
-	if away := w.Opened.Sub(ended); away < longestDelay || away > scaled(latestReturn) {
+	if away := w.Opened.Sub(ended); away < longestDelay || away > r.scaled(latestReturn) {
 		r.fail("the client comes back after %v, want %v to %v", away, longestDelay, latestReturn)
 	}
 	r.resume(h, w)
@@ -123,7 +123,7 @@ func keepalive(r *run) {
 	w.HalfOpen()
 	died := time.Now()
 	next := r.acceptAs("the client pings, and opens watch a on another connection", "a")
-	if took := next.Opened.Sub(died); took > scaled(latestPing) {
+	if took := next.Opened.Sub(died); took > r.scaled(latestPing) {
 		r.fail("the client notices a dead connection after %v, want at most %v: it must ping", took, latestPing)
 	}
 	r.resumesElsewhere(w, next, h.Position(h.Revision()))

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/fanoutd/fanoutd/conformance/load"
 	"github.com/fanoutd/fanoutd/conformance/script"
 	"github.com/fanoutd/fanoutd/conformance/testclient"
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -25,6 +26,9 @@ type Scenario struct {
 
 	// Scenarios that do not exist in all variants.
 	subscribeOnly, informerOnly, watchOnly bool
+
+	// reports means that the client must report what it has applied.
+	reports bool
 }
 
 // Variant is a way to run a scenario.
@@ -53,6 +57,10 @@ func (s Scenario) Has(v Variant) bool {
 	return (!s.subscribeOnly || v.Subscribe) && (!s.informerOnly || v.Informer) && (!s.watchOnly || !v.Informer)
 }
 
+// IsSimple reports whether the scenario, in this variant, needs only what a simple client has: the method Watch, and
+// neither informers nor reports.
+func (s Scenario) IsSimple(v Variant) bool { return !v.Subscribe && !v.Informer && !s.reports }
+
 // patience bounds each wait. Only a broken client reaches it, also on a busy machine.
 const patience = 5 * time.Minute
 
@@ -60,6 +68,9 @@ const patience = 5 * time.Minute
 type Settings struct {
 	Command  []string // the test client
 	Patience time.Duration
+
+	// Exact means that the client gets no more time on a busy machine.
+	Exact bool
 }
 
 // Run runs a scenario, and returns what the client does wrong, with its log.
@@ -144,6 +155,14 @@ func (r *run) within(what string, do func(ctx context.Context) error) {
 	if err := do(ctx); err != nil {
 		r.fail("%s: %w; the client shows %v", what, err, r.states)
 	}
+}
+
+// scaled returns how long the client may take for what takes a duration on an idle machine.
+func (r *run) scaled(d time.Duration) time.Duration {
+	if r.settings.Exact {
+		return d
+	}
+	return load.Scale(d)
 }
 
 // pass lets time pass.

@@ -1,4 +1,5 @@
-package scenario
+// Package load tells how busy the machine is.
+package load
 
 import (
 	"fmt"
@@ -7,14 +8,14 @@ import (
 	"time"
 )
 
-// scaled returns how long a client may take for what takes a duration on an idle machine. It is longer while more
+// Scale returns how long a program may take for what takes a duration on an idle machine. It is longer while more
 // processes want to run than there are processors. Only Linux tells how many.
-func scaled(d time.Duration) time.Duration {
+func Scale(d time.Duration) time.Duration {
 	content, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return d
 	}
-	var load [3]float64
+	var load [3]float64 // averages of 1, 5 and 15 minutes
 	var runnable int
 	if _, err := fmt.Sscanf(string(content), "%f %f %f %d/", &load[0], &load[1], &load[2], &runnable); err != nil {
 		return d
