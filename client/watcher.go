@@ -381,20 +381,15 @@ func (w *watcher) isFinal(err error) bool {
 	}
 	switch e.Code {
 	case codes.OutOfRange:
-		if errors.Is(e, ErrRevisionInFuture) && w.at.Revision > 0 && !w.req.GetEveryEvent() {
-			// The position belongs to an etcd that no longer exists, and so does the
-			// state that the caller built on it.
-			w.dropPosition()
-			return false
-		}
 		exact := w.consistency.GetExactRevision() > 0 && w.at.Revision == 0
-		if errors.Is(e, ErrPositionExpired) && !exact && !w.req.GetEveryEvent() {
-			// Reading a snapshot took longer than etcd keeps its history. The next
-			// attempt may be faster.
-			w.dropPosition()
-			return false
+		if w.req.GetEveryEvent() || exact || w.at.Revision == 0 && !errors.Is(e, ErrPositionExpired) {
+			return true
 		}
-		return true
+		// No server can go on from the position: it belongs to an etcd that no longer exists, or what
+		// follows it is forgotten. A snapshot may also take longer than etcd keeps its history; the next
+		// attempt may be faster.
+		w.dropPosition()
+		return false
 	case codes.ResourceExhausted:
 		return errors.Is(e, ErrRequestTooLarge) // all other limits are temporary
 	case codes.Unauthenticated:

@@ -79,6 +79,24 @@ var broken = []brokenClient{
 	{"unknown-entries", "strict-entries", streams, "panic: unknown entry"},
 	{"absent-values", "no-absence", watches, `want map[a/empty:"" a/none:(no value)`},
 	{"ages", "strict-ages", watches, "panic: the message has an age"},
+	{"synced", "early-sync", informers, "counts as synced or as not stale, and the server has sent no SYNCED"},
+	{"stale", "never-stale", informers, "counts as synced or as not stale, and the server has sent no SYNCED"},
+	{"stale", "ageless", informers, "the copy a is stale because of the age of the messages: context deadline exceeded"},
+	{"objects", "no-labels", watches, `watch a shows map[`},
+	{"objects", "only-text", watches, `a/bytes:(no value)`},
+	{"handlers", "no-deletes", informers, "the handler gets the changes: context deadline exceeded"},
+	{"replaced", "in-place", informers, "the client writes into its state file"},
+	{"from-now", "now-again", watches, "begins at the present, although it needs the state"},
+	{"every-event", "skip-events", watches, "does not ask for every event"},
+	{"selectors", "no-selectors", watches, "watch a asks for the labels"},
+	{"token", "fixed-token", watches, `has the authorization "Bearer one", want "Bearer two"`},
+	{"endless-delay", "stay-away", watches, "the client comes back although RetryInfo says a year: context deadline exceeded"},
+	{"backoff", "fixed-delay", watches, "the mean delay of many clients is"},
+	{"backoff", "never-reset", watches, "after streams that have lasted"},
+	{"proxy", "trust-proxies", watches, "watch a is failed"},
+	{"keepalive", "no-pings", watches, "the client pings, and opens watch a on another connection: context deadline exceeded"},
+	{"stop-crossing", "strict-ids", streams, "panic: an entry of a watch that was stopped"},
+	{"slow-returns", "never-back", streams, "the client opens watch slow: context deadline exceeded"},
 	{"new-epoch", "ignore-epochs", watches, `watch a shows map[a/2:"2" a/3:"3"] at {e1 1}`},
 	{"lost-position", "keep-position", watches, "want one of [<nil>]"},
 	{"restart", "no-state", informers, "watch a shows the state at"},
@@ -129,7 +147,7 @@ var (
 )
 
 // brokenPatience is how long a broken client is waited for: longer than a correct one takes in these scenarios.
-const brokenPatience = 15 * time.Second
+const brokenPatience = 25 * time.Second
 
 // brokenRuns is how often a scenario runs at most until it notices a broken client. A busy machine may delay the client
 // as if it kept the rule.
@@ -152,7 +170,7 @@ func TestScenariosNoticeBrokenClients(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			settings := scenario.Settings{Command: []string{goClient, "-break", b.fault}, Patience: brokenPatience}
+			settings := scenario.Settings{Command: []string{goClient, "-break", b.fault}, Patience: brokenPatience, Exact: true}
 			var err error
 			for n := 0; n < brokenRuns && err == nil; n++ {
 				err = all[b.scenario].Run(ctx, settings, b.variant)

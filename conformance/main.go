@@ -27,6 +27,7 @@ func main() {
 func run() int {
 	only := flag.String("run", "", "run only the scenarios that match this `regexp`, such as reset/subscribe")
 	list := flag.Bool("list", false, "list the scenarios")
+	profile := flag.String("profile", "all", "the scenarios for a `kind` of clients: all, or watch-only for those without informers, reports and Subscribe")
 	parallel := flag.Int("parallel", 4, "the `number` of scenarios that run at once")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: conformance [flags] -- COMMAND [ARG...]")
@@ -40,27 +41,30 @@ func run() int {
 		return 0
 	}
 	matches, err := regexp.Compile(*only)
-	if err != nil || flag.NArg() == 0 || *parallel < 1 {
+	if err != nil || flag.NArg() == 0 || *parallel < 1 || *profile != "all" && *profile != "watch-only" {
 		flag.Usage()
 		return 2
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return runAll(ctx, scenario.Settings{Command: flag.Args()}, matches, *parallel)
+	wanted := func(s scenario.Scenario, v scenario.Variant) bool {
+		return s.Has(v) && matches.MatchString(s.Name+"/"+v.String()) && (*profile == "all" || s.IsSimple(v))
+	}
+	return runAll(ctx, scenario.Settings{Command: flag.Args()}, wanted, *parallel)
 }
 
-// runAll runs scenarios, and prints a line for each.
-func runAll(ctx context.Context, settings scenario.Settings, matches *regexp.Regexp, parallel int) (code int) {
+// runAll runs the scenarios that are wanted, and prints a line for each.
+func runAll(ctx context.Context, settings scenario.Settings, wanted func(scenario.Scenario, scenario.Variant) bool, parallel int) (code int) {
 	var mu sync.Mutex // guards the output and the code
 	var all sync.WaitGroup
 	slots := make(chan struct{}, parallel)
 	count := 0
 	for _, s := range scenario.All {
 		for _, v := range scenario.Variants {
-			name := s.Name + "/" + v.String()
-			if !s.Has(v) || !matches.MatchString(name) {
+			if !wanted(s, v) {
 				continue
 			}
+			name := s.Name + "/" + v.String()
 			count++
 			slots <- struct{}{}
 			all.Go(func() {

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 import sys
@@ -18,6 +19,15 @@ import fanoutd  # noqa: E402
 
 MAX_LINE = 1 << 20
 
+# How often the test client looks whether a copy is stale.
+LOOK_INTERVAL = 0.05
+
+CHANGES = {
+    fanoutd.EventType.ADDED: "add",
+    fanoutd.EventType.MODIFIED: "update",
+    fanoutd.EventType.DELETED: "delete",
+}
+
 
 def show(name: str, what: str, **fields: Any) -> None:
     print(json.dumps({"name": name, "what": what, **fields}), flush=True)
@@ -25,6 +35,16 @@ def show(name: str, what: str, **fields: Any) -> None:
 
 def show_state(name: str, at: fanoutd.Position, objects: dict[str, Any]) -> None:
     show(name, "state", epoch=at.epoch, revision=str(at.revision), objects=objects)
+
+
+def shown(o: fanoutd.Object) -> dict[str, Any]:
+    """Return what is shown of an object."""
+    fields: dict[str, Any] = {"contentType": o.content_type, "labels": o.labels}
+    if isinstance(o.value, str):
+        fields["text"] = o.value
+    elif o.value is not None:
+        fields["data"] = base64.b64encode(o.value).decode()
+    return fields
 
 
 class Follower:
@@ -75,12 +95,16 @@ class Follower:
         return {
             "prefix": self.name,
             "latest": self._command.get("latest", False),
+            "label_selector": self._command.get("labelSelector", ""),
+            "field_selector": self._command.get("fieldSelector", ""),
             "bookmark_interval": self._command["bookmarkMillis"] / 1000,
         }
 
     async def _follow_watch(self) -> None:
         objects: dict[str, Any] = {}
-        async with self._client.resource("config").watch(**self._options) as watch:
+        from_now, every_event = self._command.get("fromNow", False), self._command.get("everyEvent", False)
+        config = self._client.resource("config")
+        async with config.watch(from_now=from_now, every_event=every_event, **self._options) as watch:
             async for update in watch:
                 await self._gate.wait()
                 if update.replace:
@@ -89,7 +113,7 @@ class Follower:
                     if e.type is fanoutd.EventType.DELETED:
                         objects.pop(e.key, None)
                     else:
-                        objects[e.key] = e.object.value
+                        objects[e.key] = shown(e.object)
                 if update.complete:
                     show_state(self.name, update.position, objects)
 
@@ -102,14 +126,41 @@ class Follower:
         )
         informer.add_handler(self._handle)
         async with informer:
-            at = fanoutd.Position()
-            while True:
-                at = await informer.changed(at)
-                show_state(self.name, at, {key: o.value for key, o in informer.items()})
+            observers = [asyncio.create_task(self._show_sync(informer)), asyncio.create_task(self._show_stale(informer))]
+            try:
+                at = fanoutd.Position()
+                while True:
+                    at = await informer.changed(at)
+                    show_state(self.name, at, {key: shown(informer[key]) for key in informer})
+            finally:
+                for observer in observers:
+                    observer.cancel()
+
+    async def _show_sync(self, informer: fanoutd.Informer[fanoutd.Object]) -> None:
+        try:
+            await informer.wait_for_sync()
+        except (fanoutd.Error, fanoutd.ClosedError):
+            return  # the follower shows it
+        show(self.name, "synced")
+
+    async def _show_stale(self, informer: fanoutd.Informer[fanoutd.Object]) -> None:
+        stale = True
+        while True:
+            if informer.stale != stale:
+                stale = not stale
+                show(self.name, "stale", stale=stale)
+            await asyncio.sleep(LOOK_INTERVAL)
 
     async def _handle(self, change: fanoutd.Change[fanoutd.Object]) -> None:
         await self._gate.wait()
-        if change.key in self._rejected:
+        item = change.new or change.old
+        assert item is not None
+        rejected = change.key in self._rejected
+        show(
+            self.name, "handler", type=CHANGES[change.type], key=change.key, revision=str(item.object.mod_revision),
+            rejected=rejected,
+        )  # fmt: skip
+        if rejected:
             raise ValueError("the application rejects the object")
 
 
@@ -124,7 +175,7 @@ async def main() -> None:
         if command["do"] == "watch":
             name = command.get("client", "")
             if name not in clients:
-                clients[name] = fanoutd.Client(command["servers"], insecure=True)
+                clients[name] = fanoutd.Client(command["servers"], insecure=True, token_file=command.get("tokenFile"))
             followers[command["name"]] = Follower(command, clients[name])
         else:
             followers[command["name"]].obey(command)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/conformance/script"
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
@@ -113,7 +115,44 @@ var faults = map[string]*fault{
 	"strict-entries":    {},
 	"refuse-all":        {},
 	"early-restart":     {},
+
+	"early-sync":  {},
+	"never-stale": {},
+	"no-labels":   {},
+	"only-text":   {},
+	"no-deletes":  {},
+	"in-place":    {},
+	"fixed-token": {},
+	"no-pings":    {},
+	"ageless":     {response: func(m *fanoutv1.WatchResponse) { m.Age = nil }},
+	"now-again": {request: func(r *fanoutv1.WatchRequest) {
+		if r.GetAfter() == nil {
+			r.Begin = &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}}
+		}
+	}},
+	"skip-events":  {request: func(r *fanoutv1.WatchRequest) { r.EveryEvent = false }},
+	"no-selectors": {request: func(r *fanoutv1.WatchRequest) { r.LabelSelector, r.FieldSelector = "", "" }},
+	"never-back": {response: func(m *fanoutv1.WatchResponse) {
+		if m.GetKind() == fanoutv1.WatchResponse_KIND_BOOKMARK {
+			m.Kind = fanoutv1.WatchResponse_KIND_LIVE
+		}
+	}},
+	"trust-proxies": {failure: func(err error) error {
+		if st := status.Convert(err); st.Code() == codes.NotFound && len(st.Details()) == 0 {
+			return script.Refusal(codes.NotFound, "UNKNOWN_RESOURCE")
+		}
+		return err
+	}},
+	"stay-away":   {},
+	"never-reset": {},
+	"strict-ids":  {},
 }
+
+// The streams after which a client with the fault never-reset waits before each, and how long.
+const (
+	tirelessStreams = 100
+	tiredDelay      = 3 * time.Second
+)
 
 func faultNames() []string { return slices.Sorted(maps.Keys(faults)) }
 
@@ -162,6 +201,12 @@ func (f *fault) options() []client.Option {
 func (f *fault) intercept(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
 	if f.open != nil {
 		ctx = f.open(ctx)
+	}
+	if f.is("never-reset") && f.opened.Load() > tirelessStreams {
+		<-time.After(tiredDelay)
+	}
+	if f.is("stay-away") && f.opened.Load() > 1 { // the first one finds out that there is no Subscribe
+		<-ctx.Done()
 	}
 	if f.is("late-return") && f.opened.Load() > 0 {
 		select {
@@ -239,6 +284,9 @@ type faultyStream struct {
 	reopen  func() (grpc.ClientStream, error)
 	retries int
 	request any // the first request
+
+	mu      sync.Mutex
+	stopped map[uint64]bool // watches that have not ended yet; guarded by mu
 }
 
 // SendMsg implements grpc.ClientStream.
@@ -253,11 +301,34 @@ func (s *faultyStream) SendMsg(m any) error {
 		if start := m.GetStart(); start != nil {
 			s.change(start.GetRequest())
 		}
+		if stop := m.GetStop(); stop != nil {
+			s.stopWatch(stop.GetWatchId())
+		}
 		if report := m.GetReport(); report != nil {
 			return s.sendReport(report, m)
 		}
 	}
 	return s.ClientStream.SendMsg(m)
+}
+
+func (s *faultyStream) stopWatch(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped == nil {
+		s.stopped = map[uint64]bool{}
+	}
+	s.stopped[id] = true
+}
+
+// checkIDs panics if an entry belongs to a watch that was stopped.
+func (s *faultyStream) checkIDs(e *fanoutv1.SubscribeResponse_Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range e.GetWatchIds() {
+		if s.stopped[id] && e.GetResponse() != nil {
+			panic("an entry of a watch that was stopped")
+		}
+	}
 }
 
 func (s *faultyStream) change(req *fanoutv1.WatchRequest) {
@@ -321,6 +392,9 @@ func (s *faultyStream) receive(m *fanoutv1.WatchResponse) {
 
 func (s *faultyStream) receiveEntries(m *fanoutv1.SubscribeResponse) error {
 	for _, e := range m.GetEntries() {
+		if s.fault.is("strict-ids") {
+			s.checkIDs(e)
+		}
 		switch c := e.GetContent().(type) {
 		case *fanoutv1.SubscribeResponse_Entry_Response:
 			s.receive(c.Response)

@@ -22,26 +22,24 @@ func (f *follower) followInformer(ctx context.Context, r *client.Resource) error
 	for _, o := range f.options() {
 		options = append(options, o)
 	}
+	for _, o := range f.selectors() {
+		options = append(options, o)
+	}
 	if f.command.State != "" && !f.fault.is("no-state") {
 		options = append(options, client.LastKnownGood(f.command.State, maxStateBytes))
+	}
+	if f.fault.is("in-place") {
+		defer f.writeInPlace()()
 	}
 	if f.fault.is("state-elsewhere") {
 		f.restore()
 		defer f.back()
 	}
 	informer := client.NewInformer(r, client.ObjectDecoder(), options...)
-	take := func(item client.Item[*client.Object]) error {
-		f.gate.Lock()
-		defer f.gate.Unlock()
-		if _, rejected := f.rejected.Load(item.Object.Key); rejected {
-			return errors.New("the application rejects the object")
-		}
-		return nil
-	}
 	informer.AddHandler(client.Handler[*client.Object]{
-		Add:    take,
-		Update: func(_, item client.Item[*client.Object]) error { return take(item) },
-		Delete: take,
+		Add:    func(item client.Item[*client.Object]) error { return f.take(testclient.Add, item.Object) },
+		Update: func(_, item client.Item[*client.Object]) error { return f.take(testclient.Update, item.Object) },
+		Delete: func(old client.Item[*client.Object]) error { return f.take(testclient.Delete, old.Object) },
 		Error: func(o *client.Object, _ error) {
 			if o == nil && !f.fault.is("silent-damage") {
 				f.print(testclient.Line{Name: f.command.Name, What: testclient.Damaged})
@@ -50,12 +48,22 @@ func (f *follower) followInformer(ctx context.Context, r *client.Resource) error
 	})
 	done := make(chan error, 1)
 	f.running.Go(func() { done <- informer.Run(ctx) })
+	f.running.Go(func() {
+		if f.fault.is("early-sync") || informer.WaitForSync(ctx) == nil {
+			f.print(testclient.Line{Name: f.command.Name, What: testclient.Synced})
+		}
+	})
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
+	stale := true
 	for shown := (client.Position{}); ; {
 		shown = f.look(informer.Lister(), shown)
 		select {
 		case <-ticker.C:
+			if was := stale; (informer.Lister().Stale() && !f.fault.is("never-stale")) != was {
+				stale = !was
+				f.print(testclient.Line{Name: f.command.Name, What: testclient.Stale, Stale: stale})
+			}
 		case err := <-done:
 			f.look(informer.Lister(), shown)
 			return err
@@ -63,13 +71,30 @@ func (f *follower) followInformer(ctx context.Context, r *client.Resource) error
 	}
 }
 
+// take is what the handler does with a change.
+func (f *follower) take(change string, o *client.Object) error {
+	f.gate.Lock()
+	defer f.gate.Unlock()
+	_, rejected := f.rejected.Load(o.Key)
+	if f.fault.is("no-deletes") && change == testclient.Delete {
+		return nil
+	}
+	f.print(testclient.Line{
+		Name: f.command.Name, What: testclient.Handler, Type: change, Key: o.Key, Revision: o.ModRevision, Rejected: rejected,
+	})
+	if rejected {
+		return errors.New("the application rejects the object")
+	}
+	return nil
+}
+
 // look shows the copy if its position has changed, and returns the position.
 func (f *follower) look(copied client.Lister[*client.Object], shown client.Position) client.Position {
 	for {
 		at := copied.Position()
-		objects := map[string]*string{}
+		objects := map[string]*testclient.Object{}
 		for item := range copied.List("") {
-			objects[item.Object.Key] = f.text(item.Object)
+			objects[item.Object.Key] = f.object(item.Object)
 		}
 		switch {
 		case copied.Position() != at: // it has changed meanwhile

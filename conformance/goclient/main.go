@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/code"
+
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/conformance/testclient"
 )
@@ -132,7 +134,7 @@ func (p *program) watch(c testclient.Command) error {
 		case ctx.Err() != nil:
 			p.print(testclient.Line{Name: c.Name, What: testclient.Stopped})
 		case errors.As(err, &refused):
-			p.print(testclient.Line{Name: c.Name, What: testclient.Failed, Code: refused.Code.String(), Reason: string(refused.Reason)})
+			p.print(testclient.Line{Name: c.Name, What: testclient.Failed, Code: code.Code(refused.Code).String(), Reason: string(refused.Reason)})
 		default:
 			p.print(testclient.Line{Name: c.Name, What: testclient.Failed, Code: fmt.Sprint(err)})
 		}
@@ -150,6 +152,20 @@ func (p *program) client(c testclient.Command) (*client.Client, error) {
 		return found, nil
 	}
 	options := []client.Option{client.WithInsecure(), client.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil)))}
+	switch {
+	case c.TokenFile == "":
+	case p.fault.is("fixed-token"):
+		token, err := os.ReadFile(c.TokenFile)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, client.WithToken(strings.TrimSpace(string(token))))
+	default:
+		options = append(options, client.WithTokenFile(c.TokenFile))
+	}
+	if p.fault.is("no-pings") {
+		options = append(options, client.WithKeepalive(time.Hour))
+	}
 	conn, err := client.New(strings.Join(c.Servers, ","), append(options, p.fault.options()...)...)
 	if err == nil {
 		p.clients[name] = conn
@@ -172,18 +188,39 @@ func (f *follower) options() []client.DeliveryOption {
 	return options
 }
 
+// selectors returns the selectors of the watch.
+func (f *follower) selectors() []client.Selection {
+	var all []client.Selection
+	if f.command.LabelSelector != "" {
+		all = append(all, client.Labels(f.command.LabelSelector))
+	}
+	if f.command.FieldSelector != "" {
+		all = append(all, client.Fields(f.command.FieldSelector))
+	}
+	return all
+}
+
 // followWatch applies the events of a watch to a copy.
 func (f *follower) followWatch(ctx context.Context, r *client.Resource) error {
 	options := []client.WatchOption{client.Prefix(f.command.Name)}
 	for _, o := range f.options() {
 		options = append(options, o)
 	}
+	for _, o := range f.selectors() {
+		options = append(options, o)
+	}
+	if f.command.FromNow {
+		options = append(options, client.FromNow())
+	}
+	if f.command.EveryEvent {
+		options = append(options, client.EveryEvent())
+	}
 	return f.apply(r.Watch(ctx, options...))
 }
 
 // apply applies the updates of a watch to a copy, and prints it.
 func (f *follower) apply(updates func(func(*client.Update, error) bool)) error {
-	copied := map[string]*string{}
+	copied := map[string]*testclient.Object{}
 	for u, err := range updates {
 		if err != nil {
 			return err
@@ -202,7 +239,7 @@ func (f *follower) apply(updates func(func(*client.Update, error) bool)) error {
 				}
 				delete(copied, e.Object.Key)
 			default:
-				copied[e.Object.Key] = f.text(e.Object)
+				copied[e.Object.Key] = f.object(e.Object)
 			}
 		}
 		if u.Phase.Complete() || f.fault.is("early") {
@@ -220,16 +257,23 @@ func (f *follower) await() {
 	}
 }
 
-// text returns the value of an object, or nil if it has none.
-func (f *follower) text(o *client.Object) *string {
-	if o.Value == nil && !f.fault.is("no-absence") {
-		return nil
+// object returns what is shown of an object.
+func (f *follower) object(o *client.Object) *testclient.Object {
+	value := o.Value
+	if value == nil && f.fault.is("no-absence") {
+		value = []byte{}
 	}
-	text := string(o.Value)
-	return &text
+	shown := testclient.NewObject(value, o.ContentType, o.Labels)
+	switch {
+	case f.fault.is("no-labels"):
+		shown.Labels = nil
+	case f.fault.is("only-text"):
+		shown.Data = nil
+	}
+	return shown
 }
 
-func (f *follower) show(at client.Position, objects map[string]*string) {
+func (f *follower) show(at client.Position, objects map[string]*testclient.Object) {
 	l := testclient.Line{Name: f.command.Name, What: testclient.State, Epoch: at.Epoch, Revision: at.Revision, Objects: objects}
 	f.print(l)
 	if f.fault.is("go-back") {

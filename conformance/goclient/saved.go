@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 
@@ -47,5 +48,23 @@ func (f *follower) restore() {
 func (f *follower) back() {
 	if text, err := os.ReadFile(f.command.State); err == nil {
 		_ = os.WriteFile(f.command.State+".copy", text, 0o600)
+	}
+}
+
+// writeInPlace returns a function that writes what the client has saved into the file that was there before.
+func (f *follower) writeInPlace() func() {
+	old, err := os.OpenFile(f.command.State, os.O_WRONLY, 0)
+	if err != nil {
+		return func() {} // there is none
+	}
+	return func() {
+		defer old.Close()
+		content, err := os.ReadFile(f.command.State)
+		if err == nil {
+			_, err = old.WriteAt(content, 0)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
 	}
 }

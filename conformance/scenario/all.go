@@ -78,6 +78,26 @@ var All = []Scenario{
 		Why:  "A server that has lost etcd serves its last state.",
 	},
 	{
+		Name: "synced", run: syncs, informerOnly: true,
+		Must: "Wait for SYNCED and for the calls of the handlers before the informer counts as synced.",
+		Why:  "Until then, the copy may lack objects.",
+	},
+	{
+		Name: "stale", run: staleness, informerOnly: true,
+		Must: "Count a copy as stale until the server has confirmed it, while the age of the messages is too high, and after three intervals of silence.",
+		Why:  "The program may have to stop when it can no longer rely on the copy.",
+	},
+	{
+		Name: "objects", run: wholeObjects,
+		Must: "Keep labels, content types and bytes of objects.",
+		Why:  "They belong to the object.",
+	},
+	{
+		Name: "handlers", run: handlerCalls, informerOnly: true,
+		Must: "Call handlers for every change, also for objects that are missing after a RESET.",
+		Why:  "A program that follows calls must reach the same state as the copy.",
+	},
+	{
 		Name: "new-epoch", run: newEpoch,
 		Must: "Replace the state when the epoch changes, even if revisions go back.",
 		Why:  "etcd was replaced or restored.",
@@ -111,6 +131,51 @@ var All = []Scenario{
 		Name: "killed", run: killed, informerOnly: true,
 		Must: "Save the objects together with the position.",
 		Why:  "A client may be killed at any time.",
+	},
+	{
+		Name: "replaced", run: replaced, informerOnly: true,
+		Must: "Write the state to a new file, and replace the old one with it.",
+		Why:  "A client may be killed while it writes.",
+	},
+	{
+		Name: "from-now", run: fromNow, watchOnly: true,
+		Must: "Begin at the present once. After a lost position, begin with a RESET.",
+		Why:  "Another present would skip what has happened meanwhile.",
+	},
+	{
+		Name: "every-event", run: everyEvent, watchOnly: true,
+		Must: "Ask for every event, and end a watch that has lost its position.",
+		Why:  "The program must decide what to do about the missing events.",
+	},
+	{
+		Name: "selectors", run: selected,
+		Must: "Send the selectors with each request of a watch.",
+		Why:  "Otherwise the watch gets other objects after an interruption.",
+	},
+	{
+		Name: "token", run: tokens,
+		Must: "Send the present token with each request. After a refusal, try the next token once, and end if it is refused, too.",
+		Why:  "Tokens expire while watches go on.",
+	},
+	{
+		Name: "endless-delay", run: endless, watchOnly: true,
+		Must: "Obey a RetryInfo of more than a minute for one minute.",
+		Why:  "A fault of a server must not keep the client away for ever.",
+	},
+	{
+		Name: "backoff", run: growing, watchOnly: true,
+		Must: "Let the delays grow with each failure. After a stream that has lasted for 5 s, they are short again.",
+		Why:  "A server that comes back slowly must not be overloaded. A server that works again must not be punished.",
+	},
+	{
+		Name: "proxy", run: proxied,
+		Must: "End with an error without a reason only if the watch has not worked before.",
+		Why:  "Such errors come from proxies, and pass.",
+	},
+	{
+		Name: "keepalive", run: keepalive, watchOnly: true,
+		Must: "Ping a silent connection, and open another one if there is no answer.",
+		Why:  "With rare bookmarks, a dead connection would go unnoticed for minutes.",
 	},
 	{
 		Name: "storm", run: storm,
@@ -173,27 +238,27 @@ var All = []Scenario{
 		Why:  "Otherwise the server keeps it.",
 	},
 	{
-		Name: "reports", run: reported,
+		Name: "reports", run: reported, reports: true,
 		Must: "Say at the start of a watch that it reports. Report the applied position, at most once a second.",
 		Why:  "Operators wait until a change is applied.",
 	},
 	{
-		Name: "reports-paused", run: pausedReport,
+		Name: "reports-paused", run: pausedReport, reports: true,
 		Must: "Do not report updates that the application has not taken.",
 		Why:  "A deployment continues when all clients have applied a change.",
 	},
 	{
-		Name: "reports-reconnected", run: reconnectedReport, subscribeOnly: true,
+		Name: "reports-reconnected", run: reconnectedReport, reports: true, subscribeOnly: true,
 		Must: "Connect again while the application is busy. Report on the new watch what the application takes of the messages of the old one.",
 		Why:  "A deployment does not wait for clients that are not connected.",
 	},
 	{
-		Name: "reports-rejected", run: rejected, informerOnly: true,
+		Name: "reports-rejected", run: rejected, reports: true, informerOnly: true,
 		Must: "Report the error of the application, the key of the object, and a position before it. Clear the error when the object is accepted.",
 		Why:  "A deployment stops when a change is refused.",
 	},
 	{
-		Name: "reports-rejected-many", run: rejectedMany, informerOnly: true,
+		Name: "reports-rejected-many", run: rejectedMany, reports: true, informerOnly: true,
 		Must: "Name no failed keys while they are more than 32, and the rest when they are fewer.",
 		Why:  "A server refuses reports with more. A deployment of other objects continues if the keys are known.",
 	},
@@ -201,6 +266,16 @@ var All = []Scenario{
 		Name: "many", run: many, subscribeOnly: true,
 		Must: "Carry all watches on one stream. Each resumes at its own position when the stream is lost.",
 		Why:  "A stream costs the server more than a thousand watches of one interest.",
+	},
+	{
+		Name: "stop-crossing", run: crossing, subscribeOnly: true,
+		Must: "Ignore entries of a stopped watch until its end, also if its id is in use again.",
+		Why:  "They were on their way when the client stopped the watch.",
+	},
+	{
+		Name: "slow-returns", run: back, subscribeOnly: true, watchOnly: true,
+		Must: "Move a slow watch off the shared stream, and back when it has caught up.",
+		Why:  "A watch that never returns costs the server a stream.",
 	},
 	{
 		Name: "refused-start", run: refusedStart, subscribeOnly: true,

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/code"
 	"google.golang.org/grpc/codes"
 
 	"github.com/fanoutd/fanoutd/conformance/script"
@@ -67,8 +68,8 @@ func final(r *run) {
 		w := r.open(refusal.reason)
 		w.Refuse(script.Refusal(refusal.code, refusal.reason))
 		l := r.expectLine(refusal.reason, testclient.Failed)
-		if l.Reason != refusal.reason {
-			r.fail("watch %s fails with the reason %q", refusal.reason, l.Reason)
+		if want := code.Code(refusal.code).String(); l.Reason != refusal.reason || l.Code != want {
+			r.fail("watch %s fails with %q and the reason %q, want %q", refusal.reason, l.Code, l.Reason, want)
 		}
 	}
 	// The right is lost while the watch is open.
@@ -114,7 +115,7 @@ func drained(r *run) {
 		}
 	}
 	slices.Sort(gaps)
-	if gaps[len(gaps)/2] > 250*time.Millisecond {
+	if gaps[len(gaps)/2] > r.scaled(250*time.Millisecond) {
 		r.fail("after resume_at_once the client waits %v", gaps)
 	}
 }
@@ -228,7 +229,7 @@ func (r *run) silence(die func(*script.Watch)) (*script.History, *script.Watch) 
 	at := h.Position(h.Revision())
 	die(w)
 	next := r.acceptAs("the client opens watch a on another connection after a silence", "a")
-	if waited := next.Opened.Sub(last); waited < minSilence || waited > maxSilence {
+	if waited := next.Opened.Sub(last); waited < minSilence || waited > r.scaled(maxSilence) {
 		r.fail("the client gives up after %v of silence, want %v to %v: it asked for bookmarks every %v",
 			waited.Round(time.Millisecond), minSilence, maxSilence, silence)
 	}

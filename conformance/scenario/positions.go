@@ -1,10 +1,12 @@
 package scenario
 
 import (
+	"bytes"
 	"os"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/fanoutd/fanoutd/conformance/script"
 	"github.com/fanoutd/fanoutd/conformance/testclient"
@@ -39,11 +41,15 @@ func lostPosition(r *run) {
 	h := r.history("e1")
 	h.Write(script.Put("a/1", "1"))
 	w := r.sync(h, "a")
-	for _, reason := range []string{"POSITION_EXPIRED", "REVISION_IN_FUTURE"} {
+	for _, reason := range []string{"POSITION_EXPIRED", "REVISION_IN_FUTURE", "A_REASON_OF_LATER_VERSIONS", ""} {
 		w.Cut()
 		w = r.accept("a")
 		r.beginsAfter(w, h.Position(h.Revision()))
-		w.Refuse(script.Refusal(codes.OutOfRange, reason))
+		refusal := script.Refusal(codes.OutOfRange, reason)
+		if reason == "" {
+			refusal = status.Error(codes.OutOfRange, "an error of a proxy")
+		}
+		w.Refuse(refusal)
 		w = r.accept("a")
 		r.beginsAfter(w, nil)
 		h.Write(script.Put("a/1", reason))
@@ -132,6 +138,38 @@ func otherWatch(r *run) {
 	w := r.accept("b")
 	r.beginsAfter(w, nil)
 	r.resume(h, w)
+}
+
+// replaced keeps a hard link to the state file. A client that writes into its file, rather than replace it, changes what
+// the link leads to.
+func replaced(r *run) {
+	h := r.history("e1")
+	h.Write(script.Put("a/1", "1"))
+	file := r.stateFile("a")
+	r.sync(h, "a", withState(file))
+	r.restart()
+	link := r.stateFile("link")
+	if err := os.Link(file, link); err != nil {
+		r.fail("the client has no state file: %w", err)
+	}
+	before, err := os.ReadFile(link)
+	if err != nil {
+		r.fail("read the state file: %w", err)
+	}
+	r.follow("a", withState(file))
+	w := r.accept("a")
+	h.Write(script.Put("a/1", "2"))
+	r.resume(h, w)
+	r.restart()
+	after, err := os.ReadFile(link)
+	if err != nil {
+		r.fail("read the state file: %w", err)
+	}
+	if !bytes.Equal(before, after) {
+		r.fail("the client writes into its state file, so it has half of a state for a moment")
+	}
+	r.follow("a", withState(file))
+	r.beginsAfter(r.accept("a"), h.Position(h.Revision()))
 }
 
 // killed kills the client at any time while it saves. Its file must be consistent.

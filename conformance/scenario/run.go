@@ -2,6 +2,7 @@
 package scenario
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/fanoutd/fanoutd/conformance/load"
 	"github.com/fanoutd/fanoutd/conformance/script"
 	"github.com/fanoutd/fanoutd/conformance/testclient"
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -24,6 +26,9 @@ type Scenario struct {
 
 	// Scenarios that do not exist in all variants.
 	subscribeOnly, informerOnly, watchOnly bool
+
+	// reports means that the client must report what it has applied.
+	reports bool
 }
 
 // Variant is a way to run a scenario.
@@ -52,6 +57,10 @@ func (s Scenario) Has(v Variant) bool {
 	return (!s.subscribeOnly || v.Subscribe) && (!s.informerOnly || v.Informer) && (!s.watchOnly || !v.Informer)
 }
 
+// IsSimple reports whether the scenario, in this variant, needs only what a simple client has: the method Watch, and
+// neither informers nor reports.
+func (s Scenario) IsSimple(v Variant) bool { return !v.Subscribe && !v.Informer && !s.reports }
+
 // patience bounds each wait. Only a broken client reaches it, also on a busy machine.
 const patience = 5 * time.Minute
 
@@ -59,6 +68,9 @@ const patience = 5 * time.Minute
 type Settings struct {
 	Command  []string // the test client
 	Patience time.Duration
+
+	// Exact means that the client gets no more time on a busy machine.
+	Exact bool
 }
 
 // Run runs a scenario, and returns what the client does wrong, with its log.
@@ -78,7 +90,8 @@ func (s Scenario) Run(ctx context.Context, settings Settings, v Variant) (err er
 	}
 	r := &run{
 		Variant: v, settings: settings, ctx: ctx, server: server, dir: dir,
-		histories: map[string]*script.History{}, states: map[string]state{}, allowed: map[string]string{},
+		histories: map[string]*script.History{}, allowed: map[string]string{},
+		states: map[string]state{}, handled: map[string]map[string]int64{}, synced: map[string]bool{}, fresh: map[string]bool{},
 	}
 	defer func() {
 		if r.program != nil {
@@ -103,9 +116,12 @@ type run struct {
 	dir       string
 	histories map[string]*script.History // by epoch
 	program   *testclient.Program
-	seen      int               // lines of the program that were checked
-	states    map[string]state  // the latest state of each watch
-	allowed   map[string]string // other lines that a watch may print, by its name
+	seen      int                         // lines of the program that were checked
+	states    map[string]state            // the latest state of each watch
+	handled   map[string]map[string]int64 // what the handler of each informer has: revisions by key
+	synced    map[string]bool             // the informers that are synced
+	fresh     map[string]bool             // the informers whose copy is not stale
+	allowed   map[string]string           // other lines that a watch may print, by its name
 }
 
 // state is a copy that the client has shown.
@@ -141,6 +157,14 @@ func (r *run) within(what string, do func(ctx context.Context) error) {
 	}
 }
 
+// scaled returns how long the client may take for what takes a duration on an idle machine.
+func (r *run) scaled(d time.Duration) time.Duration {
+	if r.settings.Exact {
+		return d
+	}
+	return load.Scale(d)
+}
+
 // pass lets time pass.
 func (r *run) pass(d time.Duration) {
 	select {
@@ -158,6 +182,10 @@ func (r *run) start() {
 	}
 	r.seen = 0
 	clear(r.states)
+	clear(r.handled)
+	clear(r.synced)
+	clear(r.fresh)
+	r.server.ForgetSynced()
 }
 
 // close ends the test client, which must close its connections.
@@ -232,7 +260,16 @@ func (r *run) accept(name string) *script.Watch {
 }
 
 // acceptAs is accept with a text for the error.
-func (r *run) acceptAs(what, name string) (w *script.Watch) {
+func (r *run) acceptAs(what, name string) *script.Watch {
+	w := r.take(what, name)
+	if w.Request.GetFromNow() != nil {
+		r.fail("watch %s: the client begins at the present, although it needs the state", name)
+	}
+	return w
+}
+
+// take is acceptAs for a watch that may begin at the present.
+func (r *run) take(what, name string) (w *script.Watch) {
 	r.within(what, func(ctx context.Context) (err error) {
 		for w == nil && err == nil {
 			r.checkRest() // the client may have given up
@@ -250,8 +287,8 @@ func (r *run) acceptAs(what, name string) (w *script.Watch) {
 		r.fail("watch %s: the resource is %q", name, w.Request.GetResource())
 	case w.Request.GetBookmarkInterval() == nil:
 		r.fail("watch %s: the client does not ask for bookmarks", name)
-	case w.Request.GetFromNow() != nil:
-		r.fail("watch %s: the client begins at the present, although it needs the state", name)
+	case w.Request.GetAfter() != nil && w.Request.GetConsistency() != nil:
+		r.fail("watch %s: the client asks for a consistency together with a position", name)
 	}
 	return w
 }
@@ -350,6 +387,16 @@ func (r *run) check(l testclient.Line) {
 	switch {
 	case l.What == testclient.State:
 		r.checkState(l)
+	case l.What == testclient.Handler:
+		r.checkHandler(l)
+	case l.What == testclient.Synced, l.What == testclient.Stale && !l.Stale:
+		if !r.server.HasSynced(l.Name) {
+			r.fail("watch %s counts as synced or as not stale, and the server has sent no SYNCED", l.Name)
+		}
+		r.synced[l.Name] = r.synced[l.Name] || l.What == testclient.Synced
+		r.fresh[l.Name] = r.fresh[l.Name] || l.What == testclient.Stale
+	case l.What == testclient.Stale:
+		r.fresh[l.Name] = false
 	case l.What == testclient.Done:
 	case l.What != r.allowed[l.Name]:
 		r.fail("watch %s is %s %s %s", l.Name, l.What, l.Code, l.Reason)
@@ -363,8 +410,8 @@ func (r *run) checkState(l testclient.Line) {
 		r.fail("watch %s shows a state at the position %v, which does not exist", l.Name, got)
 	}
 	want := h.State(l.Name, l.Revision)
-	if !maps.EqualFunc(want, l.Objects, func(a, b *string) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }) {
-		r.fail("watch %s shows %s at %v, want %s", l.Name, show(l.Objects), got, show(want))
+	if !maps.EqualFunc(want, l.Objects, isShown) {
+		r.fail("watch %s shows %s at %v, want %s", l.Name, show(l.Objects), got, show(shownAs(want)))
 	}
 	if old := r.states[l.Name]; old.epoch == got.epoch && old.revision > got.revision {
 		r.fail("watch %s goes back from %v to %v", l.Name, old, got)
@@ -372,14 +419,65 @@ func (r *run) checkState(l testclient.Line) {
 	r.states[l.Name] = got
 }
 
+// checkHandler checks that a handler gets add, then any number of update, then delete, of objects that exist.
+func (r *run) checkHandler(l testclient.Line) {
+	has := r.handled[l.Name]
+	if has == nil {
+		has = map[string]int64{}
+		r.handled[l.Name] = has
+	}
+	wrote := false
+	for _, h := range r.histories {
+		wrote = wrote || h.Wrote(l.Key, l.Revision)
+	}
+	_, known := has[l.Key]
+	switch {
+	case !wrote:
+		r.fail("the handler of %s gets %s of %s at the revision %d, which did not write it", l.Name, l.Type, l.Key, l.Revision)
+	case known == (l.Type == testclient.Add):
+		r.fail("the handler of %s gets %s of %s, and has %v", l.Name, l.Type, l.Key, has)
+	case l.Rejected:
+	case l.Type == testclient.Delete:
+		delete(has, l.Key)
+	default:
+		has[l.Key] = l.Revision
+	}
+}
+
+// isShown reports whether a test client shows an object as it is. Some clients do not distinguish text from bytes.
+func isShown(want *fanoutv1.Object, got *testclient.Object) bool {
+	w := shown(want)
+	if got == nil {
+		got = &testclient.Object{}
+	}
+	return (w.Value() == nil) == (got.Value() == nil) && bytes.Equal(w.Value(), got.Value()) &&
+		w.ContentType == got.ContentType && maps.Equal(w.Labels, got.Labels)
+}
+
+func shownAs(objects map[string]*fanoutv1.Object) map[string]*testclient.Object {
+	all := map[string]*testclient.Object{}
+	for key, o := range objects {
+		all[key] = shown(o)
+	}
+	return all
+}
+
+func shown(o *fanoutv1.Object) *testclient.Object {
+	var value []byte
+	switch v := o.GetValue().(type) {
+	case *fanoutv1.Object_Text:
+		value = append([]byte{}, v.Text...)
+	case *fanoutv1.Object_Data:
+		value = v.Data
+	}
+	return testclient.NewObject(value, o.GetContentType(), o.GetLabels())
+}
+
 // show returns objects in a short form.
-func show(objects map[string]*string) string {
+func show(objects map[string]*testclient.Object) string {
 	texts := map[string]string{}
-	for key, text := range objects {
-		texts[key] = "(no value)"
-		if text != nil {
-			texts[key] = fmt.Sprintf("%.40q", *text)
-		}
+	for key, o := range objects {
+		texts[key] = o.String()
 	}
 	return fmt.Sprint(texts)
 }

@@ -1,8 +1,10 @@
 package scenario
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -117,6 +119,78 @@ func response(m script.Message, ids ...uint64) *fanoutv1.SubscribeResponse_Entry
 func (r *run) respond(st *script.Stream, more bool, entries ...*fanoutv1.SubscribeResponse_Entry) {
 	if err := st.Send(&fanoutv1.SubscribeResponse{Entries: entries, More: more}); err != nil {
 		r.fail("send a response: %w", err)
+	}
+}
+
+// crossing delays the answer to a stop. Until it comes, entries with the id belong to the old watch, also if the client
+// has begun a new one with the same id.
+func crossing(r *run) {
+	h := r.history("e1")
+	h.Write(script.Put("a/1", "1"), script.Put("b/1", "1"), script.Put("c/1", "1"))
+	a, c := r.sync(h, "a"), r.sync(h, "c")
+	st := r.streamOf(a)
+	st.DelayEnds()
+	r.command(testclient.Command{Do: testclient.Stop, Name: "a"})
+	r.expectLine("a", testclient.Stopped)
+	r.within("the client ends the watch at the server", func(ctx context.Context) error {
+		select {
+		case <-a.Gone():
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	r.follow("b")
+	b := r.accept("b")
+	r.respond(st, false, response(h.Live("a", h.Write(script.Put("a/1", "late"))), a.ID))
+	st.SendEnds()
+	b.Send(h.Reset("b", h.Revision())...)
+	r.expect("b", h.Position(h.Revision()))
+	b.Send(h.Live("b", h.Write(script.Put("b/1", "2"))))
+	r.expect("b", h.Position(h.Revision()))
+	c.Send(h.Live("c", h.Write(script.Put("c/1", "2"))))
+	r.expect("c", h.Position(h.Revision()))
+	if r.server.Waiting("a")+r.server.Waiting("b") > 0 {
+		r.fail("the client opens watches again that have not ended")
+	}
+}
+
+// back makes the application of a watch slow. When the watch has caught up, it is on the shared stream again.
+func back(r *run) {
+	h := r.history("e1")
+	h.Write(script.Put("slow/1", "1"), script.Put("fast/1", "1"))
+	slow, fast := r.sync(h, "slow"), r.sync(h, "fast")
+	st := r.streamOf(fast)
+	r.tell(testclient.Pause, "slow", "")
+	value := strings.Repeat("x", 64<<10)
+	left := false
+	for sent := 0; sent < 2*maxUnread && !left; sent += len(value) {
+		slow.Send(h.Live("slow", h.Write(script.Put("slow/1", fmt.Sprint(sent, value)))))
+		select {
+		case <-slow.Gone():
+			left = true
+		default:
+		}
+	}
+	r.within("the slow watch leaves the shared stream", func(ctx context.Context) error {
+		select {
+		case <-slow.Gone():
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	r.tell(testclient.Continue, "slow", "")
+	for {
+		slow = r.accept("slow")
+		r.resume(h, slow)
+		if slow.Stream != nil {
+			break
+		}
+		slow.Send(h.Bookmark(h.Revision())) // it has caught up
+	}
+	if slow.Stream != st {
+		r.fail("the watch is on another stream")
 	}
 }
 

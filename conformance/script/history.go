@@ -51,8 +51,12 @@ func (h *History) Position(revision int64) *fanoutv1.Position {
 // Write is one operation of a transaction.
 type Write struct {
 	Key   string
-	Value *string // the text of the object; nil: the object has no value
+	Value *string // the text of the object; nil: the object has no value, unless it has Data
+	Data  []byte  // the value, if it is not text
 	Gone  bool    // the object is deleted
+
+	ContentType string
+	Labels      map[string]string
 }
 
 // Put writes a text.
@@ -77,8 +81,12 @@ func (h *History) Write(writes ...Write) int64 {
 			if old := before[w.Key]; old != nil {
 				c.object.CreateRevision, c.object.Version = old.GetCreateRevision(), old.GetVersion()+1
 			}
-			if w.Value != nil {
+			c.object.ContentType, c.object.Labels = w.ContentType, w.Labels
+			switch {
+			case w.Value != nil:
 				c.object.Value = &fanoutv1.Object_Text{Text: *w.Value}
+			case w.Data != nil:
+				c.object.Value = &fanoutv1.Object_Data{Data: w.Data}
 			}
 		}
 		h.changes = append(h.changes, c)
@@ -108,18 +116,14 @@ func objects(changes []change, watch string, revision int64) map[string]*fanoutv
 	return all
 }
 
-// State returns the texts of the objects of a watch at a revision, by key. An object without a value
-// is nil.
-func (h *History) State(watch string, revision int64) map[string]*string {
-	state := map[string]*string{}
-	for key, o := range objects(h.all(), watch, revision) {
-		state[key] = nil
-		if o.GetValue() != nil {
-			text := o.GetText()
-			state[key] = &text
-		}
-	}
-	return state
+// State returns the objects of a watch at a revision, by key.
+func (h *History) State(watch string, revision int64) map[string]*fanoutv1.Object {
+	return objects(h.all(), watch, revision)
+}
+
+// Wrote reports whether a revision has written an object.
+func (h *History) Wrote(key string, revision int64) bool {
+	return slices.ContainsFunc(h.all(), func(c change) bool { return c.revision == revision && c.key == key && c.object != nil })
 }
 
 // Snapshot returns the events of a RESET: all objects of a watch at a revision, in order of their keys.

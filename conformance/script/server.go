@@ -39,6 +39,7 @@ type Server struct {
 	live     int               // RPCs that have not ended; guarded by mu
 	refusing error             // answers each new watch; nil: watches are accepted; guarded by mu
 	attempts []Attempt         // refused watches; guarded by mu
+	synced   map[string]bool   // the names of watches that were sent SYNCED; guarded by mu
 
 	listener net.Listener // guarded by mu
 	done     sync.WaitGroup
@@ -49,6 +50,7 @@ type Server struct {
 func NewServer(subscribes bool) (*Server, error) {
 	s := &Server{
 		subscribes: subscribes, changed: make(chan struct{}), conns: map[string]*conn{}, numbers: map[string]int{}, tokens: map[string]*Watch{},
+		synced: map[string]bool{},
 	}
 	return s, s.Start()
 }
@@ -197,6 +199,39 @@ func (s *Server) AwaitAttempt(ctx context.Context, name string, ignored int) err
 	})
 }
 
+// AwaitAttemptsOf waits until a watch was refused so often.
+func (s *Server) AwaitAttemptsOf(ctx context.Context, name string, count int) error {
+	return s.await(ctx, func() bool {
+		n := 0
+		for _, a := range s.attempts {
+			if a.Name == name {
+				n++
+			}
+		}
+		return n >= count
+	})
+}
+
+// HasSynced reports whether a watch with this name was sent SYNCED.
+func (s *Server) HasSynced(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.synced[name]
+}
+
+// ForgetSynced makes HasSynced forget what was sent.
+func (s *Server) ForgetSynced() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.synced)
+}
+
+func (s *Server) noteSynced(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.synced[name] = true
+}
+
 // Streams returns how many Subscribe streams were accepted so far.
 func (s *Server) Streams() int {
 	s.mu.Lock()
@@ -214,6 +249,9 @@ func (s *Server) admit(ctx context.Context, w *Watch) error {
 	address := ""
 	if p, ok := peer.FromContext(ctx); ok {
 		address = p.Addr.String()
+	}
+	if values := metadata.ValueFromIncomingContext(ctx, "authorization"); len(values) > 0 {
+		w.Authorization = values[0]
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

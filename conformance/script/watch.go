@@ -40,6 +40,8 @@ type Watch struct {
 	Stream     *Stream // nil: the client uses the Watch method
 	ID         uint64  // on the stream
 
+	Authorization string // the metadata of the request
+
 	server *Server
 	conn   *conn
 	send   func(Message) error
@@ -61,6 +63,9 @@ func (w *Watch) Name() string { return nameOf(w.Request) }
 // nothing.
 func (w *Watch) Send(messages ...Message) {
 	for _, m := range messages {
+		if m.GetKind() == fanoutv1.WatchResponse_KIND_SYNCED {
+			w.server.noteSynced(w.Name())
+		}
 		if w.send(m) != nil {
 			return // the scenario sees that the client does not get what it expects
 		}
@@ -138,6 +143,36 @@ type Stream struct {
 
 	mu      sync.Mutex
 	watches map[uint64]*Watch // guarded by mu
+	delayed bool              // watches that the client stops wait for their end; guarded by mu
+	ends    []uint64          // of such watches, by their ids; guarded by mu
+}
+
+// DelayEnds makes watches that the client stops wait for their end, until SendEnds.
+func (st *Stream) DelayEnds() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.delayed = true
+}
+
+// SendEnds sends the ends that were delayed.
+func (st *Stream) SendEnds() {
+	st.mu.Lock()
+	ends := st.ends
+	st.delayed, st.ends = false, nil
+	st.mu.Unlock()
+	for _, id := range ends {
+		_ = st.Send(ended(id, nil)) // fails if the client has gone
+	}
+}
+
+// delays reports whether the end of a watch is delayed.
+func (st *Stream) delays(id uint64) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.delayed {
+		st.ends = append(st.ends, id)
+	}
+	return st.delayed
 }
 
 // Send sends a response.
@@ -186,8 +221,11 @@ func (st *Stream) handle(req *fanoutv1.SubscribeRequest, first bool) error {
 		return st.start(r.Start)
 	case *fanoutv1.SubscribeRequest_Stop_:
 		if w := st.remove(r.Stop.GetWatchId()); w != nil {
+			delayed := st.delays(w.ID)
 			w.gone()
-			return st.Send(ended(w.ID, nil))
+			if !delayed {
+				return st.Send(ended(w.ID, nil))
+			}
 		}
 	case *fanoutv1.SubscribeRequest_Report_:
 		if w := st.find(r.Report.GetWatchId()); w != nil {

@@ -25,6 +25,19 @@ type Command struct {
 	// With Watch: the client asks for merged events (DELIVERY_LATEST).
 	Latest bool `json:"latest,omitempty"`
 
+	// With Watch, which has no informer: it begins at the present.
+	FromNow bool `json:"fromNow,omitempty"`
+
+	// With Watch, which has no informer: it fails rather than skip events.
+	EveryEvent bool `json:"everyEvent,omitempty"`
+
+	// With Watch: what the server selects of the objects.
+	LabelSelector string `json:"labelSelector,omitempty"`
+	FieldSelector string `json:"fieldSelector,omitempty"`
+
+	// With Watch: the file whose content is the token of each request. Empty: no token.
+	TokenFile string `json:"tokenFile,omitempty"`
+
 	// With Watch: the interval of bookmarks in milliseconds.
 	BookmarkMillis int `json:"bookmarkMillis,omitempty"`
 
@@ -51,17 +64,29 @@ type Line struct {
 	// Name is the name of the watch.
 	Name string `json:"name"`
 
-	// What is State, Failed, Stopped, Damaged or Done.
+	// What is State, Synced, Stale, Handler, Failed, Stopped, Damaged or Done.
 	What string `json:"what"`
 
 	// With State: the position of the copy.
-	Epoch    string `json:"epoch,omitempty"`
-	Revision int64  `json:"revision,string,omitempty"`
+	Epoch string `json:"epoch,omitempty"`
 
-	// With State: the text of each object by its key. An object without a value is null.
-	Objects map[string]*string `json:"objects,omitempty"`
+	// With State, and with Handler, where it is the revision of the object.
+	Revision int64 `json:"revision,string,omitempty"`
 
-	// With Failed: the code and the reason of the error.
+	// With State: each object by its key. An object without a value is nil.
+	Objects map[string]*Object `json:"objects,omitempty"`
+
+	// With Stale: whether the copy may be out of date.
+	Stale bool `json:"stale,omitempty"`
+
+	// With Handler: the change, which is Add, Update or Delete, the key of the object, and whether the
+	// application has rejected it.
+	Type     string `json:"type,omitempty"`
+	Key      string `json:"key,omitempty"`
+	Rejected bool   `json:"rejected,omitempty"`
+
+	// With Failed: the code and the reason of the error. The code has the name of the protocol, such as
+	// PERMISSION_DENIED.
 	Code   string `json:"code,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }
@@ -69,8 +94,18 @@ type Line struct {
 // What lines say.
 const (
 	State   = "state"   // the complete copy has changed, or its position has
+	Synced  = "synced"  // waiting for the sync of an informer has ended
+	Stale   = "stale"   // the copy of an informer has become stale, or is not stale any more
+	Handler = "handler" // the handler of an informer was called
 	Failed  = "failed"  // the watch has ended with an error and is not tried again
 	Stopped = "stopped" // the watch has ended after Stop
 	Damaged = "damaged" // the state file cannot be used
 	Done    = "done"    // the test client has obeyed Pause, Continue, Reject or Accept
+)
+
+// Changes for which a handler is called.
+const (
+	Add    = "add"
+	Update = "update"
+	Delete = "delete"
 )

@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"sync"
 	"time"
+
+	"github.com/fanoutd/fanoutd/conformance/load"
 )
 
 // exitTimeout is how long a test client may take to end after its input has ended.
@@ -136,15 +138,16 @@ func (p *Program) Close() error {
 	if err := p.stdin.Close(); err != nil {
 		return fmt.Errorf("end the input of the test client: %w", err)
 	}
+	timeout := load.Scale(exitTimeout)
 	select {
 	case <-p.done:
 		if p.err != nil {
 			return fmt.Errorf("the test client ends with an error: %w", p.err)
 		}
 		return nil
-	case <-time.After(exitTimeout):
+	case <-time.After(timeout):
 		p.Kill()
-		return fmt.Errorf("the test client does not end within %v after its input", exitTimeout)
+		return fmt.Errorf("the test client does not end within %v after its input", timeout)
 	}
 }
 

@@ -18,5 +18,6 @@ func TestConformancePage(t *testing.T) {
 		t.Errorf("got no list of the scenarios:\n%s", got)
 	}
 	r.next("json")
+	r.next("json")
 	r.end()
 }

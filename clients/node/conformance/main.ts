@@ -1,5 +1,6 @@
 // The test client of the conformance kit. ../../../conformance/README.md describes its commands.
 
+import { readFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
 import { Client, FanoutError, type Position, type StoredObject } from '../src/index.js';
 
@@ -11,10 +12,18 @@ interface Command {
   client?: string;
   informer?: boolean;
   latest?: boolean;
+  fromNow?: boolean;
+  everyEvent?: boolean;
+  labelSelector?: string;
+  fieldSelector?: string;
+  tokenFile?: string;
   bookmarkMillis?: number;
   state?: string;
   key?: string;
 }
+
+/** How often the test client looks whether a copy is stale, in milliseconds. */
+const lookInterval = 50;
 
 /** The largest state that is saved. */
 const maxStateBytes = 64 << 20;
@@ -26,8 +35,11 @@ function print(line: Record<string, unknown>): void {
   process.stdout.write(`${JSON.stringify(line)}\n`);
 }
 
-const text = ({ value }: StoredObject): string | null =>
-  value === undefined ? null : typeof value === 'string' ? value : Buffer.from(value).toString();
+/** shown returns what is shown of an object. */
+function shown({ value, contentType, labels }: StoredObject): Record<string, unknown> {
+  if (value === undefined) return { contentType, labels };
+  return { contentType, labels, ...(typeof value === 'string' ? { text: value } : { data: Buffer.from(value).toString('base64') }) };
+}
 
 /** A watch of the kit. */
 class Follower {
@@ -65,25 +77,27 @@ class Follower {
   }
 
   get #options() {
-    const { name: prefix, latest, bookmarkMillis: bookmarkInterval } = this.#command;
-    return { prefix, latest, bookmarkInterval };
+    const { name: prefix, latest, bookmarkMillis: bookmarkInterval, labelSelector, fieldSelector } = this.#command;
+    return { prefix, latest, bookmarkInterval, labelSelector, fieldSelector };
   }
 
-  #show({ epoch, revision }: Position, objects: Iterable<[string, string | null]>): void {
+  #show({ epoch, revision }: Position, objects: Iterable<[string, Record<string, unknown>]>): void {
     const { name } = this.#command;
     print({ name, what: 'state', epoch, revision: revision.toString(), objects: Object.fromEntries(objects) });
   }
 
   async #followWatch(): Promise<void> {
-    const copy = new Map<string, string | null>();
+    const copy = new Map<string, Record<string, unknown>>();
     const { signal } = this.stopping;
     const onInterruption = (error: Error) => console.error(this.#command.name, error.message);
-    for await (const update of this.#client.resource('config').watch({ ...this.#options, signal, onInterruption })) {
+    const { fromNow, everyEvent } = this.#command;
+    const options = { ...this.#options, fromNow, everyEvent, signal, onInterruption };
+    for await (const update of this.#client.resource('config').watch(options)) {
       await this.#gate;
       if (update.replace) copy.clear();
       for (const { type, object } of update.events) {
         if (type === 'deleted') copy.delete(object.key);
-        else copy.set(object.key, text(object));
+        else copy.set(object.key, shown(object));
       }
       this.#show(update.position, copy);
     }
@@ -93,13 +107,19 @@ class Follower {
     const { name, state } = this.#command;
     const lastKnownGood = state === undefined ? undefined : { path: state, maxBytes: maxStateBytes };
     const informer = this.#client.resource('config').informer({ ...this.#options, lastKnownGood });
-    const take = async ({ key }: { key: string }) => {
+    const take = async (type: string, { key, modRevision }: StoredObject) => {
       await this.#gate;
-      if (this.rejected.has(key)) throw new Error('the application rejects the object');
+      const rejected = this.rejected.has(key);
+      print({ name, what: 'handler', type, key, revision: modRevision.toString(), rejected });
+      if (rejected) throw new Error('the application rejects the object');
     };
-    informer.addHandler({ add: take, update: (_, item) => take(item), delete: take });
+    informer.addHandler({
+      add: ({ object }) => take('add', object),
+      update: (_, { object }) => take('update', object),
+      delete: ({ object }) => take('delete', object),
+    });
     informer.on('change', (position) => {
-      this.#show(position, Array.from(informer, ({ key, object }) => [key, text(object)]));
+      this.#show(position, Array.from(informer, ({ key, object }) => [key, shown(object)]));
     });
     informer.on('interruption', (error) => console.error(name, error.message));
     informer.on('warning', (error) => {
@@ -109,15 +129,30 @@ class Follower {
     const failed = new Promise<never>((_, reject) => informer.on('error', reject));
     const stopped = new Promise<void>((resolve) => this.stopping.signal.addEventListener('abort', () => resolve()));
     informer.start();
-    await Promise.race([failed, stopped]);
-    await informer.close();
+    informer.waitForSync().then(
+      () => print({ name, what: 'synced' }),
+      () => {}, // the informer has ended
+    );
+    let stale = true;
+    const looking = setInterval(() => {
+      if (informer.stale === stale) return;
+      stale = !stale;
+      print({ name, what: 'stale', stale });
+    }, lookInterval);
+    try {
+      await Promise.race([failed, stopped]);
+      await informer.close();
+    } finally {
+      clearInterval(looking);
+    }
   }
 }
 
-function clientOf({ client: name = '', servers = [] }: Command): Client {
+function clientOf({ client: name = '', servers = [], tokenFile }: Command): Client {
   let client = clients.get(name);
   if (!client) {
-    client = new Client(servers, { insecure: true });
+    const token = tokenFile === undefined ? undefined : async () => (await readFile(tokenFile, 'utf8')).trim();
+    client = new Client(servers, { insecure: true, token });
     clients.set(name, client);
   }
   return client;
