@@ -6,7 +6,7 @@ import { onAbort } from './abort.js';
 import type { OpenWatch, WatchSink, WatchStart } from './carrier.js';
 import type { ConnectionPool } from './connection_pool.js';
 import type { ConnectionSettings } from './credentials.js';
-import { Deadline, deadlineError, within } from './deadline.js';
+import { Deadline, deadlineError, limited } from './deadline.js';
 import { closedError, errorOfCall, FanoutError, unavailable, UnsentError } from './errors.js';
 import { methods, type Method, type Sized } from './methods.js';
 import { OpenedSockets } from './opened_sockets.js';
@@ -275,7 +275,7 @@ export class Connection {
   ): Promise<MessageShape<O>> {
     const left = this.#begin();
     try {
-      const metadata = await within(this.#open(own), { signals: [signal, this.#pool.closing], deadline });
+      const metadata = await limited(this.#open(own), { signals: [signal, this.#pool.closing], deadline });
       if (deadline.left <= 0) throw deadlineError();
       return await new Promise((resolve, reject) => {
         const releases: (() => void)[] = [];

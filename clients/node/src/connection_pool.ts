@@ -7,10 +7,10 @@ import type { ClientOptions } from './client_options.js';
 import { Connection } from './connection.js';
 import { Credentials } from './credentials.js';
 import type { Deadline} from './deadline.js';
-import { deadlineError, within } from './deadline.js';
+import { deadlineError, limited } from './deadline.js';
 import { closedError, FanoutError, unavailable } from './errors.js';
 import { FencedLogger } from './logger.js';
-import { Hooks } from './observer.js';
+import { Hooks, type InformerState } from './observer.js';
 import { SubscribeSupport } from './subscribe_support.js';
 
 /** How long in milliseconds a server has to complete a connection. */
@@ -26,6 +26,8 @@ export class ConnectionPool {
   readonly hooks: Hooks;
   readonly log: FencedLogger;
   readonly subscribe = new SubscribeSupport();
+  /** The informers that run. */
+  readonly informers = new Set<InformerState>();
   readonly #credentials: Credentials;
   readonly #servers: readonly string[];
   readonly #connections = new Set<Connection>();
@@ -92,7 +94,7 @@ export class ConnectionPool {
       this.closing.throwIfAborted();
       if (this.#current) return this.#current;
       if (deadline && deadline.left <= Math.max(0, this.#notBefore - performance.now())) throw deadlineError(this.#failure);
-      await within((this.#effort ??= this.#connect()), { signals: [signal, this.closing], deadline });
+      await limited((this.#effort ??= this.#connect()), { signals: [signal, this.closing], deadline });
     }
   }
 

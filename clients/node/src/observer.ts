@@ -64,6 +64,20 @@ export interface HandlerFailed {
   readonly delay: number;
 }
 
+/** The state of a running informer, for metrics. */
+export interface InformerState {
+  /** The name of the resource. */
+  readonly resource: string;
+  /** The number of items. */
+  readonly size: number;
+  /** Whether the copy may be out of date. */
+  readonly stale: boolean;
+  /** The number of objects that cannot be decoded. */
+  readonly invalid: number;
+  /** The number of changes that handlers have not accepted yet. */
+  readonly queue: number;
+}
+
 /** The hooks, and what each one gets. */
 export interface ObserverEvents {
   request: RequestEnd;

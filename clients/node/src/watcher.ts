@@ -290,17 +290,17 @@ class Attempt {
     this.#silence = silenceAfter(message.age ? durationMs(message.age) : 0, this.#settings.bookmarks);
     if (!this.#paused) this.#await();
     switch (message.kind) {
-      case Kind.SYNCED:
-      case Kind.LIVE:
-      case Kind.BOOKMARK:
-        this.progressed = true;
-        break;
       case Kind.CATCH_UP_BEGIN:
-        this.#catchUp = catchUps[message.catchUp] ?? '';
+        this.#catchUp = catchUps[message.catchUp] ?? 'replay';
+        break;
+      case Kind.CATCH_UP_PART:
         break;
       case Kind.DRAINING:
         this.drained = true;
         this.resumeAtOnce = message.resumeAtOnce;
+        break;
+      default:
+        this.progressed = true;
     }
     this.#observe(message);
     const complete = this.#assembler.accept(message, size);
