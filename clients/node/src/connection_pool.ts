@@ -6,8 +6,7 @@ import { Backoff, pause } from './backoff.js';
 import type { ClientOptions } from './client_options.js';
 import { Connection } from './connection.js';
 import { Credentials } from './credentials.js';
-import type { Deadline} from './deadline.js';
-import { deadlineError, limited } from './deadline.js';
+import { deadlineError, limited, type Deadline } from './deadline.js';
 import { closedError, FanoutError, unavailable } from './errors.js';
 import { FencedLogger } from './logger.js';
 import { Hooks, type InformerState } from './observer.js';
@@ -101,7 +100,7 @@ export class ConnectionPool {
   /** #connect is an effort to connect: it tries each server once. */
   async #connect(): Promise<Connection> {
     try {
-      await pause(this.#notBefore - performance.now(), this.closing);
+      await pause(Math.max(0, this.#notBefore - performance.now()), this.closing);
       const connection = await this.#first();
       this.#current = connection;
       this.#turn = connection.server;

@@ -44,7 +44,7 @@ void test('a handshake of TLS that is not answered keeps neither the client nor 
     }
     await client.close();
   `;
-  const { stdout } = await promisify(execFile)(process.execPath, ['--no-deprecation', '--input-type=module', '--eval', program]);
+  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program]);
   assert.equal(stdout, 'DEADLINE_EXCEEDED\n');
   assert.equal(silent.accepted, 2);
 });

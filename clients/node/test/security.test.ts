@@ -14,7 +14,7 @@ const path = (name: string) => join(folder, name);
 
 /** certificate makes a certificate that signs itself. */
 function certificate(name: string): void {
-  const subject = ['-subj', `/CN=${name}`, '-addext', 'subjectAltName=DNS:fanoutd.example.com'];
+  const subject = ['-subj', `/CN=${name}`, '-addext', 'subjectAltName=DNS:fanoutd.example.com,IP:127.0.0.1'];
   const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-keyout', path(`${name}.key`)];
   const made = spawnSync('openssl', ['req', '-x509', '-days', '2', ...key, '-out', path(`${name}.pem`), ...subject]);
   assert.equal(made.status, 0, made.stderr.toString());
@@ -58,6 +58,18 @@ void test('a token is sent over TLS', async () => {
   await using client = new Client(server.address, { tls, token: good.token });
   await ready(client);
   assert.equal((await client.resource('config').get('a')).object.value, '1');
+});
+
+void test('a server may have an address instead of a name', async () => {
+  const warnings: Error[] = [];
+  const warn = (warning: Error) => warnings.push(warning);
+  process.on('warning', warn);
+  await using client = new Client(server.address, { tls: { ca: tls.ca }, token: good.token });
+  await ready(client);
+  await using other = new Client(server.address, { tls: { ca: tls.ca, serverName: '10.0.0.1' }, token: good.token });
+  await assert.rejects(other.resource('config').put('a', '1'), /10\.0\.0\.1/);
+  process.off('warning', warn);
+  assert.deepEqual(warnings, []);
 });
 
 void test('a refused token is replaced', async () => {
