@@ -102,7 +102,12 @@ export class Hooks {
     this.#observer = observer;
   }
 
+  /** has reports whether there is a hook, for callers that would do work in vain. */
+  has(hook: keyof ObserverEvents): boolean {
+    return this.#observer[hook] !== undefined;
+  }
+
   call<Hook extends keyof ObserverEvents>(hook: Hook, event: ObserverEvents[Hook]): void {
-    if (this.#observer[hook]) fenced(`the hook ${hook}`, () => this.#observer[hook]?.(event));
+    if (this.has(hook)) fenced(`the hook ${hook}`, () => this.#observer[hook]?.(event));
   }
 }
