@@ -112,6 +112,20 @@ void test('the settings of TLS are read again after a connection was lost, also 
   assert.equal(asked, before + 1);
 });
 
+void test('a refused certificate is replaced on another connection', async () => {
+  let asked = 0;
+  const settings = () => {
+    asked++;
+    return tls;
+  };
+  const refused = { reason: 'UNAUTHENTICATED' };
+  await using client = new Client(server.address, { tls: settings, token: 'fanoutd_wrong' });
+  await assert.rejects(client.resource('config').put('a', '1'), refused);
+  assert.equal(asked, 2);
+  await assert.rejects(client.resource('config').watch().next(), refused);
+  assert.equal(asked, 3);
+});
+
 void test('a watch ends if its token is refused', async () => {
   await using client = new Client(server.address, { tls, token: 'fanoutd_wrong' });
   await assert.rejects(client.resource('config').watch().next(), { reason: 'UNAUTHENTICATED' });
