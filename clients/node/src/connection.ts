@@ -276,6 +276,9 @@ export class Connection {
     const left = this.#begin();
     try {
       const metadata = await limited(this.#open(own), { signals: [signal, this.#pool.closing], deadline });
+      signal?.throwIfAborted();
+      if (this.#closed) throw this.#closed;
+      if (this.#shut) throw new UnsentError();
       if (deadline.left <= 0) throw deadlineError();
       return await new Promise((resolve, reject) => {
         const releases: (() => void)[] = [];

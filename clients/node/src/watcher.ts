@@ -109,6 +109,7 @@ export class Watcher {
       await this.#interrupted(error, this.#backoff.next(), '', signal);
       return;
     }
+    signal.throwIfAborted(); // perhaps since the connection is there
     const attempt = new Attempt(
       connection,
       this.#request(),

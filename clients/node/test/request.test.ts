@@ -154,6 +154,22 @@ void test('whatever waits fails at once when the client is closed', { timeout: 3
   await request;
 });
 
+void test('a signal that is aborted at once ends what has just begun', { timeout: 300_000 }, async () => {
+  await using server = await ScriptedServer.start({ get: () => ({ object }), put: () => new Promise(() => {}), watch: (stream) => synced(stream) });
+  await using client = new Client(server.address);
+  const config = client.resource('config');
+  await config.get('a'); // the client is connected
+  const reason = new Error('enough');
+  for (let turns = 0; turns < 20; turns++) {
+    const end = new AbortController();
+    const ended = [config.put('a', '1', { signal: end.signal }), config.watch({ signal: end.signal }).next()];
+    const rejected = ended.map((result) => assert.rejects(result, reason));
+    for (let turn = 0; turn < turns; turn++) await Promise.resolve();
+    end.abort(reason);
+    await Promise.all(rejected);
+  }
+});
+
 void test('many requests and watches at the same time leave no warnings of listeners', { timeout: 300_000 }, async () => {
   const warnings: Error[] = [];
   const warn = (warning: Error) => warnings.push(warning);
