@@ -6,6 +6,8 @@ import { BlockList, isIP } from 'node:net';
 export interface Address {
   /** What grpc-js connects to. */
   readonly target: string;
+  /** The host, or the first one of several. Undefined for a socket of this machine. */
+  readonly host: string | undefined;
   /** The server is on this machine. */
   readonly local: boolean;
 }
@@ -24,7 +26,7 @@ function isLocalHost(host: string): boolean {
 export function addressOf(text: string): Address {
   const refuse = (why: string) => new TypeError(`address ${JSON.stringify(text)} ${why}`);
   if (/^https?:/.test(text)) throw refuse('is an HTTP URL; want host:port');
-  if (text.startsWith('unix:')) return { target: text, local: true };
+  if (text.startsWith('unix:')) return { target: text, host: undefined, local: true };
   const scheme = /^(?:(?:dns|ipv4|ipv6):(?:\/\/[^/]*\/)?|[a-z][a-z0-9+.-]*:\/\/[^/]*\/)/.exec(text)?.[0] ?? '';
   const hosts = text
     .slice(scheme.length)
@@ -37,5 +39,5 @@ export function addressOf(text: string): Address {
       if (Number(port) > 65_535) throw refuse('has a port above 65535');
       return host;
     });
-  return { target: text, local: hosts.every(isLocalHost) };
+  return { target: text, host: hosts[0], local: hosts.every(isLocalHost) };
 }

@@ -3,7 +3,7 @@
 import { onAbort } from './abort.js';
 
 /** The longest delay in milliseconds that a server may ask for. */
-const longestRetryAfter = 60_000;
+export const longestRetryAfter = 60_000;
 
 /**
  * Random delays that grow. A delay is random between 0 and its limit, so that clients that lose a server together

@@ -2,6 +2,7 @@
 
 import type { ClientOptions } from './client_options.js';
 import { ConnectionPool } from './connection_pool.js';
+import type { InformerState } from './observer.js';
 import { Resource } from './resource.js';
 
 /**
@@ -31,6 +32,11 @@ export class Client implements AsyncDisposable {
   /** resource returns a resource. It is a cheap handle; nothing is sent. */
   resource(name: string): Resource {
     return new Resource(this.pool, name);
+  }
+
+  /** The informers that run, for metrics. */
+  get informers(): readonly InformerState[] {
+    return [...this.pool.informers];
   }
 
   /** close ends all requests, watches and informers, and waits for informers that save their state. */

@@ -45,7 +45,7 @@ export interface ClientOptions {
    * connections, and a server that does not answer within 10 s counts as lost. At least 10 s; default: 15 s.
    */
   readonly keepalive?: number | undefined;
-  /** Gets what no caller gets: interruptions of watches, and lost connections. `console` is a logger. Default: no logs. */
+  /** Gets what no caller gets, such as interruptions of watches. `console` is a logger. Default: no logs. */
   readonly logger?: Logger | undefined;
   /** Hooks for metrics. */
   readonly observer?: Observer | undefined;

@@ -7,7 +7,7 @@ import { onEnd } from './call_end.js';
 import type { OpenWatch, WatchSink, WatchStart } from './carrier.js';
 import type { ConnectionPool } from './connection_pool.js';
 import type { ConnectionSettings } from './credentials.js';
-import { Deadline, deadlineError, within } from './deadline.js';
+import { Deadline, deadlineError, limited } from './deadline.js';
 import { closedError, errorOfCall, FanoutError, unavailable, UnsentError } from './errors.js';
 import { methods, type Method, type Sized } from './methods.js';
 import { OpenedSockets } from './opened_sockets.js';
@@ -316,7 +316,10 @@ export class Connection {
   ): Promise<MessageShape<O>> {
     const left = this.#begin();
     try {
-      const metadata = await within(this.#open(own), { signals: [signal, this.#pool.closing], deadline });
+      const metadata = await limited(this.#open(own), { signals: [signal, this.#pool.closing], deadline });
+      signal?.throwIfAborted();
+      if (this.#closed) throw this.#closed;
+      if (this.#shut) throw new UnsentError();
       if (deadline.left <= 0) throw deadlineError();
       return await new Promise((resolve, reject) => {
         const releases: (() => void)[] = [];

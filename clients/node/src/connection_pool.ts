@@ -6,11 +6,10 @@ import { Backoff, pause } from './backoff.js';
 import type { ClientOptions, TLSOptions } from './client_options.js';
 import { Connection } from './connection.js';
 import { Credentials } from './credentials.js';
-import type { Deadline} from './deadline.js';
-import { deadlineError, within } from './deadline.js';
+import { deadlineError, limited, type Deadline } from './deadline.js';
 import { closedError, FanoutError, unavailable } from './errors.js';
 import { FencedLogger } from './logger.js';
-import { Hooks } from './observer.js';
+import { Hooks, type InformerState } from './observer.js';
 import { SubscribeSupport } from './subscribe_support.js';
 
 /** How long in milliseconds a server has to complete a connection. */
@@ -27,6 +26,8 @@ export class ConnectionPool {
   readonly log: FencedLogger;
   readonly subscribe = new SubscribeSupport();
   readonly #options: ClientOptions;
+  /** The informers that run. */
+  readonly informers = new Set<InformerState>();
   readonly #credentials: Credentials;
   readonly #servers: readonly string[];
   readonly #connections = new Set<Connection>();
@@ -110,14 +111,14 @@ export class ConnectionPool {
       this.closing.throwIfAborted();
       if (this.#current) return this.#current;
       if (deadline && deadline.left <= Math.max(0, this.#notBefore - performance.now())) throw deadlineError(this.#failure);
-      await within((this.#effort ??= this.#connect()), { signals: [signal, this.closing], deadline });
+      await limited((this.#effort ??= this.#connect()), { signals: [signal, this.closing], deadline });
     }
   }
 
   /** #connect is an effort to connect: it tries each server once. */
   async #connect(): Promise<Connection> {
     try {
-      await pause(this.#notBefore - performance.now(), this.closing);
+      await pause(Math.max(0, this.#notBefore - performance.now()), this.closing);
       const connection = await this.#first();
       this.#current = connection;
       this.#turn = connection.server;

@@ -1,6 +1,8 @@
 // How a client proves who it is, and how it encrypts.
 
+import { isIP } from 'node:net';
 import { hostname } from 'node:os';
+import { checkServerIdentity, type PeerCertificate } from 'node:tls';
 import { credentials, Metadata, type ChannelCredentials, type ChannelOptions, type Interceptor } from '@grpc/grpc-js';
 import type { Address } from './address.js';
 import type { ClientOptions, SubscriberOptions, TLSOptions } from './client_options.js';
@@ -22,18 +24,28 @@ export interface ConnectionSettings {
   metadata(own?: RequestMetadata): Promise<Metadata>;
 }
 
-type TLS = Pick<ConnectionSettings, 'credentials'> & { readonly serverName?: string | undefined };
+interface Encryption {
+  readonly credentials: ChannelCredentials;
+  /** The name of the server for TLS, if it is not the host. */
+  readonly serverName?: string | undefined;
+}
 
-function tlsOf({ ca, cert, key, serverName }: TLSOptions): TLS {
+/** What a client calls a server that has an address instead of a name. TLS has no names for addresses. */
+const nameOfAddresses = 'address.invalid';
+
+function encryptionOf({ ca, cert, key, serverName }: TLSOptions, host: string | undefined): Encryption {
   const pem = (content: string | Uint8Array | undefined) => (content === undefined ? null : Buffer.from(content));
-  return { credentials: credentials.createSsl(pem(ca), pem(key), pem(cert)), serverName };
+  const name = serverName ?? host ?? '';
+  if (isIP(name) === 0) return { credentials: credentials.createSsl(pem(ca), pem(key), pem(cert)), serverName };
+  const identity = { checkServerIdentity: (_: string, shown: PeerCertificate) => checkServerIdentity(name, shown) };
+  return { credentials: credentials.createSsl(pem(ca), pem(key), pem(cert), identity), serverName: nameOfAddresses };
 }
 
 /** Credentials makes the settings of connections from the options of a client. */
 export class Credentials {
   readonly #options: ClientOptions;
   readonly #servers: readonly Address[];
-  readonly #tls: () => TLS;
+  readonly #encryption: (server: number) => Encryption;
   /** Whether connections use TLS. */
   readonly encrypts: boolean;
 
@@ -47,12 +59,12 @@ export class Credentials {
     if (!this.encrypts) {
       if (token !== undefined && !local) throw new TypeError('a token is not sent in plaintext to another machine: use TLS');
       const plaintext = { credentials: credentials.createInsecure() };
-      this.#tls = () => plaintext;
+      this.#encryption = () => plaintext;
     } else if (typeof tls === 'function') {
-      this.#tls = () => tlsOf(tls());
+      this.#encryption = (server) => encryptionOf(tls(), servers[server]?.host);
     } else {
-      const fixed = tlsOf(tls ?? {});
-      this.#tls = () => fixed;
+      const fixed = servers.map(({ host }) => encryptionOf(tls ?? {}, host));
+      this.#encryption = (server) => fixed[server]!;
     }
   }
 
@@ -69,14 +81,14 @@ export class Credentials {
   /** settingsOf returns the settings of a connection to a server. */
   settingsOf(server: number): ConnectionSettings {
     const { subscriber, keepalive = 15_000, interceptors = [], channelOptions } = this.#options;
-    let tls: TLS;
+    let encryption: Encryption;
     try {
-      tls = this.#tls();
+      encryption = this.#encryption(server);
     } catch (error) {
       throw unavailable(`no settings of TLS: ${errorOfCall(error).message}`, error);
     }
     return {
-      credentials: tls.credentials,
+      credentials: encryption.credentials,
       options: {
         // Each connection has a TCP connection of its own. The default would share a dead one.
         'grpc.use_local_subchannel_pool': 1,
@@ -89,7 +101,7 @@ export class Credentials {
         'grpc.keepalive_permit_without_calls': 1,
         'grpc.primary_user_agent': 'fanoutd-client-node',
         ...(this.#servers[server]!.local && { 'grpc.enable_http_proxy': 0 }),
-        ...(tls.serverName !== undefined && { 'grpc.ssl_target_name_override': tls.serverName }),
+        ...(encryption.serverName !== undefined && { 'grpc.ssl_target_name_override': encryption.serverName }),
         ...channelOptions,
         interceptors: [...interceptors],
       },

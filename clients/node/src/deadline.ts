@@ -48,8 +48,8 @@ export interface Limits {
   readonly deadline?: Deadline | undefined;
 }
 
-/** within waits for work, but not beyond the limits. The work goes on without the caller. */
-export function within<T>(work: Promise<T>, { signals, deadline }: Limits): Promise<T> {
+/** limited waits for work, but not beyond the limits. The work goes on without the caller. */
+export function limited<T>(work: Promise<T>, { signals, deadline }: Limits): Promise<T> {
   return new Promise((resolve, reject) => {
     const releases: (() => void)[] = [];
     const settle = () => releases.forEach((release) => release());

@@ -16,11 +16,15 @@ export function errorOf(thrown: unknown): Error {
 
 /** warn logs what was thrown as a warning of the process. */
 export function warn(what: string, thrown: unknown): void {
-  const stack: unknown = thrown instanceof Error ? thrown.stack : undefined;
-  process.emitWarning(`${what}: ${describe(thrown)}`, {
-    type: 'FanoutdWarning',
-    ...(typeof stack === 'string' && { detail: stack }),
-  });
+  process.emitWarning(`${what}: ${describe(thrown)}`, { type: 'FanoutdWarning', detail: stackOf(thrown) });
+}
+
+function stackOf(thrown: unknown): string {
+  try {
+    return thrown instanceof Error ? String(thrown.stack) : '';
+  } catch {
+    return ''; // the stack begins with the message, which has no text
+  }
 }
 
 /** isThenable reports whether a value is a promise, or something like it. */

@@ -46,6 +46,8 @@ interface Source<T> {
   get(key: string): Item<T> | undefined;
   /** The handler has made progress. */
   progressed(): void;
+  /** The handler has failed, and is called again after so many milliseconds. */
+  failed(key: string, error: unknown, delay: number): void;
 }
 
 /** @internal A change of the copy. */
@@ -75,6 +77,11 @@ export class HandlerLoop<T> implements Registration {
     this.#source = source;
     this.#removed = removed;
     this.done = this.#run();
+  }
+
+  /** The number of changes that the handler has not accepted yet. */
+  get waiting(): number {
+    return this.#pending.size;
   }
 
   remove(): void {
@@ -156,6 +163,7 @@ export class HandlerLoop<T> implements Registration {
       pending.error = error;
       const delay = Math.min(firstDelay * 2 ** (pending.failures - 1), longestDelay) * (0.8 + 0.2 * Math.random());
       if (sameObject(item?.object, this.#source.get(key)?.object)) pending.retryAt = performance.now() + delay;
+      this.#source.failed(key, error, delay);
     } finally {
       this.#calling = undefined;
     }

@@ -14,6 +14,7 @@ export type { Logger } from './logger.js';
 export { jsonDecoder, textOf, type Decoder, type Position, type StoredObject } from './object.js';
 export type {
   HandlerFailed,
+  InformerState,
   Observer,
   ObserverEvents,
   RequestEnd,

@@ -10,6 +10,7 @@ import { confirm, InformerWatch, type Member } from './informer_watch.js';
 import { sameObject, type Item } from './item.js';
 import { earliest, type Mark } from './mark.js';
 import type { Decoder, Position, StoredObject } from './object.js';
+import type { InformerState } from './observer.js';
 import type { FollowOptions, RequestOptions } from './options.js';
 import type { Progress } from './reporter.js';
 import { Saver } from './saver.js';
@@ -80,7 +81,7 @@ class Gate {
  * const route = routes.get('routes/eu');
  * ```
  */
-export class Informer<T> extends EventEmitter<InformerEvents<T>> implements AsyncDisposable, Iterable<Item<T>> {
+export class Informer<T> extends EventEmitter<InformerEvents<T>> implements AsyncDisposable, InformerState, Iterable<Item<T>> {
   readonly #pool: ConnectionPool;
   readonly #resource: string;
   readonly #options: InformerOptions<T>;
@@ -122,6 +123,8 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
     this.#startedAt = Date.now();
     this.#running = this.#run();
     this.#pool.running(this.#running);
+    this.#pool.informers.add(this);
+    void this.#running.finally(() => this.#pool.informers.delete(this));
     return this;
   }
 
@@ -139,6 +142,21 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
   /** get returns the item with a key. */
   get(key: string): Item<T> | undefined {
     return this.#items.get(key);
+  }
+
+  /** The name of the resource. */
+  get resource(): string {
+    return this.#resource;
+  }
+
+  /** The number of objects that cannot be decoded. */
+  get invalid(): number {
+    return this.#undecoded.size;
+  }
+
+  /** The number of changes that handlers have not accepted yet. */
+  get queue(): number {
+    return Array.from(this.#handlers, ({ waiting }) => waiting).reduce((sum, waiting) => sum + waiting, 0);
   }
 
   /** The number of items. */
@@ -227,6 +245,9 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
     },
     get: (key: string) => informer.#items.get(key),
     progressed: () => informer.#progressed(),
+    failed: (key: string, error: unknown, delay: number) => {
+      informer.#pool.hooks.call('handlerFailed', { resource: informer.#resource, key, error, delay });
+    },
   }))(this);
 
   async #run(): Promise<void> {

@@ -64,6 +64,20 @@ export interface HandlerFailed {
   readonly delay: number;
 }
 
+/** The state of a running informer, for metrics. */
+export interface InformerState {
+  /** The name of the resource. */
+  readonly resource: string;
+  /** The number of items. */
+  readonly size: number;
+  /** Whether the copy may be out of date. */
+  readonly stale: boolean;
+  /** The number of objects that cannot be decoded. */
+  readonly invalid: number;
+  /** The number of changes that handlers have not accepted yet. */
+  readonly queue: number;
+}
+
 /** The hooks, and what each one gets. */
 export interface ObserverEvents {
   request: RequestEnd;
@@ -88,7 +102,12 @@ export class Hooks {
     this.#observer = observer;
   }
 
+  /** has reports whether there is a hook, for callers that would do work in vain. */
+  has(hook: keyof ObserverEvents): boolean {
+    return this.#observer[hook] !== undefined;
+  }
+
   call<Hook extends keyof ObserverEvents>(hook: Hook, event: ObserverEvents[Hook]): void {
-    if (this.#observer[hook]) fenced(`the hook ${hook}`, () => this.#observer[hook]?.(event));
+    if (this.has(hook)) fenced(`the hook ${hook}`, () => this.#observer[hook]?.(event));
   }
 }

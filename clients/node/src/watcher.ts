@@ -5,7 +5,7 @@ import { durationMs } from '@bufbuild/protobuf/wkt';
 import { status } from '@grpc/grpc-js';
 import { onAbort } from './abort.js';
 import { Assembler, type Update } from './assembler.js';
-import { Backoff, pause } from './backoff.js';
+import { Backoff, longestRetryAfter, pause } from './backoff.js';
 import type { OpenWatch, WatchStart } from './carrier.js';
 import type { Connection } from './connection.js';
 import type { ConnectionPool } from './connection_pool.js';
@@ -109,6 +109,7 @@ export class Watcher {
       await this.#interrupted(error, this.#backoff.next(), '', signal);
       return;
     }
+    signal.throwIfAborted(); // perhaps since the connection is there
     const attempt = new Attempt(
       connection,
       this.#request(),
@@ -172,7 +173,7 @@ export class Watcher {
     if (steady) this.#backoff.reset();
     if (attempt.lasted >= resumable) this.#hurried = 0;
     else if (attempt.resumeAtOnce) this.#hurried++;
-    let least = refusal?.retryAfter ?? 0;
+    let least = Math.min(refusal?.retryAfter ?? 0, longestRetryAfter);
     if (refusal?.code === status.OUT_OF_RANGE) {
       if (this.#settings.everyEvent || !this.#position) throw refusal;
       this.#position = undefined; // the server can never continue from it
@@ -290,17 +291,17 @@ class Attempt {
     this.#silence = silenceAfter(message.age ? durationMs(message.age) : 0, this.#settings.bookmarks);
     if (!this.#paused) this.#await();
     switch (message.kind) {
-      case Kind.SYNCED:
-      case Kind.LIVE:
-      case Kind.BOOKMARK:
-        this.progressed = true;
-        break;
       case Kind.CATCH_UP_BEGIN:
-        this.#catchUp = catchUps[message.catchUp] ?? '';
+        this.#catchUp = catchUps[message.catchUp] ?? 'replay';
+        break;
+      case Kind.CATCH_UP_PART:
         break;
       case Kind.DRAINING:
         this.drained = true;
         this.resumeAtOnce = message.resumeAtOnce;
+        break;
+      default:
+        this.progressed = true;
     }
     this.#observe(message);
     const complete = this.#assembler.accept(message, size);
@@ -321,7 +322,7 @@ class Attempt {
       this.#hooks.call('watchOpened', { resource, server, resumed: begin?.case === 'after', shared: !this.#watch?.pausable });
     }
     const synced = kind === Kind.SYNCED;
-    if (synced || events.length > 0) {
+    if (this.#hooks.has('watchReceived') && (synced || events.length > 0)) {
       this.#hooks.call('watchReceived', { resource, events: events.length, catchUp: this.#catchUp, synced });
     }
     if (synced) this.#catchUp = '';

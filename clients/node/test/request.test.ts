@@ -3,8 +3,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { InterceptingCall, status, type Metadata } from '@grpc/grpc-js';
-import { Client, FanoutError, type RequestEnd } from '../src/index.js';
-import { refusal, ScriptedServer, SilentServer } from './scripted.js';
+import { Event_Type, WatchResponse_Kind as Kind } from '../src/gen/fanout/v1/fanout_pb.js';
+import { Client, FanoutError, type HandlerFailed, type RequestEnd } from '../src/index.js';
+import { refusal, ScriptedServer, SilentServer, synced } from './scripted.js';
 
 const object = { key: 'a', value: { case: 'text' as const, value: '1' } };
 const hour = 3_600_000;
@@ -153,15 +154,61 @@ void test('whatever waits fails at once when the client is closed', { timeout: 3
   await request;
 });
 
-void test('many requests at the same time leave no warnings of listeners', { timeout: 300_000 }, async () => {
+void test('a signal that is aborted at once ends what has just begun', { timeout: 300_000 }, async () => {
+  await using server = await ScriptedServer.start({ get: () => ({ object }), put: () => new Promise(() => {}), watch: (stream) => synced(stream) });
+  await using client = new Client(server.address);
+  const config = client.resource('config');
+  await config.get('a'); // the client is connected
+  const reason = new Error('enough');
+  for (let turns = 0; turns < 20; turns++) {
+    const end = new AbortController();
+    const ended = [config.put('a', '1', { signal: end.signal }), config.watch({ signal: end.signal }).next()];
+    const rejected = ended.map((result) => assert.rejects(result, reason));
+    for (let turn = 0; turn < turns; turn++) await Promise.resolve();
+    end.abort(reason);
+    await Promise.all(rejected);
+  }
+});
+
+void test('many requests and watches at the same time leave no warnings of listeners', { timeout: 300_000 }, async () => {
   const warnings: Error[] = [];
   const warn = (warning: Error) => warnings.push(warning);
   process.on('warning', warn);
-  await using server = await ScriptedServer.start({ get: () => ({ object }) });
+  await using server = await ScriptedServer.start({ get: () => ({ object }), watch: (stream) => synced(stream) });
   await using client = new Client(server.address);
   const { signal } = new AbortController();
-  await Promise.all(Array.from({ length: 30 }, () => client.resource('config').get('a', { signal })));
+  const config = client.resource('config');
+  await Promise.all(Array.from({ length: 30 }, () => config.get('a', { signal })));
+  const watches = Array.from({ length: 30 }, () => config.watch({ signal }));
+  await Promise.all(watches.map((watch) => watch.next()));
+  await Promise.all(watches.map((watch) => watch.return()));
   await new Promise((resolve) => setImmediate(resolve));
   process.off('warning', warn);
   assert.deepEqual(warnings, []);
+});
+
+void test('informers and handlers that fail are seen by metrics', { timeout: 300_000 }, async () => {
+  await using server = await ScriptedServer.start({
+    watch: (stream) => {
+      const events = ['a', 'b'].map((key) => ({ type: Event_Type.ADDED, object: { key, modRevision: 1n }, revision: 1n }));
+      stream.write({ kind: Kind.SYNCED, position: { epoch: 'e', revision: 1n }, events });
+    },
+  });
+  let failed: (event: HandlerFailed) => void = () => {};
+  const failure = new Promise<HandlerFailed>((resolve) => (failed = resolve));
+  await using client = new Client(server.address, { observer: { handlerFailed: (event) => failed(event) } });
+  const informer = client.resource('config').informer({
+    decode: ({ key }) => {
+      if (key === 'b') throw new Error('invalid');
+      return key;
+    },
+  });
+  informer.addHandler({ add: () => Promise.reject(new Error('no')) });
+  await informer.start().waitForSync();
+  const { resource, key, error } = await failure;
+  assert.deepEqual([resource, key, (error as Error).message], ['config', 'a', 'no']);
+  const [state] = client.informers;
+  assert.deepEqual([state?.resource, state?.size, state?.stale, state?.invalid, state?.queue], ['config', 1, false, 1, 1]);
+  await informer.close();
+  assert.deepEqual(client.informers, []);
 });

@@ -16,7 +16,7 @@ const path = (name: string) => join(folder, name);
 
 /** certificate makes a certificate that signs itself. */
 function certificate(name: string): void {
-  const subject = ['-subj', `/CN=${name}`, '-addext', 'subjectAltName=DNS:fanoutd.example.com'];
+  const subject = ['-subj', `/CN=${name}`, '-addext', 'subjectAltName=DNS:fanoutd.example.com,IP:127.0.0.1'];
   const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-keyout', path(`${name}.key`)];
   const made = spawnSync('openssl', ['req', '-x509', '-days', '2', ...key, '-out', path(`${name}.pem`), ...subject]);
   assert.equal(made.status, 0, made.stderr.toString());
@@ -75,6 +75,18 @@ void test('a wait asks each address for the name', async () => {
   await assert.rejects(refused, NotReachedError);
 });
 
+void test('a server may have an address instead of a name', async () => {
+  const warnings: Error[] = [];
+  const warn = (warning: Error) => warnings.push(warning);
+  process.on('warning', warn);
+  await using client = new Client(server.address, { tls: { ca: tls.ca }, token: good.token });
+  await ready(client);
+  await using other = new Client(server.address, { tls: { ca: tls.ca, serverName: '10.0.0.1' }, token: good.token });
+  await assert.rejects(other.resource('config').put('a', '1'), /10\.0\.0\.1/);
+  process.off('warning', warn);
+  assert.deepEqual(warnings, []);
+});
+
 void test('a refused token is replaced', async () => {
   const tokens = ['fanoutd_wrong', good.token];
   let asked = 0;
@@ -113,6 +125,20 @@ void test('the settings of TLS are read again after a connection was lost, also 
   assert.equal(asked, before + 1);
   await client.resource('config').put('a', '1');
   assert.equal(asked, before + 1);
+});
+
+void test('a refused certificate is replaced on another connection', async () => {
+  let asked = 0;
+  const settings = () => {
+    asked++;
+    return tls;
+  };
+  const refused = { reason: 'UNAUTHENTICATED' };
+  await using client = new Client(server.address, { tls: settings, token: 'fanoutd_wrong' });
+  await assert.rejects(client.resource('config').put('a', '1'), refused);
+  assert.equal(asked, 2);
+  await assert.rejects(client.resource('config').watch().next(), refused);
+  assert.equal(asked, 3);
 });
 
 void test('a watch ends if its token is refused', async () => {

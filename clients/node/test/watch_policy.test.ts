@@ -1,6 +1,7 @@
 // What a watch does when its stream ends. The hooks show the delays.
 
 import assert from 'node:assert/strict';
+import { hostname } from 'node:os';
 import { test, type TestContext } from 'node:test';
 import { status } from '@grpc/grpc-js';
 import { WatchResponse_Kind as Kind, type WatchRequest } from '../src/gen/fanout/v1/fanout_pb.js';
@@ -13,6 +14,11 @@ const position = { epoch: 'e', revision: 5n };
 /** longestDelays makes all random delays as long as they can be. */
 function longestDelays(t: TestContext): void {
   t.mock.method(Math, 'random', () => 1 - Number.EPSILON);
+}
+
+/** shortStreams makes all streams short, however busy the machine is. */
+function shortStreams(t: TestContext): void {
+  t.mock.method(performance, 'now', () => 0);
 }
 
 /** end ends a stream of a server with an error, or with OK. */
@@ -56,6 +62,7 @@ async function following<T>(client: Client, options: WatchOptions, during: () =>
 
 void test('the delays after failures double', { timeout: 300_000 }, async (t) => {
   longestDelays(t);
+  shortStreams(t);
   const interruptions = new Interruptions();
   await using server = await ScriptedServer.start({ watch: (stream) => end(stream, refusal(status.INTERNAL)) });
   await using client = new Client(server.address, { observer: interruptions.observer });
@@ -73,6 +80,7 @@ void test('RetryInfo is added, at most a minute', { timeout: 300_000 }, async (t
 
 void test('a server that drains is left at once, but only three times in a row after short streams', { timeout: 300_000 }, async (t) => {
   longestDelays(t);
+  shortStreams(t);
   const interruptions = new Interruptions();
   const connections = new Set<string>();
   await using server = await ScriptedServer.start({
@@ -90,6 +98,7 @@ void test('a server that drains is left at once, but only three times in a row a
 
 void test('the clients of a server that drains spread over a second', { timeout: 300_000 }, async (t) => {
   longestDelays(t);
+  shortStreams(t);
   const interruptions = new Interruptions();
   await using server = await ScriptedServer.start({
     watch: (stream) => {
@@ -256,7 +265,7 @@ void test('Subscribe is tried again after five minutes', (t) => {
   assert.equal(support.use(), true);
 });
 
-void test('a watch with metadata has its own stream', { timeout: 300_000 }, async () => {
+void test('a watch with metadata has its own stream, and names the program', { timeout: 300_000 }, async () => {
   let tenants: unknown[] = [];
   let arrived = () => {};
   const asked = new Promise<void>((resolve) => (arrived = resolve));
@@ -264,6 +273,8 @@ void test('a watch with metadata has its own stream', { timeout: 300_000 }, asyn
   await using server = await ScriptedServer.start({
     watch: (stream) => {
       tenants = stream.metadata.get('tenant');
+      assert.equal(stream.request.subscriber?.instance, `${hostname()}/${process.pid}`);
+      assert.deepEqual({ ...stream.request.subscriber.labels }, { app: 'shop' });
       assert.equal(stream.request.jsonValues, true);
       arrived();
     },
@@ -271,7 +282,7 @@ void test('a watch with metadata has its own stream', { timeout: 300_000 }, asyn
       subscribed++;
     },
   });
-  await using client = new Client(server.address);
+  await using client = new Client(server.address, { subscriber: { labels: { app: 'shop' } } });
   await following(client, { metadata: { tenant: 'x' }, jsonValues: true }, () => asked);
   assert.deepEqual(tenants, ['x']);
   assert.equal(subscribed, 0);
