@@ -10,9 +10,12 @@ import {
   type Informer,
   type Item,
   type Position,
+  type PositionJSON,
   type Reason,
   type Resource,
+  type StoredObject,
   type Update,
+  type Watch,
 } from '@fanoutd/client';
 import { TestServer } from '@fanoutd/client/testing';
 
@@ -53,9 +56,15 @@ export async function follow(signal: AbortSignal, after?: Position): Promise<Upd
 }
 
 const limits: Informer<Limits> = config.informer({ key: 'shop/limits', decode: jsonDecoder<Limits>() });
-limits.addHandler({ update: (old, { value }) => console.log(old.value.rps, value.rps) });
+const registration = limits.addHandler({ update: (old, { value }, { signal }) => console.log(old.value.rps, value.rps, signal.aborted) });
 limits.on('invalid', (object, error, old) => console.log(object.key, error.message, old?.value.rps));
-await limits.start().waitForSync();
+await limits.start().waitForSync({ timeout: 60_000 });
+await registration.synced;
+registration.remove();
+export const objects: Informer<StoredObject> = config.informer({ prefix: 'shop' });
+export const names = config.informer({ decode: ({ key }) => key });
+export const name: string | undefined = names.get('a')?.value;
+await limits.close({ timeout: 1000 });
 export const item: Item<Limits> | undefined = limits.get('shop/limits');
 
 export async function deployed(revision: bigint): Promise<string[]> {
@@ -75,6 +84,16 @@ export async function refused(): Promise<void> {
   await tested.resource('config').count();
 }
 
+export async function readOnce(): Promise<string> {
+  await using watch: Watch = config.watch({ prefix: 'shop' });
+  await watch.next();
+  return JSON.stringify(watch.position);
+}
+
+export function resume(saved: string): Watch {
+  return config.watch({ after: JSON.parse(saved) as PositionJSON });
+}
+
 // The compiler must find these mistakes.
 // @ts-expect-error -- connections are not public
 client.connection();
@@ -88,3 +107,11 @@ await config.put('a', '1', { ifModRevision: 1 });
 limits.on('changed', () => {});
 // @ts-expect-error -- an item may be missing
 console.log(limits.get('shop/limits').value.rps);
+// @ts-expect-error -- a decoder cannot wait
+config.informer({ decode: (object) => Promise.resolve(object.key) });
+// @ts-expect-error -- without a decoder, the values are objects
+config.informer<Limits>({ key: 'shop/limits' });
+// @ts-expect-error -- that is not a value
+await config.put('a', undefined);
+// @ts-expect-error -- nor is that
+await config.update('a', () => 1);

@@ -36,10 +36,14 @@ class Abortion {
 }
 
 /**
- * onAbort calls a function when a signal is aborted, unless the returned function is called before. The signal must not
- * be aborted yet.
+ * onAbort calls a function when a signal is aborted, unless the returned function is called before. If the signal is
+ * aborted already, it calls the function at once.
  */
 export function onAbort(signal: AbortSignal, aborted: () => void): () => void {
+  if (signal.aborted) {
+    aborted();
+    return () => {};
+  }
   const call = () => aborted(); // the same function may be added twice
   const abortion = Abortion.of(signal);
   abortion.add(call);

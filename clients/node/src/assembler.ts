@@ -8,6 +8,7 @@ import {
   type Event as EventMessage,
   type WatchResponse,
 } from './gen/fanout/v1/fanout_pb.js';
+import { Printable, printable } from './json.js';
 import { objectOf, positionOf, type Position, type StoredObject } from './object.js';
 
 /** A change of an object. */
@@ -37,6 +38,32 @@ export interface Update {
   readonly position: Position;
   /** The servers had no other changes at this time, in milliseconds since 1970. */
   readonly asOf: number;
+  /** @internal The same on the clock of performance.now. */
+  readonly confirmedAt: number;
+}
+
+/** @internal An update with the time at which it was confirmed. */
+export class CompleteUpdate extends Printable implements Update {
+  readonly events: readonly WatchEvent[];
+  readonly replace: boolean;
+  readonly delta: boolean;
+  readonly position: Position;
+  readonly asOf: number;
+  readonly #confirmedAt: number;
+
+  constructor({ events, replace, delta, position }: Omit<Update, 'asOf' | 'confirmedAt'>, confirmedAt: number) {
+    super();
+    this.events = events;
+    this.replace = replace;
+    this.delta = delta;
+    this.position = position;
+    this.asOf = Math.round(Date.now() - (performance.now() - confirmedAt));
+    this.#confirmedAt = confirmedAt;
+  }
+
+  get confirmedAt(): number {
+    return this.#confirmedAt;
+  }
 }
 
 const types: Partial<Record<Event_Type, WatchEvent['type']>> = {
@@ -88,13 +115,10 @@ export class Assembler {
     if (message.partial || (held && !synced)) return undefined;
     const position = positionOf(message.position);
     if (position.revision === 0n) return undefined; // no place to continue from
-    const update: Update = {
-      events: this.#held,
-      replace: this.#catchUp === CatchUp.RESET,
-      delta: this.#catchUp === CatchUp.DELTA,
-      position,
-      asOf: Date.now() - (message.age ? durationMs(message.age) : 0),
-    };
+    const replace = this.#catchUp === CatchUp.RESET;
+    const delta = this.#catchUp === CatchUp.DELTA;
+    const age = message.age ? durationMs(message.age) : 0;
+    const update = new CompleteUpdate({ events: this.#held, replace, delta, position }, performance.now() - age);
     const complete = { update, size: this.#size };
     this.#drop();
     if (synced) this.#catchUp = CatchUp.UNSPECIFIED;
@@ -104,5 +128,5 @@ export class Assembler {
 
 function eventOf(type: WatchEvent['type'], event: EventMessage, object: NonNullable<EventMessage['object']>): WatchEvent {
   const changed = { type, object: objectOf(object), revision: event.revision };
-  return event.previous ? { ...changed, previous: objectOf(event.previous) } : changed;
+  return printable(event.previous ? { ...changed, previous: objectOf(event.previous) } : changed);
 }

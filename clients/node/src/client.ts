@@ -3,6 +3,7 @@
 import type { ClientOptions } from './client_options.js';
 import { ConnectionPool } from './connection_pool.js';
 import type { InformerState } from './observer.js';
+import type { CloseOptions } from './options.js';
 import { Resource } from './resource.js';
 
 /**
@@ -39,9 +40,12 @@ export class Client implements AsyncDisposable {
     return [...this.pool.informers];
   }
 
-  /** close ends all requests, watches and informers, and waits for informers that save their state. */
-  close(): Promise<void> {
-    return this.pool.close();
+  /**
+   * close ends all requests, watches and informers. It waits until the informers have saved their states, and for the
+   * last call of each handler, except for one that it is called in. After the timeout it does not wait any longer.
+   */
+  close(options: CloseOptions = {}): Promise<void> {
+    return this.pool.close(options);
   }
 
   [Symbol.asyncDispose](): Promise<void> {

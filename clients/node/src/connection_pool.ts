@@ -8,8 +8,10 @@ import { Connection } from './connection.js';
 import { Credentials } from './credentials.js';
 import { deadlineError, limited, type Deadline } from './deadline.js';
 import { closedError, FanoutError, unavailable } from './errors.js';
+import { abandonCalls } from './handler.js';
 import { FencedLogger } from './logger.js';
 import { Hooks, type InformerState } from './observer.js';
+import type { CloseOptions } from './options.js';
 import { SubscribeSupport } from './subscribe_support.js';
 
 /** How long in milliseconds a server has to complete a connection. */
@@ -50,8 +52,13 @@ export class ConnectionPool {
     this.#turn = Math.floor(Math.random() * servers.length);
   }
 
+  /** Milliseconds that informers wait for their handlers when they end. */
+  patience = 10_000;
+
   /** close ends all requests, and waits for what `running` was called with. */
-  async close(): Promise<void> {
+  async close({ timeout }: CloseOptions = {}): Promise<void> {
+    this.patience = timeout ?? this.patience;
+    abandonCalls(this);
     this.#closing.abort(closedError());
     for (const connection of this.#connections) connection.close();
     this.#connections.clear();

@@ -89,12 +89,12 @@ export class FanoutError extends Error {
   }
 }
 
-/** The reason of errors after {@link Client.close}. */
+/** The reason of errors after a client or an informer was closed. */
 export const clientClosed = 'CLIENT_CLOSED';
 
 /** @internal */
-export function closedError(): FanoutError {
-  return new FanoutError({ code: status.CANCELLED, message: 'the client is closed', reason: clientClosed });
+export function closedError(what: 'client' | 'informer' = 'client'): FanoutError {
+  return new FanoutError({ code: status.CANCELLED, message: `the ${what} is closed`, reason: clientClosed });
 }
 
 const domain = 'fanoutd.github.io';

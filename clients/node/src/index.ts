@@ -7,11 +7,11 @@
 export { Client } from './client.js';
 export type { ClientOptions, SubscriberOptions, TLSOptions } from './client_options.js';
 export { clientClosed, FanoutError, type FanoutErrorDetails, type Reason, type Violation } from './errors.js';
-export type { Handler, Registration } from './handler.js';
+export type { Handler, HandlerContext, Registration } from './handler.js';
 export type { Informer, InformerEvents, InformerOptions } from './informer.js';
 export type { Item } from './item.js';
 export type { Logger } from './logger.js';
-export { jsonDecoder, textOf, type Decoder, type Position, type StoredObject } from './object.js';
+export { jsonDecoder, textOf, type Decoder, type NoPromise, type Position, type PositionJSON, type StoredObject } from './object.js';
 export type {
   HandlerFailed,
   InformerState,
@@ -25,6 +25,7 @@ export type {
 } from './observer.js';
 export type {
   CallOptions,
+  CloseOptions,
   Consistency,
   FollowOptions,
   GetOptions,
@@ -36,8 +37,10 @@ export type {
   WatchOptions,
 } from './options.js';
 export type { DeleteResult, GetResult, Page, Resource, TransactResult, WriteResult } from './resource.js';
+export type { Change, UpdateOptions } from './update.js';
 export type { Update, WatchEvent } from './assembler.js';
 export { NotReachedError, RefusedError, WaitStatus, type PendingWatch, type WaitServer } from './wait_status.js';
+export type { Watch } from './watch.js';
 export type {
   Conditional,
   DeleteOptions,

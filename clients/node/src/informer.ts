@@ -1,26 +1,32 @@
 // Informers.
 
 import { EventEmitter } from 'node:events';
-import { anySignal } from './abort.js';
-import type { Update } from './assembler.js';
+import { status } from '@grpc/grpc-js';
+import { anySignal, onAbort } from './abort.js';
+import { CompleteUpdate, type Update } from './assembler.js';
 import type { ConnectionPool } from './connection_pool.js';
+import { closedError, FanoutError } from './errors.js';
+import { describe, errorOf, fenced, isThenable, warn } from './fence.js';
 import { freshFor, transit } from './freshness.js';
-import { HandlerLoop, type Change, type Handler, type Registration } from './handler.js';
+import { Gate } from './gate.js';
+import { abandonCalls, HandlerLoop, type Change, type Failure, type Handler, type Registration } from './handler.js';
 import { confirm, InformerWatch, type Member } from './informer_watch.js';
 import { sameObject, type Item } from './item.js';
 import { earliest, type Mark } from './mark.js';
 import type { Decoder, Position, StoredObject } from './object.js';
 import type { InformerState } from './observer.js';
-import type { FollowOptions, RequestOptions } from './options.js';
-import type { Progress } from './reporter.js';
+import type { CallOptions, CloseOptions, FollowOptions } from './options.js';
+import { RankedMap } from './ranked_map.js';
+import { mostFailedKeys, type Progress } from './reporter.js';
 import { Saver } from './saver.js';
 import { StateFile } from './state_file.js';
 import { bookmarksOf, startOf } from './watch.js';
 import type { WatcherSettings } from './watcher.js';
+import { within } from './within.js';
 
 /** Options of an informer. */
 export interface InformerOptions<T> extends FollowOptions {
-  /** Decodes objects. Default: the value of an item is the object itself. */
+  /** Decodes objects, and returns no promise. Default: the value of an item is the object itself. */
   readonly decode?: Decoder<T> | undefined;
   /**
    * Keeps the newest state in a file, and begins with it, so that a program can start while no server can be reached.
@@ -50,29 +56,24 @@ export interface InformerEvents<T> {
 }
 
 /** An object whose newest version cannot be decoded. */
-interface Undecoded {
+interface Undecoded extends Failure {
   readonly object: StoredObject;
   readonly error: Error;
-  readonly before: Mark;
 }
 
-/** A promise that is settled elsewhere. */
-class Gate {
-  readonly promise: Promise<void>;
-  open!: () => void;
-  fail!: (error: unknown) => void;
-  constructor() {
-    this.promise = new Promise((resolve, reject) => {
-      this.open = resolve;
-      this.fail = reject;
-    });
-    this.promise.catch(() => {}); // it may fail while no caller waits
-  }
-}
+/** What an event does: it removes an object, or changes it to a version that can be decoded, or cannot. */
+type Step<T> =
+  | { readonly does: 'remove'; readonly key: string }
+  | { readonly does: 'put'; readonly object: StoredObject; readonly value: T }
+  | { readonly does: 'keep'; readonly object: StoredObject; readonly error: Error };
+
+/** The arguments of the event `invalid`. */
+type Invalid<T> = InformerEvents<T>['invalid'];
 
 /**
  * An informer keeps a decoded copy of a selection, which is always the state at one position, and calls handlers for
- * its changes. Besides, it emits {@link InformerEvents}.
+ * its changes. Besides, it emits {@link InformerEvents}. It has changed before it calls anything, and a listener that
+ * throws or rejects is logged.
  *
  * ```ts
  * const routes = config.informer({ prefix: 'routes', decode: jsonDecoder<Route>() });
@@ -89,13 +90,15 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
   readonly #stopping = new AbortController();
   readonly #handlers = new Set<HandlerLoop<T>>();
   readonly #items = new Map<string, Item<T>>();
-  readonly #undecoded = new Map<string, Undecoded>();
+  readonly #undecoded = new RankedMap<Undecoded>(); // by the number of the state before
   readonly #hasState = new Gate();
   readonly #synced = new Gate();
+  readonly #ended = new Gate(); // it only fails
   #mark: Mark = { number: 0, position: undefined };
   #version = 0;
-  #asOf = 0;
+  #confirmedAt = -Infinity; // as all times, on the clock of performance.now
   #interrupted = true;
+  #interruption: Error | undefined;
   #startedAt = 0;
   #joined = true; // false once this informer is known to be the first of its watch
   #changed = () => {};
@@ -104,7 +107,8 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
   #isSynced = false;
   #waiting = 0;
   #watch: InformerWatch | undefined;
-  #confirmed: { at: Position; asOf: number } | undefined; // from this position on, the state is as fresh as at this time
+  #confirmed: { from: Position; at: number } | undefined; // from this position on, the state is as fresh as at this time
+  #patience: number | undefined; // of the caller of close
   #saver: Saver | undefined;
   #running: Promise<void> | undefined;
 
@@ -120,7 +124,9 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
   /** start starts the informer. It runs until it is closed, or until an error that no retry can help. */
   start(): this {
     if (this.#running) throw new Error('the informer was started before');
-    this.#startedAt = Date.now();
+    this.#pool.closing.throwIfAborted();
+    if (this.#stopping.signal.aborted) throw closedError('informer');
+    this.#startedAt = performance.now();
     this.#running = this.#run();
     this.#pool.running(this.#running);
     this.#pool.informers.add(this);
@@ -128,11 +134,17 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
     return this;
   }
 
-  /** close ends the informer. It waits for the last call of each handler, and saves the state. */
-  async close(): Promise<void> {
-    this.#stopping.abort();
-    await this.#running;
-    for (const handler of this.#handlers) handler.stop();
+  /**
+   * close ends the informer. It saves the state, and waits for the last call of each handler, except for one that it
+   * is called in. After the timeout it does not wait any longer.
+   */
+  async close({ timeout }: CloseOptions = {}): Promise<void> {
+    abandonCalls(this);
+    this.#patience ??= timeout;
+    this.#stopping.abort(closedError('informer'));
+    if (this.#running) return this.#running;
+    this.#ended.fail(this.#stopping.signal.reason);
+    for (const handler of this.#handlers) handler.stop(this.#stopping.signal.reason);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -181,9 +193,10 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
     return this.#mark.position;
   }
 
-  /** The time at which the servers had no other state, in milliseconds since 1970. */
+  /** The time at which the servers had no other state, in milliseconds since 1970. 0 if it is unknown. */
   get asOf(): number {
-    return this.#asOf;
+    if (this.#confirmedAt === -Infinity) return 0;
+    return Math.round(Date.now() - (performance.now() - this.#confirmedAt));
   }
 
   /**
@@ -191,36 +204,39 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
    * most three bookmark intervals (at least 10 s) later.
    */
   get stale(): boolean {
-    return this.#interrupted || Date.now() - this.#asOf > freshFor(bookmarksOf(this.#options));
+    return this.#interrupted || performance.now() - this.#confirmedAt > freshFor(bookmarksOf(this.#options));
   }
 
   /**
-   * waitForSync waits until the copy is as fresh as the consistency requires, and all handlers were called for it. It
-   * throws if the informer ends before.
+   * waitForSync waits until the copy is as fresh as the consistency requires, and each handler that was added before
+   * was called for each object. It throws if the informer was not started, or has ended or ends before.
    */
-  waitForSync(options: RequestOptions = {}): Promise<void> {
-    return this.#wait(this.#synced, options);
+  waitForSync(options: CallOptions = {}): Promise<void> {
+    const offered = Array.from(this.#handlers, (handler) => handler.offered);
+    return this.#wait(Promise.all([this.#synced.promise, ...offered]), true, options);
   }
 
-  /** waitForState waits until there is a state, which may be the saved one. */
-  waitForState(options: RequestOptions = {}): Promise<void> {
-    return this.#wait(this.#hasState, options);
+  /** waitForState waits until there is a state, which may be the saved one, and all handlers were called for it. */
+  waitForState(options: CallOptions = {}): Promise<void> {
+    return this.#wait(this.#hasState.promise, false, options);
   }
 
-  async #wait(gate: Gate, { signal }: RequestOptions): Promise<void> {
+  async #wait(reached: Promise<unknown>, fresh: boolean, { signal, timeout = Infinity }: CallOptions): Promise<void> {
     signal?.throwIfAborted();
-    let abort = () => {};
-    const aborted = new Promise<never>((_, reject) => {
-      abort = () => reject(signal?.reason as Error);
-      signal?.addEventListener('abort', abort, { once: true });
-    });
+    if (!this.#running && !this.#stopping.signal.aborted) throw new Error('the informer was not started');
+    const aborted = new Gate();
+    const release = signal && onAbort(signal, () => aborted.fail(signal.reason));
     this.#waiting++;
     try {
-      await Promise.race([gate.promise, aborted]);
+      // The end comes first: what was reached before does not count.
+      const settled = Promise.race([this.#ended.promise, aborted.promise, reached]);
+      if (await within(settled, timeout)) return;
     } finally {
       this.#waiting--;
-      signal?.removeEventListener('abort', abort);
+      release?.();
     }
+    const message = `after ${timeout} ms, ${this.#missing(fresh)}`;
+    throw new FanoutError({ code: status.DEADLINE_EXCEEDED, message, cause: this.#interruption });
   }
 
   /** addHandler adds a handler, which first gets an `add` for each present item. */
@@ -230,7 +246,7 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
       this.#progressed();
     });
     if (this.#stopping.signal.aborted) {
-      loop.stop();
+      loop.stop(this.#stopping.signal.reason);
       return loop;
     }
     this.#handlers.add(loop);
@@ -240,15 +256,29 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
   }
 
   readonly #source = ((informer: Informer<T>) => ({
+    get name() {
+      return informer.#resource;
+    },
     get mark() {
       return informer.#mark;
     },
+    get owners() {
+      return [informer, informer.#pool];
+    },
     get: (key: string) => informer.#items.get(key),
+    isFresh: ({ number }: Mark) => informer.#firstFresh > 0 && number >= informer.#firstFresh,
     progressed: () => informer.#progressed(),
     failed: (key: string, error: unknown, delay: number) => {
       informer.#pool.hooks.call('handlerFailed', { resource: informer.#resource, key, error, delay });
     },
   }))(this);
+
+  /** #notify calls the listeners of an event. */
+  #notify<E extends keyof InformerEvents<T>>(event: E, ...args: InformerEvents<T>[E]): void {
+    for (const listener of this.rawListeners(event)) {
+      fenced(`a listener of the event ${event}`, () => Reflect.apply(listener, this, args));
+    }
+  }
 
   async #run(): Promise<void> {
     let failure: unknown;
@@ -264,17 +294,18 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
         receive: (update) => this.#apply(update),
         interrupted: (error) => {
           this.#interrupted = true;
-          if (error) this.emit('interruption', error);
+          if (!error) return;
+          this.#interruption = error;
+          this.#notify('interruption', error);
         },
         ended: (error) => ended.fail(error),
         progress: () => this.#progress(),
         state: () => this.#state(),
       };
+      onAbort(signal, () => ended.fail(signal.reason));
       const { watch, joined } = InformerWatch.join(this.#pool, settings, member);
       this.#watch = watch;
       this.#joined = joined;
-      const abort = () => ended.fail(signal.reason);
-      signal.addEventListener('abort', abort, { once: true });
       let confirming: Promise<void> | undefined;
       const begin = () => {
         if (confirming || !this.#mark.position || this.#firstFresh > 0) return;
@@ -299,19 +330,25 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
     }
     this.#interrupted = true;
     const closed = signal.aborted;
-    const ended = this.#stopping.signal.aborted ? new Error('the informer is closed') : failure;
-    this.#stopping.abort(); // a handler that is added from now on gets no calls
-    for (const handler of this.#handlers) handler.stop();
-    await Promise.all(Array.from(this.#handlers, (handler) => handler.done));
-    await this.#saver?.stop();
+    const reason: unknown = this.#stopping.signal.aborted ? this.#stopping.signal.reason : failure;
+    this.#stopping.abort(reason); // a handler that is added from now on gets no calls
+    for (const handler of this.#handlers) handler.stop(reason);
+    const left = Promise.all(Array.from(this.#handlers, (handler) => handler.left));
+    const patience = this.#patience ?? this.#pool.patience;
+    const [settled] = await Promise.all([within(left, patience), this.#saver?.stop()]);
+    if (!settled) warn(`an informer of ${this.#resource} has ended`, `a handler still runs after ${patience} ms`);
     // Callers that wait get the error.
     const unseen = this.#waiting === 0;
-    this.#hasState.fail(ended);
-    this.#synced.fail(ended);
+    this.#ended.fail(reason);
     process.nextTick(() => {
-      // As with streams, an error without a listener ends the process, unless a waiter got it.
-      if (!closed && (unseen || this.listenerCount('error') > 0)) this.emit('error', failure as Error);
-      this.emit('close');
+      try {
+        // As with streams, an error without a listener ends the process, unless a waiter got it.
+        if (closed) return;
+        if (this.listenerCount('error') > 0) this.#notify('error', errorOf(failure));
+        else if (unseen) this.emit('error', errorOf(failure));
+      } finally {
+        this.#notify('close');
+      }
     });
   }
 
@@ -324,18 +361,16 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
     this.#saver = new Saver(
       file,
       () => ({ position: this.#mark.position, version: this.#version, objects: () => this.#objects() }),
-      (error) => this.emit('warning', error),
+      (error) => this.#notify('warning', error),
     );
     let saved;
     try {
       saved = await file.read();
     } catch (error) {
-      this.emit('warning', error as Error);
+      this.#notify('warning', errorOf(error));
     }
     if (!saved || saved.position.revision === 0n) return undefined;
-    const changes: Change<T>[] = [];
-    for (const object of saved.objects) this.#put(object, changes);
-    this.#publish(saved.position, changes);
+    this.#take(saved.objects.map((object) => this.#decoded(object)), saved.position);
     this.#saver.loaded();
     return saved.position;
   }
@@ -347,36 +382,69 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
   }
 
   #apply(update: Update): void {
-    const changes: Change<T>[] = [];
+    const steps = this.#stepsOf(update);
+    const { from, at } = this.#confirmed ?? { at: -Infinity };
+    const proven = from?.epoch === update.position.epoch && from.revision <= update.position.revision;
+    this.#confirmedAt = proven ? Math.max(update.confirmedAt, at) : update.confirmedAt;
+    this.#interrupted = false;
+    if (this.#firstFresh === 0 && (proven || this.#isFresh(update))) this.#firstFresh = this.#mark.number + 1;
+    this.#take(steps, update.position);
+  }
+
+  /** #stepsOf decodes the objects of an update. So the decoder, which may use the informer, sees one state. */
+  #stepsOf(update: Update): Step<T>[] {
+    const steps: Step<T>[] = [];
     if (update.replace) {
       const present = new Set(update.events.map(({ object }) => object.key));
       for (const key of [...this.#items.keys(), ...this.#undecoded.keys()]) {
-        if (!present.has(key)) this.#remove(key, changes);
+        if (!present.has(key)) steps.push({ does: 'remove', key });
       }
     }
+    const newest = new Map<string, StoredObject | undefined>();
     for (const { type, object } of update.events) {
-      if (type === 'deleted') this.#remove(object.key, changes);
-      else this.#put(object, changes);
+      const { key } = object;
+      const before = newest.has(key) ? newest.get(key) : (this.#undecoded.get(key)?.object ?? this.#items.get(key)?.object);
+      newest.set(key, type === 'deleted' ? undefined : object);
+      if (type === 'deleted') steps.push({ does: 'remove', key });
+      else if (!sameObject(before, object)) steps.push(this.#decoded(object)); // a RESET repeats objects
     }
-    const { at, asOf } = this.#confirmed ?? { asOf: 0 };
-    const proven = at?.epoch === update.position.epoch && at.revision <= update.position.revision;
-    this.#asOf = proven ? Math.max(update.asOf, asOf) : update.asOf;
-    this.#interrupted = false;
-    if (this.#firstFresh === 0 && (proven || this.#isFresh(update))) this.#firstFresh = this.#mark.number + 1;
-    this.#publish(update.position, changes);
+    return steps;
+  }
+
+  #decoded(object: StoredObject): Step<T> {
+    try {
+      const value = this.#decode(object);
+      if (!isThenable(value)) return { does: 'put', object, value };
+      void Promise.resolve(value).catch(() => {}); // its failure adds nothing
+      return { does: 'keep', object, error: new TypeError('decode has returned a promise') };
+    } catch (thrown) {
+      return { does: 'keep', object, error: errorOf(thrown) };
+    }
+  }
+
+  /** #take changes the copy, and calls handlers and listeners afterwards. */
+  #take(steps: readonly Step<T>[], position: Position): void {
+    const changes: Change<T>[] = [];
+    const invalid: Invalid<T>[] = [];
+    for (const step of steps) {
+      if (step.does === 'remove') this.#remove(step.key, changes);
+      else if (step.does === 'put') this.#put(step.object, step.value, changes);
+      else this.#keep(step.object, step.error, invalid);
+    }
+    this.#publish(position, changes, invalid);
   }
 
   /** #confirm proves with a short watch that the state has everything that was written before. */
   async #confirm(settings: WatcherSettings & { after: Position }, signal: AbortSignal): Promise<void> {
-    const asOf = Date.now();
-    const at = await confirm(this.#pool, settings, signal);
+    const at = performance.now();
+    const from = await confirm(this.#pool, settings, signal);
     const position = this.#mark.position;
-    if (!at || !position || signal.aborted) return;
-    this.#confirmed = { at, asOf };
+    if (!from || !position || signal.aborted) return;
+    this.#confirmed = { from, at };
     // Otherwise the update that reaches this position proves it.
-    if (at.epoch === position.epoch && at.revision <= position.revision) {
+    if (from.epoch === position.epoch && from.revision <= position.revision) {
       const interrupted = this.#interrupted;
-      this.#apply({ events: [], replace: false, delta: false, position, asOf: this.#asOf });
+      this.#apply(new CompleteUpdate({ events: [], replace: false, delta: false, position }, this.#confirmedAt));
       this.#interrupted = interrupted; // it says nothing about the shared watch
     }
   }
@@ -386,17 +454,17 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
     const { position } = this.#mark;
     if (!position) return undefined;
     const objects = Array.from(this.#items.values(), ({ key, object }) => this.#undecoded.get(key)?.object ?? object);
-    for (const [key, { object }] of this.#undecoded) if (!this.#items.has(key)) objects.push(object);
-    return { objects, position, asOf: this.#asOf };
+    for (const { object } of this.#undecoded.values()) if (!this.#items.has(object.key)) objects.push(object);
+    return { objects, position, confirmedAt: this.#confirmedAt };
   }
 
-  #isFresh({ position, asOf }: Update): boolean {
+  #isFresh({ position, confirmedAt }: Update): boolean {
     const { consistency } = this.#options;
     if (typeof consistency === 'object') {
       return 'minRevision' in consistency ? position.revision >= consistency.minRevision : true;
     }
     // A message that a joined watch receives now may have been on its way since before the start.
-    return consistency === 'any' || asOf - (this.#joined ? transit : 0) >= this.#startedAt;
+    return consistency === 'any' || confirmedAt - (this.#joined ? transit : 0) >= this.#startedAt;
   }
 
   #remove(key: string, changes: Change<T>[]): void {
@@ -408,65 +476,74 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
     changes.push({ key, old, before });
   }
 
-  #put(object: StoredObject, changes: Change<T>[]): void {
+  #put(object: StoredObject, value: T, changes: Change<T>[]): void {
     const { key } = object;
-    const old = this.#items.get(key);
-    const undecoded = this.#undecoded.get(key);
-    if (sameObject(undecoded?.object ?? old?.object, object)) return; // a RESET repeats objects
     this.#version++;
-    let value: T;
-    try {
-      value = this.#decode(object);
-    } catch (thrown) {
-      const error = thrown instanceof Error ? thrown : new Error(String(thrown));
-      this.#undecoded.set(key, { object, error, before: undecoded?.before ?? this.#mark });
-      if (old) this.#items.set(key, { ...old, invalid: error });
-      this.emit('invalid', object, error, old);
-      return;
-    }
+    const before = this.#undecoded.get(key)?.before;
     this.#undecoded.delete(key);
+    changes.push({ key, old: this.#items.get(key), before });
     this.#items.set(key, { key, value, object, invalid: undefined });
-    changes.push({ key, old, before: undecoded?.before });
+  }
+
+  /** #keep keeps the last version of an object that could be decoded. */
+  #keep(object: StoredObject, error: Error, invalid: Invalid<T>[]): void {
+    const { key } = object;
+    this.#version++;
+    const old = this.#items.get(key);
+    const before = this.#undecoded.get(key)?.before ?? this.#mark;
+    this.#undecoded.set(key, before.number, { object, error, before });
+    if (old) this.#items.set(key, { ...old, invalid: error });
+    invalid.push([object, error, old]);
   }
 
   /** #publish makes the items the state at a position. */
-  #publish(position: Position, changes: readonly Change<T>[]): void {
+  #publish(position: Position, changes: readonly Change<T>[], invalid: readonly Invalid<T>[]): void {
     const before = this.#mark;
     this.#mark = { number: before.number + 1, position };
     if (this.#firstState === 0) this.#firstState = this.#mark.number;
     for (const handler of this.#handlers) handler.changed(changes, before);
     this.#saver?.changed();
+    for (const args of invalid) this.#notify('invalid', ...args);
     this.#progressed();
-    this.emit('change', position);
+    this.#notify('change', position);
   }
 
   /** #progressed reports how far the handlers are, and ends the waiting for a state. */
   #progressed(): void {
     const attempted = earliest(this.#mark, ...Array.from(this.#handlers, ({ handled }) => handled));
     if (this.#firstState > 0 && attempted.number >= this.#firstState) this.#hasState.open();
-    if (!this.#isSynced && this.#firstFresh > 0 && attempted.number >= this.#firstFresh) {
+    const synced = !this.#isSynced && this.#source.isFresh(attempted);
+    if (synced) {
       this.#isSynced = true;
       this.#synced.open();
-      this.emit('sync');
     }
     this.#changed();
     this.#watch?.progressed();
+    if (synced) this.#notify('sync');
+  }
+
+  /** #missing says what a caller still waits for. */
+  #missing(fresh: boolean): string {
+    const interruption = this.#interrupted && this.#interruption ? `: ${describe(this.#interruption)}` : '';
+    if (this.#firstState === 0) return `there is no state${interruption}`;
+    if (fresh && this.#firstFresh === 0) return `the state may be out of date${interruption}`;
+    return 'a handler was not called for each object';
   }
 
   /** #progress returns how far the informer and its handlers have applied the watch. */
   #progress(): Progress {
     const attempted = earliest(this.#mark, ...Array.from(this.#handlers, ({ handled }) => handled));
-    const failing = [
-      ...Array.from(this.#handlers, (handler) => [...handler.failing()]).flat(),
-      ...Array.from(this.#undecoded, ([key, { before, error }]) => ({ key, before, error })),
-    ];
-    if (failing.length === 0) return { applied: attempted.position };
-    const { before, error, key } = failing.reduce((a, b) => (b.before.number < a.before.number ? b : a));
+    const failures: RankedMap<Failure>[] = [...Array.from(this.#handlers, ({ failing }) => failing), this.#undecoded];
+    const first = failures.flatMap((failing) => failing.first ?? []);
+    if (first.length === 0) return { applied: attempted.position };
+    const { key, value: { before, error } } = first.reduce((a, b) => (b.rank < a.rank ? b : a));
+    // More keys than a report can name are not collected.
+    const failed = failures.every(({ size }) => size <= mostFailedKeys) && new Set(failures.flatMap((failing) => [...failing.keys()]));
     return {
       applied: earliest(before, attempted).position,
       ...(attempted.position && { attempted: attempted.position }),
-      error: `${key}: ${error instanceof Error ? error.message : String(error)}`,
-      failed: new Set(failing.map((failure) => failure.key)),
+      error: `${key}: ${describe(error)}`,
+      ...(failed && { failed }),
     };
   }
 }

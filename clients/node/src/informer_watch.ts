@@ -2,7 +2,7 @@
 
 import { toBinary, create } from '@bufbuild/protobuf';
 import { anySignal } from './abort.js';
-import type { Update } from './assembler.js';
+import { CompleteUpdate, type Update } from './assembler.js';
 import type { WatchStart } from './carrier.js';
 import type { ConnectionPool } from './connection_pool.js';
 import { WatchRequestSchema } from './gen/fanout/v1/fanout_pb.js';
@@ -10,7 +10,7 @@ import type { Position, StoredObject } from './object.js';
 import type { Progress } from './reporter.js';
 import { Watcher, type WatcherSettings } from './watcher.js';
 
-/** An informer that takes part in a watch. Its methods must not wait. */
+/** An informer that takes part in a watch. Its methods must not wait, and must not throw. */
 export interface Member {
   receive(update: Update): void;
   /** The watch has lost its server; without an error, before the member has joined. */
@@ -20,7 +20,7 @@ export interface Member {
   /** How far the member has applied the watch. */
   progress(): Progress;
   /** The state of the member, with the newest version of each object. Undefined if there is none yet. */
-  state(): { objects: readonly StoredObject[]; position: Position; asOf: number } | undefined;
+  state(): { objects: readonly StoredObject[]; position: Position; confirmedAt: number } | undefined;
 }
 
 const watchesOfPools = new WeakMap<ConnectionPool, Map<string, InformerWatch>>();
@@ -84,9 +84,9 @@ export class InformerWatch {
     const state = this.#members[0]?.state();
     this.#members.push(member);
     if (state) {
-      const { objects, position, asOf } = state;
+      const { objects, position, confirmedAt } = state;
       const events = objects.map((object) => ({ type: 'added' as const, object, revision: object.modRevision }));
-      receive(member, { events, replace: true, delta: false, position, asOf });
+      member.receive(new CompleteUpdate({ events, replace: true, delta: false, position }, confirmedAt));
     }
     if (this.#lost) member.interrupted(undefined);
   }
@@ -136,26 +136,12 @@ export class InformerWatch {
   #passOn(update: Update): void {
     this.#lost = false;
     this.#applying = true;
-    try {
-      for (const member of [...this.#members]) receive(member, update);
-    } finally {
-      this.#applying = false;
-    }
+    for (const member of [...this.#members]) member.receive(update);
+    this.#applying = false;
     const joining = this.#joining;
     this.#joining = [];
     for (const member of joining) this.#admit(member);
     this.progressed();
-  }
-}
-
-/** receive passes an update to a member. A listener that throws fails as usual, but the other members go on. */
-function receive(member: Member, update: Update): void {
-  try {
-    member.receive(update);
-  } catch (error) {
-    queueMicrotask(() => {
-      throw error;
-    });
   }
 }
 
@@ -171,8 +157,9 @@ export function lowest(all: readonly Progress[]): Progress {
   const applied = lower(all.map((progress) => progress.applied));
   if (failing === undefined) return { applied };
   const attempted = lower(all.map((progress) => (progress.error === undefined ? progress.applied : progress.attempted)));
-  const failed = new Set(all.flatMap((progress) => [...(progress.failed ?? [])]));
-  return { applied, ...(attempted && { attempted }), error: failing, failed };
+  const keys = all.filter(({ error }) => error !== undefined).map(({ failed }) => failed);
+  const failed = keys.every((some) => some !== undefined) && new Set(keys.flatMap((some) => [...some]));
+  return { applied, ...(attempted && { attempted }), error: failing, ...(failed && { failed }) };
 }
 
 function lower(positions: readonly (Position | undefined)[]): Position | undefined {
@@ -188,16 +175,16 @@ function lower(positions: readonly (Position | undefined)[]): Position | undefin
  * undefined if the signal is aborted or the watch is refused.
  */
 export async function confirm(pool: ConnectionPool, settings: WatcherSettings & { after: Position }, signal: AbortSignal): Promise<Position | undefined> {
-  const asked = Date.now();
+  const asked = performance.now();
   const found = new AbortController();
   const both = anySignal([signal, found.signal]);
   let at = settings.after;
   let confirmed: Position | undefined;
   const watcher = new Watcher(pool, { ...settings, reports: false }, {
-    receive: ({ events, replace, position, asOf }) => {
+    receive: ({ events, replace, position, confirmedAt }) => {
       if (confirmed) return true;
       if (events.length > 0 || replace) at = position;
-      if (asOf >= asked) {
+      if (confirmedAt >= asked) {
         confirmed = at;
         found.abort();
       }

@@ -1,8 +1,9 @@
 // Objects and positions.
 
 import type { Object$ as ObjectMessage } from './gen/fanout/v1/object_pb.js';
+import { Printable } from './json.js';
 
-/** An object of a resource. */
+/** An object of a resource. As JSON, it has bytes as `data` in Base64 instead of `value`, and revisions as strings. */
 export interface StoredObject {
   /** The path of the object inside its resource, such as `team-a/limits`. */
   readonly key: string;
@@ -28,25 +29,68 @@ export interface StoredObject {
 
 /**
  * A point in the history of a resource. It is valid on every server over the same etcd. Revisions of different
- * epochs cannot be compared.
+ * epochs cannot be compared. As JSON, the revision is a string.
  */
 export interface Position {
   readonly epoch: string;
   readonly revision: bigint;
 }
 
-/** @internal objectOf returns the object of a message. */
-export function objectOf(m: ObjectMessage): StoredObject {
-  let value: string | Uint8Array | undefined = m.value.value;
-  // A view of a message keeps the whole message in memory.
-  if (value instanceof Uint8Array) value = new Uint8Array(value);
-  const { key, contentType, labels, opaque, createRevision, modRevision, version, hasTtl: hasTTL } = m;
-  return { key, value, contentType, labels, opaque, createRevision, modRevision, version, hasTTL };
+/** A position after JSON.parse. */
+export interface PositionJSON {
+  readonly epoch: string;
+  readonly revision: string;
 }
 
-/** @internal positionOf returns the position of a message. */
-export function positionOf(p: Position | undefined): Position {
-  return { epoch: p?.epoch ?? '', revision: p?.revision ?? 0n };
+class ReadObject extends Printable implements StoredObject {
+  readonly key: string;
+  readonly value: string | Uint8Array | undefined;
+  readonly contentType: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly opaque: boolean;
+  readonly createRevision: bigint;
+  readonly modRevision: bigint;
+  readonly version: bigint;
+  readonly hasTTL: boolean;
+
+  constructor(m: ObjectMessage) {
+    super();
+    const { value } = m.value;
+    this.key = m.key;
+    // A view of a message keeps the whole message in memory.
+    this.value = value instanceof Uint8Array ? new Uint8Array(value) : value;
+    this.contentType = m.contentType;
+    this.labels = m.labels;
+    this.opaque = m.opaque;
+    this.createRevision = m.createRevision;
+    this.modRevision = m.modRevision;
+    this.version = m.version;
+    this.hasTTL = m.hasTtl;
+  }
+
+  override toJSON(): Record<string, unknown> {
+    const { value, ...shown } = super.toJSON();
+    return value instanceof Uint8Array ? { ...shown, data: Buffer.from(value).toString('base64') } : { ...shown, value };
+  }
+}
+
+class ReadPosition extends Printable implements Position {
+  constructor(
+    readonly epoch: string,
+    readonly revision: bigint,
+  ) {
+    super();
+  }
+}
+
+/** @internal objectOf returns the object of a message. */
+export function objectOf(m: ObjectMessage): StoredObject {
+  return new ReadObject(m);
+}
+
+/** @internal positionOf returns the position of a message, or one that was JSON. */
+export function positionOf(p: Position | PositionJSON | undefined): Position {
+  return new ReadPosition(p?.epoch ?? '', BigInt(p?.revision ?? 0n));
 }
 
 /** @internal samePosition compares two positions. */
@@ -60,8 +104,11 @@ export function textOf({ key, value }: StoredObject): string {
   return typeof value === 'string' ? value : new TextDecoder('utf-8', { fatal: true }).decode(value);
 }
 
-/** Decodes the objects of an informer. It throws if an object is invalid. */
+/** Decodes the objects of an informer. It throws if an object is invalid. It cannot wait. */
 export type Decoder<T> = (object: StoredObject) => T;
+
+/** Refuses decoders that return promises. */
+export type NoPromise<T> = T extends PromiseLike<unknown> ? never : T;
 
 /** jsonDecoder returns a decoder of JSON values. It checks the syntax only; pass a function that checks the content. */
 export function jsonDecoder<T>(check: (value: unknown) => T = (value) => value as T): Decoder<T> {

@@ -2,7 +2,7 @@
 
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { ReadConsistencySchema, ScopeSchema } from './gen/fanout/v1/object_pb.js';
-import type { Position } from './object.js';
+import type { Position, PositionJSON } from './object.js';
 import type { WaitStatus } from './wait_status.js';
 
 /** Metadata of gRPC: entries of a request beside its message. The values of names that end with `-bin` are bytes. */
@@ -25,6 +25,12 @@ export interface CallOptions extends RequestOptions {
   readonly metadata?: RequestMetadata | undefined;
   /** Return values of the codec `protobuf` as JSON, as far as JSON can hold them completely. */
   readonly jsonValues?: boolean | undefined;
+}
+
+/** Options of the end of a client or an informer. */
+export interface CloseOptions {
+  /** Milliseconds after which `close` returns although a handler still runs. Default: 10 s. */
+  readonly timeout?: number | undefined;
 }
 
 /**
@@ -85,8 +91,8 @@ export interface FollowOptions extends Selection {
 
 /** Options of a watch. */
 export interface WatchOptions extends FollowOptions, RequestOptions {
-  /** Begin after this position. Default: with the whole state. */
-  readonly after?: Position | undefined;
+  /** Begin after this position, which may have been JSON. Default: with the whole state. */
+  readonly after?: Position | PositionJSON | undefined;
   /** Only changes from now on. */
   readonly fromNow?: boolean | undefined;
   /** Add the object before the change to events. */

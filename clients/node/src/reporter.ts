@@ -17,12 +17,12 @@ export interface Progress {
   readonly attempted?: Position;
   /** Why the client cannot apply what comes after `applied`. */
   readonly error?: string;
-  /** With an error: the keys of the objects that have failed. */
+  /** With an error: the keys of the objects that have failed. Undefined if a report cannot name so many. */
   readonly failed?: ReadonlySet<string>;
 }
 
 /** A report names at most so many failed keys, with so many bytes together. */
-const mostFailedKeys = 32;
+export const mostFailedKeys = 32;
 const mostFailedKeyBytes = 4096;
 
 /** failedKeysOf returns the failed keys that a report names: none if they are too many. */

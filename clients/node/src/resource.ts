@@ -2,13 +2,12 @@
 
 import type { DescMessage, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
 import { status } from '@grpc/grpc-js';
-import type { Update } from './assembler.js';
-import { Backoff, pause } from './backoff.js';
 import type { ConnectionPool } from './connection_pool.js';
 import { FanoutError } from './errors.js';
 import { Informer, type InformerOptions } from './informer.js';
+import { printable } from './json.js';
 import { methods, type Method } from './methods.js';
-import { objectOf, positionOf, type Position, type StoredObject } from './object.js';
+import { objectOf, positionOf, type Decoder, type NoPromise, type Position, type StoredObject } from './object.js';
 import {
   consistencyOf,
   scopeOf,
@@ -20,12 +19,12 @@ import {
   type WatchOptions,
 } from './options.js';
 import { readAttempts, Request } from './request.js';
+import { update, type Change, type UpdateOptions } from './update.js';
 import type { WaitStatus } from './wait_status.js';
-import { watch } from './watch.js';
+import { Watch } from './watch.js';
 import {
   operationOf,
   putOf,
-  type Conditional,
   type DeleteOptions,
   type Operation,
   type OperationResult,
@@ -114,11 +113,11 @@ export class Resource {
         options,
       );
       pageToken = response.nextPageToken;
-      yield {
+      yield printable({
         objects: response.objects.map(objectOf),
         position: positionOf(response.position),
         remaining: response.remainingCount,
-      };
+      });
     } while (pageToken !== '');
   }
 
@@ -148,13 +147,13 @@ export class Resource {
       },
       options,
     );
-    return { count: remainingCount ?? 0n, position: positionOf(position) };
+    return printable({ count: remainingCount ?? 0n, position: positionOf(position) });
   }
 
   /** put stores an object. A write is not sent again after a failure, because it may have been applied. */
   async put(key: string, value: Value, options: PutOptions & CallOptions = {}): Promise<WriteResult> {
     const { revision } = await this.#write(methods.put, { resource: this.name, put: putOf({ key, value, ...options }) }, options);
-    return { revision };
+    return printable({ revision });
   }
 
   /** delete removes an object. To remove a missing object is not an error. */
@@ -165,7 +164,7 @@ export class Resource {
       { resource: this.name, delete: { key, returnDeleted, ...(ifModRevision !== undefined && { ifModRevision }) } },
       options,
     );
-    return { revision, deleted, object: object && objectOf(object) };
+    return printable({ revision, deleted, object: object && objectOf(object) });
   }
 
   /** transact applies several writes at one revision, or none of them. Watches see them together. */
@@ -175,48 +174,20 @@ export class Resource {
       { resource: this.name, operations: operations.map(operationOf) },
       options,
     );
-    return { revision, results: results.map(({ deleted, object }) => ({ deleted, object: object && objectOf(object) })) };
+    return printable({ revision, results: results.map(({ deleted, object }) => ({ deleted, object: object && objectOf(object) })) });
   }
 
   /**
-   * update reads an object, changes it, and writes it if it has not changed meanwhile. Otherwise it begins again, so
-   * `change` may be called several times. If `change` returns undefined, nothing is written.
+   * update reads an object, changes it, and writes it if it has not changed meanwhile. Otherwise it begins again after a
+   * short delay, so `change` may be called several times. If `change` returns undefined, nothing is written. Labels,
+   * media type and time to live stay, unless the options say otherwise.
    *
    * @param change Gets the object, or undefined if there is none.
+   * @param options `timeout` is for all attempts together.
    * @returns The revision of the write, or undefined if nothing was written.
    */
-  async update(
-    key: string,
-    change: (current: StoredObject | undefined) => Value | undefined | Promise<Value | undefined>,
-    options: Omit<PutOptions, keyof Conditional> & CallOptions = {},
-  ): Promise<WriteResult | undefined> {
-    const deadline = options.timeout === undefined ? undefined : Date.now() + options.timeout;
-    for (const backoff = new Backoff(); ; ) {
-      const left = { ...options, timeout: deadline === undefined ? undefined : deadline - Date.now() };
-      const current = await this.#find(key, left);
-      const value = await change(current);
-      if (value === undefined) return undefined;
-      try {
-        return await this.put(key, value, {
-          // What the caller does not change stays.
-          ...(current && { labels: current.labels, contentType: current.contentType, keepTTL: options.ttl === undefined }),
-          ...left,
-          ifModRevision: current?.modRevision ?? 0n,
-        });
-      } catch (error) {
-        if (!(error instanceof FanoutError) || error.reason !== 'PRECONDITION_FAILED') throw error;
-      }
-      await pause(backoff.next(), options.signal);
-    }
-  }
-
-  async #find(key: string, options: CallOptions): Promise<StoredObject | undefined> {
-    try {
-      return (await this.get(key, options)).object;
-    } catch (error) {
-      if (error instanceof FanoutError && error.reason === 'KEY_NOT_FOUND') return undefined;
-      throw error;
-    }
+  update(key: string, change: Change, options: UpdateOptions = {}): Promise<WriteResult | undefined> {
+    return update(this, key, change, options);
   }
 
   /**
@@ -225,12 +196,14 @@ export class Resource {
    *
    * The loop ends with an error if no retry can help, and with the reason of the signal if that is aborted.
    */
-  watch(options: WatchOptions = {}): AsyncGenerator<Update, void, void> {
-    return watch(this.#pool, this.name, options);
+  watch(options: WatchOptions = {}): Watch {
+    return new Watch(this.#pool, this.name, options);
   }
 
   /** informer returns an informer, which keeps a copy of a selection. Call its method `start`. */
-  informer<T = StoredObject>(options: InformerOptions<T> = {}): Informer<T> {
+  informer(options?: InformerOptions<StoredObject> & { readonly decode?: undefined }): Informer<StoredObject>;
+  informer<T>(options: InformerOptions<T> & { readonly decode: Decoder<NoPromise<T>> }): Informer<T>;
+  informer<T>(options: InformerOptions<T> = {}): Informer<T> {
     return new Informer<T>(this.#pool, this.name, options);
   }
 

@@ -1,17 +1,23 @@
 // A file with the last known good state.
 
 import { createHash } from 'node:crypto';
-import { open, readFile, rename, rm, stat } from 'node:fs/promises';
+import { setImmediate } from 'node:timers/promises';
 import { create, equals, fromBinary } from '@bufbuild/protobuf';
 import { sizeDelimitedEncode } from '@bufbuild/protobuf/wire';
 import type { WatchStart } from './carrier.js';
+import { describe } from './fence.js';
 import { WatchRequestSchema } from './gen/fanout/v1/fanout_pb.js';
 import { ObjectSchema, PositionSchema, type Object$ as ObjectMessage } from './gen/fanout/v1/object_pb.js';
 import { objectOf, positionOf, type Position, type StoredObject } from './object.js';
+import { readRegular, replaceRegular } from './regular_file.js';
 
 /** The first line of the file. The number is the version of the format, which is that of the Go client. */
 const magic = Buffer.from('fanoutd last known good 1\n');
 const sumLength = 32;
+
+/** After so many objects or bytes, other work of the process has a turn. */
+const turnObjects = 500;
+const turnBytes = 256 << 10;
 
 /** A state in a file. */
 export interface SavedState {
@@ -37,18 +43,19 @@ export class StateFile {
   /** read returns the saved state, or undefined if there is no file. It throws if the file cannot be used. */
   async read(): Promise<SavedState | undefined> {
     try {
-      if ((await stat(this.#path)).size > this.#maxBytes) throw new Error(`it is larger than ${this.#maxBytes} bytes`);
-      return this.#decode(await readFile(this.#path));
+      const content = await readRegular(this.#path, this.#maxBytes);
+      return content && (await this.#decode(content));
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-      throw new Error(`cannot use the saved state in ${this.#path}: ${(error as Error).message}`, { cause: error });
+      throw new Error(`cannot use the saved state in ${this.#path}: ${describe(error)}`, { cause: error });
     }
   }
 
-  #decode(content: Buffer): SavedState {
+  async #decode(content: Buffer): Promise<SavedState> {
     if (!content.subarray(0, magic.length).equals(magic)) throw new Error('the file is of another kind');
     const end = content.length - sumLength;
-    if (end < magic.length || !sum([content.subarray(0, end)]).equals(content.subarray(end))) throw new Error('the file is damaged');
+    if (end < magic.length || !(await sumOf(content.subarray(0, end))).equals(content.subarray(end))) {
+      throw new Error('the file is damaged');
+    }
     const messages = split(content.subarray(magic.length, end));
     const first = messages.next();
     if (first.done) throw new Error('the file is damaged');
@@ -58,43 +65,75 @@ export class StateFile {
     if (!equals(WatchRequestSchema, watch, create(WatchRequestSchema, this.#watch))) {
       throw new Error('the file has the state of another watch');
     }
-    return { position, objects: Array.from(messages, (bytes) => objectOf(fromBinary(ObjectSchema, bytes))) };
+    const objects: StoredObject[] = [];
+    const turn = new Turn();
+    for (const bytes of messages) {
+      objects.push(objectOf(fromBinary(ObjectSchema, bytes)));
+      if (turn.isOver(bytes.length)) await setImmediate();
+    }
+    return { position, objects };
   }
 
-  /** write replaces the file as a whole. The objects are read before it returns. */
+  /** write replaces the file as a whole. The objects are those at the time of the call. */
   async write(position: Position, objects: Iterable<StoredObject>): Promise<void> {
+    try {
+      await replaceRegular(this.#path, await this.#encode(position, [...objects]));
+    } catch (error) {
+      throw new Error(`cannot save the state in ${this.#path}: ${describe(error)}`, { cause: error });
+    }
+  }
+
+  /** #encode returns the content in parts. */
+  async #encode(position: Position, objects: readonly StoredObject[]): Promise<Buffer[]> {
     const watch = create(WatchRequestSchema, this.#watch);
     watch.begin = { case: 'after', value: create(PositionSchema, position) };
-    const parts: Uint8Array[] = [magic, sizeDelimitedEncode(WatchRequestSchema, watch)];
-    let size = sumLength + magic.length + parts[1]!.length;
-    for (const object of objects) {
-      const part = sizeDelimitedEncode(ObjectSchema, messageOf(object));
+    const hash = createHash('sha256');
+    const parts: Buffer[] = [];
+    let messages: Uint8Array[] = [magic, sizeDelimitedEncode(WatchRequestSchema, watch)];
+    let size = sumLength + magic.length + messages[1]!.length;
+    const endPart = () => {
+      const part = Buffer.concat(messages);
+      hash.update(part);
       parts.push(part);
-      size += part.length;
-      if (size > this.#maxBytes) throw new Error(`cannot save the state in ${this.#path}: it is larger than ${this.#maxBytes} bytes`);
+      messages = [];
+    };
+    const turn = new Turn();
+    for (const object of objects) {
+      const message = sizeDelimitedEncode(ObjectSchema, messageOf(object));
+      size += message.length;
+      if (size > this.#maxBytes) throw new Error(`it is larger than ${this.#maxBytes} bytes`);
+      messages.push(message);
+      if (!turn.isOver(message.length)) continue;
+      endPart();
+      await setImmediate();
     }
-    parts.push(sum(parts));
-    const temporary = `${this.#path}.new`; // one that was left behind is replaced
-    try {
-      // The file is as secret as the objects in it.
-      const file = await open(temporary, 'w', 0o600);
-      try {
-        await file.writeFile(Buffer.concat(parts));
-        await file.sync();
-      } finally {
-        await file.close();
-      }
-      await rename(temporary, this.#path);
-    } catch (error) {
-      await rm(temporary, { force: true });
-      throw new Error(`cannot save the state in ${this.#path}: ${(error as Error).message}`, { cause: error });
-    }
+    endPart();
+    return [...parts, hash.digest()];
   }
 }
 
-function sum(parts: readonly Uint8Array[]): Buffer {
+/** A turn of the event loop. Long work that does not end it blocks the process. */
+class Turn {
+  #objects = 0;
+  #bytes = 0;
+
+  /** isOver counts an object, and reports whether the turn is over. The next call is in the next turn. */
+  isOver(bytes: number): boolean {
+    this.#objects++;
+    this.#bytes += bytes;
+    if (this.#objects < turnObjects && this.#bytes < turnBytes) return false;
+    this.#objects = 0;
+    this.#bytes = 0;
+    return true;
+  }
+}
+
+async function sumOf(content: Buffer): Promise<Buffer> {
   const hash = createHash('sha256');
-  for (const part of parts) hash.update(part);
+  for (let at = 0; at < content.length; at += turnBytes) {
+    hash.update(content.subarray(at, at + turnBytes));
+    await setImmediate();
+  }
   return hash.digest();
 }
 
@@ -117,10 +156,10 @@ function* split(content: Buffer): Generator<Uint8Array, void, void> {
 }
 
 function messageOf(o: StoredObject): ObjectMessage {
-  const { value, labels, hasTTL: hasTtl, ...rest } = o;
+  const { key, value, contentType, labels, opaque, createRevision, modRevision, version, hasTTL: hasTtl } = o;
   let content: ObjectMessage['value'] = { case: undefined };
   if (typeof value === 'string') content = { case: 'text', value };
   else if (value !== undefined) content = { case: 'data', value: new Uint8Array(value) };
-  return create(ObjectSchema, { ...rest, value: content, labels: { ...labels }, hasTtl });
+  const rest = { contentType, opaque, createRevision, modRevision, version, hasTtl };
+  return create(ObjectSchema, { key, ...rest, value: content, labels: { ...labels } });
 }
-

@@ -1,5 +1,6 @@
 // What waits for the reader of a watch.
 
+import { onAbort } from './abort.js';
 import type { Update } from './assembler.js';
 
 /** From how many waiting bytes on the watch is stopped. */
@@ -12,7 +13,7 @@ export class UpdateQueue {
   #updates: { update: Update; size: number }[] = [];
   #bytes = 0;
   #over = false;
-  #error: Error | undefined;
+  #error: unknown;
   #readable: (() => void) | undefined; // wakes the reader
   #writable: (() => void) | undefined; // wakes the writer
 
@@ -31,7 +32,7 @@ export class UpdateQueue {
   }
 
   /** end ends the queue. The reader gets what waits, then the error. */
-  end(error?: Error): void {
+  end(error: unknown): void {
     this.#over = true;
     this.#error = error;
     this.#readable?.();
@@ -44,13 +45,10 @@ export class UpdateQueue {
     }
   }
 
-  /** take returns the next update, or undefined at the end. */
-  async take(signal: AbortSignal): Promise<Update | undefined> {
+  /** take returns the next update. At the end, it throws the error. */
+  async take(signal: AbortSignal): Promise<Update> {
     while (this.#updates.length === 0) {
-      if (this.#over) {
-        if (this.#error) throw this.#error;
-        return undefined;
-      }
+      if (this.#over) throw this.#error;
       await waitFor(signal, (wake) => (this.#readable = wake));
     }
     const first = this.#updates.shift()!;
@@ -67,13 +65,12 @@ export function waitFor(signal: AbortSignal, register: (wake: (() => void) | und
       reject(signal.reason as Error);
       return;
     }
-    const abort = () => {
+    const release = onAbort(signal, () => {
       register(undefined);
       reject(signal.reason as Error);
-    };
-    signal.addEventListener('abort', abort, { once: true });
+    });
     register(() => {
-      signal.removeEventListener('abort', abort);
+      release();
       register(undefined);
       resolve();
     });

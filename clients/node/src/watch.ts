@@ -4,7 +4,9 @@ import { anySignal } from './abort.js';
 import type { Update } from './assembler.js';
 import type { WatchStart } from './carrier.js';
 import type { ConnectionPool } from './connection_pool.js';
+import { fenced } from './fence.js';
 import { Delivery } from './gen/fanout/v1/fanout_pb.js';
+import { positionOf, type Position } from './object.js';
 import { consistencyOf, scopeOf, selectorsOf, type FollowOptions, type WatchOptions } from './options.js';
 import { UpdateQueue } from './update_queue.js';
 import { Watcher } from './watcher.js';
@@ -36,35 +38,100 @@ export function startOf(resource: string, options: FollowOptions): Exclude<Watch
   };
 }
 
-/** watch yields the updates of a watch. */
-export async function* watch(pool: ConnectionPool, resource: string, options: WatchOptions): AsyncGenerator<Update, void, void> {
-  const { after, fromNow = false, everyEvent = false, previousObject = false, reports = true, onInterruption } = options;
-  const request = { ...startOf(resource, options), everyEvent, previousObject };
-  const stopping = new AbortController();
-  const signals = [stopping.signal, pool.closing, ...(options.signal ? [options.signal] : [])];
-  const { signal, release } = anySignal(signals);
-  const queue = new UpdateQueue();
-  const watcher = new Watcher(
-    pool,
-    { request, bookmarks: bookmarksOf(options), everyEvent, after, fromNow, reports, metadata: options.metadata },
-    {
-      receive: (update, size) => queue.push(update, size),
-      room: (s) => queue.room(s),
-      interrupted: (error) => onInterruption?.(error),
-    },
-  );
-  const running = watcher.run(signal).catch((error: unknown) => queue.end(error as Error));
-  try {
-    for (;;) {
-      const update = await queue.take(signal);
-      if (!update) return;
-      yield update;
-      // The caller asks for the next update, so it has applied this one.
-      if (reports) watcher.reporter.set({ applied: update.position });
+/**
+ * A watch. It begins with the first call of `next`, and yields updates until it is closed. `break` in a loop over it
+ * closes it.
+ *
+ * ```ts
+ * for await (const update of config.watch({ prefix: 'shop' })) apply(update);
+ * ```
+ */
+export class Watch implements AsyncIterableIterator<Update>, AsyncDisposable {
+  readonly #watcher: Watcher;
+  readonly #queue = new UpdateQueue();
+  readonly #stopping = new AbortController();
+  readonly #signals: readonly AbortSignal[];
+  readonly #reports: boolean;
+  #position: Position | undefined;
+  #unapplied = false; // the caller may not have applied the last update yet
+  #run: { signal: AbortSignal; ended: Promise<void> } | undefined;
+  #last: Promise<unknown> = Promise.resolve(); // of the calls of next, which come one after the other
+
+  /** @internal Use {@link Resource.watch}. */
+  constructor(pool: ConnectionPool, resource: string, options: WatchOptions) {
+    const { fromNow = false, everyEvent = false, previousObject = false, reports = true, onInterruption } = options;
+    const after = options.after && positionOf(options.after);
+    const request = { ...startOf(resource, options), everyEvent, previousObject };
+    this.#position = after;
+    this.#reports = reports;
+    this.#signals = [this.#stopping.signal, pool.closing, ...(options.signal ? [options.signal] : [])];
+    this.#watcher = new Watcher(
+      pool,
+      { request, bookmarks: bookmarksOf(options), everyEvent, after, fromNow, reports, metadata: options.metadata },
+      {
+        receive: (update, size) => this.#queue.push(update, size),
+        room: (signal) => this.#queue.room(signal),
+        interrupted: (error) => fenced('onInterruption', () => onInterruption?.(error)),
+      },
+    );
+  }
+
+  /** Where a watch continues with the update after the last one: the position of that update, at first `after`. */
+  get position(): Position | undefined {
+    return this.#position;
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  /** next waits for the next update. The previous one then counts as applied. */
+  next(): Promise<IteratorResult<Update, undefined>> {
+    const next = this.#last.then(() => this.#next());
+    this.#last = next.catch(() => {});
+    return next;
+  }
+
+  async #next(): Promise<IteratorResult<Update, undefined>> {
+    if (this.#closed()) return { done: true, value: undefined };
+    const { signal } = (this.#run ??= this.#start());
+    if (this.#unapplied && this.#reports) this.#watcher.reporter.set({ applied: this.#position });
+    try {
+      const update = await this.#queue.take(signal);
+      this.#position = update.position;
+      this.#unapplied = true;
+      return { done: false, value: update };
+    } catch (error) {
+      if (this.#closed()) return { done: true, value: undefined };
+      await this.close();
+      throw error;
     }
-  } finally {
-    stopping.abort();
-    await running;
-    release();
+  }
+
+  /** A method, because the compiler takes a property to stay what it was before an await. */
+  #closed(): boolean {
+    return this.#stopping.signal.aborted;
+  }
+
+  #start(): { signal: AbortSignal; ended: Promise<void> } {
+    const { signal, release } = anySignal(this.#signals);
+    const ended = this.#watcher.run(signal).catch((error: unknown) => this.#queue.end(error)).finally(release);
+    return { signal, ended };
+  }
+
+  /** close ends the watch, here and at the server. A call of `next` that waits returns that there is nothing more. */
+  async close(): Promise<void> {
+    this.#stopping.abort();
+    await this.#run?.ended;
+  }
+
+  /** return does what `close` does. Loops call it when they end. */
+  async return(): Promise<IteratorReturnResult<undefined>> {
+    await this.close();
+    return { done: true, value: undefined };
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 }

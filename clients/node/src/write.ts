@@ -1,5 +1,6 @@
 // What a write consists of.
 
+import { types } from 'node:util';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { StoredObject } from './object.js';
 import type { OperationSchema, PutOperationSchema } from './gen/fanout/v1/store_pb.js';
@@ -54,10 +55,18 @@ export interface OperationResult {
   readonly object: StoredObject | undefined;
 }
 
+/** checkValue refuses what is not a value, also in programs without types: protobuf would store it as an empty one. */
+function checkValue(key: string, value: unknown): void {
+  if (typeof value === 'string' || types.isUint8Array(value)) return;
+  const kind = value === null ? 'null' : typeof value === 'object' ? 'an object of another kind' : `of type ${typeof value}`;
+  throw new TypeError(`the value of ${key} must be a string or a Uint8Array, but it is ${kind}`);
+}
+
 type PutMessage = MessageInitShape<typeof PutOperationSchema>;
 
 /** @internal putOf returns the message of a put. */
 export function putOf({ key, value, contentType = '', labels = {}, ifModRevision, ttl, keepTTL = false, overwriteOpaque = false }: PutOperation): PutMessage {
+  checkValue(key, value);
   if (ttl !== undefined && ttl % 1000 !== 0) throw new RangeError('ttl must be whole seconds');
   return {
     key,
@@ -80,5 +89,6 @@ export function operationOf(operation: Operation): MessageInitShape<typeof Opera
       operation: { case: 'delete', value: { key, returnDeleted, ...(ifModRevision !== undefined && { ifModRevision }) } },
     };
   }
-  return { operation: { case: 'check', value: operation.check } };
+  if ('check' in operation) return { operation: { case: 'check', value: operation.check } };
+  throw new TypeError('an operation must have put, delete or check');
 }

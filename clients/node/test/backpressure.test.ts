@@ -37,7 +37,7 @@ UpdateQueue.prototype.push = function (update, size) {
 };
 UpdateQueue.prototype.take = async function (signal) {
   const update = await take.call(this, signal);
-  if (update && update.events.length > 0) waiting.set(this, waiting.get(this)! - 1);
+  if (update.events.length > 0) waiting.set(this, waiting.get(this)! - 1);
   return update;
 };
 

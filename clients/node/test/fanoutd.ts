@@ -1,11 +1,12 @@
 // A real server with an embedded etcd.
 
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
+import { on, once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { FanoutError, type Informer } from '../src/index.js';
 
 /** The program, which `make test-node` builds. */
 export const program = process.env.FANOUTD ?? '../../bin/fanoutd';
@@ -57,6 +58,28 @@ export class Fanoutd {
     await this.stop('SIGKILL');
     rmSync(this.folder, { recursive: true, force: true });
   }
+}
+
+/** answered repeats a request until the server answers it. */
+export async function answered<T>(request: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await request();
+    } catch (error) {
+      if (!(error instanceof FanoutError) || error.codeName !== 'UNAVAILABLE') throw error;
+    }
+  }
+}
+
+/** warned waits for a warning of the process whose message has a text. */
+export async function warned(text: string): Promise<void> {
+  for await (const [warning] of on(process, 'warning') as AsyncIterable<[Error]>) if (warning.message.includes(text)) return;
+}
+
+/** until waits until an informer has a value. */
+export async function until<T>(informer: Informer<T>, key: string, value: T): Promise<void> {
+  if (informer.get(key)?.value === value) return;
+  for await (const _ of on(informer, 'change')) if (informer.get(key)?.value === value) return;
 }
 
 /** run runs a program and returns its output. */

@@ -10,14 +10,15 @@ const update = (revision: bigint, keys: string[] = []): Update => ({
   delta: false,
   position: { epoch: 'e', revision },
   asOf: 0,
+  confirmedAt: 0,
 });
 
 void test('bookmarks that wait are replaced by later ones', async () => {
   const queue = new UpdateQueue();
   queue.push(update(1n, ['a']), 10);
   for (let n = 2n; n < 100_000n; n++) assert.ok(queue.push(update(n), 10));
-  assert.equal((await queue.take(never))?.position.revision, 1n);
-  assert.equal((await queue.take(never))?.position.revision, 99_999n);
+  assert.equal((await queue.take(never)).position.revision, 1n);
+  assert.equal((await queue.take(never)).position.revision, 99_999n);
 });
 
 void test('the writer waits until everything is taken', async () => {
@@ -37,6 +38,6 @@ void test('the reader gets what waits, then the error', async () => {
   const queue = new UpdateQueue();
   queue.push(update(1n), 10);
   queue.end(new Error('over'));
-  assert.equal((await queue.take(never))?.position.revision, 1n);
+  assert.equal((await queue.take(never)).position.revision, 1n);
   await assert.rejects(queue.take(never), /over/);
 });

@@ -1,0 +1,108 @@
+// What an event costs does not depend on the number of rejected objects.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { create } from '@bufbuild/protobuf';
+import { ObjectSchema } from '../src/gen/fanout/v1/object_pb.js';
+import { HandlerLoop } from '../src/handler.js';
+import { Client, jsonDecoder } from '../src/index.js';
+import type { Item } from '../src/item.js';
+import type { Mark } from '../src/mark.js';
+import { objectOf } from '../src/object.js';
+import { answered, Fanoutd, until } from './fanoutd.js';
+
+const rejected = 5000;
+
+// Counts the entries of maps and sets that are visited while a function runs.
+async function visited(run: () => Promise<void>): Promise<number> {
+  let count = 0;
+  const prototypes = [new Map().entries(), new Set().values()].map((i) => Object.getPrototypeOf(i) as { next: () => unknown });
+  const originals = prototypes.map(({ next }) => next);
+  for (const [i, prototype] of prototypes.entries()) {
+    prototype.next = function () {
+      count++;
+      return originals[i]!.call(this);
+    };
+  }
+  try {
+    await run();
+  } finally {
+    for (const [i, prototype] of prototypes.entries()) prototype.next = originals[i]!;
+  }
+  return count;
+}
+
+void test('a handler visits few of many rejected objects for an event', async () => {
+  const items = new Map<string, Item<string>>();
+  let mark: Mark = { number: 0, position: undefined };
+  const attempts = new Map<string, number>();
+  const loop = new HandlerLoop<string>(
+    {
+      add: ({ key }) => {
+        attempts.set(key, (attempts.get(key) ?? 0) + 1);
+        if (key !== 'good') throw new Error('rejected');
+      },
+    },
+    {
+      name: 'config',
+      owners: [],
+      get mark() {
+        return mark;
+      },
+      get: (key) => items.get(key),
+      isFresh: () => true,
+      progressed: () => {},
+      failed: () => {},
+    },
+    () => {},
+  );
+  const add = (...keys: string[]) => {
+    const before = mark;
+    mark = { number: before.number + 1, position: undefined };
+    for (const key of keys) items.set(key, { key, value: '', object: objectOf(create(ObjectSchema, { key })), invalid: undefined });
+    loop.changed(keys.map((key) => ({ key, old: undefined })), before);
+  };
+  const handled = async () => {
+    while (loop.handled !== mark) await setImmediate();
+  };
+  add(...Array.from({ length: rejected }, (_, n) => `bad/${n}`));
+  await handled();
+  assert.equal(loop.failing.size, rejected);
+  const count = await visited(async () => {
+    add('good');
+    await handled();
+  });
+  assert.equal(attempts.get('good'), 1);
+  // Some may be due for their second attempt meanwhile.
+  const again = Array.from(attempts.values()).reduce((sum, n) => sum + n - 1, 0);
+  assert.ok(count <= 100 + 10 * again, `${count} entries were visited, and ${again} were offered again`);
+  loop.remove();
+  await loop.done;
+});
+
+void test('an informer visits few of many rejected objects for an event', { timeout: 300_000 }, async () => {
+  await using server = await Fanoutd.start();
+  await using client = new Client(server.address, { insecure: true });
+  const config = client.resource('config');
+  await answered(() => config.count());
+  const many = 1000;
+  for (let n = 0; n < many; n += 50) {
+    const numbers = Array.from({ length: 50 }, (_, i) => n + i);
+    await config.transact(numbers.map((i) => ({ put: { key: `undecoded/${i}`, value: '{' } })));
+    await config.transact(numbers.map((i) => ({ put: { key: `rejected/${i}`, value: '1' } })));
+  }
+  await using informer = config.informer({ decode: jsonDecoder<number>() });
+  informer.addHandler({ add: ({ value }) => { if (value === 1) throw new Error('rejected'); } });
+  await informer.start().waitForSync();
+  const { size } = informer;
+  assert.equal(size, many);
+  const writes = 20;
+  const count = await visited(async () => {
+    for (let n = 0; n < writes; n++) {
+      await config.put('good', `${n + 2}`);
+      await until(informer, 'good', n + 2);
+    }
+  });
+  assert.ok(count < writes * many / 2, `${count} entries were visited for ${writes} events`);
+});
