@@ -148,7 +148,7 @@ test-python: ## Test the Python client: types, its tests, and the conformance ki
 	go build -o bin/conformance ./conformance
 	cd clients/python && FANOUTD=$(CURDIR)/bin/fanoutd FANOUTTEST=$(CURDIR)/bin/fanouttest $(PYTHON) -m unittest discover -t . -s tests
 	bin/conformance -- $(PYTHON) clients/python/conformance.py
-	FANOUTD_TEST_CLIENTS=python go test -count 1 -timeout 20m ./test/clients
+	FANOUTD_TEST_CLIENTS=python go test -count 1 -timeout 20m ./test/clients ./test/behaviour
 
 # The build leaves files in its folder. The wheel is built from the sdist.
 .PHONY: client-python
@@ -173,7 +173,7 @@ test-node: $(NODE_MODULES) lint-proto-node ## Test the client for Node.js with a
 	cd $(NODE_CLIENT) && npm run --silent lint && npm run --silent compile && FANOUTTEST=$(CURDIR)/bin/fanouttest npm test
 	$(NODE_CLIENT)/consumer/check
 	bin/conformance -- node $(NODE_CLIENT)/build/conformance/main.js
-	FANOUTD_TEST_CLIENTS=node go test -count 1 -timeout 20m ./test/clients
+	FANOUTD_TEST_CLIENTS=node go test -count 1 -timeout 20m ./test/clients ./test/behaviour
 
 .PHONY: client-node
 client-node: $(NODE_MODULES)

@@ -22,9 +22,9 @@ func TestTransactionGrantsFewLeases(t *testing.T) {
 	var arrived atomic.Int64
 	all := make(chan struct{}) // closed when so many have arrived
 	address := etcdproc.Start(t, "http")
-	proxy := grpcproxy.Start(t, grpcproxy.Config{Target: address, Admit: func(ctx context.Context, method string) {
+	proxy := grpcproxy.Start(t, grpcproxy.Config{Target: address, Admit: func(ctx context.Context, method string) error {
 		if method != "LeaseGrant" {
-			return
+			return nil
 		}
 		if arrived.Add(1) == together {
 			close(all)
@@ -33,6 +33,7 @@ func TestTransactionGrantsFewLeases(t *testing.T) {
 		case <-all:
 		case <-ctx.Done():
 		}
+		return nil
 	}})
 	c := dialStore(t, store.ExternalConfig{Endpoints: []string{proxy.Address}})
 	client := etcdClient(t, address)

@@ -40,10 +40,11 @@ func TestChangesThatAProxyRefuses(t *testing.T) {
 			address := etcdproc.Start(t, "http")
 			client := dialEtcd(t, address)
 			var watches atomic.Int64
-			proxy := grpcproxy.Start(t, grpcproxy.Config{Target: address, MaxSend: c.maxSend, Admit: func(_ context.Context, method string) {
+			proxy := grpcproxy.Start(t, grpcproxy.Config{Target: address, MaxSend: c.maxSend, Admit: func(_ context.Context, method string) error {
 				if method == "Watch" {
 					watches.Add(1)
 				}
+				return nil
 			}})
 			way := loopback.NewLink(t, proxy.Address)
 			path := filepath.Join(t.TempDir(), "fanoutd.yaml")

@@ -28,8 +28,11 @@ type Config struct {
 	MaxSend int
 
 	// Admit, if not nil, is called at the start of each request with the name of the method. The
-	// request goes on when Admit returns.
-	Admit func(ctx context.Context, method string)
+	// request goes on when Admit returns nil, and otherwise ends with the error.
+	Admit func(ctx context.Context, method string) error
+
+	// Options are more options of the server that clients see.
+	Options []grpc.ServerOption
 }
 
 // Proxy forwards gRPC requests of every method.
@@ -59,8 +62,10 @@ func Start(t testing.TB, cfg Config) *Proxy {
 		t.Fatal(err)
 	}
 	p := &Proxy{Address: listener.Addr().String(), cfg: cfg, server: server, requests: map[string]int{}, bytes: map[string]int64{}}
-	front := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}), grpc.MaxSendMsgSize(cfg.MaxSend),
-		grpc.MaxRecvMsgSize(math.MaxInt32), grpc.UnknownServiceHandler(p.forward))
+	front := grpc.NewServer(append([]grpc.ServerOption{
+		grpc.ForceServerCodecV2(rawCodec{}), grpc.MaxSendMsgSize(cfg.MaxSend),
+		grpc.MaxRecvMsgSize(math.MaxInt32), grpc.UnknownServiceHandler(p.forward),
+	}, cfg.Options...)...)
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = front.Serve(listener) }) // it returns when front stops
 	t.Cleanup(func() {
@@ -90,7 +95,9 @@ func (p *Proxy) forward(_ any, client grpc.ServerStream) error {
 	name, _ := grpc.MethodFromServerStream(client)
 	method := path.Base(name)
 	if p.cfg.Admit != nil {
-		p.cfg.Admit(client.Context(), method)
+		if err := p.cfg.Admit(client.Context(), method); err != nil {
+			return err
+		}
 	}
 	incoming, _ := metadata.FromIncomingContext(client.Context())
 	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(client.Context(), incoming))

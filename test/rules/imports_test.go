@@ -114,6 +114,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"examples":             {"client"},
 		"gen":                  {"gen"},
 		"test":                 {"internal", "gen", "test"},
+		"test/behaviour":       {"client", "test/behaviour"}, // the program of the Go client
 		"test/check":           {"internal/object", "internal/selector"},
 		"test/check/recorded":  {"internal/object", "gen", "test/check"},
 		"test/cachertest":      {"internal/object"},

@@ -1,0 +1,106 @@
+package behaviour
+
+import (
+	"flag"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/test/inprocess"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Most tests wait most of the time, so more of them run at once than there are processors.
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	goClient.Clean()
+	os.Exit(code)
+}
+
+// page has the table.
+const page = "../../docs/clients/other.md"
+
+// rows has the test of each row of the table.
+var rows = map[string]func(*scene){
+	"tls": testTLS, "token": testToken, "address": testAddress, "proxy": testProxy, "connect": testConnect,
+	"connect-all": testConnectAll, "keepalive": testKeepalive, "message-size": testMessageSize, "instance": testInstance,
+
+	"deadline": testDeadline, "read-retries": testReadRetries, "write-once": testWriteOnce, "renewal": testRenewal,
+	"turn": testTurn, "update": testUpdate, "no-value": testNoValue,
+
+	"backoff": testBackoff, "draining": testDraining, "time-limit": testTimeLimit, "final": testFinal,
+	"unauthenticated": testUnauthenticated, "out-of-range": testOutOfRange, "first-options": testFirstOptions,
+	"silence": testSilence, "subscribe": testSubscribe, "clock": testClock,
+
+	"sync": testSync, "stale": testStale, "handler-retry": testHandlerRetry, "fence": testFence, "close": testClose,
+	"after-close": testAfterClose, "bad-value": testBadValue, "state-file": testStateFile,
+}
+
+// namesOfRows returns the names of the rows in the section of the page.
+func namesOfRows(t *testing.T) map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(text), "\n## How the clients behave\n")
+	if !ok {
+		t.Fatalf("%s has no section about the behaviour", page)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	names := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(section, -1) {
+		names[m[1]] = true
+	}
+	return names
+}
+
+func TestEachRowHasATest(t *testing.T) {
+	names := namesOfRows(t)
+	for name := range names {
+		if rows[name] == nil {
+			t.Errorf("the row %s has no test", name)
+		}
+	}
+	for name := range rows {
+		if !names[name] {
+			t.Errorf("the test %s has no row in %s", name, page)
+		}
+	}
+}
+
+func TestBehaviour(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	server := inprocess.Start(t, inprocess.Config(t))
+	direct, err := client.New(server.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { direct.Close() })
+	for name, test := range rows {
+		t.Run(name, func(t *testing.T) {
+			for _, language := range languages(t) {
+				t.Run(language, func(t *testing.T) {
+					t.Parallel()
+					test(&scene{T: t, language: language, server: server.Address(), config: direct.Resource("config"), prefix: name + "-" + language})
+				})
+			}
+		})
+	}
+}
+
+// scene is what a test of a row has.
+type scene struct {
+	*testing.T
+	language string
+	server   string           // the address of a real server
+	config   *client.Resource // of the real server
+	prefix   string           // of the keys of the test
+}

@@ -1,0 +1,398 @@
+package behaviour
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fanoutd/fanoutd/test/behaviour/driver"
+)
+
+// informer returns an informer of the objects of the test, with bookmarks that come often.
+func (s *scene) informer(name string) driver.Command {
+	return driver.Command{Do: driver.Informer, Name: name, Prefix: s.prefix, BookmarkMillis: 1000}
+}
+
+// called returns how often a handler was called for a key.
+func called(lines []driver.Line, name, handler, key string) (n int) {
+	for _, l := range about(lines, name, driver.Called) {
+		if l.Handler == handler && l.Key == key {
+			n++
+		}
+	}
+	return n
+}
+
+// awaitCall waits until a handler was called for a key.
+func (p *clientProgram) awaitCall(name, handler, key string, times int) {
+	p.s.Helper()
+	p.await(fmt.Sprintf("call %d of handler %s of %s for %s", times, handler, name, key), func(lines []driver.Line) bool {
+		return called(lines, name, handler, key) >= times
+	})
+}
+
+// awaitValue waits until a copy has a value.
+func (s *scene) awaitValue(p *clientProgram, name, key, value string) driver.Object {
+	s.Helper()
+	var o driver.Object
+	s.until(fmt.Sprintf("%s has %s = %s", name, key, value), func() bool {
+		o = p.must(driver.Command{Do: driver.State, Name: name}).Objects[key]
+		return o.Value == value
+	})
+	return o
+}
+
+func testSync(s *scene) {
+	const objects = 20
+	for i := range objects {
+		s.put(fmt.Sprintf("%s/%d", s.prefix, i), "1")
+	}
+	p := s.start()
+	p.connect(s.server)
+	count := func(until answer, handler string) (n int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, l := range p.lines[:until.find(p.lines)] {
+			if l.What == driver.Called && l.Handler == handler {
+				n++
+			}
+		}
+		return n
+	}
+	c := s.informer("i")
+	c.Stopped, c.Handler = true, "first"
+	p.must(c)
+	if l := p.do(driver.Command{Do: driver.WaitForSync, Name: "i", Millis: 2000}); l.Code != driver.Refused {
+		s.Errorf("before the start: %+v, want an error that says so", l)
+	}
+	p.must(driver.Command{Do: driver.Start, Name: "i"})
+	synced := p.begin(driver.Command{Do: driver.WaitForSync, Name: "i"})
+	if l := synced.wait(); l.Code != "" || count(synced, "first") != objects {
+		s.Errorf("after %d calls: %+v", count(synced, "first"), l)
+	}
+	p.begin(driver.Command{Do: driver.AddHandler, Name: "i", Handler: "late"})
+	synced = p.begin(driver.Command{Do: driver.WaitForSync, Name: "i"})
+	if l := synced.wait(); l.Code != "" || count(synced, "late") != objects {
+		s.Errorf("after %d calls of the late handler: %+v", count(synced, "late"), l)
+	}
+	p.must(driver.Command{Do: driver.Close, Name: "i"})
+	if l := p.do(driver.Command{Do: driver.WaitForSync, Name: "i"}); l.Code == "" {
+		s.Error("waiting for an informer that has ended succeeds")
+	}
+	p.must(driver.Command{Do: driver.NewClient, Client: "held", Servers: []string{s.front(hold).Address}})
+	c = s.informer("held")
+	c.Client = "held"
+	p.must(c)
+	if l := p.do(driver.Command{Do: driver.WaitForSync, Name: "held", Millis: 500}); l.Code != deadlineExceeded {
+		s.Errorf("a wait with a timeout: %+v", l)
+	}
+}
+
+func testStale(s *scene) {
+	server, h := s.scripted(true), history()
+	p := s.start()
+	p.connect(server.Address())
+	c := driver.Command{Do: driver.Informer, Name: "w", Prefix: "w", BookmarkMillis: 1000}
+	p.must(c)
+	w := s.accept(server, "w")
+	stale := func() bool { return p.must(driver.Command{Do: driver.State, Name: "w"}).Stale }
+	if !stale() {
+		s.Error("a copy without a state is not stale")
+	}
+	w.Send(h.Reset("w", 1)...)
+	confirmed := time.Now()
+	s.until("the copy is fresh", func() bool { return !stale() })
+	s.until("the copy is stale", stale)
+	// Three intervals are 3 s, and two intervals and 2 s are longer. A server may have confirmed it a second before.
+	if took := time.Since(confirmed); took < 2900*time.Millisecond {
+		s.Errorf("the copy is stale %v after the confirmation, want 4 s", took)
+	}
+}
+
+func testHandlerRetry(s *scene) {
+	s.put(s.prefix+"/a", "1")
+	p := s.start()
+	p.connect(s.server)
+	began := time.Now()
+	c := s.informer("i")
+	c.Handler, c.Does, c.Times = "h", driver.Throw, 3
+	p.must(c)
+	p.must(driver.Command{Do: driver.WaitForSync, Name: "i"})
+	p.awaitCall("i", "h", s.prefix+"/a", 3)
+	// The delays are 1 and 2 s, each up to a fifth shorter.
+	if took := time.Since(began); took < 2400*time.Millisecond {
+		s.Errorf("three calls within %v", took)
+	}
+	// The next call would come after 4 s, and the last one does not fail.
+	changed := time.Now()
+	s.put(s.prefix+"/a", "2")
+	p.awaitCall("i", "h", s.prefix+"/a", 4)
+	if took := time.Since(changed); took > 3*time.Second {
+		s.Errorf("the handler gets a changed object after %v", took)
+	}
+	s.put(s.prefix+"/b", "1")
+	p.awaitCall("i", "h", s.prefix+"/b", 1)
+}
+
+func testFence(s *scene) {
+	key := s.prefix + "/a"
+	s.put(key, `"1"`)
+	for _, where := range []string{"handler", "decode", "interruption", "invalid", "sync"} {
+		for _, does := range []string{driver.Throw, driver.Exit, driver.Cancel, driver.Hang} {
+			if does == driver.Hang && where != "handler" && s.language != "go" {
+				continue // a function that is not asynchronous stops the whole program
+			}
+			if does == driver.Hang && where == "decode" {
+				continue // the copy waits for the decoder
+			}
+			s.fence(where, does, key)
+		}
+	}
+}
+
+// fence has one informer whose code misbehaves, and one that must not be affected.
+func (s *scene) fence(where, does, key string) {
+	s.Helper()
+	mark := time.Now().UnixNano()
+	p := s.start()
+	server := s.front(nil)
+	p.connect(server.Address)
+	state := filepath.Join(s.TempDir(), "state")
+	bad, good := s.informer("bad"), s.informer("good")
+	bad.Handler, good.Handler = "h", "h"
+	// An informer with a file has a watch of its own, so the good one shares that of another.
+	other := s.informer("other")
+	other.State, other.Handler = state, "h"
+	if where == "handler" {
+		bad.Does, other.Does = does, does
+	} else {
+		bad.Callbacks = map[string]string{where: does}
+		other.Callbacks = bad.Callbacks
+	}
+	for _, c := range []driver.Command{bad, good, other} {
+		p.must(c)
+	}
+	p.must(driver.Command{Do: driver.AddHandler, Name: "bad", Handler: "second"})
+	p.must(driver.Command{Do: driver.WaitForSync, Name: "good"})
+	if where == "invalid" {
+		s.put(s.prefix+"/invalid", "{")
+	}
+	value := fmt.Sprintf("%q", fmt.Sprint(mark))
+	s.put(key, value)
+	s.awaitValue(p, "good", key, value)
+	if where != "decode" {
+		s.awaitValue(p, "bad", key, value)
+		s.awaitValue(p, "other", key, value)
+		p.await("the second handler gets the object", func(lines []driver.Line) bool { return called(lines, "bad", "second", key) > 0 })
+		if does != driver.Hang {
+			p.must(driver.Command{Do: driver.Close, Name: "other"})
+			text, err := os.ReadFile(state)
+			if err != nil || !strings.Contains(string(text), fmt.Sprint(mark)) {
+				s.Errorf("%s does %s: the state file lacks the newest object: %v", where, does, err)
+			}
+		}
+	}
+	if ended := append(p.about("bad", driver.Ended), p.about("good", driver.Ended)...); len(ended) > 0 {
+		s.Errorf("%s does %s: an informer has ended: %+v", where, does, ended)
+	}
+	if where == "invalid" {
+		if _, _, err := s.config.Delete(s.Context(), s.prefix+"/invalid"); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+func testClose(s *scene) {
+	s.put(s.prefix+"/a", "1")
+	for _, does := range []string{driver.CloseItself, driver.CloseClient} {
+		p := s.start()
+		p.connect(s.server)
+		c := s.informer("i")
+		c.Handler, c.Does = "h", does
+		p.must(c)
+		p.awaitCall("i", "h", s.prefix+"/a", 1)
+		p.awaitLines(1, "i", driver.Ended)
+		p.must(driver.Command{Do: driver.Close, Name: "i"})
+		p.must(driver.Command{Do: driver.Close, Name: "i"})
+		closeAgain(p)
+
+		p.connect(s.server)
+		p.must(driver.Command{Do: driver.Watch, Name: "w", Prefix: s.prefix, BookmarkMillis: 1000, Does: does})
+		p.awaitLines(1, "w", driver.Ended)
+		p.must(driver.Command{Do: driver.Close, Name: "w"})
+		closeAgain(p)
+	}
+	// A handler that never returns gets a signal, and does not keep close from returning.
+	p := s.start()
+	p.connect(s.server)
+	c := s.informer("i")
+	c.Handler, c.Does = "h", driver.Hang
+	p.must(c)
+	p.awaitCall("i", "h", s.prefix+"/a", 1)
+	closing := p.begin(driver.Command{Do: driver.Close, Name: "i"})
+	if s.language != "go" { // a goroutine cannot be interrupted
+		p.awaitLines(1, "i", driver.Signalled)
+	}
+	if l := closing.wait(); l.Code != "" {
+		s.Errorf("close: %+v", l)
+	}
+	if l := p.do(driver.Command{Do: driver.Close}); l.Code != "" {
+		s.Errorf("close the client: %+v", l)
+	}
+}
+
+// closeAgain closes a client twice. In Go, the second call says that the client is closed.
+func closeAgain(p *clientProgram) {
+	p.s.Helper()
+	for range 2 {
+		if l := p.do(driver.Command{Do: driver.Close}); l.Code != "" && l.Code != driver.Closed {
+			p.s.Errorf("close the client: %+v", l)
+		}
+	}
+}
+
+func testAfterClose(s *scene) {
+	p := s.start()
+	p.connect(s.server)
+	s.put(s.prefix+"/a", "1")
+	p.must(driver.Command{Do: driver.Get, Key: s.prefix + "/a"})
+	c := s.informer("before")
+	p.must(c)
+	p.must(driver.Command{Do: driver.WaitForSync, Name: "before"})
+	p.must(driver.Command{Do: driver.Close})
+	for _, c := range []driver.Command{
+		{Do: driver.Get, Key: "a"},
+		{Do: driver.List},
+		{Do: driver.Count},
+		{Do: driver.Put, Key: "a", Value: "1"},
+		{Do: driver.Delete, Key: "a"},
+		{Do: driver.Transact, Key: "a", Value: "1"},
+		{Do: driver.Update, Key: "a", Value: "1"},
+		{Do: driver.WaitForSync, Name: "before"},
+	} {
+		if l := p.do(c); l.Code != driver.Closed {
+			s.Errorf("%s: %+v, want a closed error", c.Do, l)
+		}
+	}
+	for _, c := range []driver.Command{{Do: driver.Watch, Name: "w", Prefix: s.prefix, BookmarkMillis: 1000}, s.informer("i")} {
+		if l := p.do(c); l.Code == driver.Closed {
+			continue // it cannot be made
+		}
+		if got := p.awaitLines(1, c.Name, driver.Ended); got[0].Code != driver.Closed && got[0].Code != "" {
+			s.Errorf("%s: %+v, want a closed error", c.Do, got[0])
+		}
+	}
+}
+
+func testBadValue(s *scene) {
+	key := s.prefix + "/a"
+	s.put(key, "1")
+	p := s.start()
+	p.connect(s.server)
+	c := s.informer("i")
+	c.Handler = "h"
+	p.must(c)
+	p.must(driver.Command{Do: driver.WaitForSync, Name: "i"})
+	s.put(key, "{")
+	s.put(s.prefix+"/never", "{")
+	for _, k := range []string{key, s.prefix + "/never"} {
+		p.await(k+" is invalid", func(lines []driver.Line) bool {
+			return slices.ContainsFunc(about(lines, "i", driver.Invalid), func(l driver.Line) bool { return l.Key == k })
+		})
+	}
+	state := p.must(driver.Command{Do: driver.State, Name: "i"}).Objects
+	if o := state[key]; o.Value != "1" || !o.Invalid || len(state) != 1 {
+		s.Errorf("got %+v, want the last good value, marked invalid", state)
+	}
+	if n := len(p.about("i", driver.Called)); n != 1 {
+		s.Errorf("the handler was called %d times", n)
+	}
+	s.put(key, "2")
+	if o := s.awaitValue(p, "i", key, "2"); o.Invalid {
+		s.Error("a good value is marked invalid")
+	}
+}
+
+func testStateFile(s *scene) {
+	key := s.prefix + "/a"
+	s.put(key, `"first"`)
+	dir := s.TempDir()
+	path := filepath.Join(dir, "state")
+	p := s.start()
+	p.connect(s.server)
+	c := s.informer("i")
+	c.State = path
+	p.must(c)
+	p.must(driver.Command{Do: driver.WaitForSync, Name: "i"})
+	p.must(driver.Command{Do: driver.Close, Name: "i"})
+	stat := func() (os.FileInfo, uint64) {
+		info, err := os.Stat(path)
+		if err != nil {
+			s.Fatal(err)
+		}
+		return info, info.Sys().(*syscall.Stat_t).Ino
+	}
+	info, inode := stat()
+	if info.Mode() != 0o600 {
+		s.Errorf("the file has the mode %v", info.Mode())
+	}
+	if err := os.Chmod(path, 0o640); err != nil {
+		s.Fatal(err)
+	}
+
+	// Many changes are saved at most every 5 s.
+	c.Name = "j"
+	p.must(c)
+	p.must(driver.Command{Do: driver.WaitForSync, Name: "j"})
+	var saves []time.Time
+	for i := 0; len(saves) < 2; i++ {
+		s.put(key, fmt.Sprintf("%q", fmt.Sprint("change ", i)))
+		if _, now := stat(); now != inode {
+			inode = now
+			saves = append(saves, time.Now())
+		}
+	}
+	if between := saves[1].Sub(saves[0]); between < 4500*time.Millisecond {
+		s.Errorf("the file is written twice within %v", between)
+	}
+	s.put(key, `"the last one"`)
+	s.awaitValue(p, "j", key, `"the last one"`)
+	p.must(driver.Command{Do: driver.Close, Name: "j"})
+	text, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(text), "the last one") {
+		s.Errorf("the file lacks the last change: %v", err)
+	}
+	if info, _ := stat(); info.Mode() != 0o640 {
+		s.Errorf("the file has the mode %v after it was replaced, want that from before", info.Mode())
+	}
+
+	// What is not a regular file stays what it is. Nothing waits for the writer of a FIFO.
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		s.Fatal(err)
+	}
+	folder := filepath.Join(dir, "folder")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		s.Fatal(err)
+	}
+	for i, odd := range []string{fifo, folder} {
+		before, err := os.Lstat(odd)
+		if err != nil {
+			s.Fatal(err)
+		}
+		c.Name, c.State = fmt.Sprint("odd", i), odd
+		if l := p.do(c); l.Code == "" {
+			if l := p.do(driver.Command{Do: driver.WaitForSync, Name: c.Name}); l.Code == "" && len(p.about(c.Name, driver.Warned)) == 0 {
+				s.Errorf("%s is accepted as a state file", odd)
+			}
+			p.do(driver.Command{Do: driver.Close, Name: c.Name})
+		}
+		if after, err := os.Lstat(odd); err != nil || after.Mode() != before.Mode() {
+			s.Errorf("%s has become %v: %v", odd, after, err)
+		}
+	}
+}

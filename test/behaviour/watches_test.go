@@ -1,0 +1,419 @@
+package behaviour
+
+import (
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/fanoutd/fanoutd/conformance/script"
+	"github.com/fanoutd/fanoutd/test/behaviour/driver"
+	"github.com/fanoutd/fanoutd/test/certs"
+)
+
+// watch opens a watch at scripted servers, with the name w, which is its prefix and that of its client.
+func (s *scene) watch(p *clientProgram, c driver.Command, servers ...*script.Server) {
+	s.Helper()
+	addresses := make([]string, 0, len(servers))
+	for _, server := range servers {
+		addresses = append(addresses, server.Address())
+	}
+	if c.Name == "" {
+		c.Name = "w"
+	}
+	if c.BookmarkMillis == 0 {
+		c.BookmarkMillis = 60_000 // silence is not the subject
+	}
+	p.must(driver.Command{Do: driver.NewClient, Client: c.Name, Servers: addresses, Token: c.Token, TokenFile: c.TokenFile})
+	c.Do, c.Client, c.Prefix = driver.Watch, c.Name, c.Name
+	p.must(c)
+}
+
+// history returns a history with an object of each watch.
+func history(watches ...string) *script.History {
+	h := script.NewHistory("e1")
+	for _, w := range append(watches, "w") {
+		h.Write(script.Put(w+"/1", `"1"`))
+	}
+	return h
+}
+
+// pass waits until some time has passed, which is the subject of the test.
+func pass(d time.Duration) { <-time.After(d) } // the subject of the test
+
+// reopened waits for the next streams of a watch, each of which ends with an error, and returns the pauses before them.
+func (s *scene) reopened(server *script.Server, n int, end func(*script.Watch)) (pauses []time.Duration) {
+	s.Helper()
+	ended := time.Now()
+	for range n {
+		w := s.accept(server, "w")
+		pauses = append(pauses, w.Opened.Sub(ended))
+		end(w)
+		ended = time.Now()
+	}
+	return pauses
+}
+
+func sum(all []time.Duration) (total time.Duration) {
+	for _, d := range all {
+		total += d
+	}
+	return total
+}
+
+// backoffLimits are the limits of the first pauses.
+var backoffLimits = []time.Duration{
+	200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond, 1600 * time.Millisecond, 3200 * time.Millisecond,
+}
+
+// That a RetryInfo of more than 60 s counts as 60 s, the conformance kit tests.
+func testBackoff(s *scene) {
+	server, h := s.scripted(true), history()
+	p := s.start()
+	s.watch(p, driver.Command{}, server)
+	s.accept(server, "w").Refuse(script.Unavailable(1200 * time.Millisecond))
+	if pauses := s.reopened(server, 1, func(w *script.Watch) { w.Refuse(script.Unavailable(0)) }); pauses[0] < 1200*time.Millisecond {
+		s.Errorf("the pause after RetryInfo of 1.2 s is %v", pauses[0])
+	}
+	// Two failures have been counted. The limits 0.4, 0.8, ... 5 s make seven pauses this short once in 10,000 runs.
+	pauses := s.reopened(server, 7, func(w *script.Watch) { w.Refuse(script.Unavailable(0)) })
+	if sum(pauses) < time.Second {
+		s.Errorf("seven pauses take %v", pauses)
+	}
+	w := s.accept(server, "w")
+	w.Send(h.Reset("w", 1)...)
+	pass(5500 * time.Millisecond)
+	w.End(script.Unavailable(0))
+	// The limits are 0.2, 0.4 and 0.8 s again, and would otherwise be 5 s.
+	pauses = s.reopened(server, 3, func(w *script.Watch) { w.Refuse(script.Unavailable(0)) })
+	if sum(pauses) > sum(backoffLimits[:3])+3*time.Second {
+		s.Errorf("after a stream that has lasted, three pauses take %v", pauses)
+	}
+}
+
+func testDraining(s *scene) {
+	server, h := s.scripted(true), history()
+	p := s.start()
+	s.watch(p, driver.Command{}, server)
+	connection := 0
+	drain := func(w *script.Watch) {
+		if w.Connection == connection {
+			s.Error("the client resumes on the connection of the server that drains")
+		}
+		connection = w.Connection
+		w.Send(h.Reset("w", 1)...)
+		w.Send(h.Draining(1, true))
+		w.End(script.Refusal(codes.Unavailable, "DRAINING"))
+	}
+	s.reopened(server, 4, drain)
+	// From now on, as after failures: eight such pauses are this short once in 10,000 runs.
+	if pauses := s.reopened(server, 8, drain); sum(pauses) < time.Second {
+		s.Errorf("eight pauses take %v", pauses)
+	}
+	w := s.accept(server, "w")
+	w.Send(h.Reset("w", 1)...)
+	w.Send(h.Draining(1, false))
+	w.End(script.Refusal(codes.Unavailable, "DRAINING"))
+	if w := s.accept(server, "w"); w.Request.GetAfter().GetRevision() != 1 {
+		s.Errorf("the client resumes after %v", w.Request.GetAfter())
+	}
+}
+
+func testTimeLimit(s *scene) {
+	server, h := s.scripted(true), history()
+	p := s.start()
+	s.watch(p, driver.Command{}, server)
+	for i := range 4 {
+		w := s.accept(server, "w")
+		if after := w.Request.GetAfter().GetRevision(); after != int64(min(i, 1)) {
+			s.Errorf("stream %d begins after %d", i+1, after)
+		}
+		w.Send(h.From("w", w.Request.GetAfter())...)
+		p.awaitLines(i+1, "w", driver.Updated)
+		w.End(nil)
+	}
+	s.accept(server, "w")
+	if got := p.about("w", driver.Interrupted); len(got) > 0 {
+		s.Errorf("the end of a stream is an interruption: %+v", got)
+	}
+}
+
+func testFinal(s *scene) {
+	server := s.scripted(true)
+	p := s.start()
+	finals := map[string]error{
+		"INVALID_ARGUMENT":    script.Refusal(codes.InvalidArgument, "INVALID_REQUEST"),
+		"NOT_FOUND":           script.Refusal(codes.NotFound, "UNKNOWN_RESOURCE"),
+		"PERMISSION_DENIED":   script.Refusal(codes.PermissionDenied, "PERMISSION_DENIED"),
+		"UNIMPLEMENTED":       script.Refusal(codes.Unimplemented, "INVALID_REQUEST"),
+		"FAILED_PRECONDITION": script.Refusal(codes.FailedPrecondition, "SOME_REASON"),
+		"RESOURCE_EXHAUSTED":  script.Refusal(codes.ResourceExhausted, "REQUEST_TOO_LARGE"),
+	}
+	for code, err := range finals {
+		s.watch(p, driver.Command{Name: code}, server)
+		s.accept(server, code).Refuse(err)
+	}
+	s.watch(p, driver.Command{Name: "proxy"}, server)
+	s.accept(server, "proxy").Refuse(proxyError(codes.PermissionDenied))
+	finals["proxy"] = nil
+	for name := range finals {
+		want := name
+		if name == "proxy" {
+			want = "PERMISSION_DENIED"
+		}
+		if got := p.awaitLines(1, name, driver.Ended); got[0].Code != want {
+			s.Errorf("%s: the watch ends with %+v", name, got[0])
+		}
+	}
+	for name, err := range map[string]error{
+		"worked":    proxyError(codes.PermissionDenied),
+		"internal":  script.Refusal(codes.Internal, "INTERNAL"),
+		"unknown":   proxyError(codes.Unknown),
+		"dataloss":  proxyError(codes.DataLoss),
+		"aborted":   proxyError(codes.Aborted),
+		"cancelled": proxyError(codes.Canceled),
+		"exhausted": script.Refusal(codes.ResourceExhausted, "LIMIT_REACHED"),
+		"deadline":  proxyError(codes.DeadlineExceeded),
+	} {
+		h := history(name)
+		s.watch(p, driver.Command{Name: name}, server)
+		if name == "worked" {
+			w := s.accept(server, name)
+			w.Send(h.Reset(name, 1)...)
+			p.awaitLines(1, name, driver.Updated)
+			w.End(script.Unavailable(0))
+		}
+		s.accept(server, name).Refuse(err)
+		w := s.accept(server, name)
+		w.Send(h.From(name, w.Request.GetAfter())...)
+		if got := p.about(name, driver.Ended); len(got) > 0 {
+			s.Errorf("%s: the watch has ended: %+v", name, got)
+		}
+	}
+}
+
+func testUnauthenticated(s *scene) {
+	server, h := s.scripted(true), history("renewed")
+	p := s.start()
+	refuse := script.Refusal(codes.Unauthenticated, "UNAUTHENTICATED")
+	s.watch(p, driver.Command{Name: "fixed", Token: "x"}, server)
+	s.accept(server, "fixed").Refuse(refuse)
+	if got := p.awaitLines(1, "fixed", driver.Ended); got[0].Code != unauthenticated {
+		s.Errorf("the watch ends with %+v", got[0])
+	}
+	file := filepath.Join(s.TempDir(), "token")
+	certs.Write(s, file, []byte("x"))
+	s.watch(p, driver.Command{Name: "file", TokenFile: file}, server)
+	s.accept(server, "file").Refuse(refuse)
+	s.accept(server, "file").Refuse(refuse)
+	if got := p.awaitLines(1, "file", driver.Ended); got[0].Code != unauthenticated {
+		s.Errorf("the watch ends with %+v", got[0])
+	}
+	s.watch(p, driver.Command{Name: "renewed", TokenFile: file}, server)
+	w := s.accept(server, "renewed")
+	w.Send(h.Reset("renewed", 1)...)
+	p.awaitLines(1, "renewed", driver.Updated)
+	w.End(refuse)
+	ended := time.Now()
+	if w := s.accept(server, "renewed"); w.Opened.Sub(ended) < 4900*time.Millisecond {
+		s.Errorf("the client tries again after %v, want 5 s", w.Opened.Sub(ended))
+	}
+}
+
+func testOutOfRange(s *scene) {
+	server := s.scripted(true)
+	p := s.start()
+	for i, err := range []error{
+		script.Refusal(codes.OutOfRange, "POSITION_EXPIRED"), script.Refusal(codes.OutOfRange, "REVISION_IN_FUTURE"),
+		script.Refusal(codes.OutOfRange, "SOMETHING_NEW"), proxyError(codes.OutOfRange),
+	} {
+		name := fmt.Sprintf("lost-%d", i)
+		h := history(name)
+		s.watch(p, driver.Command{Name: name, Epoch: "e1", Revision: 1}, server)
+		s.accept(server, name).Refuse(err)
+		w := s.accept(server, name)
+		if w.Request.GetAfter().GetRevision() != 0 {
+			s.Errorf("%v: the client keeps the position %v", err, w.Request.GetAfter())
+		}
+		w.Send(h.Reset(name, 1)...)
+		p.await("a new state", func(lines []driver.Line) bool {
+			for _, l := range about(lines, name, driver.Updated) {
+				if l.Replace {
+					return true
+				}
+			}
+			return len(about(lines, name, driver.Ended)) > 0
+		})
+		name = fmt.Sprintf("every-%d", i)
+		s.watch(p, driver.Command{Name: name, Epoch: "e1", Revision: 1, EveryEvent: true}, server)
+		s.accept(server, name).Refuse(err)
+		if got := p.awaitLines(1, name, driver.Ended); got[0].Code != "OUT_OF_RANGE" {
+			s.Errorf("%v: every_event ends with %+v", err, got[0])
+		}
+		if i == 0 {
+			continue // a first state that took too long
+		}
+		name = fmt.Sprintf("none-%d", i)
+		s.watch(p, driver.Command{Name: name}, server)
+		s.accept(server, name).Refuse(err)
+		if got := p.awaitLines(1, name, driver.Ended); got[0].Code != "OUT_OF_RANGE" {
+			s.Errorf("%v: a watch without a position ends with %+v", err, got[0])
+		}
+	}
+}
+
+func testFirstOptions(s *scene) {
+	server := s.scripted(true)
+	p := s.start()
+	for name, c := range map[string]driver.Command{
+		"now": {FromNow: true}, "least": {MinRevision: 1}, "exact": {AtRevision: 1},
+	} {
+		h := history(name)
+		c.Name = name
+		s.watch(p, c, server)
+		w := s.accept(server, name)
+		if r := w.Request; r.GetFromNow() == nil && r.GetConsistency().GetMinRevision() != 1 && r.GetConsistency().GetExactRevision() != 1 {
+			s.Errorf("%s: the first request is %v", name, r)
+		}
+		if c.FromNow {
+			w.Send(h.Replay(name, 1, 1)...)
+		} else {
+			w.Send(h.Reset(name, 1)...)
+		}
+		p.await("the watch has a position", func(lines []driver.Line) bool {
+			got := about(lines, name, driver.Updated)
+			return len(got) > 0 && got[len(got)-1].Revision == 1
+		})
+		w.End(script.Unavailable(0))
+		w = s.accept(server, name)
+		if r := w.Request; r.GetFromNow() != nil || r.GetConsistency() != nil || r.GetAfter().GetRevision() != 1 {
+			s.Errorf("%s: the client resumes with %v", name, r)
+		}
+		w.Refuse(script.Refusal(codes.OutOfRange, "POSITION_EXPIRED"))
+		w = s.accept(server, name)
+		if r := w.Request; r.GetFromNow() != nil || r.GetConsistency() != nil || r.GetAfter() != nil {
+			s.Errorf("%s: after a lost position, the client begins with %v", name, r)
+		}
+	}
+}
+
+func testSilence(s *scene) {
+	p := s.start()
+	var variants sync.WaitGroup
+	for name, c := range map[string]struct {
+		bookmarks int
+		age       time.Duration // 0: no message
+		least     time.Duration
+	}{
+		"first": {1000, 0, 5 * time.Second},
+		"later": {2500, -1, 7 * time.Second},
+		"age":   {40_000, 118 * time.Second, 0}, // without the age, it waits for longer than the test
+	} {
+		servers := []*script.Server{s.scripted(true), s.scripted(true)}
+		h := history(name)
+		s.watch(p, driver.Command{Name: name, BookmarkMillis: c.bookmarks}, servers...)
+		variants.Go(func() {
+			s.until("the watch "+name+" is open", func() bool { return servers[0].Waiting(name)+servers[1].Waiting(name) > 0 })
+			first := 0
+			if servers[1].Waiting(name) > 0 {
+				first = 1
+			}
+			w := s.accept(servers[first], name)
+			since := w.Opened
+			if c.age != 0 {
+				messages := h.Reset(name, 1)
+				if c.age > 0 {
+					script.WithAge(messages[len(messages)-1], c.age)
+				}
+				w.Send(messages...)
+				p.await("the state", func(lines []driver.Line) bool {
+					got := about(lines, name, driver.Updated)
+					return len(got) > 0 && got[len(got)-1].Revision == 1
+				})
+				since = w.Opened
+			}
+			w.HalfOpen()
+			defer servers[first].HangUp()
+			again := s.accept(servers[1-first], name) // at the other server, on another connection
+			if took := again.Opened.Sub(since); took < c.least-100*time.Millisecond {
+				s.Errorf("%s: the client gives the server up after %v, want at least %v", name, took, c.least)
+			}
+		})
+	}
+	variants.Wait()
+}
+
+// That a watch that is opened 5 minutes later tries Subscribe again would take too long here. Unit tests of the clients
+// move their clocks instead.
+func testSubscribe(s *scene) {
+	p := s.start()
+	one := s.scripted(true)
+	p.connect(one.Address())
+	names := []string{"a", "b", "c", "d", "e"}
+	for _, name := range names {
+		p.must(driver.Command{Do: driver.Watch, Name: name, Prefix: name, BookmarkMillis: 60_000})
+	}
+	for _, name := range names {
+		s.accept(one, name)
+	}
+	if n := one.Streams(); n != 1 {
+		s.Errorf("five watches use %d streams", n)
+	}
+	// A server without Subscribe.
+	s.put(s.prefix+"/a", "1")
+	for _, f := range []*front{
+		s.front(func(r request) error {
+			if r.method == "Subscribe" {
+				return proxyError(codes.Unimplemented)
+			}
+			return nil
+		}),
+		s.front(func(r request) error {
+			if r.method == "Subscribe" {
+				return hold(r)
+			}
+			return nil
+		}),
+	} {
+		p.connect(f.Address)
+		for i := range 2 {
+			name := fmt.Sprintf("%s-%d", f.Address, i)
+			p.must(driver.Command{Do: driver.Watch, Name: name, Prefix: s.prefix, BookmarkMillis: 60_000})
+			p.awaitLines(1, name, driver.Updated)
+		}
+		if streams, watches := len(f.requests("Subscribe")), len(f.requests("Watch")); streams != 1 || watches != 2 {
+			s.Errorf("the server got %d Subscribe and %d Watch requests, want 1 and 2", streams, watches)
+		}
+	}
+}
+
+func testClock(s *scene) {
+	s.put(s.prefix+"/a", `"1"`)
+	held := s.front(hold)
+	p := s.start()
+	p.connect(s.server)
+	p.must(driver.Command{Do: driver.NewClient, Client: "held", Servers: []string{held.Address}})
+	p.must(driver.Command{Do: driver.Informer, Name: "i", Prefix: s.prefix, BookmarkMillis: 30_000, Handler: "h"})
+	p.must(driver.Command{Do: driver.WaitForSync, Name: "i"})
+	for i, seconds := range []float64{3600, -7200} {
+		p.must(driver.Command{Do: driver.Step, Seconds: seconds})
+		if p.must(driver.Command{Do: driver.State, Name: "i"}).Stale {
+			s.Errorf("the copy is stale after a step of %v s", seconds)
+		}
+		p.must(driver.Command{Do: driver.Get, Key: s.prefix + "/a", Millis: 20_000})
+		if l := p.do(driver.Command{Do: driver.Get, Client: "held", Key: "a", Millis: 500}); l.Code != deadlineExceeded {
+			s.Errorf("after a step of %v s: %+v", seconds, l)
+		}
+		name := fmt.Sprint("later", i)
+		p.must(driver.Command{Do: driver.Informer, Name: name, Prefix: s.prefix, BookmarkMillis: 30_000})
+		p.must(driver.Command{Do: driver.WaitForSync, Name: name})
+	}
+	// A request that is open during a step.
+	open := p.begin(driver.Command{Do: driver.Get, Client: "held", Key: "b", Millis: 2000})
+	p.must(driver.Command{Do: driver.Step, Seconds: -3600})
+	if l := open.wait(); l.Code != deadlineExceeded {
+		s.Errorf("a request during a step: %+v", l)
+	}
+}
