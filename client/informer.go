@@ -193,6 +193,9 @@ func (i *Informer[T]) Run(ctx context.Context) (err error) {
 	defer i.stopHandlers()
 	defer i.fresh.end()
 	defer context.AfterFunc(ctx, i.fresh.end)()
+	if err := i.config.file.check(); err != nil {
+		return err
+	}
 	i.began = time.Now()
 	if i.consistency.GetAny() == nil {
 		i.fresh.interrupt(i.began.Add(-1)) // what was known before does not count

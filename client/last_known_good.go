@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fanoutd/fanoutd/client/localfile"
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
@@ -22,12 +23,15 @@ import (
 // server confirms it, and resumes at its position. The file is replaced as a whole,
 // some seconds after a change and when Run ends. Each informer needs a file of its own.
 //
+// If the path is that of a device, a named pipe or a folder, Run fails at once. A symbolic link stays;
+// the file to which it leads is replaced.
+//
 // A state of more than maxBytes is not saved. A file that is larger, damaged, or of
 // other objects is not used. Handlers get such failures as an Error without an object,
 // and the informer goes on without the file.
 //
 // The file contains the values in plain text, secrets included. It is created with mode
-// 0600; a file that is replaced keeps its mode.
+// 0600; a file that is replaced keeps its mode, owner and group.
 func LastKnownGood(path string, maxBytes int64) InformerOption {
 	return informerOption(func(c *informerConfig) { c.file = &stateFile{path, maxBytes} })
 }
@@ -51,6 +55,18 @@ type stateFile struct {
 const stateFileMagic = "fanoutd last known good 1\n"
 
 var errDamaged = errors.New("the file is damaged")
+
+// check returns an error if the path can never be that of a saved state. Other failures are reported
+// when they happen.
+func (f *stateFile) check() error {
+	if f == nil {
+		return nil
+	}
+	if refused, ok := errors.AsType[*localfile.NotRegularError](localfile.Check(f.path)); ok {
+		return fmt.Errorf("cannot save a state: %w", refused)
+	}
+	return nil
+}
 
 // read returns the saved objects of a watch and their position. The position is zero if
 // there is no file.
@@ -126,7 +142,7 @@ func (f *stateFile) write(watch *fanoutv1.WatchRequest, at Position, objects fun
 	}
 	sum := sha256.Sum256(content.Bytes())
 	content.Write(sum[:])
-	return replaceFile(f.path, content.Bytes())
+	return localfile.Replace(f.path, content.Bytes(), 0o600)
 }
 
 // messageOf is the inverse of objectOf, except that it stores text as data.
@@ -177,7 +193,7 @@ func (i *Informer[T]) startSaving() (*saver[T], *objectState) {
 	}
 	s.watch = i.resource.newWatcher(i.config.watch).identity()
 	s.changed, s.failures, s.stopped = make(chan struct{}, 1), make(chan error, 1), make(chan struct{})
-	removeTemporaries(s.file.path)
+	localfile.RemoveTemporaries(s.file.path)
 	saved := s.load()
 	s.running.Go(s.run)
 	return s, saved
