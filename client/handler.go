@@ -26,6 +26,9 @@ import (
 // about a second, later about once a minute, from what the handler has to the latest version,
 // until a call succeeds. A newer version is offered at once. All other objects go on. So while
 // an object fails, its changes come later than those of others with higher revisions.
+//
+// A function that ends its goroutine with runtime.Goexit, as testing.T.FailNow does, has failed. A
+// panic ends the program.
 type Handler[T any] struct {
 	// Add is called when an item comes into view.
 	Add func(Item[T]) error
@@ -104,7 +107,7 @@ func (i *Informer[T]) start(l *handlerLoop[T]) {
 		})
 	}
 	l.running = i.ctx
-	i.handling.Go(l.run)
+	l.start()
 }
 
 // startHandlers starts the handlers that were added before Run. It returns false if Run was
@@ -122,7 +125,7 @@ func (i *Informer[T]) startHandlers(ctx context.Context) bool {
 	return true
 }
 
-// stopHandlers stops the handlers and waits until their last calls have returned.
+// stopHandlers stops the handlers and waits until their last calls have returned, but not for ever.
 func (i *Informer[T]) stopHandlers() {
 	i.mu.Lock()
 	i.phase = informerEnded
@@ -130,7 +133,14 @@ func (i *Informer[T]) stopHandlers() {
 		l.cancel()
 	}
 	i.mu.Unlock()
-	i.handling.Wait()
+	stopped := make(chan struct{})
+	go func() {
+		i.handling.Wait()
+		close(stopped)
+	}()
+	if !endsInTime(stopped) {
+		i.resource.client.log.Warn("the informer has ended, but a handler still runs", "resource", i.resource.name)
+	}
 }
 
 // handled notes that a handler was offered everything up to a state.

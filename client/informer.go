@@ -55,6 +55,7 @@ type Informer[T any] struct {
 	began        time.Time
 	next         *state[T] // the state that is published next
 	confirmation confirmation
+	fence        fence // of the callbacks of Run
 
 	member   atomic.Pointer[member] // nil until Run takes part in the watch
 	handling sync.WaitGroup         // the goroutines of the handlers
@@ -179,9 +180,10 @@ var errSecondRun = errors.New("an informer can run only once")
 // Run keeps the state up to date until ctx ends, or the watch ends with an error that
 // no retry can help, and returns that error; see [Resource.Watch]. Run can be called once.
 //
-// Run waits for the goroutines that it starts: one for each handler, one that saves the state if
-// there is a file, and one that watches, unless another informer shares the watch. So Run returns
-// after the last call of a handler has returned.
+// Run waits for the goroutines that it starts: its own, one for each handler, one that saves the state
+// if there is a file, and one that watches, unless another informer shares the watch. So Run returns
+// after the last call of a handler has returned, but at most ten seconds after its end: a handler that
+// still runs then goes on alone. ctx tells handlers that they must return.
 func (i *Informer[T]) Run(ctx context.Context) (err error) {
 	if !i.startHandlers(ctx) {
 		return errSecondRun
@@ -201,78 +203,7 @@ func (i *Informer[T]) Run(ctx context.Context) (err error) {
 		i.fresh.interrupt(i.began.Add(-1)) // what was known before does not count
 	}
 	i.next = newState[T](len(i.indexes))
-	saver, saved := i.startSaving()
-	defer saver.stop()
-
-	w := i.resource.newWatcher(i.config.watch)
-	callbacks := w.onInterruption
-	interruptions := make(chan error, 16)
-	m := i.resource.client.joinWatch(ctx, w, saved, i.progress, func(at time.Time, err error) {
-		i.fresh.interrupt(at)
-		if err == nil {
-			return // it was before the informer has joined
-		}
-		select {
-		case interruptions <- err:
-		default: // the callbacks are slow
-		}
-	})
-	defer m.leave()
-	i.member.Store(m)
-	confirming := newConfirmer(ctx, m.joined && i.consistency == nil, i.resource.newWatcher(i.config.watch))
-	defer confirming.stop()
-	resync, stop := tick(i.config.resync)
-	defer stop()
-	for {
-		select {
-		case <-m.queue.ready:
-			if s := m.queue.take(); s != nil {
-				i.handle(s)
-				saver.stateChanged()
-				confirming.start(i.next.position)
-			}
-		case i.confirmation = <-confirming.result:
-			at := i.next.position
-			i.handle(&step[*Object]{from: at, to: at, asOf: i.next.asOf})
-		case err := <-interruptions:
-			for _, f := range callbacks {
-				f(err)
-			}
-		case <-resync:
-			i.resyncHandlers()
-		case err := <-saver.failures:
-			i.reportFile(err)
-		case <-m.watch.ended:
-			return fmt.Errorf("watch %s: %w", i.resource.name, m.watch.err)
-		case <-ctx.Done():
-			return fmt.Errorf("watch %s: %w", i.resource.name, context.Cause(ctx))
-		}
-	}
-}
-
-// tick returns a channel that delivers ticks at an interval, or never if it is not
-// positive.
-func tick(interval time.Duration) (ticks <-chan time.Time, stop func()) {
-	if interval <= 0 {
-		return nil, func() {}
-	}
-	ticker := time.NewTicker(interval)
-	return ticker.C, ticker.Stop
-}
-
-// handle publishes the state that a step of the watch leads to.
-func (i *Informer[T]) handle(s *step[*Object]) {
-	next := &step[*entry[T]]{from: s.from, to: s.to, synced: s.synced}
-	for c := range s.all() {
-		if c, ok := i.apply(c, s.before(c)); ok {
-			next.changes = append(next.changes, c)
-		}
-	}
-	i.next.position, i.next.asOf = s.to, s.asOf
-	if i.confirmation.provesFresh(s.to) && s.asOf.Before(i.confirmation.asOf) {
-		i.next.asOf = i.confirmation.asOf
-	}
-	i.publish(next)
+	return i.startRun(ctx).wait()
 }
 
 // apply applies a change to the next state, which was right up to the position before. It returns false

@@ -171,6 +171,8 @@ type saver[T any] struct {
 	file     *stateFile // nil: nothing is saved
 	watch    *fanoutv1.WatchRequest
 
+	loaded []*Object // of the file, those that were not published yet
+
 	// What the file contains. The goroutine of the saver owns these fields; load uses
 	// them before it starts, and stop after it has ended.
 	saved   Position
@@ -184,46 +186,55 @@ type saver[T any] struct {
 	running  sync.WaitGroup
 }
 
-// startSaving loads the saved state, if there is one, and starts to save new ones. It returns
-// the objects of the saved state.
-func (i *Informer[T]) startSaving() (*saver[T], *objectState) {
-	s := &saver[T]{informer: i, file: i.config.file}
+// newSaver returns the saver of an informer, and the objects of the saved state, if there is one. The
+// saver does nothing until it has started.
+func (i *Informer[T]) newSaver() (*saver[T], *objectState) {
+	s, saved := &saver[T]{informer: i, file: i.config.file}, &objectState{}
 	if s.file == nil {
-		return s, &objectState{}
+		return s, saved
 	}
 	s.watch = i.resource.newWatcher(i.config.watch).identity()
 	s.changed, s.failures, s.stopped = make(chan struct{}, 1), make(chan error, 1), make(chan struct{})
 	localfile.RemoveTemporaries(s.file.path)
-	saved := s.load()
-	s.running.Go(s.run)
+	at, objects, err := s.file.read(s.watch)
+	switch {
+	case err != nil:
+		i.reportFile(fmt.Errorf("cannot use the saved state in %s: %w", s.file.path, err))
+	case at.Revision > 0:
+		s.saved, s.loaded, saved.at = at, objects, at
+		for _, o := range objects {
+			saved.objects.Set(o.Key, o)
+		}
+	}
 	return s, saved
 }
 
 // load publishes the saved state.
-func (s *saver[T]) load() *objectState {
-	saved := &objectState{}
-	at, objects, err := s.file.read(s.watch)
-	if err != nil {
-		s.informer.reportFile(fmt.Errorf("cannot use the saved state in %s: %w", s.file.path, err))
-		return saved
-	}
-	if at.Revision == 0 {
-		return saved
-	}
+func (s *saver[T]) load() {
 	next := s.informer.next
-	for _, o := range objects {
+	for ; len(s.loaded) > 0; s.loaded = s.loaded[1:] {
+		o := s.loaded[0]
 		next.put(o.Key, s.informer.entryOf(o, next.get(o.Key), o.ModRevision-1))
-		saved.objects.Set(o.Key, o)
 	}
-	next.position, saved.at = at, at
-	s.saved, s.writes, s.savedAt = at, next.writes, time.Now()
-	whole := &step[*entry[T]]{to: at, synced: true}
+	next.position = s.saved
+	s.writes, s.savedAt = next.writes, time.Now()
+	whole := &step[*entry[T]]{to: s.saved, synced: true}
 	next.entries.Scan(func(_ string, e *entry[T]) bool {
 		whole.changes = append(whole.changes, change[*entry[T]]{new: e})
 		return true
 	})
 	s.informer.publish(whole)
-	return saved
+}
+
+// start loads the saved state, if there is one, and starts to save new ones.
+func (s *saver[T]) start() {
+	if s.file == nil {
+		return
+	}
+	if s.saved.Revision > 0 {
+		s.load()
+	}
+	s.running.Go(s.run)
 }
 
 // stateChanged wakes the goroutine of the saver.
