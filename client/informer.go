@@ -46,6 +46,7 @@ type Informer[T any] struct {
 
 	current  atomic.Pointer[state[T]]
 	fresh    freshness
+	started  chan struct{} // closed when Run begins
 	hasState chan struct{} // closed when there is a state and the handlers were called for it
 	synced   chan struct{} // closed when, in addition, the state is as fresh as its consistency requires
 	ended    chan struct{} // closed when Run has returned
@@ -112,7 +113,7 @@ func Resync(interval time.Duration) InformerOption {
 func NewInformer[T any](r *Resource, decode Decoder[T], opts ...InformerOption) *Informer[T] {
 	i := &Informer[T]{
 		resource: r, decode: decode,
-		hasState: make(chan struct{}), synced: make(chan struct{}), ended: make(chan struct{}), invalid: failures{},
+		started: make(chan struct{}), hasState: make(chan struct{}), synced: make(chan struct{}), ended: make(chan struct{}), invalid: failures{},
 	}
 	for _, o := range opts {
 		o.inform(&i.config)
@@ -143,37 +144,6 @@ func (i *Informer[T]) AddIndex(name string, values func(Item[T]) []string) {
 
 // Lister returns a reader of the state.
 func (i *Informer[T]) Lister() Lister[T] { return Lister[T]{i} }
-
-// WaitForSync waits until the state is as fresh as the [Consistency] of the informer
-// requires, and the handlers were called for all of it, successfully or not. By default, the
-// state then has every write that was acknowledged before Run was called, so WaitForSync waits
-// while the servers have lost etcd. It returns an error if ctx or Run ends first, or if the
-// client is closed first.
-func (i *Informer[T]) WaitForSync(ctx context.Context) error { return i.wait(ctx, i.synced) }
-
-// WaitForState waits until there is a state and the handlers were called for it. Unlike
-// [Informer.WaitForSync], it accepts a stale state from the file of [LastKnownGood].
-func (i *Informer[T]) WaitForState(ctx context.Context) error { return i.wait(ctx, i.hasState) }
-
-func (i *Informer[T]) wait(ctx context.Context, reached <-chan struct{}) error {
-	var err error
-	select {
-	case <-reached:
-		return nil
-	case <-i.ended:
-		err = fmt.Errorf("the informer has ended: %w", i.err)
-	case <-i.resource.client.open.Done():
-		err = fmt.Errorf("wait for the state of %s: %w", i.resource.name, ErrClosed)
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the state of %s: %w", i.resource.name, context.Cause(ctx))
-	}
-	select {
-	case <-reached:
-		return nil
-	default:
-	}
-	return err
-}
 
 var errSecondRun = errors.New("an informer can run only once")
 
