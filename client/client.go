@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 
@@ -24,7 +25,7 @@ type Client struct {
 	// open ends when the client is closed.
 	open    context.Context
 	close   context.CancelFunc
-	closing sync.Once
+	closing atomic.Bool // Close was called
 	streams *streamPool
 	absence *absence // nil without a notice
 
@@ -82,17 +83,18 @@ func newClient(to target, opts []Option) (*Client, error) {
 }
 
 // Close ends all requests and watches of the client, and its connections. All later calls
-// fail with [ErrClosed].
+// fail with [ErrClosed]. Any callback may call Close. It does not wait for informers: Run returns after
+// the last call of a handler.
 func (c *Client) Close() error {
-	err := ErrClosed
-	c.closing.Do(func() {
-		c.close()
-		if c.absence != nil {
-			c.absence.close()
-		}
-		err = c.conn.Close()
-		c.streams.close()
-	})
+	if !c.closing.CompareAndSwap(false, true) {
+		return ErrClosed
+	}
+	c.close()
+	if c.absence != nil {
+		c.absence.close()
+	}
+	err := c.conn.Close()
+	c.streams.close()
 	return err
 }
 
