@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -22,6 +23,8 @@ type Client struct {
 	// renewable says that later requests may have other credentials.
 	renewable  bool
 	subscriber *fanoutv1.Subscriber // of all watches
+	// requestTimeout is for requests whose context has no deadline; not positive: none.
+	requestTimeout time.Duration
 	// open ends when the client is closed.
 	open    context.Context
 	close   context.CancelFunc
@@ -58,12 +61,12 @@ func New(target string, opts ...Option) (*Client, error) {
 }
 
 func newClient(to target, opts []Option) (*Client, error) {
-	s := settings{keepalive: DefaultKeepalive}
+	s := settings{keepalive: DefaultKeepalive, requestTimeout: DefaultRequestTimeout}
 	WithSubscriber("", nil)(&s)
 	for _, o := range opts {
 		o(&s)
 	}
-	c := &Client{log: s.log, renewable: s.renewable(), subscriber: s.subscriber, shared: map[string]*sharedWatch{}}
+	c := &Client{log: s.log, renewable: s.renewable(), subscriber: s.subscriber, requestTimeout: s.requestTimeout, shared: map[string]*sharedWatch{}}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
