@@ -25,12 +25,13 @@ type absence struct {
 	notice    func(failure error)
 	connected func() bool
 
-	mu      sync.Mutex // also held while notice is called
-	waiting int        // requests, including those that pause between two attempts
+	mu      sync.Mutex
+	waiting int // requests, including those that pause between two attempts
 	since   time.Time
 	next    time.Duration // the length of the absence at which the next notice is due
 	failure error         // of the last attempt
 	timer   *time.Timer   // nil while nothing waits
+	calling bool          // notice runs
 	closed  bool
 }
 
@@ -71,17 +72,35 @@ func (a *absence) attempt(ctx context.Context, method string, req, reply any, co
 func (a *absence) check() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed || a.timer == nil {
+	if a.closed || a.timer == nil || a.calling {
 		return
 	}
+	defer a.schedule() // also if notice ends the goroutine
 	switch {
 	case a.failure == nil && a.connected():
 		a.restart()
 	case time.Since(a.since) >= a.next:
 		a.next *= 10
-		a.notice(errorOf(a.failure))
+		a.notify(errorOf(a.failure))
 	}
-	a.timer.Reset(time.Until(a.since.Add(a.next)))
+}
+
+// schedule sets the timer for the next check. a.mu must be held.
+func (a *absence) schedule() {
+	if a.timer != nil {
+		a.timer.Reset(time.Until(a.since.Add(a.next)))
+	}
+}
+
+// notify calls notice, which may use the client and close it. a.mu must be held.
+func (a *absence) notify(failure error) {
+	a.calling = true
+	a.mu.Unlock()
+	defer func() {
+		a.mu.Lock()
+		a.calling = false
+	}()
+	a.notice(failure)
 }
 
 // restart begins a new absence, because a server has answered. a.mu must be held.
@@ -100,7 +119,7 @@ func (a *absence) stop() {
 	}
 }
 
-// close makes sure that notice is not called any more.
+// close makes sure that no further call of notice begins.
 func (a *absence) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,11 +130,11 @@ func (a *absence) close() {
 // interceptors returns those of all requests, in the order of their calls.
 func (c *Client) interceptors(s *settings) []grpc.UnaryClientInterceptor {
 	if s.waitingNotice == nil {
-		return []grpc.UnaryClientInterceptor{c.closedUnary, c.retryReads}
+		return []grpc.UnaryClientInterceptor{c.closedUnary, c.limit, c.renew, c.retryReads}
 	}
 	c.absence = &absence{
 		after: s.waitingAfter, notice: s.waitingNotice,
 		connected: func() bool { return c.conn.GetState() == connectivity.Ready },
 	}
-	return []grpc.UnaryClientInterceptor{c.closedUnary, c.absence.request, c.retryReads, c.absence.attempt}
+	return []grpc.UnaryClientInterceptor{c.closedUnary, c.limit, c.absence.request, c.renew, c.retryReads, c.absence.attempt}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -21,10 +23,12 @@ type Client struct {
 	// renewable says that later requests may have other credentials.
 	renewable  bool
 	subscriber *fanoutv1.Subscriber // of all watches
+	// requestTimeout is for requests whose context has no deadline; not positive: none.
+	requestTimeout time.Duration
 	// open ends when the client is closed.
 	open    context.Context
 	close   context.CancelFunc
-	closing sync.Once
+	closing atomic.Bool // Close was called
 	streams *streamPool
 	absence *absence // nil without a notice
 
@@ -57,12 +61,12 @@ func New(target string, opts ...Option) (*Client, error) {
 }
 
 func newClient(to target, opts []Option) (*Client, error) {
-	s := settings{keepalive: DefaultKeepalive}
+	s := settings{keepalive: DefaultKeepalive, requestTimeout: DefaultRequestTimeout}
 	WithSubscriber("", nil)(&s)
 	for _, o := range opts {
 		o(&s)
 	}
-	c := &Client{log: s.log, renewable: s.renewable(), subscriber: s.subscriber, shared: map[string]*sharedWatch{}}
+	c := &Client{log: s.log, renewable: s.renewable(), subscriber: s.subscriber, requestTimeout: s.requestTimeout, shared: map[string]*sharedWatch{}}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
@@ -82,17 +86,18 @@ func newClient(to target, opts []Option) (*Client, error) {
 }
 
 // Close ends all requests and watches of the client, and its connections. All later calls
-// fail with [ErrClosed].
+// fail with [ErrClosed]. Any callback may call Close. It does not wait for informers: Run returns after
+// the last call of a handler.
 func (c *Client) Close() error {
-	err := ErrClosed
-	c.closing.Do(func() {
-		c.close()
-		if c.absence != nil {
-			c.absence.close()
-		}
-		err = c.conn.Close()
-		c.streams.close()
-	})
+	if !c.closing.CompareAndSwap(false, true) {
+		return ErrClosed
+	}
+	c.close()
+	if c.absence != nil {
+		c.absence.close()
+	}
+	err := c.conn.Close()
+	c.streams.close()
 	return err
 }
 

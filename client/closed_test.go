@@ -68,8 +68,7 @@ func TestCallsAfterCloseFailWithErrClosed(t *testing.T) {
 	})
 }
 
-// Close ends the wait for an informer that does not run. The state of an informer that was
-// synced before stays usable.
+// Close ends the wait for an informer that does not run. There is no wait for one that has ended.
 func TestCloseEndsWaitForSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := dialScripted(t, []*scriptedServer{{streams: []stream{{messages: []message{reset(), synced(5)}}}}})
@@ -92,8 +91,8 @@ func TestCloseEndsWaitForSync(t *testing.T) {
 		if err := <-ended; !errors.Is(err, client.ErrClosed) {
 			t.Errorf("Run: got %v, want %v", err, client.ErrClosed)
 		}
-		if err := wasSynced.WaitForSync(t.Context()); err != nil {
-			t.Errorf("synced before: got %v", err)
+		if err := wasSynced.WaitForSync(t.Context()); !errors.Is(err, client.ErrClosed) {
+			t.Errorf("synced before: got %v, want %v", err, client.ErrClosed)
 		}
 	})
 }

@@ -26,6 +26,9 @@ import (
 // about a second, later about once a minute, from what the handler has to the latest version,
 // until a call succeeds. A newer version is offered at once. All other objects go on. So while
 // an object fails, its changes come later than those of others with higher revisions.
+//
+// A function that ends its goroutine with runtime.Goexit, as testing.T.FailNow does, has failed. A
+// panic ends the program.
 type Handler[T any] struct {
 	// Add is called when an item comes into view.
 	Add func(Item[T]) error
@@ -43,8 +46,13 @@ type Handler[T any] struct {
 // Registration is a handler that was added to an informer.
 type Registration struct {
 	remove func()
+	synced func(context.Context) error
 	done   <-chan struct{}
 }
+
+// WaitForSync is [Informer.WaitForSync] for this handler alone. It also returns an error if the
+// handler was removed.
+func (r *Registration) WaitForSync(ctx context.Context) error { return r.synced(ctx) }
 
 // Remove removes the handler. It does not wait for a call that is running, so the handler itself
 // may remove it. The handler gets no further calls, and its failures no longer count.
@@ -55,7 +63,8 @@ func (r *Registration) Remove() { r.remove() }
 func (r *Registration) Done() <-chan struct{} { return r.done }
 
 // AddHandler adds a handler. A handler that is added after the state is known first
-// gets an Add for each item of the current state, then all later changes.
+// gets an Add for each item of the current state, then all later changes;
+// [Registration.WaitForSync] waits for the first part.
 func (i *Informer[T]) AddHandler(h Handler[T]) *Registration {
 	l := newHandlerLoop(i, h)
 	i.mu.Lock()
@@ -70,7 +79,10 @@ func (i *Informer[T]) AddHandler(h Handler[T]) *Registration {
 	default:
 		i.handlers = append(i.handlers, l)
 	}
-	return &Registration{remove: func() { i.removeHandler(l) }, done: l.done}
+	return &Registration{
+		remove: func() { i.removeHandler(l) }, done: l.done,
+		synced: func(ctx context.Context) error { return i.waitForHandler(ctx, l) },
+	}
 }
 
 func (i *Informer[T]) removeHandler(l *handlerLoop[T]) {
@@ -96,6 +108,7 @@ func (i *Informer[T]) removeHandler(l *handlerLoop[T]) {
 // start starts the goroutine of a handler. The caller holds mu.
 func (i *Informer[T]) start(l *handlerLoop[T]) {
 	if current := i.current.Load(); current.position.Revision > 0 {
+		l.first = i.published
 		l.queue.beginWith(&step[*entry[T]]{
 			to: current.position, asOf: current.asOf, number: i.published,
 			begin: func(yield func(*entry[T]) bool) {
@@ -104,7 +117,7 @@ func (i *Informer[T]) start(l *handlerLoop[T]) {
 		})
 	}
 	l.running = i.ctx
-	i.handling.Go(l.run)
+	l.start()
 }
 
 // startHandlers starts the handlers that were added before Run. It returns false if Run was
@@ -116,13 +129,14 @@ func (i *Informer[T]) startHandlers(ctx context.Context) bool {
 		return false
 	}
 	i.phase, i.ctx = informerRuns, ctx
+	close(i.started)
 	for _, l := range i.handlers {
 		i.start(l)
 	}
 	return true
 }
 
-// stopHandlers stops the handlers and waits until their last calls have returned.
+// stopHandlers stops the handlers and waits until their last calls have returned, but not for ever.
 func (i *Informer[T]) stopHandlers() {
 	i.mu.Lock()
 	i.phase = informerEnded
@@ -130,7 +144,14 @@ func (i *Informer[T]) stopHandlers() {
 		l.cancel()
 	}
 	i.mu.Unlock()
-	i.handling.Wait()
+	stopped := make(chan struct{})
+	go func() {
+		i.handling.Wait()
+		close(stopped)
+	}()
+	if !endsInTime(stopped) {
+		i.resource.client.log.Warn("the informer has ended, but a handler still runs", "resource", i.resource.name)
+	}
 }
 
 // handled notes that a handler was offered everything up to a state.
@@ -154,6 +175,12 @@ func (i *Informer[T]) settle() {
 	handled := i.published
 	for _, l := range i.handlers {
 		handled = min(handled, l.handled)
+		if i.firstState > 0 && l.handled >= max(i.firstState, l.first) {
+			closeOnce(l.hasState)
+		}
+		if i.firstFresh > 0 && l.handled >= max(i.firstFresh, l.first) {
+			closeOnce(l.synced)
+		}
 	}
 	if i.firstState > 0 && handled >= i.firstState {
 		closeOnce(i.hasState)

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -26,68 +27,177 @@ type handlerLoop[T any] struct {
 	at       Position // everything up to it was offered; guarded by mu
 	failures failures // the objects that the handler has not accepted; guarded by mu
 
-	handled int64 // the number of the last state that was offered; guarded by informer.mu
+	handled          int64         // the number of the last state that was offered; guarded by informer.mu
+	first            int64         // the number of the state with which the handler begins; 0: it begins with Run; guarded by informer.mu
+	hasState, synced chan struct{} // like those of the informer, but closed for this handler
+
+	// What the goroutine does, so that another one can go on with it.
+	fence     fence
+	doing     duty
+	step      *step[*entry[T]]
+	offered   int                 // how many changes of the step were offered
+	told      int                 // for how many of them Error was called, if it had to be
+	rest      []change[*entry[T]] // those that are not offered yet, if a callback has ended the goroutine
+	resyncing *state[T]
+	resynced  string // the last key of resyncing that was offered
+	fileErr   error
 }
+
+// duty is something that calls functions of the handler.
+type duty uint8
+
+const (
+	idle duty = iota
+	handling
+	retrying
+	resyncing
+	tellingFileError
+)
 
 func newHandlerLoop[T any](i *Informer[T], h Handler[T]) *handlerLoop[T] {
 	l := &handlerLoop[T]{
 		Handler: h, informer: i, done: make(chan struct{}),
 		queue: newCoalescingQueue[*entry[T]](), resync: make(chan struct{}, 1), fileErrors: make(chan error, 1),
-		retries: newRetryQueue[T](), failures: failures{},
+		retries: newRetryQueue[T](), failures: failures{}, hasState: make(chan struct{}), synced: make(chan struct{}),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
 
+// start starts the goroutine of the handler.
+func (l *handlerLoop[T]) start() {
+	running := &l.informer.handling
+	running.Add(1)
+	go l.fence.run(l.run, func() {
+		close(l.done)
+		running.Done()
+	})
+}
+
 // run is the goroutine of the handler.
 func (l *handlerLoop[T]) run() {
-	defer close(l.done)
-	defer l.lastFileError()
+	l.work() // that a callback has interrupted
 	for l.ctx.Err() == nil {
 		due, stop := l.retries.timer()
 		select {
 		case <-l.ctx.Done():
 		case <-l.queue.ready:
-			if s := l.queue.take(); s != nil {
-				l.handle(s)
+			if l.step = l.queue.take(); l.step != nil {
+				l.offered, l.told, l.rest = 0, 0, nil
+				l.doing = handling
 			}
 		case <-due:
-			l.retry()
+			l.doing = retrying
 		case <-l.resync:
-			l.resyncAll()
-		case err := <-l.fileErrors:
-			l.fileError(err)
+			l.beginResync()
+		case l.fileErr = <-l.fileErrors:
+			l.doing = tellingFileError
 		}
 		stop()
+		l.work()
+	}
+	// The error of the last attempt to save the state, when Run ends.
+	select {
+	case l.fileErr = <-l.fileErrors:
+		l.doing = tellingFileError
+		l.work()
+	default:
 	}
 }
 
-// handle offers the changes of a step.
-func (l *handlerLoop[T]) handle(s *step[*entry[T]]) {
-	for c := range s.all() {
-		if l.ctx.Err() != nil {
-			return
+// work does what is to be done. If a callback ends the goroutine, the next one does the rest.
+func (l *handlerLoop[T]) work() {
+	switch l.doing {
+	case handling:
+		l.handle()
+	case retrying:
+		l.retry()
+	case resyncing:
+		l.resyncAll()
+	case tellingFileError:
+		l.tell(nil, l.fileErr)
+	}
+	l.doing, l.step, l.rest, l.resyncing, l.fileErr = idle, nil, nil, nil, nil
+	l.fence.exited = false
+}
+
+// handle offers the changes of the step.
+func (l *handlerLoop[T]) handle() {
+	if l.fence.exited {
+		if l.rest == nil {
+			l.rest = slices.Collect(l.step.all())[l.offered:]
 		}
-		if l.Error != nil && c.new != nil && c.new.invalid != nil && (c.old == nil || c.old.newest != c.new.newest) {
-			l.Error(c.new.newest, c.new.invalid)
+		for ; len(l.rest) > 0; l.rest = l.rest[1:] {
+			if !l.offer(l.rest[0]) {
+				return
+			}
 		}
-		key := c.key()
-		r := l.retries.remove(key)
-		if r != nil {
-			c.old = r.change.old // that is what the handler has
-		}
-		if err := l.call(c, false); l.givesUp(err) {
-			return // without the step, which is not applied
-		} else if err != nil {
-			l.failed(s, &retry[T]{change: c}, err)
-		} else if r != nil {
-			l.accepted(key)
+	} else {
+		for c := range l.step.all() {
+			if !l.offer(c) {
+				return
+			}
 		}
 	}
 	l.mu.Lock()
-	l.at = s.to
+	l.at = l.step.to
 	l.mu.Unlock()
-	l.informer.handled(l, s.number)
+	l.informer.handled(l, l.step.number)
+}
+
+// offer offers a change of the step. It returns false if the handler gets no further ones. The step is
+// not applied then.
+func (l *handlerLoop[T]) offer(c change[*entry[T]]) bool {
+	if l.ctx.Err() != nil {
+		return false
+	}
+	if l.told == l.offered && c.new != nil && c.new.invalid != nil && (c.old == nil || c.old.newest != c.new.newest) {
+		l.tell(c.new.newest, c.new.invalid)
+	}
+	l.told = l.offered + 1
+	key := c.key()
+	r := l.retries.byKey[key]
+	if r != nil {
+		c.old = r.change.old // that is what the handler has
+	}
+	err := l.call(c, false)
+	l.retries.remove(key)
+	if l.givesUp(err) {
+		return false
+	} else if err != nil {
+		l.failed(l.step, &retry[T]{change: c}, err)
+	} else if r != nil {
+		l.accepted(key)
+	}
+	l.offered++
+	return true
+}
+
+// tell calls Error, if the handler has it.
+func (l *handlerLoop[T]) tell(o *Object, failure error) {
+	if l.Error == nil {
+		return
+	}
+	err := l.fence.call(func() error {
+		l.Error(o, failure)
+		return nil
+	})
+	if err != nil {
+		i := l.informer
+		i.resource.client.log.Warn("handler failed", "resource", i.resource.name, "key", keyOf(o), "error", err)
+	}
+}
+
+func keyOf(o *Object) string {
+	if o == nil {
+		return ""
+	}
+	return o.Key
+}
+
+// call calls the function of the handler that a change asks for, if any.
+func (l *handlerLoop[T]) call(c change[*entry[T]], resync bool) error {
+	return l.fence.call(func() error { return l.Handler.call(c, resync) })
 }
 
 // retry offers the object again that is due first.
@@ -96,8 +206,9 @@ func (l *handlerLoop[T]) retry() {
 		return
 	}
 	r := l.retries.first()
+	err := l.call(r.change, r.resync)
 	l.retries.remove(r.change.key())
-	if err := l.call(r.change, r.resync); l.givesUp(err) {
+	if l.givesUp(err) {
 		return
 	} else if err != nil {
 		l.failed(nil, r, err)
@@ -106,22 +217,28 @@ func (l *handlerLoop[T]) retry() {
 	l.accepted(r.change.key())
 }
 
-// resyncAll offers all items that the handler has.
-func (l *handlerLoop[T]) resyncAll() {
+// beginResync begins to offer all items that the handler has.
+func (l *handlerLoop[T]) beginResync() {
 	current, ok := l.informer.offeredState(l)
-	if !ok {
-		// The handler is not up to date. Newer changes come first.
-		select {
-		case l.resync <- struct{}{}:
-		default:
-		}
+	if ok {
+		l.doing, l.resyncing, l.resynced = resyncing, current, ""
 		return
 	}
-	current.entries.Scan(func(key string, e *entry[T]) bool {
+	// The handler is not up to date. Newer changes come first.
+	select {
+	case l.resync <- struct{}{}:
+	default:
+	}
+}
+
+// resyncAll offers all items of resyncing.
+func (l *handlerLoop[T]) resyncAll() {
+	current := l.resyncing
+	current.entries.Ascend(l.resynced, func(key string, e *entry[T]) bool {
 		if l.ctx.Err() != nil {
 			return false
 		}
-		if l.retries.has(key) {
+		if key == l.resynced || l.retries.has(key) {
 			return true // it is offered again anyway
 		}
 		c := change[*entry[T]]{old: e, new: e, since: e.revision()}
@@ -130,6 +247,7 @@ func (l *handlerLoop[T]) resyncAll() {
 		} else if err != nil {
 			l.failed(&step[*entry[T]]{to: current.position}, &retry[T]{change: c, resync: true}, err)
 		}
+		l.resynced = key
 		return true
 	})
 }
@@ -188,21 +306,6 @@ func (l *handlerLoop[T]) progress() progress {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.failures.progress(l.at)
-}
-
-func (l *handlerLoop[T]) fileError(err error) {
-	if l.Error != nil {
-		l.Error(nil, err)
-	}
-}
-
-// lastFileError passes on the error of the last attempt to save the state, when Run ends.
-func (l *handlerLoop[T]) lastFileError() {
-	select {
-	case err := <-l.fileErrors:
-		l.fileError(err)
-	default:
-	}
 }
 
 // call calls the function of the handler that a change asks for, if any.

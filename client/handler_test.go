@@ -411,7 +411,7 @@ func TestHandlersEndWithTheInformer(t *testing.T) {
 		s := &scriptedServer{streams: []stream{{messages: []message{reset(), part(0, withValue(added("a", 1), "1"), withValue(added("b", 2), "2")), synced(2)}}}}
 		inf := client.NewInformer(connectTo(t, s), number)
 		calls := newRecorder()
-		calls.results = func(string) error { time.Sleep(time.Minute); return nil }
+		calls.results = func(string) error { time.Sleep(9 * time.Second); return nil }
 		registration := inf.AddHandler(calls.handler())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -419,7 +419,7 @@ func TestHandlersEndWithTheInformer(t *testing.T) {
 		if err := inf.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Run: got %v, want %v", err, context.DeadlineExceeded)
 		}
-		if lasted := time.Since(began); lasted != time.Minute {
+		if lasted := time.Since(began); lasted != 9*time.Second {
 			t.Errorf("Run has returned after %v, want it to wait for the call that runs", lasted)
 		}
 		<-registration.Done()
@@ -437,9 +437,15 @@ func TestWaitForSyncWaitsForHandlers(t *testing.T) {
 		s := &scriptedServer{streams: []stream{{messages: []message{reset(), part(0, withValue(added("a", 1), "1"), withValue(added("b", 2), "2")), synced(2)}}}}
 		inf := client.NewInformer(connectTo(t, s), number)
 		slow, stuck := newRecorder(), newRecorder()
-		slow.results = func(string) error { time.Sleep(time.Minute); return errHandler }
-		inf.AddHandler(slow.handler())
 		release := make(chan struct{})
+		slow.results = func(string) error {
+			select {
+			case <-time.After(time.Minute):
+			case <-release:
+			}
+			return errHandler
+		}
+		inf.AddHandler(slow.handler())
 		stuck.results = func(string) error { <-release; return nil }
 		registration := inf.AddHandler(stuck.handler())
 		run(t, inf)

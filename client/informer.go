@@ -46,6 +46,7 @@ type Informer[T any] struct {
 
 	current  atomic.Pointer[state[T]]
 	fresh    freshness
+	started  chan struct{} // closed when Run begins
 	hasState chan struct{} // closed when there is a state and the handlers were called for it
 	synced   chan struct{} // closed when, in addition, the state is as fresh as its consistency requires
 	ended    chan struct{} // closed when Run has returned
@@ -55,6 +56,7 @@ type Informer[T any] struct {
 	began        time.Time
 	next         *state[T] // the state that is published next
 	confirmation confirmation
+	fence        fence // of the callbacks of Run
 
 	member   atomic.Pointer[member] // nil until Run takes part in the watch
 	handling sync.WaitGroup         // the goroutines of the handlers
@@ -111,7 +113,7 @@ func Resync(interval time.Duration) InformerOption {
 func NewInformer[T any](r *Resource, decode Decoder[T], opts ...InformerOption) *Informer[T] {
 	i := &Informer[T]{
 		resource: r, decode: decode,
-		hasState: make(chan struct{}), synced: make(chan struct{}), ended: make(chan struct{}), invalid: failures{},
+		started: make(chan struct{}), hasState: make(chan struct{}), synced: make(chan struct{}), ended: make(chan struct{}), invalid: failures{},
 	}
 	for _, o := range opts {
 		o.inform(&i.config)
@@ -143,45 +145,15 @@ func (i *Informer[T]) AddIndex(name string, values func(Item[T]) []string) {
 // Lister returns a reader of the state.
 func (i *Informer[T]) Lister() Lister[T] { return Lister[T]{i} }
 
-// WaitForSync waits until the state is as fresh as the [Consistency] of the informer
-// requires, and the handlers were called for all of it, successfully or not. By default, the
-// state then has every write that was acknowledged before Run was called, so WaitForSync waits
-// while the servers have lost etcd. It returns an error if ctx or Run ends first, or if the
-// client is closed first.
-func (i *Informer[T]) WaitForSync(ctx context.Context) error { return i.wait(ctx, i.synced) }
-
-// WaitForState waits until there is a state and the handlers were called for it. Unlike
-// [Informer.WaitForSync], it accepts a stale state from the file of [LastKnownGood].
-func (i *Informer[T]) WaitForState(ctx context.Context) error { return i.wait(ctx, i.hasState) }
-
-func (i *Informer[T]) wait(ctx context.Context, reached <-chan struct{}) error {
-	var err error
-	select {
-	case <-reached:
-		return nil
-	case <-i.ended:
-		err = fmt.Errorf("the informer has ended: %w", i.err)
-	case <-i.resource.client.open.Done():
-		err = fmt.Errorf("wait for the state of %s: %w", i.resource.name, ErrClosed)
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the state of %s: %w", i.resource.name, context.Cause(ctx))
-	}
-	select {
-	case <-reached:
-		return nil
-	default:
-	}
-	return err
-}
-
 var errSecondRun = errors.New("an informer can run only once")
 
 // Run keeps the state up to date until ctx ends, or the watch ends with an error that
 // no retry can help, and returns that error; see [Resource.Watch]. Run can be called once.
 //
-// Run waits for the goroutines that it starts: one for each handler, one that saves the state if
-// there is a file, and one that watches, unless another informer shares the watch. So Run returns
-// after the last call of a handler has returned.
+// Run waits for the goroutines that it starts: its own, one for each handler, one that saves the state
+// if there is a file, and one that watches, unless another informer shares the watch. So Run returns
+// after the last call of a handler has returned, but at most ten seconds after its end: a handler that
+// still runs then goes on alone. ctx tells handlers that they must return.
 func (i *Informer[T]) Run(ctx context.Context) (err error) {
 	if !i.startHandlers(ctx) {
 		return errSecondRun
@@ -193,83 +165,15 @@ func (i *Informer[T]) Run(ctx context.Context) (err error) {
 	defer i.stopHandlers()
 	defer i.fresh.end()
 	defer context.AfterFunc(ctx, i.fresh.end)()
+	if err := i.config.file.check(); err != nil {
+		return err
+	}
 	i.began = time.Now()
 	if i.consistency.GetAny() == nil {
 		i.fresh.interrupt(i.began.Add(-1)) // what was known before does not count
 	}
 	i.next = newState[T](len(i.indexes))
-	saver, saved := i.startSaving()
-	defer saver.stop()
-
-	w := i.resource.newWatcher(i.config.watch)
-	callbacks := w.onInterruption
-	interruptions := make(chan error, 16)
-	m := i.resource.client.joinWatch(ctx, w, saved, i.progress, func(at time.Time, err error) {
-		i.fresh.interrupt(at)
-		if err == nil {
-			return // it was before the informer has joined
-		}
-		select {
-		case interruptions <- err:
-		default: // the callbacks are slow
-		}
-	})
-	defer m.leave()
-	i.member.Store(m)
-	confirming := newConfirmer(ctx, m.joined && i.consistency == nil, i.resource.newWatcher(i.config.watch))
-	defer confirming.stop()
-	resync, stop := tick(i.config.resync)
-	defer stop()
-	for {
-		select {
-		case <-m.queue.ready:
-			if s := m.queue.take(); s != nil {
-				i.handle(s)
-				saver.stateChanged()
-				confirming.start(i.next.position)
-			}
-		case i.confirmation = <-confirming.result:
-			at := i.next.position
-			i.handle(&step[*Object]{from: at, to: at, asOf: i.next.asOf})
-		case err := <-interruptions:
-			for _, f := range callbacks {
-				f(err)
-			}
-		case <-resync:
-			i.resyncHandlers()
-		case err := <-saver.failures:
-			i.reportFile(err)
-		case <-m.watch.ended:
-			return fmt.Errorf("watch %s: %w", i.resource.name, m.watch.err)
-		case <-ctx.Done():
-			return fmt.Errorf("watch %s: %w", i.resource.name, context.Cause(ctx))
-		}
-	}
-}
-
-// tick returns a channel that delivers ticks at an interval, or never if it is not
-// positive.
-func tick(interval time.Duration) (ticks <-chan time.Time, stop func()) {
-	if interval <= 0 {
-		return nil, func() {}
-	}
-	ticker := time.NewTicker(interval)
-	return ticker.C, ticker.Stop
-}
-
-// handle publishes the state that a step of the watch leads to.
-func (i *Informer[T]) handle(s *step[*Object]) {
-	next := &step[*entry[T]]{from: s.from, to: s.to, synced: s.synced}
-	for c := range s.all() {
-		if c, ok := i.apply(c, s.before(c)); ok {
-			next.changes = append(next.changes, c)
-		}
-	}
-	i.next.position, i.next.asOf = s.to, s.asOf
-	if i.confirmation.provesFresh(s.to) && s.asOf.Before(i.confirmation.asOf) {
-		i.next.asOf = i.confirmation.asOf
-	}
-	i.publish(next)
+	return i.startRun(ctx).wait()
 }
 
 // apply applies a change to the next state, which was right up to the position before. It returns false

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fanoutd/fanoutd/client/localfile"
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
@@ -22,12 +23,15 @@ import (
 // server confirms it, and resumes at its position. The file is replaced as a whole,
 // some seconds after a change and when Run ends. Each informer needs a file of its own.
 //
+// If the path is that of a device, a named pipe or a folder, Run fails at once. A symbolic link stays;
+// the file to which it leads is replaced.
+//
 // A state of more than maxBytes is not saved. A file that is larger, damaged, or of
 // other objects is not used. Handlers get such failures as an Error without an object,
 // and the informer goes on without the file.
 //
 // The file contains the values in plain text, secrets included. It is created with mode
-// 0600; a file that is replaced keeps its mode.
+// 0600; a file that is replaced keeps its mode, owner and group.
 func LastKnownGood(path string, maxBytes int64) InformerOption {
 	return informerOption(func(c *informerConfig) { c.file = &stateFile{path, maxBytes} })
 }
@@ -51,6 +55,18 @@ type stateFile struct {
 const stateFileMagic = "fanoutd last known good 1\n"
 
 var errDamaged = errors.New("the file is damaged")
+
+// check returns an error if the path can never be that of a saved state. Other failures are reported
+// when they happen.
+func (f *stateFile) check() error {
+	if f == nil {
+		return nil
+	}
+	if refused, ok := errors.AsType[*localfile.NotRegularError](localfile.Check(f.path)); ok {
+		return fmt.Errorf("cannot save a state: %w", refused)
+	}
+	return nil
+}
 
 // read returns the saved objects of a watch and their position. The position is zero if
 // there is no file.
@@ -126,7 +142,7 @@ func (f *stateFile) write(watch *fanoutv1.WatchRequest, at Position, objects fun
 	}
 	sum := sha256.Sum256(content.Bytes())
 	content.Write(sum[:])
-	return replaceFile(f.path, content.Bytes())
+	return localfile.Replace(f.path, content.Bytes(), 0o600)
 }
 
 // messageOf is the inverse of objectOf, except that it stores text as data.
@@ -155,6 +171,8 @@ type saver[T any] struct {
 	file     *stateFile // nil: nothing is saved
 	watch    *fanoutv1.WatchRequest
 
+	loaded []*Object // of the file, those that were not published yet
+
 	// What the file contains. The goroutine of the saver owns these fields; load uses
 	// them before it starts, and stop after it has ended.
 	saved   Position
@@ -168,46 +186,55 @@ type saver[T any] struct {
 	running  sync.WaitGroup
 }
 
-// startSaving loads the saved state, if there is one, and starts to save new ones. It returns
-// the objects of the saved state.
-func (i *Informer[T]) startSaving() (*saver[T], *objectState) {
-	s := &saver[T]{informer: i, file: i.config.file}
+// newSaver returns the saver of an informer, and the objects of the saved state, if there is one. The
+// saver does nothing until it has started.
+func (i *Informer[T]) newSaver() (*saver[T], *objectState) {
+	s, saved := &saver[T]{informer: i, file: i.config.file}, &objectState{}
 	if s.file == nil {
-		return s, &objectState{}
+		return s, saved
 	}
 	s.watch = i.resource.newWatcher(i.config.watch).identity()
 	s.changed, s.failures, s.stopped = make(chan struct{}, 1), make(chan error, 1), make(chan struct{})
-	removeTemporaries(s.file.path)
-	saved := s.load()
-	s.running.Go(s.run)
+	localfile.RemoveTemporaries(s.file.path)
+	at, objects, err := s.file.read(s.watch)
+	switch {
+	case err != nil:
+		i.reportFile(fmt.Errorf("cannot use the saved state in %s: %w", s.file.path, err))
+	case at.Revision > 0:
+		s.saved, s.loaded, saved.at = at, objects, at
+		for _, o := range objects {
+			saved.objects.Set(o.Key, o)
+		}
+	}
 	return s, saved
 }
 
 // load publishes the saved state.
-func (s *saver[T]) load() *objectState {
-	saved := &objectState{}
-	at, objects, err := s.file.read(s.watch)
-	if err != nil {
-		s.informer.reportFile(fmt.Errorf("cannot use the saved state in %s: %w", s.file.path, err))
-		return saved
-	}
-	if at.Revision == 0 {
-		return saved
-	}
+func (s *saver[T]) load() {
 	next := s.informer.next
-	for _, o := range objects {
+	for ; len(s.loaded) > 0; s.loaded = s.loaded[1:] {
+		o := s.loaded[0]
 		next.put(o.Key, s.informer.entryOf(o, next.get(o.Key), o.ModRevision-1))
-		saved.objects.Set(o.Key, o)
 	}
-	next.position, saved.at = at, at
-	s.saved, s.writes, s.savedAt = at, next.writes, time.Now()
-	whole := &step[*entry[T]]{to: at, synced: true}
+	next.position = s.saved
+	s.writes, s.savedAt = next.writes, time.Now()
+	whole := &step[*entry[T]]{to: s.saved, synced: true}
 	next.entries.Scan(func(_ string, e *entry[T]) bool {
 		whole.changes = append(whole.changes, change[*entry[T]]{new: e})
 		return true
 	})
 	s.informer.publish(whole)
-	return saved
+}
+
+// start loads the saved state, if there is one, and starts to save new ones.
+func (s *saver[T]) start() {
+	if s.file == nil {
+		return
+	}
+	if s.saved.Revision > 0 {
+		s.load()
+	}
+	s.running.Go(s.run)
 }
 
 // stateChanged wakes the goroutine of the saver.

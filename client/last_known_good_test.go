@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -161,13 +162,38 @@ func TestADamagedFileIsReportedAndNotUsed(t *testing.T) {
 		if calls, _ := runFor(t, unreachable(), time.Millisecond, client.LastKnownGood(path, int64(len(whole)))); slices.ContainsFunc(calls, func(l string) bool { return strings.HasPrefix(l, "! ") }) {
 			t.Errorf("an intact file: got handler calls %q, want no error", calls)
 		}
-		// A folder can be neither read nor replaced.
-		calls, _ := runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5, paced: true}}}, 20*time.Second, client.LastKnownGood(filepath.Dir(path), 1<<20))
-		saved := slices.ContainsFunc(calls, func(l string) bool { return strings.Contains(l, "cannot save the state") })
-		if len(calls) < 2 || !strings.Contains(calls[0], "cannot use the saved state") || !saved {
-			t.Errorf("a folder: got handler calls %q, want an error first, and one of the attempt to save", calls)
+		// A folder that is not there can be neither read nor written.
+		calls, _ := runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5, paced: true}}}, 20*time.Second,
+			client.LastKnownGood(filepath.Join(filepath.Dir(path), "none", "good"), 1<<20))
+		if !slices.ContainsFunc(calls, func(l string) bool { return strings.Contains(l, "cannot save the state") }) {
+			t.Errorf("a file in no folder: got handler calls %q, want an error of the attempt to save", calls)
 		}
 	})
+}
+
+// Run fails at once, because saving would turn a device into a file, and would wait for ever for a named pipe.
+func TestAPathThatIsNoRegularFileIsRefused(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := exec.CommandContext(t.Context(), "mkfifo", pipe).Run(); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{"a device": os.DevNull, "a named pipe": pipe, "a folder": t.TempDir()} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &scriptedServer{streams: []stream{{messages: stateAt5, paced: true}}}
+			inf := client.NewInformer(connectTo(t, s), number, client.LastKnownGood(path, 1<<20))
+			registration := inf.AddHandler(newRecorder().handler())
+			if err := inf.Run(t.Context()); err == nil || !strings.Contains(err.Error(), path+" is "+name) {
+				t.Errorf("%s: got %v", name, err)
+			}
+			if err := inf.WaitForSync(t.Context()); err == nil || !strings.Contains(err.Error(), path+" is "+name) {
+				t.Errorf("%s: WaitForSync: got %v", name, err)
+			}
+			<-registration.Done()
+			if starts := s.starts(); len(starts) > 0 {
+				t.Errorf("%s: the server got requests: %q", name, starts)
+			}
+		})
+	}
 }
 
 func TestAStateAboveTheLimitIsNotSaved(t *testing.T) {

@@ -78,6 +78,8 @@ type Value struct {
 	// labels.
 	Labels map[string]string
 
+	typed   bool  // ContentType is meant, also if it is empty
+	labeled bool  // Labels are meant, also if they are nil
 	text    bool  // Data is text, whatever ContentType says
 	unknown bool  // the value comes from an object whose value is unknown
 	err     error // why there is no value
@@ -98,15 +100,33 @@ func Text(s string) Value { return Value{Data: []byte(s), text: true} }
 // Bytes returns b as a value.
 func Bytes(b []byte) Value { return Value{Data: b} }
 
-// WithLabels returns the value with these labels instead of its own.
+// WithLabels returns the value with these labels instead of its own. With nil, [Resource.Update]
+// removes the labels of the object instead of keeping them.
 func (v Value) WithLabels(labels map[string]string) Value {
-	v.Labels = labels
+	v.Labels, v.labeled = labels, true
 	return v
 }
 
-// WithContentType returns the value with this media type.
+// WithContentType returns the value with this media type. If it is empty, the server chooses, also in
+// [Resource.Update].
 func (v Value) WithContentType(mediaType string) Value {
-	v.ContentType = mediaType
+	v.ContentType, v.typed = mediaType, true
+	return v
+}
+
+// keeping returns the value with the labels and the media type of the object that it replaces, unless it
+// has its own.
+func (v Value) keeping(old *Object, shownAsJSON bool) Value {
+	if old == nil {
+		return v
+	}
+	if v.Labels == nil && !v.labeled {
+		v.Labels = old.Labels
+	}
+	// The type of a value that is shown as JSON, or opaque, is not the stored one.
+	if v.ContentType == "" && !v.typed && !shownAsJSON && !old.Opaque {
+		v.ContentType = old.ContentType
+	}
 	return v
 }
 

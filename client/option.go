@@ -27,11 +27,14 @@ type settings struct {
 	certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 	insecure    bool
 	token       TokenSource
-	keepalive   time.Duration
-	userAgent   string
-	subscriber  *fanoutv1.Subscriber
-	log         *slog.Logger
-	dial        []grpc.DialOption
+	tokenFixed  bool // the token never changes
+	// requestTimeout is for requests whose context has no deadline.
+	requestTimeout time.Duration
+	keepalive      time.Duration
+	userAgent      string
+	subscriber     *fanoutv1.Subscriber
+	log            *slog.Logger
+	dial           []grpc.DialOption
 
 	waitingAfter  time.Duration
 	waitingNotice func(failure error)
@@ -62,7 +65,9 @@ func WithInsecure() Option { return func(s *settings) { s.insecure = true } }
 
 // WithToken sends a bearer token with every request.
 func WithToken(token string) Option {
-	return WithTokenSource(func(context.Context) (string, error) { return token, nil })
+	return func(s *settings) {
+		s.token, s.tokenFixed = func(context.Context) (string, error) { return token, nil }, true
+	}
 }
 
 // WithTokenSource sends the bearer token that the source returns for each request, so
@@ -70,7 +75,9 @@ func WithToken(token string) Option {
 // should answer from memory. If the source fails, the request fails with code
 // Unavailable. The token of the shared stream is that of all watches; its context has none of the
 // values of the contexts of the watches.
-func WithTokenSource(source TokenSource) Option { return func(s *settings) { s.token = source } }
+func WithTokenSource(source TokenSource) Option {
+	return func(s *settings) { s.token, s.tokenFixed = source, false }
+}
 
 // WithTokenFile sends the bearer token in a file with every request, without the white
 // space around it. The file is read for each request, so it may be replaced, as
@@ -92,6 +99,16 @@ func WithCertificateFiles(certFile, keyFile string) Option {
 // 10 s, the client opens another connection. At least 10 s; default [DefaultKeepalive].
 func WithKeepalive(silence time.Duration) Option {
 	return func(s *settings) { s.keepalive = max(silence, 10*time.Second) }
+}
+
+// DefaultRequestTimeout is the time for a request whose context has no deadline.
+const DefaultRequestTimeout = 30 * time.Second
+
+// WithRequestTimeout sets the time for a request whose context has no deadline, with all attempts and
+// pauses. A list is one request for each page; an [Resource.Update] is one request. Watches are not
+// limited. If the time is not positive, there is no limit. Default [DefaultRequestTimeout].
+func WithRequestTimeout(d time.Duration) Option {
+	return func(s *settings) { s.requestTimeout = d }
 }
 
 // WithUserAgent names the program. Servers show the name to their operators.
@@ -132,7 +149,7 @@ func WithDialOptions(opts ...grpc.DialOption) Option {
 
 // renewable reports whether later requests may have other credentials.
 func (s *settings) renewable() bool {
-	return s.token != nil || s.certificate != nil || s.tls != nil && s.tls.GetClientCertificate != nil
+	return s.token != nil && !s.tokenFixed || s.certificate != nil || s.tls != nil && s.tls.GetClientCertificate != nil
 }
 
 const serviceConfig = `{"loadBalancingConfig": [{"` + balancerName + `": {}}]}`

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 
@@ -55,6 +56,40 @@ func connectThroughProxy(t *testing.T) {
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("with a token: %v", err)
 	}
+}
+
+// throughNoProxy is set in the process that must not use a proxy.
+const throughNoProxy = "FANOUTD_TEST_THROUGH_NO_PROXY"
+
+// Servers on this machine are reached without a proxy, also those of a list and of a Unix socket.
+func TestServersOnThisMachineNeedNoProxy(t *testing.T) {
+	if os.Getenv(throughNoProxy) != "" {
+		socket := "unix://" + t.TempDir() + "/missing.sock"
+		if err := failureOf(t, socket); !strings.Contains(err.Error(), "missing.sock") {
+			t.Errorf("%s: got %v", socket, err)
+		}
+		tcp := newServer(t).Address()
+		if _, err := newClient(t, tcp+","+tcp).Resource("config").Count(testContext(t)); err != nil {
+			t.Errorf("a list: got %v", err)
+		}
+		return
+	}
+	t.Parallel()
+	cmd := exec.CommandContext(testContext(t), os.Args[0], "-test.run=^"+t.Name()+"$")
+	proxy := "=http://127.0.0.1:1"
+	cmd.Env = append(os.Environ(), throughNoProxy+"=1", "HTTPS_PROXY"+proxy, "HTTP_PROXY"+proxy, "ALL_PROXY"+proxy, "NO_PROXY=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func failureOf(t *testing.T, target string) error {
+	t.Helper()
+	_, err := newClient(t, target).Resource("config").Count(testContext(t))
+	if err == nil {
+		t.Fatal("got no error")
+	}
+	return err
 }
 
 // tunnel is a proxy that connects every client to the same address.

@@ -36,14 +36,14 @@ func (c *Client) retryReads(ctx context.Context, method string, req, reply any, 
 		if ctx.Err() != nil {
 			return deadlineError(err, failure)
 		}
-		if code := status.Code(err); code != codes.Unavailable && code != codes.ResourceExhausted || attempt == maxAttempts {
-			return err
-		}
-		pause, again := pushback(trailer, next*4/5+jitter(next*2/5))
-		if !again {
+		pause, again := pauseAfter(err, trailer, next*4/5+jitter(next*2/5))
+		if !again || attempt == maxAttempts {
 			return err
 		}
 		next, failure = min(3*next, mostPause), err
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= pause {
+			return deadlineError(status.FromContextError(context.DeadlineExceeded).Err(), failure)
+		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -57,18 +57,54 @@ func (c *Client) retryReads(ctx context.Context, method string, req, reply any, 
 	}
 }
 
-// pushback returns the pause before the next attempt, which the server may set, and whether
-// the server allows one.
-func pushback(trailer metadata.MD, byDefault time.Duration) (pause time.Duration, again bool) {
-	values := trailer.Get("grpc-retry-pushback-ms")
-	if len(values) == 0 {
-		return byDefault, true
-	}
-	ms, err := strconv.ParseInt(values[0], 10, 32)
-	if len(values) > 1 || err != nil || ms < 0 {
+// pauseAfter returns the pause after a failed attempt, at least that which the server asks for, and
+// whether another attempt may succeed.
+func pauseAfter(err error, trailer metadata.MD, pause time.Duration) (_ time.Duration, again bool) {
+	if err == nil {
 		return 0, false
 	}
-	return time.Duration(ms) * time.Millisecond, true
+	e := errorOfStatus(status.Convert(err))
+	pushback := trailer.Get("grpc-retry-pushback-ms")
+	switch {
+	case e.Code == codes.Unavailable && e.Reason != ErrRevisionNotReached: // for the revision, the server has waited
+	case e.Code == codes.ResourceExhausted && (e.RetryAfter > 0 || len(pushback) > 0):
+	default:
+		return 0, false
+	}
+	pause = max(pause, e.RetryAfter)
+	if len(pushback) == 0 {
+		return pause, true
+	}
+	ms, err := strconv.ParseInt(pushback[0], 10, 32)
+	if len(pushback) > 1 || err != nil || ms < 0 {
+		return 0, false
+	}
+	return max(pause, time.Duration(ms)*time.Millisecond), true
+}
+
+// renew is a grpc.UnaryClientInterceptor that sends a request once more if the server has refused a
+// token or certificate that may be a newer one by now.
+func (c *Client) renew(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := invoke(ctx, method, req, reply, conn, opts...)
+	if c.renewable && status.Code(err) == codes.Unauthenticated {
+		err = invoke(ctx, method, req, reply, conn, opts...)
+	}
+	return err
+}
+
+// limit is a grpc.UnaryClientInterceptor that limits requests without a deadline.
+func (c *Client) limit(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	ctx, cancel := c.withRequestTimeout(ctx)
+	defer cancel()
+	return invoke(ctx, method, req, reply, conn, opts...)
+}
+
+// withRequestTimeout adds the default deadline to a context that has none.
+func (c *Client) withRequestTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok || c.requestTimeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, c.requestTimeout)
 }
 
 // deadlineError adds the failure of the last attempt, if there is one, to the error of a call

@@ -153,7 +153,14 @@ func (s *sharedStream) release(w *streamWatch) {
 
 // run is the goroutine that reads the stream.
 func (s *sharedStream) run() {
-	err := s.serve()
+	err := errExited // by the source of tokens
+	defer func() { s.ended(err) }()
+	err = s.serve()
+}
+
+// ended handles the end of the stream.
+func (s *sharedStream) ended(err error) {
+	s.cancel(nil)
 	// Watches that come from now on must not open another stream before the pool knows the reason.
 	defer func() {
 		s.pool.remove(s)

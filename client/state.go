@@ -113,10 +113,19 @@ func (s *state[T]) objects(yield func(*Object) bool) {
 
 // entryOf returns the entry of an object that had the previous entry, or nil, up to the revision before.
 func (i *Informer[T]) entryOf(o *Object, previous *entry[T], before int64) *entry[T] {
-	value, err := i.decode.decode(o)
+	e := &entry[T]{item: Item[T]{Object: o}, decoded: true, newest: o}
+	err := i.fence.call(func() (err error) {
+		if e.item.Value, err = i.decode.decode(o); err != nil {
+			return err
+		}
+		for _, index := range i.indexes {
+			e.indexed = append(e.indexed, index.values(e.item))
+		}
+		return nil
+	})
 	if err != nil {
 		i.logInvalid(o, err)
-		e := &entry[T]{newest: o, invalid: fmt.Errorf("object %q at revision %d: %w", o.Key, o.ModRevision, err), before: before}
+		e = &entry[T]{newest: o, invalid: fmt.Errorf("object %q at revision %d: %w", o.Key, o.ModRevision, err), before: before}
 		if previous != nil && previous.invalid != nil {
 			e.before = min(e.before, previous.before)
 		}
@@ -124,11 +133,6 @@ func (i *Informer[T]) entryOf(o *Object, previous *entry[T], before int64) *entr
 			e.item, e.decoded, e.indexed = previous.item, true, previous.indexed
 			e.item.Invalid = err
 		}
-		return e
-	}
-	e := &entry[T]{item: Item[T]{Value: value, Object: o}, decoded: true, newest: o}
-	for _, index := range i.indexes {
-		e.indexed = append(e.indexed, index.values(e.item))
 	}
 	return e
 }

@@ -48,12 +48,24 @@ func newStreamPool(c *Client) *streamPool {
 	return &streamPool{client: c, backoff: backoff{first: 200 * time.Millisecond, most: 5 * time.Second}}
 }
 
-// close waits for the goroutines of all streams. The client must have ended their context.
+// close waits for the goroutines of all streams, but not for ever: a source of tokens may not return.
+// The client must have ended their context.
 func (p *streamPool) close() {
 	p.mu.Lock()
 	p.closed = true
+	streams := slices.Clone(p.streams)
 	p.mu.Unlock()
-	p.running.Wait()
+	for _, s := range streams {
+		s.fail(ErrClosed)
+	}
+	ended := make(chan struct{})
+	go func() {
+		p.running.Wait()
+		close(ended)
+	}()
+	if !endsInTime(ended) {
+		p.client.log.Warn("the client is closed, but its source of tokens still runs")
+	}
 }
 
 // subscribes reports whether watches use Subscribe.

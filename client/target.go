@@ -74,6 +74,9 @@ func parseURI(text string) (target, error) {
 		return target{}, errors.New("is an HTTP URL; want host:port")
 	default:
 		host, _, err := net.SplitHostPort(strings.TrimPrefix(u.Path, "/"))
+		if u.Scheme == "dns" && err != nil {
+			return target{}, fmt.Errorf("%w; want dns:///host:port", err)
+		}
 		to.local = err == nil && isLocalHost(host)
 	}
 	return to, nil
@@ -175,7 +178,7 @@ func (to target) each(ctx context.Context, lookup func(context.Context, string) 
 	var all []serverTarget
 	for _, member := range members {
 		host, port, err := net.SplitHostPort(member)
-		if err != nil { // no port: gRPC has a default
+		if err != nil { // cannot happen: parseTarget has checked it
 			all = append(all, serverTarget{member, to})
 			continue
 		}

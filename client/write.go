@@ -156,9 +156,12 @@ func (r *Resource) Delete(ctx context.Context, key string, opts ...DeleteOption)
 //
 // old is nil if there is no object. If change returns nil, the object stays as it is;
 // an error ends the update and is returned. Update returns the revision of the write,
-// or the ModRevision of the object if nothing was written. The object keeps its time to
-// live unless the option [TTL] sets another one.
+// or the ModRevision of the object if nothing was written. The object keeps its labels and content type
+// unless the value has others ([Value.WithLabels]), and its time to live unless the option [TTL] sets
+// another one. The default timeout ([WithRequestTimeout]) is for all of it.
 func (r *Resource) Update(ctx context.Context, key string, change func(old *Object) (*Value, error), opts ...WriteOption) (revision int64, err error) {
+	ctx, cancel := r.client.withRequestTimeout(ctx)
+	defer cancel()
 	retry := backoff{first: 5 * time.Millisecond, most: time.Second}
 	for {
 		old, err := r.Get(ctx, key)
@@ -176,7 +179,7 @@ func (r *Resource) Update(ctx context.Context, key string, change func(old *Obje
 		if v == nil {
 			return at, nil
 		}
-		revision, err := r.Put(ctx, key, *v, slices.Concat([]WriteOption{KeepTTL()}, opts, []WriteOption{IfRevision(at)})...)
+		revision, err := r.Put(ctx, key, v.keeping(old, r.jsonValues), slices.Concat([]WriteOption{KeepTTL()}, opts, []WriteOption{IfRevision(at)})...)
 		if err == nil {
 			return revision, nil
 		}

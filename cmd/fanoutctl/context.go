@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fanoutd/fanoutd/client/localfile"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 )
 
@@ -171,6 +172,10 @@ func contextDeleteCommand(t *tool) *cobra.Command {
 // changeContexts reads the context file, applies change, writes the file, and prints the message that
 // change returns to standard error.
 func (t *tool) changeContexts(change func(*contextFile) (string, error)) error {
+	// Contexts may be read from a named pipe, but not written to one.
+	if err := localfile.Check(t.contextsPath()); err != nil {
+		return usageError{fmt.Errorf("cannot write contexts: %w", err)}
+	}
 	file, err := readContexts(t.contextsPath())
 	if err != nil {
 		return usageError{err}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/fanoutd/fanoutd/internal/ctl/replace"
+	"github.com/fanoutd/fanoutd/client/localfile"
 )
 
 // connection contains the settings for reaching a server. An empty field is not set.
@@ -90,7 +90,7 @@ func (f *contextFile) write(path string) error {
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
 	if err == nil {
-		err = replace.Content(path, text, 0o600)
+		err = localfile.Replace(path, text, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write contexts: %w", err)

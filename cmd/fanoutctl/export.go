@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -28,8 +30,9 @@ TARGET is a file, a directory, or "-" for standard output (the default). It is t
 directory if it ends with a slash, is an existing directory, or if --dir is set. A
 directory gets one file per object.
 
-A file is replaced only when the export is complete. In a directory, only files that
-differ are written, so running an interrupted export again continues it.
+A file is replaced only when the export is complete; a device or a named pipe is written
+to. In a directory, only files that differ are written, so running an interrupted export
+again continues it.
 
 An import restores the values exactly, with content types and labels, but without times to
 live. Values that the server cannot decode are the exception: a warning gives their number.`,
@@ -50,6 +53,7 @@ live. Values that the server cannot decode are the exception: a warning gives th
 			}
 			info, err := os.Stat(target)
 			dir = dir || strings.HasSuffix(target, "/") || err == nil && info.IsDir()
+			isStream := target == "-" || err == nil && !info.Mode().IsRegular()
 			if !dir && (prune || raw) {
 				return usagef("--prune and --raw require a directory")
 			}
@@ -64,12 +68,12 @@ live. Values that the server cannot decode are the exception: a warning gives th
 			if err != nil {
 				return err
 			}
-			sink, err := t.exportSink(target, format, dir, raw, transfer.Scope{Prefix: s.prefix, Prune: prune})
+			ctx, cancel := t.withTimeout(cmd.Context(), 0)
+			defer cancel()
+			sink, err := t.exportSink(ctx, target, format, dir, raw, transfer.Scope{Prefix: s.prefix, Prune: prune})
 			if err != nil {
 				return err
 			}
-			ctx, cancel := t.withTimeout(cmd.Context(), 0)
-			defer cancel()
 			bar := &progress{}
 			if target != "-" || !isTerminal(t.stdout) { // otherwise the bar would mix with the documents
 				bar = t.progress("Exporting "+args[0], -1)
@@ -78,7 +82,7 @@ live. Values that the server cannot decode are the exception: a warning gives th
 			bar.finish()
 			switch {
 			case err != nil && exitCode(ctx, err) == exitInterrupted:
-				return exitError{exitInterrupted, fmt.Errorf("interrupted after %d objects; %s", done.Objects, interruptedExport(target, dir))}
+				return exitError{exitInterrupted, fmt.Errorf("interrupted after %d objects; %s", done.Objects, interruptedExport(target, dir, isStream))}
 			case err != nil:
 				return err
 			}
@@ -109,17 +113,17 @@ live. Values that the server cannot decode are the exception: a warning gives th
 }
 
 // interruptedExport describes the state of the target after an interrupted export.
-func interruptedExport(target string, dir bool) string {
+func interruptedExport(target string, dir, isStream bool) string {
 	switch {
 	case dir:
 		return "run the same command again to continue"
-	case target == "-":
+	case isStream:
 		return "the output is incomplete"
 	}
 	return target + " is unchanged"
 }
 
-func (t *tool) exportSink(target, format string, dir, raw bool, scope transfer.Scope) (transfer.Sink, error) {
+func (t *tool) exportSink(ctx context.Context, target, format string, dir, raw bool, scope transfer.Scope) (transfer.Sink, error) {
 	if dir {
 		if format != "" && format != string(transfer.YAML) {
 			return nil, usagef("--output: directories support only yaml, not %s", format)
@@ -142,8 +146,11 @@ func (t *tool) exportSink(target, format string, dir, raw bool, scope transfer.S
 	if target == "-" {
 		return transfer.NewStream(t.out, transfer.Format(format)), nil
 	}
-	f, err := transfer.NewFile(target, transfer.Format(format))
-	if err != nil {
+	f, err := transfer.NewFile(ctx, target, transfer.Format(format))
+	switch {
+	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		return nil, err
+	case err != nil:
 		return nil, inputError(err)
 	}
 	return f, nil

@@ -116,7 +116,7 @@ func (t *tool) options() ([]client.Option, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, client.WithUserAgent("fanoutctl"))
+	opts = append(opts, client.WithUserAgent("fanoutctl"), client.WithRequestTimeout(0)) // the commands have their own
 	if !t.fullScreen {
 		opts = append(opts, client.WithWaitingNotice(waitingNotice, t.reportWaiting))
 	}

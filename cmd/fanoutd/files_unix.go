@@ -4,9 +4,7 @@ package main
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
-	"syscall"
 
 	"github.com/gofrs/flock"
 )
@@ -19,21 +17,4 @@ func lockDirectory(path string) (unlock func() error, err error) {
 		return nil, fmt.Errorf("cannot lock directory %s: %w", path, err)
 	}
 	return lock.Unlock, nil
-}
-
-// keepOwner gives f the owner and the group of the file that it will replace.
-func keepOwner(f *os.File, replaced fs.FileInfo) error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	got, ok := info.Sys().(*syscall.Stat_t)
-	want, wantOK := replaced.Sys().(*syscall.Stat_t)
-	if !ok || !wantOK || got.Uid == want.Uid && got.Gid == want.Gid {
-		return nil
-	}
-	if err := f.Chown(int(want.Uid), int(want.Gid)); err != nil {
-		return fmt.Errorf("cannot keep the owner of the file: %w", err)
-	}
-	return nil
 }

@@ -3,15 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"text/tabwriter"
 
-	"github.com/natefinch/atomic"
 	"github.com/spf13/cobra"
 
+	"github.com/fanoutd/fanoutd/client/localfile"
 	"github.com/fanoutd/fanoutd/internal/crypt"
 )
 
@@ -171,52 +170,40 @@ func createFile(path string, content []byte) error {
 // that a server can still read the file through its group, and removes permissions of other
 // users. A lock serializes concurrent calls.
 func changeFile(path string, change func([]byte) ([]byte, error)) (err error) {
-	path, err = filepath.EvalSymlinks(path)
-	if err != nil {
-		return fmt.Errorf("cannot read keyset: %w", err)
-	}
+	path = localfile.Target(path)
 	unlock, err := lockDirectory(filepath.Dir(path))
 	if err != nil {
 		return fmt.Errorf("cannot change keyset: %w", err)
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	content, err := os.ReadFile(path)
+	content, err := localfile.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("cannot read keyset: %w", err)
 	}
 	if content, err = change(content); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	info, err := os.Stat(path)
-	if err == nil {
-		err = replaceFile(path, info, content)
-	}
-	if err != nil {
+	if err := replaceFile(path, content); err != nil {
 		return fmt.Errorf("cannot write keyset: %w", err)
 	}
 	return nil
 }
 
-func replaceFile(path string, replaced fs.FileInfo, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // readable by its owner only
+func replaceFile(path string, content []byte) error {
+	f, err := localfile.Begin(path, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(content)
+	defer f.Discard()
+	info, err := f.Stat()
 	if err == nil {
-		err = keepOwner(f, replaced)
+		err = f.Chmod(info.Mode().Perm() & 0o770)
 	}
 	if err == nil {
-		err = f.Chmod(replaced.Mode().Perm() & 0o770)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = atomic.ReplaceFile(f.Name(), path)
+		_, err = f.Write(content)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+		return err
 	}
-	return nil
+	return f.Commit()
 }

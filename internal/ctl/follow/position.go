@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/fanoutd/fanoutd/client"
-	"github.com/fanoutd/fanoutd/internal/ctl/replace"
+	"github.com/fanoutd/fanoutd/client/localfile"
 )
 
 // saveInterval is how long a position may be held back if no command has run since the last
@@ -48,10 +47,13 @@ type savedPosition struct {
 }
 
 // Load returns the saved position, or the zero position if there is no file. It fails if the
-// file belongs to another watch.
+// file belongs to another watch, or cannot be replaced because it is a device, for example.
 func (f *PositionFile) Load() (client.Position, error) {
-	replace.RemoveTemporaries(f.Path)
-	text, err := os.ReadFile(f.Path)
+	if err := localfile.Check(f.Path); err != nil {
+		return client.Position{}, fmt.Errorf("cannot save positions: %w", err)
+	}
+	localfile.RemoveTemporaries(f.Path)
+	text, err := localfile.ReadFile(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return client.Position{}, nil
 	}
@@ -119,7 +121,7 @@ func (f *PositionFile) writeLocked() error {
 	}
 	text, err := json.Marshal(savedPosition{f.WatchSpec, f.latest})
 	if err == nil {
-		err = replace.Content(f.Path, append(text, '\n'), 0o644)
+		err = localfile.Replace(f.Path, append(text, '\n'), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot save position: %w", err)

@@ -11,12 +11,12 @@ import (
 	"text/template"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/client/localfile"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
-	"github.com/fanoutd/fanoutd/internal/ctl/replace"
 )
 
 // TemplateFile is a file that is rendered from a template. The file is replaced atomically,
-// only when its content changes, and keeps its permissions.
+// only when its content changes, and keeps its permissions, owner and group.
 type TemplateFile struct {
 	Path string
 	// Notify makes Render report a change until Notified is called, even by another
@@ -25,7 +25,8 @@ type TemplateFile struct {
 	template *template.Template
 }
 
-// OpenTemplate parses the template of a file.
+// OpenTemplate parses the template of a file. It fails if the file cannot be replaced because it is a
+// device, for example.
 func OpenTemplate(path, templatePath string) (*TemplateFile, error) {
 	text, err := os.ReadFile(templatePath)
 	if err != nil {
@@ -35,7 +36,10 @@ func OpenTemplate(path, templatePath string) (*TemplateFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot parse template: %w", err)
 	}
-	replace.RemoveTemporaries(resolve(path))
+	if err := localfile.Check(path); err != nil {
+		return nil, fmt.Errorf("cannot render: %w", err)
+	}
+	localfile.RemoveTemporaries(path)
 	return &TemplateFile{Path: path, template: t}, nil
 }
 
@@ -57,7 +61,7 @@ func (f *TemplateFile) Render(data templateData) (changed bool, err error) {
 	if err := f.template.Execute(&text, data); err != nil {
 		return false, templateError{fmt.Errorf("render %s: %w", f.Path, err)}
 	}
-	old, err := os.ReadFile(f.Path)
+	old, err := localfile.ReadFile(f.Path)
 	switch {
 	case err == nil && bytes.Equal(old, text.Bytes()):
 		return f.isPending(), nil
@@ -78,20 +82,11 @@ func (f *TemplateFile) Notified() error {
 	return nil
 }
 
-// resolve returns the target of a symbolic link, which is replaced instead of the link.
-func resolve(path string) string {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		return target
-	}
-	return path
-}
-
 func (f *TemplateFile) replace(text []byte) error {
-	path := resolve(f.Path)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(localfile.Target(f.Path)), 0o755); err != nil {
 		return err
 	}
-	t, err := replace.Begin(path, newFileMode)
+	t, err := localfile.Begin(f.Path, newFileMode)
 	if err != nil {
 		return err
 	}
@@ -112,7 +107,7 @@ func (f *TemplateFile) replace(text []byte) error {
 const pendingSuffix = ".pending"
 
 func pendingPath(path string) string {
-	path = resolve(path)
+	path = localfile.Target(path)
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+pendingSuffix)
 }
 
@@ -125,7 +120,13 @@ func (f *TemplateFile) markPending() error {
 	if !f.Notify {
 		return nil
 	}
-	return os.WriteFile(pendingPath(f.Path), nil, newFileMode)
+	mark, err := os.OpenFile(pendingPath(f.Path), os.O_WRONLY|os.O_CREATE|os.O_EXCL, newFileMode)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return mark.Close()
 }
 
 // templateData is the data of a template.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fanoutd/fanoutd/internal/ctl/replace"
+	"github.com/fanoutd/fanoutd/client/localfile"
 )
 
 // A process that is killed while it replaces a file leaves a temporary file behind. The next
@@ -27,14 +27,14 @@ func TestTemporaryFilesOfKilledProcessesAreRemoved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "file")
-			kept := []string{".file", ".file.pending", ".file2", "file2", ".file.fanoutctl-", ".file2.fanoutctl-1", "file.fanoutctl-123456789012345678"}
+			kept := []string{".file", ".file.pending", ".file2", "file2", ".file.fanoutd-", ".file2.fanoutd-1", "file.fanoutd-123456789012345678"}
 			for _, name := range kept {
 				if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
 			for range 3 {
-				left, err := replace.Begin(path, 0o600)
+				left, err := localfile.Begin(path, 0o600)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -13,8 +13,8 @@ import (
 	"path/filepath"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/client/localfile"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
-	"github.com/fanoutd/fanoutd/internal/ctl/replace"
 )
 
 // Sink is the target of an export.
@@ -52,14 +52,28 @@ func NewStream(w io.Writer, format Format) *Stream {
 	return s
 }
 
-// NewFile returns a Stream that replaces a file atomically on Close.
-func NewFile(path string, format Format) (*Stream, error) {
-	f, err := replace.Begin(path, 0o644)
-	if err != nil {
+// NewFile returns a Stream that replaces a file atomically on Close. If the path is not that of a
+// regular file, but of a device or a named pipe, it writes to it. The end of ctx ends a wait for the
+// reader of a pipe.
+func NewFile(ctx context.Context, path string, format Format) (*Stream, error) {
+	f, err := localfile.Begin(path, 0o644)
+	if special, ok := errors.AsType[*localfile.NotRegularError](err); ok && !special.Mode.IsDir() {
+		return openOutput(ctx, path, format)
+	} else if err != nil {
 		return nil, err
 	}
 	s := NewStream(f, format)
 	s.close, s.drop = f.Commit, f.Discard
+	return s, nil
+}
+
+func openOutput(ctx context.Context, path string, format Format) (*Stream, error) {
+	f, err := localfile.Open(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	s := NewStream(f, format)
+	s.close, s.drop = f.Close, func() { _ = f.Close() } // in vain after close
 	return s, nil
 }
 
@@ -95,7 +109,7 @@ func (s *Stream) Close() error {
 	return s.close()
 }
 
-// Discard removes the temporary file, if any.
+// Discard removes the temporary file, if any, or closes the device.
 func (s *Stream) Discard() { s.drop() }
 
 // Directory is a [Sink] with one file per object. It writes only files that differ, so
@@ -140,6 +154,10 @@ func (d *Directory) Add(o *client.Object) (bool, error) {
 		return false, fmt.Errorf("key %q cannot be a file name: export without --raw", o.Key)
 	}
 	d.seen[name] = true
+	// A device or a named pipe is neither read nor written.
+	if info, err := d.root.Stat(name); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return false, d.writeError(o.Key, &localfile.NotRegularError{Path: name, Mode: info.Mode()})
+	}
 	old, err := d.root.ReadFile(name)
 	if err == nil && bytes.Equal(old, text) {
 		return false, nil
@@ -183,6 +201,9 @@ func (d *Directory) Close() error {
 // isExported reports whether an export of the scope has written the file: it contains one
 // document, whose key is in the scope and belongs to the file name.
 func (d *Directory) isExported(name string) bool {
+	if info, err := d.root.Stat(name); err != nil || !info.Mode().IsRegular() {
+		return false
+	}
 	f, err := d.root.Open(name)
 	if err != nil {
 		return false

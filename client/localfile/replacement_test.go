@@ -1,4 +1,4 @@
-package replace_test
+package localfile_test
 
 import (
 	"io/fs"
@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/fanoutd/fanoutd/internal/ctl/replace"
+	"github.com/fanoutd/fanoutd/client/localfile"
 )
 
 func TestExistingFileKeepsItsPermissions(t *testing.T) {
@@ -23,7 +23,7 @@ func TestExistingFileKeepsItsPermissions(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := replace.Content(path, []byte("new"), mode); err != nil {
+			if err := localfile.Replace(path, []byte("new"), mode); err != nil {
 				t.Fatal(err)
 			}
 			info, err := os.Stat(path)
@@ -40,7 +40,7 @@ func TestExistingFileKeepsItsPermissions(t *testing.T) {
 // A replacement that is discarded, or that cannot take the place of the file, leaves nothing behind.
 func TestFailureLeavesNoTemporaryFile(t *testing.T) {
 	dir := t.TempDir()
-	f, err := replace.Begin(filepath.Join(dir, "discarded"), 0o600)
+	f, err := localfile.Begin(filepath.Join(dir, "discarded"), 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestFailureLeavesNoTemporaryFile(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "folder", "child"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := replace.Content(filepath.Join(dir, "folder"), nil, 0o600); err == nil {
+	if err := localfile.Replace(filepath.Join(dir, "folder"), nil, 0o600); err == nil {
 		t.Error("a file has replaced a folder")
 	}
 	entries, err := os.ReadDir(dir)
