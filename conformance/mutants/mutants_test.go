@@ -3,6 +3,7 @@ package mutants
 import (
 	"cmp"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -64,14 +65,20 @@ const (
 // kept the rule.
 const maxRuns = 3
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Most mutants wait most of the time, so more of them run at once than there are processors.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func TestMutants(t *testing.T) {
 	chosen := strings.FieldsFunc(os.Getenv("FANOUTD_TEST_MUTANTS"), func(r rune) bool { return r == ',' })
 	if len(chosen) == 0 {
 		t.Skip("make test-mutants, test-python and test-node run it")
 	}
-	slots := make(chan struct{}, 6) // most mutants wait most of the time
 	for _, language := range chosen {
 		c, ok := clients[language]
 		if !ok {
@@ -80,8 +87,6 @@ func TestMutants(t *testing.T) {
 		for _, m := range c.mutants {
 			t.Run(language+"/"+m.name, func(t *testing.T) {
 				t.Parallel()
-				slots <- struct{}{}
-				defer func() { <-slots }()
 				command := c.build(t, t.TempDir(), m)
 				if err := notice(t.Context(), command, m); err != nil {
 					t.Error(err)
