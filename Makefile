@@ -148,7 +148,15 @@ test-python: ## Test the Python client: types, its tests, and the conformance ki
 	go build -o bin/conformance ./conformance
 	cd clients/python && FANOUTD=$(CURDIR)/bin/fanoutd FANOUTTEST=$(CURDIR)/bin/fanouttest $(PYTHON) -m unittest discover -t . -s tests
 	bin/conformance -- $(PYTHON) clients/python/conformance.py
+	FANOUTD_TEST_MUTANTS=python go test -count 1 -timeout 20m ./conformance/mutants
 	FANOUTD_TEST_CLIENTS=python go test -count 1 -timeout 20m ./test/clients ./test/behaviour
+
+# The mutants of the Node.js client are made from what test-node has compiled.
+MUTANTS ?= go,python,node
+
+.PHONY: test-mutants
+test-mutants: ## Test that the conformance kit notices wrong versions of the clients
+	FANOUTD_TEST_MUTANTS=$(MUTANTS) go test -count=1 ./conformance/mutants
 
 # The build leaves files in its folder. The wheel is built from the sdist.
 .PHONY: client-python
@@ -173,6 +181,7 @@ test-node: $(NODE_MODULES) lint-proto-node ## Test the client for Node.js with a
 	cd $(NODE_CLIENT) && npm run --silent lint && npm run --silent compile && FANOUTTEST=$(CURDIR)/bin/fanouttest npm test
 	$(NODE_CLIENT)/consumer/check
 	bin/conformance -- node $(NODE_CLIENT)/build/conformance/main.js
+	FANOUTD_TEST_MUTANTS=node go test -count 1 -timeout 20m ./conformance/mutants
 	FANOUTD_TEST_CLIENTS=node go test -count 1 -timeout 20m ./test/clients ./test/behaviour
 
 .PHONY: client-node

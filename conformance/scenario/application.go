@@ -98,14 +98,21 @@ func rejected(r *run) {
 	r.tell(testclient.Reject, "a", "a/1")
 	bad := h.Write(script.Put("a/1", "bad"))
 	w.Send(h.Live("a", bad))
-	later := h.Write(script.Put("a/2", "2"))
-	w.Send(h.Live("a", later))
+	w.Send(h.Live("a", h.Write(script.Put("a/2", "2"))))
 	r.within("the client reports the error", func(ctx context.Context) error {
 		return w.AwaitReport(ctx, func(report script.Report) bool {
 			return report.Error != nil && codes.Code(report.Error.GetCode()) != codes.OK
 		})
 	})
 	r.namesFailed(w, "a/1")
+	// Another version is no better. The first one is not applied either.
+	worse := h.Write(script.Put("a/1", "worse"))
+	w.Send(h.Live("a", worse))
+	r.within("the client reports that it has attempted the next version", func(ctx context.Context) error {
+		return w.AwaitReport(ctx, func(report script.Report) bool {
+			return report.Error != nil && report.Attempted.GetRevision() >= worse
+		})
+	})
 	for _, report := range w.Reports() {
 		if at := report.Applied.GetRevision(); at >= bad {
 			r.fail("the client reports revision %d as applied, and its application rejects revision %d", at, bad)
@@ -113,7 +120,7 @@ func rejected(r *run) {
 	}
 	r.tell(testclient.Accept, "a", "a/1")
 	r.within("the client reports without an error", func(ctx context.Context) error {
-		return w.AwaitReport(ctx, func(report script.Report) bool { return report.Error == nil && report.Applied.GetRevision() >= later })
+		return w.AwaitReport(ctx, func(report script.Report) bool { return report.Error == nil && report.Applied.GetRevision() >= worse })
 	})
 }
 

@@ -101,6 +101,9 @@ func proxied(r *run) {
 	}
 	for _, c := range []codes.Code{codes.PermissionDenied, codes.NotFound, codes.Unimplemented, codes.Unknown} {
 		refusal := status.Error(c, "an error of a proxy")
+		if c == codes.NotFound { // some have reasons of their own
+			refusal = script.OtherRefusal(c, "proxy.example", "NO_BACKEND")
+		}
 		a.End(refusal)
 		if a.Stream != nil && c != codes.Unimplemented {
 			a.Stream.End(refusal)

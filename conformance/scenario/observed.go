@@ -123,6 +123,18 @@ func handlerCalls(r *run) {
 	r.expectHandled(h, "a")
 	w.Send(h.Live("a", h.Write(script.Put("a/3", "again"))))
 	r.expectHandled(h, "a")
+	// While the handler is busy, the changes of an object may become one, or none.
+	r.tell(testclient.Pause, "a", "")
+	for _, writes := range [][]script.Write{
+		{script.Put("a/1", "4")},
+		{script.Put("a/1", "5"), script.Delete("a/3"), script.Put("a/5", "1"), script.Put("a/6", "1"), script.Delete("a/4")},
+		{script.Put("a/5", "2"), script.Delete("a/6"), script.Put("a/4", "again"), script.Delete("a/1")},
+	} {
+		w.Send(h.Live("a", h.Write(writes...)))
+		r.expect("a", h.Position(h.Revision()))
+	}
+	r.tell(testclient.Continue, "a", "")
+	r.expectHandled(h, "a")
 }
 
 // expectHandled waits until the handler of an informer has exactly the objects of the present.

@@ -19,8 +19,11 @@ func newEpoch(r *run) {
 		old.Write(script.Put("a/1", "1"), script.Put("a/2", "2"))
 	}
 	w := r.sync(old, "a")
+	// The revisions and the versions of an object may be those of the old epoch.
 	h := r.history("e2")
-	h.Write(script.Put("a/2", "2"), script.Put("a/3", "3"))
+	for range 5 {
+		h.Write(script.Put("a/2", "other"), script.Put("a/3", "3"))
+	}
 	// In the middle of a stream,
 	w.Send(h.Reset("a", h.Revision())...)
 	r.expect("a", h.Position(h.Revision()))
@@ -64,7 +67,10 @@ func withState(path string) option {
 // restarted ends the client, and starts it again with its state file.
 func restarted(r *run) {
 	h := r.history("e1")
-	h.Write(script.Put("a/1", "1"), script.Put("a/2", "2"), script.PutNothing("a/3"), script.Put("a/4", ""))
+	h.Write(
+		script.Put("a/1", "1"), script.Put("a/2", "2"), script.PutNothing("a/3"), script.Put("a/4", ""),
+		script.Write{Key: "a/whole", Data: []byte{0, 0xff}, ContentType: "application/octet-stream", Labels: map[string]string{"env": "eu"}},
+	)
 	file := withState(r.stateFile("a"))
 	w := r.sync(h, "a", file)
 	w.Send(h.Live("a", h.Write(script.Put("a/1", "new"), script.Delete("a/2"))))
@@ -99,12 +105,19 @@ func forgotten(r *run) {
 // damaged starts the client again with a damaged state file, and again with the file that it then wrote.
 func damaged(r *run) {
 	h := r.history("e1")
-	h.Write(script.Put("a/1", "1"), script.Put("a/2", "2"))
+	h.Write(script.Put("a/1", "1"), script.Put("a/2", "of value"))
 	file := r.stateFile("a")
 	r.sync(h, "a", withState(file))
 	for _, damage := range []func([]byte) []byte{
 		func(b []byte) []byte { return b[:len(b)/2] },
 		func(b []byte) []byte { return append(b[:len(b)*2/3:len(b)*2/3], b[len(b)*2/3+1:]...) },
+		func(b []byte) []byte { // only a sum can tell
+			changed := bytes.Replace(b, []byte("of value"), []byte("no value"), 1)
+			if bytes.Equal(changed, b) {
+				changed[len(b)/2] ^= 1
+			}
+			return changed
+		},
 		func([]byte) []byte { return nil },
 		func([]byte) []byte { return []byte("{}\n") },
 	} {

@@ -12,8 +12,16 @@ import (
 
 // Refusal returns the error of a server, with a reason of docs/reference/errors.md.
 func Refusal(code codes.Code, reason string, details ...protoadapt.MessageV1) error {
-	st, err := status.New(code, "refused by the script").WithDetails(
-		append(details, &errdetails.ErrorInfo{Domain: "fanoutd.github.io", Reason: reason})...)
+	return refusal(code, append(details, &errdetails.ErrorInfo{Domain: "fanoutd.github.io", Reason: reason})...)
+}
+
+// OtherRefusal returns an error of another service than fanoutd, which has reasons in a domain of its own.
+func OtherRefusal(code codes.Code, domain, reason string) error {
+	return refusal(code, &errdetails.ErrorInfo{Domain: domain, Reason: reason})
+}
+
+func refusal(code codes.Code, details ...protoadapt.MessageV1) error {
+	st, err := status.New(code, "refused by the script").WithDetails(details...)
 	if err != nil {
 		panic(err) // does not happen: the details can be marshalled
 	}

@@ -139,6 +139,7 @@ class Follower {
       stale = !stale;
       print({ name, what: 'stale', stale });
     }, lookInterval);
+    looking.unref(); // the client may be closed before the informer
     try {
       await Promise.race([failed, stopped]);
       await informer.close();
