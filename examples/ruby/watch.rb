@@ -22,7 +22,8 @@ loop do
       puts [event.type.to_s.delete_prefix("TYPE_"), event.object.key, event.object.text].join(" ")
     end
     puts "SYNCED" if message.kind == :KIND_SYNCED
-    # Within a snapshot or half a transaction, this is still the position before it.
+    # Within half a transaction this is the position before it. Within a snapshot it has revision 0,
+    # so the next watch begins with another snapshot.
     position = message.position
     delay = 0.2
   end
