@@ -138,7 +138,7 @@ var faults = map[string]*fault{
 		}
 	}},
 	"trust-proxies": {failure: func(err error) error {
-		if st := status.Convert(err); st.Code() == codes.NotFound && len(st.Details()) == 0 {
+		if status.Code(err) == codes.NotFound {
 			return script.Refusal(codes.NotFound, "UNKNOWN_RESOURCE")
 		}
 		return err
