@@ -29,7 +29,7 @@ func TestBuildsNameTheirCommit(t *testing.T) {
 		}
 		write(t, clone, file, string(content))
 	}
-	for _, program := range []string{"fanoutd", "fanoutctl"} {
+	for _, program := range []string{"fanoutd", "fanoutctl", "fanouttest"} {
 		write(t, clone, "cmd/"+program+"/main.go", `package main
 
 import "github.com/fanoutd/fanoutd/internal/version"
@@ -47,8 +47,10 @@ func main() { println(version.Line("program")) }
 	line := func(dir, flags string) string {
 		run(t, dir, "make", "build", "GOFLAGS="+flags)
 		out := run(t, dir, "bin/fanoutctl")
-		if server := run(t, dir, "bin/fanoutd"); server != out {
-			t.Errorf("got %q from the server and %q from fanoutctl", server, out)
+		for _, program := range []string{"bin/fanoutd", "bin/fanouttest"} {
+			if other := run(t, dir, program); other != out {
+				t.Errorf("got %q from %s and %q from fanoutctl", other, program, out)
+			}
 		}
 		return out
 	}
