@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -129,12 +130,20 @@ func (a *absence) close() {
 
 // interceptors returns those of all requests, in the order of their calls.
 func (c *Client) interceptors(s *settings) []grpc.UnaryClientInterceptor {
-	if s.waitingNotice == nil {
-		return []grpc.UnaryClientInterceptor{c.closedUnary, c.limit, c.renew, c.retryReads}
+	chain := []grpc.UnaryClientInterceptor{c.closedUnary, c.limit, c.renew, c.retryReads}
+	if s.waitingNotice != nil {
+		c.absence = newAbsence(c, s)
+		chain = []grpc.UnaryClientInterceptor{c.closedUnary, c.limit, c.absence.request, c.renew, c.retryReads, c.absence.attempt}
 	}
-	c.absence = &absence{
+	if s.observer.Request != nil {
+		chain = slices.Concat([]grpc.UnaryClientInterceptor{c.observeRequest}, chain, []grpc.UnaryClientInterceptor{c.countAttempt})
+	}
+	return chain
+}
+
+func newAbsence(c *Client, s *settings) *absence {
+	return &absence{
 		after: s.waitingAfter, notice: s.waitingNotice,
 		connected: func() bool { return c.conn.GetState() == connectivity.Ready },
 	}
-	return []grpc.UnaryClientInterceptor{c.closedUnary, c.limit, c.absence.request, c.renew, c.retryReads, c.absence.attempt}
 }

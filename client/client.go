@@ -16,10 +16,11 @@ import (
 // Client talks to one fanoutd server, or to several over the same etcd. Any number of
 // goroutines may use it at once.
 type Client struct {
-	conn   *grpc.ClientConn
-	reads  fanoutv1.FanoutServiceClient
-	writes fanoutv1.StoreServiceClient
-	log    *slog.Logger
+	conn     *grpc.ClientConn
+	reads    fanoutv1.FanoutServiceClient
+	writes   fanoutv1.StoreServiceClient
+	log      *slog.Logger
+	observer Observer
 	// renewable says that later requests may have other credentials.
 	renewable  bool
 	subscriber *fanoutv1.Subscriber // of all watches
@@ -32,8 +33,9 @@ type Client struct {
 	streams *streamPool
 	absence *absence // nil without a notice
 
-	mu     sync.Mutex
-	shared map[string]*sharedWatch // by identity; guarded by mu
+	mu        sync.Mutex
+	shared    map[string]*sharedWatch // by identity; guarded by mu
+	informers []informerDescriber     // those that run; guarded by mu
 }
 
 // New returns a client of the target, which is one of
@@ -66,7 +68,7 @@ func newClient(to target, opts []Option) (*Client, error) {
 	for _, o := range opts {
 		o(&s)
 	}
-	c := &Client{log: s.log, renewable: s.renewable(), subscriber: s.subscriber, requestTimeout: s.requestTimeout, shared: map[string]*sharedWatch{}}
+	c := &Client{log: s.log, observer: s.observer, renewable: s.renewable(), subscriber: s.subscriber, requestTimeout: s.requestTimeout, shared: map[string]*sharedWatch{}}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}

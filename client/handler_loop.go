@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -34,9 +35,9 @@ type handlerLoop[T any] struct {
 	// What the goroutine does, so that another one can go on with it.
 	fence     fence
 	doing     duty
-	step      *step[*entry[T]]
-	offered   int                 // how many changes of the step were offered
-	told      int                 // for how many of them Error was called, if it had to be
+	step      *step[*entry[T]]    // written by the goroutine; guarded by mu for others
+	offered   atomic.Int64        // how many changes of the step were offered
+	told      int64               // for how many of them Error was called, if it had to be
 	rest      []change[*entry[T]] // those that are not offered yet, if a callback has ended the goroutine
 	resyncing *state[T]
 	resynced  string // the last key of resyncing that was offered
@@ -82,8 +83,8 @@ func (l *handlerLoop[T]) run() {
 		select {
 		case <-l.ctx.Done():
 		case <-l.queue.ready:
-			if l.step = l.queue.take(); l.step != nil {
-				l.offered, l.told, l.rest = 0, 0, nil
+			if l.take() {
+				l.told, l.rest = 0, nil
 				l.doing = handling
 			}
 		case <-due:
@@ -105,6 +106,15 @@ func (l *handlerLoop[T]) run() {
 	}
 }
 
+// take takes the next step, if there is one.
+func (l *handlerLoop[T]) take() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.step = l.queue.take()
+	l.offered.Store(0)
+	return l.step != nil
+}
+
 // work does what is to be done. If a callback ends the goroutine, the next one does the rest.
 func (l *handlerLoop[T]) work() {
 	switch l.doing {
@@ -117,7 +127,12 @@ func (l *handlerLoop[T]) work() {
 	case tellingFileError:
 		l.tell(nil, l.fileErr)
 	}
-	l.doing, l.step, l.rest, l.resyncing, l.fileErr = idle, nil, nil, nil, nil
+	if l.step != nil {
+		l.mu.Lock()
+		l.step = nil
+		l.mu.Unlock()
+	}
+	l.doing, l.rest, l.resyncing, l.fileErr = idle, nil, nil, nil
 	l.fence.exited = false
 }
 
@@ -125,7 +140,7 @@ func (l *handlerLoop[T]) work() {
 func (l *handlerLoop[T]) handle() {
 	if l.fence.exited {
 		if l.rest == nil {
-			l.rest = slices.Collect(l.step.all())[l.offered:]
+			l.rest = slices.Collect(l.step.all())[l.offered.Load():]
 		}
 		for ; len(l.rest) > 0; l.rest = l.rest[1:] {
 			if !l.offer(l.rest[0]) {
@@ -151,10 +166,11 @@ func (l *handlerLoop[T]) offer(c change[*entry[T]]) bool {
 	if l.ctx.Err() != nil {
 		return false
 	}
-	if l.told == l.offered && c.new != nil && c.new.invalid != nil && (c.old == nil || c.old.newest != c.new.newest) {
+	offered := l.offered.Load()
+	if l.told == offered && c.new != nil && c.new.invalid != nil && (c.old == nil || c.old.newest != c.new.newest) {
 		l.tell(c.new.newest, c.new.invalid)
 	}
-	l.told = l.offered + 1
+	l.told = offered + 1
 	key := c.key()
 	r := l.retries.byKey[key]
 	if r != nil {
@@ -169,7 +185,7 @@ func (l *handlerLoop[T]) offer(c change[*entry[T]]) bool {
 	} else if r != nil {
 		l.accepted(key)
 	}
-	l.offered++
+	l.offered.Add(1)
 	return true
 }
 
@@ -270,8 +286,9 @@ func (l *handlerLoop[T]) failed(s *step[*entry[T]], r *retry[T], err error) {
 	}
 	l.retries.add(r)
 	i := l.informer
+	rejected := HandlerFailed{Resource: i.resource.name, Key: key, Err: err, Delay: time.Until(r.due)}
 	i.resource.client.log.Warn("handler failed", "resource", i.resource.name, "key", key, "revision", revision,
-		"error", err, "retry_in", time.Until(r.due))
+		"error", err, "retry_in", rejected.Delay)
 	if revision == 0 {
 		err = fmt.Errorf("handle the deletion of %q: %w", key, err)
 	} else {
@@ -291,6 +308,7 @@ func (l *handlerLoop[T]) failed(s *step[*entry[T]], r *retry[T], err error) {
 	}
 	l.mu.Unlock()
 	i.progressed()
+	observe(i.resource.client, i.resource.client.observer.HandlerFailed, rejected)
 }
 
 // accepted notes that an object that had failed was accepted.

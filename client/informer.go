@@ -158,6 +158,7 @@ func (i *Informer[T]) Run(ctx context.Context) (err error) {
 	if !i.startHandlers(ctx) {
 		return errSecondRun
 	}
+	defer i.resource.client.list(i)()
 	defer func() {
 		i.err = err
 		close(i.ended)

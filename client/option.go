@@ -34,6 +34,7 @@ type settings struct {
 	userAgent      string
 	subscriber     *fanoutv1.Subscriber
 	log            *slog.Logger
+	observer       Observer
 	dial           []grpc.DialOption
 
 	waitingAfter  time.Duration

@@ -106,6 +106,8 @@ func (s *ownStream) discard() {}
 
 func (s *ownStream) server() string { return s.choice.server() }
 
+func (s *ownStream) shared() bool { return false }
+
 func (s *ownStream) mayMove() bool { return s.moves && s.client.streams.subscribes() }
 
 func (s *ownStream) close() {

@@ -60,6 +60,15 @@ func (s *step[E]) all() iter.Seq[change[E]] {
 	}
 }
 
+// len returns the number of changes.
+func (s *step[E]) len() int {
+	n := 0
+	for range s.all() {
+		n++
+	}
+	return n
+}
+
 // before returns the position before a change of the step: the last one at which a receiver
 // without the change still has the right state. It has no revision if there is none.
 func (s *step[E]) before(c change[E]) Position {
@@ -146,6 +155,20 @@ func (q *coalescingQueue[E]) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.first == nil && q.next == nil
+}
+
+// len returns the number of changes that the consumer has not taken.
+func (q *coalescingQueue[E]) len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := 0
+	if q.first != nil {
+		n = q.first.len()
+	}
+	if q.next != nil {
+		n += q.next.len()
+	}
+	return n
 }
 
 // merge adds a step to the next one. The caller holds mu.

@@ -197,6 +197,8 @@ func (w *streamWatch) wakeReports() {
 
 func (w *streamWatch) server() string { return w.stream.choice.server() }
 
+func (w *streamWatch) shared() bool { return true }
+
 func (w *streamWatch) mayMove() bool { return false }
 
 func (w *streamWatch) close() {

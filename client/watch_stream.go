@@ -29,6 +29,8 @@ type watchStream interface {
 	discard()
 	// server returns the address of the server, or "" if it is not known yet.
 	server() string
+	// shared reports whether other watches may use the stream.
+	shared() bool
 	// mayMove reports whether the watch has a stream of its own, but no longer needs one.
 	mayMove() bool
 	// close ends the watch on this stream.

@@ -84,6 +84,7 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 		return ErrClosed
 	}
 	if err := onFreshStack(func() error { return checkUTF8(w.request()) }); err != nil {
+		w.observeEnd(err)
 		return err
 	}
 	defer w.closeStream()
@@ -134,6 +135,7 @@ func (w *watcher) step(ctx context.Context) (*Update, error) {
 	}
 	w.received, w.limit = m.size, w.silenceAfter(m)
 	w.noteAge(m)
+	w.observeMessage(m)
 	u := w.receive(m)
 	if w.reporter.progress != nil {
 		w.reports.received(m, w.at)
@@ -197,6 +199,7 @@ func (w *watcher) streamEnded(ctx context.Context, err error) error {
 		err = lost.err
 	}
 	if w.isFinal(err) {
+		w.observeEnd(err)
 		return err
 	}
 	lasted := time.Since(w.began)
@@ -216,6 +219,7 @@ func (w *watcher) streamEnded(ctx context.Context, err error) error {
 	wait := w.delay(err)
 	w.logInterruption(ctx, lost, err, wait)
 	w.interrupted(err)
+	w.observeInterruption(err, wait)
 	return w.client.sleep(ctx, wait)
 }
 
