@@ -188,6 +188,16 @@ func TestScenariosNoticeBrokenClients(t *testing.T) {
 	}
 }
 
+// A test client that ends is noticed at once, whatever the kit waits for.
+func TestEndOfTheTestClientIsNoticed(t *testing.T) {
+	for _, command := range [][]string{{"false"}, {"sh", "-c", "read line; exit 3"}} {
+		err := scenario.All[0].Run(t.Context(), scenario.Settings{Command: command}, watches)
+		if err == nil || !strings.Contains(err.Error(), "the test client has ended: exit status") || strings.Contains(err.Error(), "standard error") {
+			t.Errorf("%q: got %v, want that the test client has ended, and no empty log", command, err)
+		}
+	}
+}
+
 // README.md has exactly the scenarios.
 func TestScenariosAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("README.md")

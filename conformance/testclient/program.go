@@ -112,7 +112,9 @@ func (p *Program) Send(c Command) error {
 func (p *Program) Done() <-chan struct{} { return p.done }
 
 // Ended returns an error that says how the program has ended. Done is closed.
-func (p *Program) Ended() error { return fmt.Errorf("the test client has ended: %v", p.cmd.ProcessState) }
+func (p *Program) Ended() error {
+	return fmt.Errorf("the test client has ended: %v", p.cmd.ProcessState)
+}
 
 // Fault returns an error if the program has printed something else than lines.
 func (p *Program) Fault() error {
