@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -62,82 +63,83 @@ func TestGoClientConforms(t *testing.T) {
 
 // broken has clients that break a rule, and a part of the error with which the scenario of the rule must fail.
 var broken = []brokenClient{
-	{"snapshot", "early", watches, "shows a state at the position {e1 0}, which does not exist"},
-	{"snapshot", "go-back", watches, "watch a goes back from"},
-	{"reset-cut", "early", watches, "which does not exist"},
-	{"replay-cut", "no-position", watches, "begins after <nil>"},
-	{"delta-cut", "delta-as-replay", watches, " shows map["},
-	{"reset-restarted", "keep-replaced", watches, `watch a shows map[a/1:"1" a/2:"2" a/3:"3"]`},
-	{"reset-synced", "keep-replaced", watches, `watch a shows map[a/1:"1" a/2:"2"] at {e1 2}`},
-	{"delta-unknown", "strict-deletes", watches, "deleted a/2, which is not there"},
-	{"events-by-key", "strict-events", watches, `watch a shows map[a/1:"1"] at {e1 2}`},
-	{"partial", "ignore-partial", watches, " shows map["},
-	{"partial-drained", "ignore-partial", watches, "watch a shows map["},
-	{"latest", "no-latest", watches, "does not ask for DELIVERY_LATEST"},
-	{"unknown-kinds", "strict-kinds", watches, "panic: unknown kind of message"},
-	{"unknown-kinds", "strict-catch-ups", watches, "panic: unknown kind of catch-up"},
-	{"unknown-entries", "strict-entries", streams, "panic: unknown entry"},
-	{"absent-values", "no-absence", watches, `want map[a/empty:"" a/none:(no value)`},
-	{"ages", "strict-ages", watches, "panic: the message has an age"},
-	{"synced", "early-sync", informers, "counts as synced or as not stale, and the server has sent no SYNCED"},
-	{"stale", "never-stale", informers, "counts as synced or as not stale, and the server has sent no SYNCED"},
-	{"stale", "ageless", informers, "the copy a is stale because of the age of the messages: context deadline exceeded"},
-	{"objects", "no-labels", watches, `watch a shows map[`},
-	{"objects", "only-text", watches, `a/bytes:(no value)`},
-	{"handlers", "no-deletes", informers, "the handler gets the changes: context deadline exceeded"},
-	{"replaced", "in-place", informers, "the client writes into its state file"},
-	{"from-now", "now-again", watches, "begins at the present, although it needs the state"},
-	{"every-event", "skip-events", watches, "does not ask for every event"},
-	{"selectors", "no-selectors", watches, "watch a asks for the labels"},
-	{"token", "fixed-token", watches, "watch a is failed UNAUTHENTICATED"},
-	{"endless-delay", "stay-away", watches, "the client comes back although RetryInfo says a year: context deadline exceeded"},
-	{"backoff", "fixed-delay", watches, "the mean delay of many clients is"},
-	{"backoff", "never-reset", watches, "after streams that have lasted"},
-	{"proxy", "trust-proxies", watches, "watch a is failed"},
-	{"keepalive", "no-pings", watches, "the client pings, and opens watch a on another connection: context deadline exceeded"},
-	{"stop-crossing", "strict-ids", streams, "panic: an entry of a watch that was stopped"},
-	{"slow-returns", "never-back", streams, "the client opens watch slow: context deadline exceeded"},
-	{"new-epoch", "ignore-epochs", watches, `watch a shows map[a/2:"other" a/3:"3"] at {e1 5}`},
-	{"lost-position", "keep-position", watches, "want one of [<nil>]"},
-	{"restart", "no-state", informers, "watch a shows the state at"},
-	{"restart-forgotten", "state-elsewhere", informers, "want one of [<nil>]"},
-	{"restart-damaged", "silent-damage", informers, "watch a is damaged: context deadline exceeded"},
-	{"restart-other", "silent-damage", informers, "watch b is damaged: context deadline exceeded"},
-	{"killed", "position-only", informers, "watch a shows map[] at"},
-	{"storm", "no-delay", watches, "and RetryInfo says 700ms"},
-	{"refusals", "hammer", watches, "6 attempts take only"},
-	{"final", "retry-final", watches, "watch PERMISSION_DENIED is failed: context deadline exceeded"},
-	{"drained", "slow-open", watches, "after resume_at_once the client waits"},
-	{"drained", "same-connection", watches, "on another connection"},
-	{"limited", "no-position", watches, "begins after <nil>"},
-	{"silent", "patient", watches, "the client gives up after"},
-	{"silent", "impatient", watches, "the client gives up after"},
-	{"silent", "hasty", watches, "after it has opened a stream"},
-	{"silent", "same-connection", watches, "watch a does not resume on another connection"},
-	{"half-open", "same-connection", watches, "on another connection after a silence: context deadline exceeded"},
-	{"reconnects", "fixed-delay", watches, "the middle half of many clients returns within"},
-	{"reconnects-drained", "always-at-once", watches, "the middle half of many clients returns within"},
-	{"reconnects-storm", "exact-delay", watches, "the middle half of many clients returns within"},
-	{"paused", "read-ahead", watches, "and its application takes nothing"},
-	{"stopped", "leak", streams, "the client ends the watch at the server: context deadline exceeded"},
-	{"reports", "flood-reports", watches, "reports within"},
-	{"reports", "no-announcement", watches, "does not say at the start of the watch that it reports"},
-	{"reports-paused", "eager-reports", watches, "which its application has not taken"},
-	{"reports-reconnected", "late-return", streams, "the client opens the watch again while its application is paused: context deadline exceeded"},
-	{"reports-reconnected", "first-reports", streams, "as applied: context deadline exceeded"},
-	{"reports-rejected", "no-errors", informers, "the client reports the error: context deadline exceeded"},
-	{"reports-rejected", "report-past-error", informers, "and its application rejects revision"},
-	{"reports-rejected", "no-keys", informers, `the client reports an error with the failed keys ["a/1"]: context deadline exceeded`},
-	{"reports-rejected-many", "first-keys", informers, "the client reports that it has attempted all objects: context deadline exceeded"},
-	{"many", "no-sharing", streams, "the watches use several streams"},
-	{"refused-start", "refuse-all", streams, "watch a shows the state at"},
-	{"refused-start", "early-restart", streams, "the client starts a watch again after"},
+	{"snapshot", "early", watches, "shows a state at the position {e1 0}, which does not exist", 0},
+	{"snapshot", "go-back", watches, "watch a goes back from", 0},
+	{"reset-cut", "early", watches, "which does not exist", 0},
+	{"replay-cut", "no-position", watches, "begins after <nil>", 0},
+	{"delta-cut", "delta-as-replay", watches, " shows map[", 0},
+	{"reset-restarted", "keep-replaced", watches, `watch a shows map[a/1:"1" a/2:"2" a/3:"3"]`, 0},
+	{"reset-synced", "keep-replaced", watches, `watch a shows map[a/1:"1" a/2:"2"] at {e1 2}`, 0},
+	{"delta-unknown", "strict-deletes", watches, "deleted a/2, which is not there", 0},
+	{"events-by-key", "strict-events", watches, `watch a shows map[a/1:"1"] at {e1 2}`, 0},
+	{"partial", "ignore-partial", watches, " shows map[", 0},
+	{"partial-drained", "ignore-partial", watches, "watch a shows map[", 0},
+	{"latest", "no-latest", watches, "does not ask for DELIVERY_LATEST", 0},
+	{"unknown-kinds", "strict-kinds", watches, "panic: unknown kind of message", 0},
+	{"unknown-kinds", "strict-catch-ups", watches, "panic: unknown kind of catch-up", 0},
+	{"unknown-entries", "strict-entries", streams, "panic: unknown entry", 0},
+	{"absent-values", "no-absence", watches, `want map[a/empty:"" a/none:(no value)`, 0},
+	{"ages", "strict-ages", watches, "panic: the message has an age", 0},
+	{"synced", "early-sync", informers, "counts as synced or as not stale, and the server has sent no SYNCED", 0},
+	{"stale", "never-stale", informers, "counts as synced or as not stale, and the server has sent no SYNCED", 0},
+	{"stale", "ageless", informers, "the copy a is stale because of the age of the messages: context deadline exceeded", 0},
+	{"objects", "no-labels", watches, `watch a shows map[`, 0},
+	{"objects", "only-text", watches, `a/bytes:(no value)`, 0},
+	{"handlers", "no-deletes", informers, "the handler gets the changes: context deadline exceeded", 0},
+	{"replaced", "in-place", informers, "the client writes into its state file", 0},
+	{"from-now", "now-again", watches, "begins at the present, although it needs the state", 0},
+	{"every-event", "skip-events", watches, "does not ask for every event", 0},
+	{"selectors", "no-selectors", watches, "watch a asks for the labels", 0},
+	{"token", "fixed-token", watches, "watch a is failed UNAUTHENTICATED", 0},
+	{"endless-delay", "stay-away", watches, "the client comes back although RetryInfo says a year: context deadline exceeded", 75 * time.Second},
+	{"backoff", "fixed-delay", watches, "the mean delay of many clients is", 0},
+	{"backoff", "never-reset", watches, "after streams that have lasted", 0},
+	{"proxy", "trust-proxies", watches, "watch a is failed", 0},
+	{"keepalive", "no-pings", watches, "the client pings, and opens watch a on another connection: context deadline exceeded", time.Minute},
+	{"stop-crossing", "strict-ids", streams, "panic: an entry of a watch that was stopped", 0},
+	{"slow-returns", "never-back", streams, "the client opens watch slow: context deadline exceeded", 0},
+	{"new-epoch", "ignore-epochs", watches, `watch a shows map[a/2:"other" a/3:"3"] at {e1 5}`, 0},
+	{"lost-position", "keep-position", watches, "want one of [<nil>]", 0},
+	{"restart", "no-state", informers, "watch a shows the state at", 0},
+	{"restart-forgotten", "state-elsewhere", informers, "want one of [<nil>]", 0},
+	{"restart-damaged", "silent-damage", informers, "watch a is damaged: context deadline exceeded", 0},
+	{"restart-other", "silent-damage", informers, "watch b is damaged: context deadline exceeded", 0},
+	{"killed", "position-only", informers, "watch a shows map[] at", 0},
+	{"storm", "no-delay", watches, "and RetryInfo says 700ms", 0},
+	{"refusals", "hammer", watches, "6 attempts take only", 0},
+	{"final", "retry-final", watches, "watch PERMISSION_DENIED is failed: context deadline exceeded", 0},
+	{"drained", "slow-open", watches, "after resume_at_once the client waits", 0},
+	{"drained", "same-connection", watches, "on another connection", 0},
+	{"limited", "no-position", watches, "begins after <nil>", 0},
+	{"silent", "patient", watches, "the client gives up after", 0},
+	{"silent", "impatient", watches, "the client gives up after", 0},
+	{"silent", "hasty", watches, "after it has opened a stream", 0},
+	{"silent", "same-connection", watches, "watch a does not resume on another connection", 0},
+	{"half-open", "same-connection", watches, "on another connection after a silence: context deadline exceeded", 0},
+	{"reconnects", "fixed-delay", watches, "the middle half of many clients returns within", 0},
+	{"reconnects-drained", "always-at-once", watches, "the middle half of many clients returns within", 0},
+	{"reconnects-storm", "exact-delay", watches, "the middle half of many clients returns within", 0},
+	{"paused", "read-ahead", watches, "and its application takes nothing", 0},
+	{"stopped", "leak", streams, "the client ends the watch at the server: context deadline exceeded", 0},
+	{"reports", "flood-reports", watches, "reports within", 0},
+	{"reports", "no-announcement", watches, "does not say at the start of the watch that it reports", 0},
+	{"reports-paused", "eager-reports", watches, "which its application has not taken", 0},
+	{"reports-reconnected", "late-return", streams, "the client opens the watch again while its application is paused: context deadline exceeded", 0},
+	{"reports-reconnected", "first-reports", streams, "as applied: context deadline exceeded", 0},
+	{"reports-rejected", "no-errors", informers, "the client reports the error: context deadline exceeded", 0},
+	{"reports-rejected", "report-past-error", informers, "and its application rejects revision", 0},
+	{"reports-rejected", "no-keys", informers, `the client reports an error with the failed keys ["a/1"]: context deadline exceeded`, 0},
+	{"reports-rejected-many", "first-keys", informers, "the client reports that it has attempted all objects: context deadline exceeded", 0},
+	{"many", "no-sharing", streams, "the watches use several streams", 0},
+	{"refused-start", "refuse-all", streams, "watch a shows the state at", 0},
+	{"refused-start", "early-restart", streams, "the client starts a watch again after", 0},
 }
 
 type brokenClient struct {
 	scenario, fault string
 	variant         scenario.Variant
 	want            string
+	patience        time.Duration // 0: brokenPatience
 }
 
 var (
@@ -146,7 +148,7 @@ var (
 	streams   = scenario.Variant{Subscribe: true}
 )
 
-// brokenPatience is how long a broken client is waited for: longer than a correct one takes in these scenarios.
+// brokenPatience is how long most broken clients are waited for: longer than a correct one takes in their scenarios.
 const brokenPatience = 25 * time.Second
 
 // brokenRuns is how often a scenario runs at most until it notices a broken client. A busy machine may delay the client
@@ -170,7 +172,7 @@ func TestScenariosNoticeBrokenClients(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			settings := scenario.Settings{Command: []string{goClient, "-break", b.fault}, Patience: brokenPatience, Exact: true}
+			settings := scenario.Settings{Command: []string{goClient, "-break", b.fault}, Patience: cmp.Or(b.patience, brokenPatience), Exact: true}
 			var err error
 			for n := 0; n < brokenRuns && err == nil; n++ {
 				err = all[b.scenario].Run(ctx, settings, b.variant)
@@ -186,6 +188,16 @@ func TestScenariosNoticeBrokenClients(t *testing.T) {
 	}
 }
 
+// A test client that ends is noticed at once, whatever the kit waits for.
+func TestEndOfTheTestClientIsNoticed(t *testing.T) {
+	for _, command := range [][]string{{"false"}, {"sh", "-c", "read line; exit 3"}} {
+		err := scenario.All[0].Run(t.Context(), scenario.Settings{Command: command}, watches)
+		if err == nil || !strings.Contains(err.Error(), "the test client has ended: exit status") || strings.Contains(err.Error(), "standard error") {
+			t.Errorf("%q: got %v, want that the test client has ended, and no empty log", command, err)
+		}
+	}
+}
+
 // README.md has exactly the scenarios.
 func TestScenariosAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("README.md")
@@ -193,14 +205,14 @@ func TestScenariosAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range scenario.All {
-		row := fmt.Sprintf("| `%s` | %s | %s |\n", s.Name, s.Must, s.Why)
+		row := fmt.Sprintf("| `%s` | `%s` | %s | %s |\n", s.Name, s.Variants(), s.Must, s.Why)
 		before, after, found := strings.Cut(string(text), row)
 		if !found {
 			t.Errorf("README.md lacks %s", row)
 		}
 		text = []byte(before + after)
 	}
-	if rest := regexp.MustCompile("(?m)^\\| `[a-z-]+` \\| .* \\| .* \\|$").FindAllString(string(text[strings.Index(string(text), "## Scenarios"):]), -1); len(rest) > 0 {
+	if rest := regexp.MustCompile("(?m)^\\| `[a-z-]+` \\| `.*` \\| .* \\| .* \\|$").FindAllString(string(text[strings.Index(string(text), "## Scenarios"):]), -1); len(rest) > 0 {
 		t.Errorf("README.md has unknown scenarios: %q", rest)
 	}
 }

@@ -10,9 +10,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"regexp"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -26,39 +28,53 @@ func main() {
 
 func run() int {
 	only := flag.String("run", "", "run only the scenarios that match this `regexp`, such as reset/subscribe")
-	list := flag.Bool("list", false, "list the scenarios")
+	list := flag.Bool("list", false, "list the scenarios that would run, with their variants")
 	profile := flag.String("profile", "all", "the scenarios for a `kind` of clients: all, or watch-only for those without informers, reports and Subscribe")
+	patience := flag.Duration("patience", scenario.Patience, "how long each wait for the client may take")
 	parallel := flag.Int("parallel", 4, "the `number` of scenarios that run at once")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: conformance [flags] -- COMMAND [ARG...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	if *list {
-		for _, s := range scenario.All {
-			fmt.Printf("%s\n  %s\n  %s\n", s.Name, s.Must, s.Why)
-		}
-		return 0
-	}
 	matches, err := regexp.Compile(*only)
-	if err != nil || flag.NArg() == 0 || *parallel < 1 || *profile != "all" && *profile != "watch-only" {
+	if err != nil || flag.NArg() == 0 && !*list || *patience <= 0 || *parallel < 1 || *profile != "all" && *profile != "watch-only" {
 		flag.Usage()
 		return 2
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	wanted := func(s scenario.Scenario, v scenario.Variant) bool {
 		return s.Has(v) && matches.MatchString(s.Name+"/"+v.String()) && (*profile == "all" || s.IsSimple(v))
 	}
-	return runAll(ctx, scenario.Settings{Command: flag.Args()}, wanted, *parallel)
+	if *list {
+		listAll(os.Stdout, wanted)
+		return 0
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return runAll(ctx, scenario.Settings{Command: flag.Args(), Patience: *patience}, wanted, *parallel)
 }
 
-// runAll runs the scenarios that are wanted, and prints a line for each.
+// listAll lists the scenarios that are wanted, each with its variants.
+func listAll(w io.Writer, wanted func(scenario.Scenario, scenario.Variant) bool) {
+	for _, s := range scenario.All {
+		var variants []string
+		for _, v := range scenario.Variants {
+			if wanted(s, v) {
+				variants = append(variants, v.String())
+			}
+		}
+		if len(variants) > 0 {
+			fmt.Fprintf(w, "%s: %s\n  %s\n  %s\n", s.Name, strings.Join(variants, ", "), s.Must, s.Why)
+		}
+	}
+}
+
+// runAll runs the scenarios that are wanted, prints a line for each, and how many have passed.
 func runAll(ctx context.Context, settings scenario.Settings, wanted func(scenario.Scenario, scenario.Variant) bool, parallel int) (code int) {
-	var mu sync.Mutex // guards the output and the code
+	var mu sync.Mutex // guards the output and failed
 	var all sync.WaitGroup
 	slots := make(chan struct{}, parallel)
-	count := 0
+	count, failed := 0, 0
 	for _, s := range scenario.All {
 		for _, v := range scenario.Variants {
 			if !wanted(s, v) {
@@ -78,7 +94,7 @@ func runAll(ctx context.Context, settings scenario.Settings, wanted func(scenari
 					fmt.Printf("ok    %s (%v)\n", name, took)
 					return
 				}
-				code = 1
+				failed++
 				fmt.Printf("FAIL  %s (%v)\n      must: %s\n      %v\n", name, took, s.Must, err)
 			})
 		}
@@ -88,5 +104,9 @@ func runAll(ctx context.Context, settings scenario.Settings, wanted func(scenari
 		fmt.Fprintln(os.Stderr, "no scenario matches")
 		return 2
 	}
-	return code
+	fmt.Printf("%d passed, %d failed\n", count-failed, failed)
+	if failed > 0 {
+		return 1
+	}
+	return 0
 }

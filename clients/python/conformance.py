@@ -64,6 +64,7 @@ class Follower:
         do = command["do"]
         if do == "stop":
             self._stopping = True
+            self._gate.set()
             self.task.cancel()
             return
         if do == "pause":

@@ -73,8 +73,7 @@ func (f *follower) followInformer(ctx context.Context, r *client.Resource) error
 
 // take is what the handler does with a change.
 func (f *follower) take(change string, o *client.Object) error {
-	f.gate.Lock()
-	defer f.gate.Unlock()
+	f.pass()
 	_, rejected := f.rejected.Load(o.Key)
 	if f.fault.is("no-deletes") && change == testclient.Delete {
 		return nil

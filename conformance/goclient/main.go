@@ -85,9 +85,9 @@ func (p *program) do(c testclient.Command) error {
 		f.stop()
 		return nil
 	case testclient.Pause:
-		f.gate.Lock()
+		f.gate <- struct{}{}
 	case testclient.Continue:
-		f.gate.Unlock()
+		<-f.gate
 	case testclient.Reject:
 		f.rejected.Store(c.Key, true)
 	case testclient.Accept:
@@ -104,8 +104,9 @@ type follower struct {
 	*program
 	command  testclient.Command
 	stop     context.CancelFunc
-	gate     sync.Mutex // held while the application is paused
-	rejected sync.Map   // the keys that the application rejects
+	gate     chan struct{}   // full while the application is paused; it has one place
+	stopped  <-chan struct{} // closed by stop
+	rejected sync.Map        // the keys that the application rejects
 	previous testclient.Line
 }
 
@@ -115,7 +116,7 @@ func (p *program) watch(c testclient.Command) error {
 		return err
 	}
 	ctx, stop := context.WithCancel(p.ctx)
-	f := &follower{program: p, command: c, stop: stop}
+	f := &follower{program: p, command: c, stop: stop, gate: make(chan struct{}, 1), stopped: ctx.Done()}
 	p.watches[c.Name] = f
 	follow := f.followWatch
 	if c.Informer {
@@ -249,11 +250,19 @@ func (f *follower) apply(updates func(func(*client.Update, error) bool)) error {
 	return nil
 }
 
-// await waits while the application is paused.
+// await waits while the application is paused, and not after the end of the watch.
 func (f *follower) await() {
 	if !f.fault.is("eager-reports") { // what is handed over counts as applied
-		f.gate.Lock()
-		defer f.gate.Unlock()
+		f.pass()
+	}
+}
+
+// pass goes through the gate.
+func (f *follower) pass() {
+	select {
+	case f.gate <- struct{}{}:
+		<-f.gate
+	case <-f.stopped:
 	}
 }
 

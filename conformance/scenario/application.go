@@ -255,7 +255,7 @@ func reconnectedReport(r *run) {
 	r.applied(next, last)
 }
 
-// stopped ends a watch while others go on.
+// stopped ends a watch while others go on, and one whose application is busy.
 func stopped(r *run) {
 	h := r.history("e1")
 	h.Write(script.Put("a/1", "1"), script.Put("b/1", "1"))
@@ -275,4 +275,8 @@ func stopped(r *run) {
 	if r.server.Waiting("a") > 0 {
 		r.fail("the client opens the watch again that it has stopped")
 	}
+	r.tell(testclient.Pause, "b", "")
+	b.Send(h.Live("b", h.Write(script.Put("b/1", "3"))))
+	r.command(testclient.Command{Do: testclient.Stop, Name: "b"})
+	r.expectLine("b", testclient.Stopped)
 }

@@ -45,7 +45,7 @@ func everyEvent(r *run) {
 		r.beginsAfter(w, h.Position(h.Revision()))
 		w.Refuse(script.Refusal(codes.OutOfRange, reason))
 		if l := r.expectLine(name, testclient.Failed); l.Reason != reason || l.Code != "OUT_OF_RANGE" {
-			r.fail("watch %s fails with %s %s, want OUT_OF_RANGE %s", name, l.Code, l.Reason, reason)
+			r.fail("watch %s fails with %q and the reason %q, want OUT_OF_RANGE and %q", name, l.Code, l.Reason, reason)
 		}
 	}
 }

@@ -57,17 +57,33 @@ func (s Scenario) Has(v Variant) bool {
 	return (!s.subscribeOnly || v.Subscribe) && (!s.informerOnly || v.Informer) && (!s.watchOnly || !v.Informer)
 }
 
+// Variants returns the pattern of the variants in which the scenario exists, such as "subscribe/*".
+func (s Scenario) Variants() string {
+	carrier, kind := "*", "*"
+	if s.subscribeOnly {
+		carrier = "subscribe"
+	}
+	switch {
+	case s.informerOnly:
+		kind = "informer"
+	case s.watchOnly:
+		kind = "watch"
+	}
+	return carrier + "/" + kind
+}
+
 // IsSimple reports whether the scenario, in this variant, needs only what a simple client has: the method Watch, and
 // neither informers nor reports.
 func (s Scenario) IsSimple(v Variant) bool { return !v.Subscribe && !v.Informer && !s.reports }
 
-// patience bounds each wait. Only a broken client reaches it, also on a busy machine.
-const patience = 5 * time.Minute
+// Patience bounds each wait, unless the settings have another bound. Only a broken client reaches it, also on a busy
+// machine.
+const Patience = 5 * time.Minute
 
 // Settings are the settings of a run.
 type Settings struct {
-	Command  []string // the test client
-	Patience time.Duration
+	Command  []string      // the test client
+	Patience time.Duration // 0: Patience
 
 	// Exact means that the client gets no more time on a busy machine.
 	Exact bool
@@ -86,7 +102,7 @@ func (s Scenario) Run(ctx context.Context, settings Settings, v Variant) (err er
 	}
 	defer server.Stop()
 	if settings.Patience == 0 {
-		settings.Patience = patience
+		settings.Patience = Patience
 	}
 	r := &run{
 		Variant: v, settings: settings, ctx: ctx, server: server, dir: dir,
@@ -96,8 +112,8 @@ func (s Scenario) Run(ctx context.Context, settings Settings, v Variant) (err er
 	defer func() {
 		if r.program != nil {
 			r.program.Kill()
-			if err != nil {
-				err = fmt.Errorf("%w\nthe test client wrote to its standard error:\n%s", err, r.program.Log())
+			if log := r.program.Log(); err != nil && log != "" {
+				err = fmt.Errorf("%w\nthe test client wrote to its standard error:\n%s", err, log)
 			}
 		}
 	}()
@@ -148,12 +164,48 @@ func (r *run) do(s Scenario) (err error) {
 
 func (r *run) fail(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
 
-// within calls a function with the patience of the run.
+// within calls a function that waits for the server, with the patience of the run. It fails at once when the test client
+// ends.
 func (r *run) within(what string, do func(ctx context.Context) error) {
+	r.bounded(what, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		done := r.program.Done()
+		watched := make(chan struct{})
+		go func() {
+			defer close(watched)
+			select {
+			case <-done:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		err := do(ctx)
+		cancel()
+		<-watched
+		if err != nil && isClosed(done) {
+			r.checkRest() // it may have said why
+			return r.program.Ended()
+		}
+		return err
+	})
+}
+
+// bounded calls a function with the patience of the run.
+func (r *run) bounded(what string, do func(ctx context.Context) error) {
 	ctx, cancel := context.WithTimeout(r.ctx, r.settings.Patience)
 	defer cancel()
 	if err := do(ctx); err != nil {
 		r.fail("%s: %w; the client shows %v", what, err, r.states)
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -169,6 +221,9 @@ func (r *run) scaled(d time.Duration) time.Duration {
 func (r *run) pass(d time.Duration) {
 	select {
 	case <-time.After(d):
+	case <-r.program.Done():
+		r.checkRest()
+		r.fail("%w", r.program.Ended())
 	case <-r.ctx.Done():
 		r.fail("%w", context.Cause(r.ctx))
 	}
@@ -195,7 +250,7 @@ func (r *run) close() {
 	}
 	r.checkRest()
 	r.server.HangUp()
-	r.within("all requests end with the client", r.server.AwaitIdle)
+	r.bounded("all requests end with the client", r.server.AwaitIdle)
 }
 
 // restart ends the test client and starts another one.
@@ -211,6 +266,9 @@ func (r *run) checkRest() {
 	for {
 		lines, err := r.program.Lines(ctx, r.seen)
 		if err != nil {
+			if fault := r.program.Fault(); fault != nil {
+				r.fail("%w", fault)
+			}
 			return // there are no more
 		}
 		for _, l := range lines {
@@ -329,7 +387,20 @@ func (r *run) beginsAfter(w *script.Watch, allowed ...*fanoutv1.Position) {
 			return
 		}
 	}
-	r.fail("watch %s begins after %v, want one of %v", w.Name(), got, allowed)
+	var want []string
+	for _, p := range allowed {
+		want = append(want, place(p))
+	}
+	r.fail("watch %s begins after %s, want one of %v; the client has shown %s, and was sent %s",
+		w.Name(), place(got), want, place(r.position(w.Name())), r.server.LastSent(w.Name()))
+}
+
+// place returns a position in a short form.
+func place(p *fanoutv1.Position) string {
+	if p.GetRevision() == 0 {
+		return "<nil>"
+	}
+	return fmt.Sprint(state{p.GetEpoch(), p.GetRevision()})
 }
 
 // resume answers a watch as an honest server would: with what has happened after its position.
@@ -365,7 +436,7 @@ func (r *run) until(what string, is func() bool) {
 }
 
 func (r *run) untilLine(what string, is func(testclient.Line) bool) {
-	r.within(what, func(ctx context.Context) error {
+	r.bounded(what, func(ctx context.Context) error {
 		for {
 			lines, err := r.program.Lines(ctx, r.seen)
 			if err != nil {
@@ -398,8 +469,11 @@ func (r *run) check(l testclient.Line) {
 	case l.What == testclient.Stale:
 		r.fresh[l.Name] = false
 	case l.What == testclient.Done:
-	case l.What != r.allowed[l.Name]:
-		r.fail("watch %s is %s %s %s", l.Name, l.What, l.Code, l.Reason)
+	case l.What == r.allowed[l.Name]:
+	case l.What == testclient.Failed:
+		r.fail("watch %s is failed with %q and the reason %q", l.Name, l.Code, l.Reason)
+	default:
+		r.fail("watch %s is %s", l.Name, l.What)
 	}
 }
 

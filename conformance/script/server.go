@@ -5,6 +5,7 @@
 package script
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -40,6 +41,7 @@ type Server struct {
 	refusing error             // answers each new watch; nil: watches are accepted; guarded by mu
 	attempts []Attempt         // refused watches; guarded by mu
 	synced   map[string]bool   // the names of watches that were sent SYNCED; guarded by mu
+	sent     map[string]string // the last message to each name, in a short form; guarded by mu
 
 	listener net.Listener // guarded by mu
 	done     sync.WaitGroup
@@ -50,7 +52,7 @@ type Server struct {
 func NewServer(subscribes bool) (*Server, error) {
 	s := &Server{
 		subscribes: subscribes, changed: make(chan struct{}), conns: map[string]*conn{}, numbers: map[string]int{}, tokens: map[string]*Watch{},
-		synced: map[string]bool{},
+		synced: map[string]bool{}, sent: map[string]string{},
 	}
 	return s, s.Start()
 }
@@ -226,10 +228,25 @@ func (s *Server) ForgetSynced() {
 	clear(s.synced)
 }
 
-func (s *Server) noteSynced(name string) {
+// LastSent returns the last message that a watch with this name was sent, in a short form.
+func (s *Server) LastSent(name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.synced[name] = true
+	return cmp.Or(s.sent[name], "nothing")
+}
+
+// note remembers a message of a watch.
+func (s *Server) note(name string, m Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m.GetKind() == fanoutv1.WatchResponse_KIND_SYNCED {
+		s.synced[name] = true
+	}
+	partial := ""
+	if m.GetPartial() {
+		partial = "partial "
+	}
+	s.sent[name] = fmt.Sprintf("%s%s at {%s %d} last", partial, strings.TrimPrefix(m.GetKind().String(), "KIND_"), m.GetPosition().GetEpoch(), m.GetPosition().GetRevision())
 }
 
 // Streams returns how many Subscribe streams were accepted so far.

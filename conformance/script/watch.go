@@ -63,9 +63,7 @@ func (w *Watch) Name() string { return nameOf(w.Request) }
 // nothing.
 func (w *Watch) Send(messages ...Message) {
 	for _, m := range messages {
-		if m.GetKind() == fanoutv1.WatchResponse_KIND_SYNCED {
-			w.server.noteSynced(w.Name())
-		}
+		w.server.note(w.Name(), m)
 		if w.send(m) != nil {
 			return // the scenario sees that the client does not get what it expects
 		}
@@ -177,6 +175,13 @@ func (st *Stream) delays(id uint64) bool {
 
 // Send sends a response.
 func (st *Stream) Send(r *fanoutv1.SubscribeResponse) error {
+	for _, e := range r.GetEntries() {
+		for _, id := range e.GetWatchIds() {
+			if w := st.find(id); w != nil && e.GetResponse() != nil {
+				st.server.note(w.Name(), e.GetResponse())
+			}
+		}
+	}
 	st.sending.Lock()
 	defer st.sending.Unlock()
 	return st.rpc.Send(r)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"sync"
 	"time"
@@ -97,9 +98,29 @@ func (p *Program) Send(c Command) error {
 		return fmt.Errorf("send a command: %w", err)
 	}
 	if _, err := p.stdin.Write(append(line, '\n')); err != nil {
-		return fmt.Errorf("send %s to the test client: %w", line, err)
+		select {
+		case <-p.done: // how it has ended says more
+			return p.Ended()
+		case <-time.After(load.Scale(exitTimeout)):
+			return fmt.Errorf("send %s to the test client: %w", line, err)
+		}
 	}
 	return nil
+}
+
+// Done is closed when the program has ended, and all its lines were read.
+func (p *Program) Done() <-chan struct{} { return p.done }
+
+// Ended returns an error that says how the program has ended. Done is closed.
+func (p *Program) Ended() error {
+	return fmt.Errorf("the test client has ended: %v", p.cmd.ProcessState)
+}
+
+// Fault returns an error if the program has printed something else than lines.
+func (p *Program) Fault() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fault
 }
 
 // Lines returns the lines that were printed, from the given number on. It waits until there is one, and
@@ -124,18 +145,21 @@ func (p *Program) Lines(ctx context.Context, from int) ([]Line, error) {
 			more := len(p.lines) > from
 			p.mu.Unlock()
 			if !more {
-				return nil, fmt.Errorf("the test client has ended: %w", errors.Join(p.err, errEnded))
+				return nil, p.Ended()
 			}
 		}
 	}
 }
 
-var errEnded = errors.New("before the scenario")
-
 // Close ends the input, and waits for the end of the program. It returns an error unless the program ends
 // with status 0 in time.
 func (p *Program) Close() error {
-	if err := p.stdin.Close(); err != nil {
+	err := p.stdin.Close()
+	switch {
+	case errors.Is(err, os.ErrClosed): // by the end of the program
+		<-p.done
+		return p.Ended()
+	case err != nil:
 		return fmt.Errorf("end the input of the test client: %w", err)
 	}
 	timeout := load.Scale(exitTimeout)

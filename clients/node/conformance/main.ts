@@ -172,6 +172,7 @@ function obey(command: Command): void {
   switch (command.do) {
     case 'stop':
       follower.stopping.abort();
+      follower.continue();
       return;
     case 'pause':
       follower.pause();
