@@ -271,3 +271,16 @@ func TestAHookMayCloseTheClient(t *testing.T) {
 		}
 	})
 }
+
+func TestTheObserverSeesRequestsThatSucceed(t *testing.T) {
+	h := &hooks{}
+	r := newClient(t, newServer(t).Address(), h.observer()).Resource("config")
+	revision := put(t, r, "a", "1")
+	if _, err := r.Get(testContext(t), "a", client.MinRevision(revision)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := r.Count(testContext(t)); n != 1 || err != nil {
+		t.Fatalf("got %d objects, error %v", n, err)
+	}
+	h.check(t, "request Put config OK attempts=1 slow=true", "request Get config OK attempts=1 slow=true", "request List config OK attempts=1 slow=true")
+}
