@@ -48,10 +48,9 @@ var clients = map[string]client{
 }
 
 var (
-	watches         = scenario.Variant{}
-	informers       = scenario.Variant{Informer: true}
-	streams         = scenario.Variant{Subscribe: true}
-	streamInformers = scenario.Variant{Subscribe: true, Informer: true}
+	watches   = scenario.Variant{}
+	informers = scenario.Variant{Informer: true}
+	streams   = scenario.Variant{Subscribe: true}
 )
 
 // How long a scenario waits for a mutant: longer than the client takes without the mistake.
