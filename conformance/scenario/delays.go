@@ -43,7 +43,7 @@ func growing(r *run) {
 	for _, away := range r.returns(h, watches, began) {
 		sum += away
 	}
-	if mean := sum / time.Duration(len(watches)); mean > last/2 {
+	if mean := sum / time.Duration(len(watches)); mean > max(last/2, r.scaled(shortReturn)) {
 		r.fail("the mean delay of many clients is %v after %d refusals, and %v after streams that have lasted", last, attempts, mean)
 	}
 }
@@ -51,6 +51,9 @@ func growing(r *run) {
 // leastGrowth is how much longer the mean delay of many clients must be after some attempts. With the limits of the
 // documentation it is a second and a half.
 const leastGrowth = 600 * time.Millisecond
+
+// shortReturn is more than the mean of short delays, and less than that of grown ones.
+const shortReturn = 500 * time.Millisecond
 
 // lastingStream is longer than a stream must last for short delays.
 const lastingStream = 6 * time.Second
