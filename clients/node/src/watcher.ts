@@ -175,7 +175,10 @@ export class Watcher {
     else if (attempt.resumeAtOnce) this.#hurried++;
     let least = Math.min(refusal?.retryAfter ?? 0, longestRetryAfter);
     if (refusal?.code === status.OUT_OF_RANGE) {
-      if (this.#settings.everyEvent || !this.#position) throw refusal;
+      // A first state may take longer than etcd keeps its history. The next attempt may be faster.
+      const exact = this.#settings.request.consistency?.level?.case === 'exactRevision';
+      const slow = refusal.reason === 'POSITION_EXPIRED' && !exact;
+      if (this.#settings.everyEvent || (!this.#position && !slow)) throw refusal;
       this.#position = undefined; // the server can never continue from it
       this.#lostPosition = true;
     } else if (refusal?.code === status.UNAUTHENTICATED) {

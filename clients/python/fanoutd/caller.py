@@ -61,9 +61,14 @@ class TaskCaller(Generic[T]):
             error = await _uncancel(this)
         if error is not None or result is None or not inspect.isawaitable(result):
             return error
-        self._task = asyncio.get_running_loop().create_task(_outcome(result))
+        task = self._task = asyncio.get_running_loop().create_task(_outcome(result))
         try:
-            return await self._task
+            # A cancellation of this task, for example by the end of the event loop, is none of the call.
+            await asyncio.wait([task])
+            return asyncio.CancelledError() if task.cancelled() else task.result()
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
         finally:
             self._task = None
             if inspect.iscoroutine(result):
