@@ -27,7 +27,7 @@ func main() {
 }
 
 func run() int {
-	only := flag.String("run", "", "run only the scenarios that match this `regexp`, such as reset/subscribe")
+	only := flag.String("run", "", "run only the scenarios that match this `regexp`, such as reset-cut/subscribe")
 	list := flag.Bool("list", false, "list the scenarios that would run, with their variants")
 	profile := flag.String("profile", "all", "the scenarios for a `kind` of clients: all, or watch-only for those without informers, reports and Subscribe")
 	patience := flag.Duration("patience", scenario.Patience, "how long each wait for the client may take")
