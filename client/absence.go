@@ -130,11 +130,11 @@ func (a *absence) close() {
 // interceptors returns those of all requests, in the order of their calls.
 func (c *Client) interceptors(s *settings) []grpc.UnaryClientInterceptor {
 	if s.waitingNotice == nil {
-		return []grpc.UnaryClientInterceptor{c.closedUnary, c.limit, c.renew, c.retryReads}
+		return []grpc.UnaryClientInterceptor{c.closedUnary, c.limit, c.renew, c.retryReads, c.turn}
 	}
 	c.absence = &absence{
 		after: s.waitingAfter, notice: s.waitingNotice,
 		connected: func() bool { return c.conn.GetState() == connectivity.Ready },
 	}
-	return []grpc.UnaryClientInterceptor{c.closedUnary, c.limit, c.absence.request, c.renew, c.retryReads, c.absence.attempt}
+	return []grpc.UnaryClientInterceptor{c.closedUnary, c.limit, c.absence.request, c.renew, c.retryReads, c.absence.attempt, c.turn}
 }
