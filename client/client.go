@@ -22,8 +22,12 @@ type Client struct {
 	log      *slog.Logger
 	observer Observer
 	// renewable says that later requests may have other credentials.
-	renewable  bool
-	subscriber *fanoutv1.Subscriber // of all watches
+	renewable bool
+	// failed is the server that the next request avoids, because it was not available.
+	failed atomic.Pointer[string]
+	// renewsCertificate says that later connections may have another certificate.
+	renewsCertificate bool
+	subscriber        *fanoutv1.Subscriber // of all watches
 	// requestTimeout is for requests whose context has no deadline; not positive: none.
 	requestTimeout time.Duration
 	// open ends when the client is closed.
@@ -68,7 +72,7 @@ func newClient(to target, opts []Option) (*Client, error) {
 	for _, o := range opts {
 		o(&s)
 	}
-	c := &Client{log: s.log, observer: s.observer, renewable: s.renewable(), subscriber: s.subscriber, requestTimeout: s.requestTimeout, shared: map[string]*sharedWatch{}}
+	c := &Client{log: s.log, observer: s.observer, renewable: s.renewable(), renewsCertificate: s.renewsCertificate(), subscriber: s.subscriber, requestTimeout: s.requestTimeout, shared: map[string]*sharedWatch{}}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}

@@ -150,7 +150,12 @@ func WithDialOptions(opts ...grpc.DialOption) Option {
 
 // renewable reports whether later requests may have other credentials.
 func (s *settings) renewable() bool {
-	return s.token != nil && !s.tokenFixed || s.certificate != nil || s.tls != nil && s.tls.GetClientCertificate != nil
+	return s.token != nil && !s.tokenFixed || s.renewsCertificate()
+}
+
+// renewsCertificate reports whether later connections may have another certificate.
+func (s *settings) renewsCertificate() bool {
+	return s.certificate != nil || s.tls != nil && s.tls.GetClientCertificate != nil
 }
 
 const serviceConfig = `{"loadBalancingConfig": [{"` + balancerName + `": {}}]}`

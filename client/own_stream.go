@@ -63,6 +63,9 @@ func (s *ownStream) Recv(limit time.Duration) (*message, error) {
 	m, err := s.receive()
 	s.silence.Stop()
 	if err == nil {
+		if m.GetResumeAtOnce() {
+			s.choice.replace()
+		}
 		return &message{WatchResponse: m, arrived: s.arrivals.received(called, time.Now())}, nil
 	}
 	switch {

@@ -288,7 +288,10 @@ func (s *sharedStream) deliver(ids []uint64, resp *fanoutv1.WatchResponse, arriv
 	m := &message{WatchResponse: resp, arrived: arrived, size: sizeOf(resp), shared: len(ids) > 1}
 	if resp.GetKind() == fanoutv1.WatchResponse_KIND_DRAINING {
 		s.closing = true
-		s.atOnce = s.atOnce || resp.GetResumeAtOnce()
+		if resp.GetResumeAtOnce() {
+			s.atOnce = true
+			s.choice.replace()
+		}
 	}
 	for _, id := range ids {
 		if w := s.find(id); w != nil && !w.gone && !w.put(m) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -187,7 +188,7 @@ func (r *Resource) Update(ctx context.Context, key string, change func(old *Obje
 			return 0, fmt.Errorf("update: %w", err)
 		}
 		if sleep(ctx, retry.next()) != nil {
-			return 0, fmt.Errorf("update: %w: %w", context.Cause(ctx), err)
+			return 0, fmt.Errorf("update: %w", errorOf(deadlineError(status.FromContextError(ctx.Err()).Err(), err)))
 		}
 	}
 }

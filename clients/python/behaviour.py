@@ -104,9 +104,14 @@ def new_client(c: Command) -> fanoutd.Client:
 
 
 def step(seconds: float) -> None:
-    """Move the wall clock of this program."""
+    """Move the wall clock of this program, except that of gRPC, whose core would see a real step, too."""
     now = time.time
-    time.time = lambda: now() + seconds
+
+    def stepped() -> float:
+        caller: str = sys._getframe(1).f_globals.get("__name__", "")
+        return now() if caller.startswith("grpc.") else now() + seconds
+
+    time.time = stepped
 
 
 def seconds(c: Command) -> float | None:
