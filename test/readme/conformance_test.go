@@ -14,7 +14,7 @@ func TestConformancePage(t *testing.T) {
 	r := open(t, "conformance/README.md")
 	here := strings.NewReplacer("conformance -- ", "conformance -run 'reset-cut/watch' -- ", "python3 my_test_client.py", "go run ./conformance/goclient")
 	lines := strings.Split(here.Replace(r.next("sh")+r.next("sh")), "\n")
-	if got := r.run("set -e\n" + strings.Join(slices.Compact(lines), "\n")); !strings.Contains(got, "\nrefused-start\n") {
+	if got := r.run("set -e\n" + strings.Join(slices.Compact(lines), "\n")); !strings.Contains(got, "\nsnapshot: watch/watch\n") {
 		t.Errorf("got no list of the scenarios:\n%s", got)
 	}
 	r.next("json")
