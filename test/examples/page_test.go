@@ -134,9 +134,10 @@ func TestPagesHaveTheSameStructure(t *testing.T) {
 	order := []string{
 		"Install", "What it costs to import", "Where the servers are", "Read and write", "Watches",
 		"What a watch does when something fails", "One stream for all watches", "Informers", "Handlers", "Shared watches",
-		"Reports", "The last known good state", "Each of several servers", "Waiting for subscribers", "Errors", "TLS and tokens", "Unit tests", "Without asyncio",
+		"Reports", "The last known good state", "Each of several servers", "Waiting for subscribers", "Errors", "TLS and tokens",
+		"Metrics and traces", "Unit tests", "Without asyncio", "Close and fork",
 	}
-	optional := map[string]bool{"Each of several servers": true, "Waiting for subscribers": true, "Unit tests": true, "Without asyncio": true}
+	optional := map[string]bool{"Each of several servers": true, "Without asyncio": true, "Close and fork": true}
 	for _, name := range []string{"clients/go.md", "clients/python.md", "clients/node.md"} {
 		text, err := os.ReadFile(filepath.Join(root, "docs", name))
 		if err != nil {
