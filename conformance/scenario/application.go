@@ -262,14 +262,7 @@ func stopped(r *run) {
 	a, b := r.sync(h, "a"), r.sync(h, "b")
 	r.command(testclient.Command{Do: testclient.Stop, Name: "a"})
 	r.expectLine("a", testclient.Stopped)
-	r.within("the client ends the watch at the server", func(ctx context.Context) error {
-		select {
-		case <-a.Gone():
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	})
+	r.untilGone("the client ends the watch at the server", a)
 	b.Send(h.Live("b", h.Write(script.Put("b/1", "2"))))
 	r.expect("b", h.Position(h.Revision()))
 	if r.server.Waiting("a") > 0 {

@@ -217,6 +217,18 @@ func (r *run) scaled(d time.Duration) time.Duration {
 	return load.Scale(d)
 }
 
+// untilGone waits until the client has ended a watch, or has gone.
+func (r *run) untilGone(what string, w *script.Watch) {
+	r.within(what, func(ctx context.Context) error {
+		select {
+		case <-w.Gone():
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+}
+
 // pass lets time pass.
 func (r *run) pass(d time.Duration) {
 	select {

@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -132,14 +131,7 @@ func crossing(r *run) {
 	st.DelayEnds()
 	r.command(testclient.Command{Do: testclient.Stop, Name: "a"})
 	r.expectLine("a", testclient.Stopped)
-	r.within("the client ends the watch at the server", func(ctx context.Context) error {
-		select {
-		case <-a.Gone():
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	})
+	r.untilGone("the client ends the watch at the server", a)
 	r.follow("b")
 	b := r.accept("b")
 	r.respond(st, false, response(h.Live("a", h.Write(script.Put("a/1", "late"))), a.ID))
@@ -172,14 +164,7 @@ func back(r *run) {
 		default:
 		}
 	}
-	r.within("the slow watch leaves the shared stream", func(ctx context.Context) error {
-		select {
-		case <-slow.Gone():
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	})
+	r.untilGone("the slow watch leaves the shared stream", slow)
 	r.tell(testclient.Continue, "slow", "")
 	for {
 		slow = r.accept("slow")
