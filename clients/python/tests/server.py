@@ -7,6 +7,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import unittest
 from pathlib import Path
 
 import fanoutd.sync
@@ -65,3 +66,30 @@ class Server:
         """Stop the server, and remove its data."""
         self.stop()
         self._folder.cleanup()
+
+
+@unittest.skipUnless(PROGRAM, "FANOUTD does not name a program")
+class ServerTest(unittest.TestCase):
+    """Tests that share a server, which is ready."""
+
+    server: Server
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.server = Server()
+        cls.server.until_ready()
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.server.close()
+
+
+class ClientTest(ServerTest, unittest.IsolatedAsyncioTestCase):
+    """Tests that share a server. Each has a client of its own."""
+
+    async def asyncSetUp(self) -> None:
+        self.client = fanoutd.Client(self.server.address)
+        self.config = self.client.resource("config")
+
+    async def asyncTearDown(self) -> None:
+        await self.client.close()

@@ -17,7 +17,7 @@ from unittest import mock
 import fanoutd
 from fanoutd import Change, Put, decode
 from fanoutd.v1 import admin_pb2
-from tests.server import PROGRAM, Server, free_address
+from tests.server import ClientTest, Server, free_address
 
 _TIMEOUT = 300.0
 
@@ -77,27 +77,8 @@ _FAILURES: list[Callable[[], Any]] = [
 ]  # fmt: skip
 
 
-@unittest.skipUnless(PROGRAM, "FANOUTD does not name a program")
-class InformerTest(unittest.IsolatedAsyncioTestCase):
+class InformerTest(ClientTest):
     """Each test has its own prefix."""
-
-    server: Server
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.server = Server()
-        cls.server.until_ready()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.server.close()
-
-    async def asyncSetUp(self) -> None:
-        self.client = fanoutd.Client(self.server.address)
-        self.config = self.client.resource("config")
-
-    async def asyncTearDown(self) -> None:
-        await self.client.close()
 
     async def _until(self, informer: fanoutd.Informer[Any], key: str, value: object) -> None:
         while informer.get(key) != value:

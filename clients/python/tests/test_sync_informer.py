@@ -15,7 +15,7 @@ from unittest import mock
 import fanoutd
 import fanoutd.sync
 from fanoutd import Change, Put, decode
-from tests.server import PROGRAM, Server
+from tests.server import ServerTest
 
 _TIMEOUT = 300.0
 
@@ -50,20 +50,8 @@ print("end")
 """
 
 
-@unittest.skipUnless(PROGRAM, "FANOUTD does not name a program")
-class SyncInformerTest(unittest.TestCase):
+class SyncInformerTest(ServerTest):
     """Each test has its own prefix."""
-
-    server: Server
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.server = Server()
-        cls.server.until_ready()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.server.close()
 
     def setUp(self) -> None:
         self.client = fanoutd.sync.Client(self.server.address)

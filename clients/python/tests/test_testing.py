@@ -139,7 +139,7 @@ class CommandTest(unittest.TestCase):
             self.server.start()
 
 
-# A program that starts a server, tells its process, and waits.
+# A program that starts a server, prints the process id of the server, and waits.
 _WAITING = """\
 import sys
 from fanoutd.testing import Server

@@ -14,32 +14,13 @@ import grpc
 import fanoutd
 import fanoutd.sync
 from fanoutd import Put, Value
-from tests.server import PROGRAM, Server
+from tests.server import ClientTest
 
 _TIMEOUT = 300.0
 
 
-@unittest.skipUnless(PROGRAM, "FANOUTD does not name a program")
-class UpdateTest(unittest.IsolatedAsyncioTestCase):
+class UpdateTest(ClientTest):
     """Each test has an object of its own."""
-
-    server: Server
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.server = Server()
-        cls.server.until_ready()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.server.close()
-
-    async def asyncSetUp(self) -> None:
-        self.client = fanoutd.Client(self.server.address)
-        self.config = self.client.resource("config")
-
-    async def asyncTearDown(self) -> None:
-        await self.client.close()
 
     async def test_an_update_keeps_what_it_does_not_set(self) -> None:
         cases: list[tuple[Callable[[Any], str | bytes | Value], str, dict[str, str]]] = [
