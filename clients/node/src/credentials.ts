@@ -117,7 +117,7 @@ export class Credentials {
     try {
       value = typeof token === 'function' ? await token() : token;
     } catch (error) {
-      // Whoever issues tokens may be back soon.
+      // The issuer of tokens may be back soon.
       throw unavailable(`no token: ${errorOfCall(error).message}`, error);
     }
     if (value !== undefined) metadata.set('authorization', `Bearer ${value}`);

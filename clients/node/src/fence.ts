@@ -1,4 +1,4 @@
-// Functions of the user whose failures nobody gets.
+// Calls functions of the user that have no caller who could handle their failures.
 
 /** describe returns the message of what was thrown, which may be anything. */
 export function describe(thrown: unknown): string {

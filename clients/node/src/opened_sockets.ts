@@ -16,7 +16,6 @@ const opener = new AsyncLocalStorage<OpenedSockets>();
  */
 export class OpenedSockets {
   readonly #sockets = new Set<Socket>();
-  #abandoned = false;
 
   constructor() {
     subscribe(newSockets, this.#opened);
@@ -28,10 +27,7 @@ export class OpenedSockets {
   }
 
   readonly #opened = (message: unknown): void => {
-    if (opener.getStore() !== this) return;
-    const { socket } = message as { socket: Socket };
-    if (this.#abandoned) socket.destroy();
-    else this.#sockets.add(socket);
+    if (opener.getStore() === this) this.#sockets.add((message as { socket: Socket }).socket);
   };
 
   /** keep ends the collection. */
@@ -42,7 +38,6 @@ export class OpenedSockets {
 
   /** abandon closes the sockets. */
   abandon(): void {
-    this.#abandoned = true;
     for (const socket of this.#sockets) socket.destroy();
     this.keep();
   }

@@ -12,7 +12,7 @@ import { RecentPeak } from './recent_peak.js';
 import { eachAddress, Follower, type Answer, type ServerAddress, type WaitRequest } from './wait_server.js';
 import { NotReachedError, RefusedError, WaitStatus, type PendingWatch, type WaitServer } from './wait_status.js';
 
-/** A status that has not changed is told again after so many milliseconds. */
+/** The milliseconds after which an unchanged status is passed to `progress` again. */
 const beat = 1000;
 /** Watches notice a silent server after 30 s, and a lost connection at once. */
 const defaultSettle = 35_000;

@@ -25,7 +25,7 @@ __all__ = ["SETTLE", "Options", "statuses", "wait_request"]
 SETTLE = 35.0
 """Watches notice a silent server after 30 s, and a lost connection at once."""
 
-# A status that has not changed is told again after so many seconds.
+# An unchanged status is passed to progress again after so many seconds.
 _BEAT = 1.0
 
 # A share may be a little too large, because most decimal fractions are not exact.
