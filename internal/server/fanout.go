@@ -12,9 +12,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
-	"github.com/fanoutd/fanoutd/internal/server/watch"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
@@ -23,7 +23,7 @@ type fanout struct {
 	resources backend.Resources
 	rights    *rpc.Rights
 	limits    *quota.Limiter
-	watches   *watch.Registry
+	watches   *registry.Registry
 }
 
 // Get implements FanoutService.

@@ -1,6 +1,11 @@
 package grpcmsg
 
-import "google.golang.org/grpc/mem"
+import (
+	"google.golang.org/grpc/mem"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/wire"
+)
 
 // SharedMessage is one encoded message that many watches send. It is made once.
 type SharedMessage struct {
@@ -45,4 +50,11 @@ func (m *SharedMessage) Size() int { return m.size }
 func (m *SharedMessage) WithFence(f *WriteFence) Response {
 	pieces := make(Response, 0, len(m.pieces)+1)
 	return append(append(pieces, m.pieces...), f)
+}
+
+// Encoded returns the encoded message of a batch. All watches share it, whatever their entrance.
+func Encoded(b *dispatch.Batch) *SharedMessage { return b.Encoded(encode).(*SharedMessage) }
+
+func encode(m *dispatch.Message) any {
+	return NewSharedMessage(m.Events, func(b []byte) []byte { return wire.AppendHeader(b, m.Header) })
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
-	"github.com/fanoutd/fanoutd/internal/server/watch"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
@@ -89,7 +88,7 @@ func (c *encoder) part(e *dispatch.Entry) part {
 	p := part{ids: e.IDs.Encoded(func(ids []uint64) []byte { return wire.AppendWatchIDs(nil, ids...) })}
 	switch {
 	case e.Batch != nil:
-		p.kind, p.message = wire.EntryResponse, watch.Encoded(e.Batch)
+		p.kind, p.message = wire.EntryResponse, grpcmsg.Encoded(e.Batch)
 	case e.Ended != nil:
 		p.kind, p.status = wire.EntryEnded, encodeStatus(c.statusOf(e.Ended.Reason))
 		if e.Unbegun {
@@ -118,13 +117,10 @@ func (s *stream) statusOf(reason error) error {
 	if reason == nil {
 		return nil
 	}
-	i := s.service.cfg.Interceptors
-	if p, ok := errors.AsType[*dispatch.PanicError](reason); ok {
-		reason = i.Recovered(s.ctx, p.Value, p.Stack)
-	}
-	result := i.Finish(s.ctx, reason)
+	i := s.service.registry.Interceptors
+	result := i.Finish(s.ctx, s.service.registry.LogPanic(s.ctx, reason))
 	if denied, ok := errors.AsType[*apierr.DeniedError](reason); ok {
-		i.Record(s.ctx, &rpc.Call{Identity: s.identity, Resource: denied.Question.Resource}, fullMethod, result)
+		i.Record(s.ctx, &rpc.Call{Identity: *s.caller.Identity, Resource: denied.Question.Resource}, fullMethod, result)
 	}
 	return result
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
@@ -46,7 +47,7 @@ func (w *waits) close() {
 // awaitStore starts a watch after its wait for etcd. Only the reader calls it. An error ends the
 // stream.
 func (s *stream) awaitStore(p *pending) error {
-	w, resource := &s.waits, p.entry.resource
+	w, resource := &s.waits, p.entry.Backend()
 	var key backend.Freshness
 	serve := func() error { s.startUncached(p); return nil }
 	if resource.Direct == nil {
@@ -107,11 +108,11 @@ func (w *waits) take(key backend.Freshness) []*pending {
 // serveWait waits for etcd and starts watches, until none is left that waits for the same.
 func (s *stream) serveWait(key backend.Freshness) {
 	for all := s.waits.take(key); all != nil; all = s.waits.take(key) {
-		begin, err := all[0].entry.resource.Await(s.ending, all[0].watch)
+		begin, err := all[0].entry.Backend().Await(s.ending, all[0].watch)
 		for i := range all {
 			e, parsed := all[i].entry, all[i].watch
 			s.startAfterWait(all[i], err, func() {
-				s.out.Start(e.resource.Dispatcher, &e.StreamWatch, parsed.Interest, backend.BeginOf(parsed, begin), parsed.Options)
+				s.out.Start(e.Backend().Dispatcher, &e.StreamWatch, parsed.Interest, backend.BeginOf(parsed, begin), parsed.Options)
 			})
 		}
 	}
@@ -119,7 +120,7 @@ func (s *stream) serveWait(key backend.Freshness) {
 
 // startUncached waits for etcd and starts a watch of a resource without a cache.
 func (s *stream) startUncached(p *pending) {
-	watcher, err := p.entry.resource.Source().Watch(s.ending, p.watch, nil, nil)
+	watcher, err := p.entry.Backend().Source().Watch(s.ending, p.watch, nil, nil)
 	if err != nil {
 		s.startAfterWait(p, err, nil)
 		return
@@ -137,32 +138,28 @@ func (s *stream) startAfterWait(p *pending, err error, start func()) bool {
 	s.calls.Lock()
 	defer s.calls.Unlock()
 	e := p.entry
-	if e.state != stateWaiting || s.closed {
+	if registry.StageOf(e) != registry.Admitted || s.closed {
 		return false
 	}
 	defer s.finishIfIdle()
-	watches := s.service.cfg.Watches
 	if err == nil {
-		if !s.table.markComplete(e) {
+		if !s.table.begin(e) {
 			s.drop(e)
 			s.out.Abort(apierr.ErrDraining) // the stream has used up all indexes
 			return false
 		}
-		watches.CountBegun(e.Resource(), s.queue.Worker())
-		// The watch is complete, so Reexamine finds it after a later change of the policy.
-		err = s.service.cfg.Interceptors.Rights.Examine(s.identity, e.question())
+		err = s.service.registry.Begin(e)
 	}
 	if err != nil {
-		s.table.remove(e)
+		s.table.remove(&e.StreamWatch)
 		s.drop(e)
 		s.refuse(e.StreamWatch.ID, e.Resource(), err)
 		return false
 	}
 	s.waiting--
-	e.state = stateStarted
 	start()
 	if limit := p.watch.TimeLimit; limit > 0 {
-		s.out.EndAt(&e.StreamWatch, e.began().Add(limit), dispatch.Ending{Last: true})
+		s.out.EndAt(&e.StreamWatch, e.Began().Add(limit), dispatch.Ending{Last: true})
 	}
 	return true
 }

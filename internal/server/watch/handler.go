@@ -19,8 +19,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
-	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
 // handler serves one watch. Most handlers only wait, so their goroutines keep small stacks.
@@ -37,26 +37,27 @@ import (
 // sender.stream begins a line. A test checks both lines. It also checks that a handler has at
 // most 632 bytes, because the runtime would reserve more memory for a larger one.
 type handler struct {
-	service *Service
-	callCtx callContext
-	cleanup []func() // guarded by ctx.mu: called at the end of the watch, in reverse order
-	queue   *connQueue
+	registry *registry.Registry
+	callCtx  callContext
+	cleanup  []func() // guarded by ctx.mu: called at the end of the watch, in reverse order
+	queue    *registry.Queue
 
 	cleanedUp bool // guarded by ctx.mu: the cleanup has begun
 
 	ctx    watchContext
-	entry  Entry
+	entry  entry
 	sender streamSender
 }
 
 var watchMethod = &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName, IsServerStream: true}
 
-// Handler returns the handler of the Watch method. Of [rpc.Interceptors], the handler uses
+// Handler returns the handler of the Watch method, for one server. Of [rpc.Interceptors], the handler uses
 // only [rpc.Interceptors.Admission], and only around handler.begin. The method handler.finish
 // does what the other interceptors do for other RPCs: it sets the status and writes the log
 // line and the audit record.
-func (s *Service) Handler() grpc.StreamHandler {
-	admit := rpc.Chain(s.cfg.Interceptors.Admission(), func(h any, stream grpc.ServerStream) error {
+func Handler(r *registry.Registry) grpc.StreamHandler {
+	ending := dispatch.NewTurns()
+	admit := rpc.Chain(r.Interceptors.Admission(), func(h any, stream grpc.ServerStream) error {
 		req := &fanoutv1.WatchRequest{}
 		if err := stream.RecvMsg(req); err != nil {
 			return err
@@ -64,10 +65,10 @@ func (s *Service) Handler() grpc.StreamHandler {
 		return h.(*handler).begin(stream.Context(), req)
 	}, watchMethod)
 	return func(_ any, stream grpc.ServerStream) error {
-		h := &handler{service: s}
-		h.callCtx.Context, h.entry.since = stream.Context(), time.Now()
-		h.ctx.Context = &h.callCtx
-		h.sender.init(&h.ctx, &h.entry, stream)
+		h := &handler{registry: r}
+		h.callCtx.Context, h.ctx.Context = stream.Context(), &h.callCtx
+		h.entry.SetBegan(time.Now())
+		h.init(stream)
 		admitted := middleware.WrapServerStream(stream)
 		admitted.WrappedContext = &h.callCtx
 		err := h.onFreshStack(func() error { return admit(h, rpc.Receiving{ServerStream: admitted}) })
@@ -75,74 +76,63 @@ func (s *Service) Handler() grpc.StreamHandler {
 			err = h.serve()
 		}
 		// Very many watches may end at once, so their handlers take turns.
-		s.ending.Do(func() { err = h.onFreshStack(func() error { return h.finish(err) }) })
+		ending.Do(func() { err = h.onFreshStack(func() error { return h.finish(err) }) })
 		return err
 	}
+}
+
+// init connects the parts of the handler.
+func (h *handler) init(stream grpc.ServerStream) {
+	h.entry.handler = h
+	h.sender.init(&h.ctx, &h.entry, stream)
 }
 
 func (h *handler) onFreshStack(do func() error) error { return h.logPanic(dispatch.OnFreshStack(do)) }
 
 // logPanic logs the error if it is a panic, and returns the error for the client.
-func (h *handler) logPanic(err error) error {
-	if p, ok := errors.AsType[*dispatch.PanicError](err); ok {
-		return h.service.cfg.Interceptors.Recovered(h.ctx.Context, p.Value, p.Stack)
-	}
-	return err
-}
+func (h *handler) logPanic(err error) error { return h.registry.LogPanic(h.ctx.Context, err) }
 
-// begin checks the request and registers the watch. ctx is the context of the request with
+// begin registers the watch and checks the request. ctx is the context of the request with
 // the values that the interceptors have added.
 func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	h.ctx.Context = ctx
-	s := h.service
-	i := s.cfg.Interceptors
-	resource, watch, err := s.Parse(ctx, req)
-	if err != nil {
-		return err
-	}
-	now := time.Now() // the time limit includes the wait in Source.Watch
-	watch.TimeLimit = shorter(watch.TimeLimit, RandomLimit(s.cfg.TimeLimit))
-	watch.Options.LastBookmark = LastBookmark(ctx, now, watch.TimeLimit)
-	watch.Options.Place = rpc.StreamID(ctx)
+	r, e := h.registry, &h.entry
 	rpc.OnDone(ctx, h.ctx.end)
-	h.entry.conn = transport.FramesOf(ctx)
-	if err := s.Registry.register(&h.entry, h.end); err != nil {
+	e.caller.Init(ctx, false)
+	if err := r.Register(e); err != nil {
 		return err
 	}
-	release, err := i.Limits.Watch(ctx)
+	admitted, err := r.Admit(ctx, e, req)
 	if err != nil {
 		return err
 	}
-	h.onCleanup(release)
-	if resource.Scans(&watch.Interest) {
-		release, err := i.Limits.Selector(ctx, resource.Name, &watch.Interest)
-		if err != nil {
-			return err
-		}
-		h.onCleanup(release)
-	}
-	h.queue = s.queues.acquire(ctx)
-	h.sender.tracer, h.sender.slow = resource.Tracer, i.Slow
-	h.sender.counters = &s.counters[resource.Name][h.queue.Worker()]
-	h.sender.slot.init(i.Limits, watch.Options.BookmarkInterval)
-	watcher, err := resource.Source().Watch(&h.ctx, &watch, h.queue.Queue, &h.sender)
+	now, watch := time.Now(), admitted.Watch // the time limit includes the wait in Source.Watch
+	watch.TimeLimit = registry.Shorter(watch.TimeLimit, r.TimeLimit())
+	watch.Options.LastBookmark = registry.LastBookmark(ctx, now, watch.TimeLimit)
+	watch.Options.Place = rpc.StreamID(ctx)
+	h.queue = r.Queues.Acquire(ctx)
+	h.sender.tracer, h.sender.slow = admitted.Resource.Tracer, r.Interceptors.Slow
+	h.sender.counters = r.Counters(e.Resource(), h.queue.Worker())
+	h.sender.limits, h.sender.bookmarkInterval = r.Interceptors.Limits, watch.Options.BookmarkInterval
+	watcher, err := admitted.Resource.Source().Watch(&h.ctx, &watch, h.queue.Queue, &h.sender)
 	if err != nil {
-		if reason, _ := h.ctx.why(); errors.Is(reason, apierr.ErrDraining) {
-			return apierr.ErrDraining
+		if reason, byServer := h.ctx.why(); byServer {
+			if errors.Is(reason, apierr.ErrDraining) {
+				return apierr.ErrDraining
+			}
+			return reason
 		}
 		return err
 	}
-	h.entry.describe(ctx, req, resource, watch.Interest.Scope, watcher, &h.sender)
+	e.watcher, e.catchingUp = watcher, !watch.FromNow
 	if w, ok := watcher.(*dispatch.Watcher); ok {
 		h.sender.attach(w)
 		h.ctx.forgetDone() // only the wait for the cacher needed the channel
 	}
-	s.Registry.markComplete(&h.entry)
-	h.sender.counters.begun.Add(1)
-	if err := s.examine(&h.entry); err != nil {
+	if err := r.Begin(e); err != nil {
 		return err
 	}
-	if expires := h.entry.pass.Expires; !expires.IsZero() {
+	if expires := e.caller.Pass.Expires; !expires.IsZero() {
 		h.endAfter(time.Until(expires), access.ErrExpired)
 	}
 	// Messages are not compressed. gRPC would compress a message once for each watch, on the
@@ -150,13 +140,13 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	err = grpc.SetSendCompressor(ctx, encoding.Identity)
 	if err == nil {
 		// The header tells the client that the watch is registered.
-		err = h.sender.stream.SendHeader(metadata.MD{TokenHeader: {h.entry.token()}})
+		err = h.sender.stream.SendHeader(metadata.MD{registry.TokenHeader: {e.caller.Token()}})
 	}
 	if err != nil {
 		return status.FromContextError(context.Canceled).Err() // the client has gone
 	}
 	if watch.TimeLimit > 0 {
-		h.endAfter(time.Until(now.Add(watch.TimeLimit)), errTimeLimit)
+		h.endAfter(time.Until(now.Add(watch.TimeLimit)), registry.ErrTimeLimit)
 	}
 	return nil
 }
@@ -218,25 +208,17 @@ func (h *handler) sendLast(reason error) error {
 	if err := h.sender.Send(last); err != nil {
 		return err
 	}
-	if errors.Is(reason, errTimeLimit) {
+	if errors.Is(reason, registry.ErrTimeLimit) {
 		return nil
 	}
 	return reason
 }
 
-// errTimeLimit ends a watch at its time limit.
-var errTimeLimit = errors.New("the watch has reached its time limit")
-
-// deniedGrace limits the grace period when rights or credentials are lost. One second is
-// enough for the message that is being sent. It is also enough for the last message, which
-// the client gets if only the credentials were lost.
-const deniedGrace = time.Second
-
 // end ends the watch. It cuts off the stream if the client does not read the remaining
 // messages within the grace period. Any goroutine may call it.
 func (h *handler) end(reason error) {
 	h.ctx.end(reason)
-	if grace := h.service.GraceAfter(reason); grace > 0 {
+	if grace := h.registry.GraceAfter(reason); grace > 0 {
 		h.callAfter(grace, func() { rpc.CutOff(h.sender.stream.Context()) })
 	}
 }
@@ -269,7 +251,7 @@ func (h *handler) onCleanup(f func()) {
 // run. Otherwise the watch could stay in the registry, and a server that stops would wait for
 // the watch forever.
 func (h *handler) release() (err error) {
-	steps := []func(){h.sender.slot.release}
+	steps := []func(){h.sender.releaseSlot}
 	if h.entry.watcher != nil {
 		steps = append(steps, h.entry.watcher.Close)
 	}
@@ -281,11 +263,9 @@ func (h *handler) release() (err error) {
 		steps = append(steps, f)
 	}
 	if h.queue != nil {
-		steps = append(steps, func() { h.service.queues.release(h.queue) })
+		steps = append(steps, func() { h.registry.Queues.Release(h.queue) })
 	}
-	if h.entry.number > 0 {
-		steps = append(steps, func() { h.entry.registry.unregister(&h.entry) })
-	}
+	steps = append(steps, func() { h.registry.End(&h.entry) }, func() { h.registry.Unregister(&h.entry) })
 	for _, step := range steps {
 		err = cmp.Or(dispatch.Guard(func() error { step(); return nil }), err)
 	}
@@ -298,5 +278,5 @@ func (h *handler) finish(err error) error {
 	if panicked := h.release(); panicked != nil {
 		err = h.logPanic(panicked)
 	}
-	return h.service.cfg.Interceptors.Conclude(h.ctx.Context, &h.callCtx.call, watchMethod.FullMethod, h.entry.since, err)
+	return h.registry.Interceptors.Conclude(h.ctx.Context, &h.callCtx.call, watchMethod.FullMethod, h.entry.Began(), err)
 }
