@@ -9,8 +9,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
-// Request is a valid request for a watch. Starts that share a decoded request share it, too.
-type Request struct {
+// Parsed is a valid request for a watch. Starts that share a decoded request share it, too.
+type Parsed struct {
 	request.Watch // must not be modified
 	Resource      *backend.Resource
 
@@ -23,7 +23,7 @@ type Request struct {
 // which [Registry.End] gives back. It is the only way to a watch that may begin, whatever the
 // entrance, so what it checks and takes holds for all of them. A watch that is refused has taken
 // nothing.
-func (r *Registry) Admit(ctx context.Context, w Watch, req *fanoutv1.WatchRequest) (*Request, error) {
+func (r *Registry) Admit(ctx context.Context, w Watch, req *fanoutv1.WatchRequest) (*Parsed, error) {
 	c, limits := w.Caller(), r.Interceptors.Limits
 	if c.starts.many { // the interceptors have counted the RPC, but not its watches
 		if err := limits.AllowRequest(c.Client()); err != nil {
@@ -38,11 +38,11 @@ func (r *Registry) Admit(ctx context.Context, w Watch, req *fanoutv1.WatchReques
 	if err != nil {
 		return nil, err
 	}
-	rec, mu := w.record(), w.Mutex()
+	reg, mu := w.registration(), w.Mutex()
 	mu.Lock()
 	defer mu.Unlock()
-	rec.resource, rec.scope, rec.summary, rec.taken = p.Resource, p.Interest.Scope, p.summary, taken
-	rec.reports, rec.stage = req.GetReports(), Admitted
+	reg.resource, reg.scope, reg.summary, reg.taken = p.Resource, p.Interest.Scope, p.summary, taken
+	reg.reports, reg.stage = req.GetReports(), Admitted
 	if !c.starts.many {
 		c.SetName(req.GetSubscriber())
 	}
@@ -51,12 +51,12 @@ func (r *Registry) Admit(ctx context.Context, w Watch, req *fanoutv1.WatchReques
 
 // parse checks whether the caller may have a watch, and parses the request for it. Clients start many
 // watches with equal requests, so it parses a request only if it is not the latest one of the RPC.
-func (r *Registry) parse(ctx context.Context, starts *starts, req *fanoutv1.WatchRequest) (*Request, error) {
+func (r *Registry) parse(ctx context.Context, starts *starts, req *fanoutv1.WatchRequest) (*Parsed, error) {
 	if latest := starts.latest; latest != nil && latest.from == req {
 		// The policy may have changed since then.
 		return latest, r.Interceptors.Rights.MayRead(ctx, policy.Watch, latest.target)
 	}
-	p := &Request{from: req, target: request.ParseTarget(req)}
+	p := &Parsed{from: req, target: request.ParseTarget(req)}
 	if err := r.Interceptors.Rights.MayRead(ctx, policy.Watch, p.target); err != nil {
 		return nil, err
 	}
@@ -79,30 +79,30 @@ func (r *Registry) parse(ctx context.Context, starts *starts, req *fanoutv1.Watc
 // credentials before it calls [Registry.Reexamine], and the watch begins before it is examined. So no
 // watch escapes a change.
 func (r *Registry) Begin(w Watch) error {
-	rec, mu := w.record(), w.Mutex()
+	reg, mu := w.registration(), w.Mutex()
 	mu.Lock()
-	if rec.stage != Admitted {
+	if reg.stage != Admitted {
 		mu.Unlock()
 		panic("registry: only a watch that was admitted may begin")
 	}
-	rec.stage = Begun
-	r.counts.begin(rec.Resource())
+	reg.stage = Begun
+	r.counts.begin(reg.Resource())
 	mu.Unlock()
 	r.garbage.note(r.begunAndEnded.Add(1))
 	if err := w.Caller().Pass.Check(); err != nil {
 		return err
 	}
-	return r.Interceptors.Rights.Examine(*w.Caller().Identity, rec.question())
+	return r.Interceptors.Rights.Examine(*w.Caller().Identity, reg.question())
 }
 
 // End records that a watch has ended, and gives back what it has taken. A second call has no effect.
 func (r *Registry) End(w Watch) {
-	rec, mu := w.record(), w.Mutex()
+	reg, mu := w.registration(), w.Mutex()
 	mu.Lock()
-	stage := rec.stage
-	rec.stage = Ended
+	stage := reg.stage
+	reg.stage = Ended
 	if stage == Begun {
-		r.counts.end(rec.Resource(), rec.reported().Failed())
+		r.counts.end(reg.Resource(), reg.reported().Failed())
 	}
 	mu.Unlock()
 	switch stage {
@@ -110,7 +110,7 @@ func (r *Registry) End(w Watch) {
 		r.garbage.note(r.begunAndEnded.Add(1))
 		fallthrough
 	case Admitted:
-		r.Interceptors.Limits.ReturnWatch(w.Caller().Client(), rec.taken)
+		r.Interceptors.Limits.ReturnWatch(w.Caller().Client(), reg.taken)
 	}
 }
 
@@ -119,7 +119,7 @@ func StageOf(w Watch) Stage {
 	mu := w.Mutex()
 	mu.Lock()
 	defer mu.Unlock()
-	return w.record().stage
+	return w.registration().stage
 }
 
 // Reexamine ends the watches whose credentials or rights are lost, with the error that a new watch
@@ -144,7 +144,7 @@ func (r *Registry) reexamine(rpc RPC) (ended int) {
 	var question policy.Question
 	var denied error
 	rpc.Each(0, func(w Watch) bool {
-		if q := w.record().question(); q != question {
+		if q := w.registration().question(); q != question {
 			question, denied = q, r.Interceptors.Rights.Examine(*c.Identity, q)
 		}
 		if denied != nil {

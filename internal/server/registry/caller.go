@@ -30,7 +30,7 @@ type Caller struct {
 type starts struct {
 	client quota.Client // whom limits apply to
 	many   bool         // the RPC may start any number of watches
-	latest *Request     // of the latest start, if there may be many. Only the goroutine that reads the requests uses it
+	latest *Parsed      // of the latest start, if there may be many. Only the goroutine that reads the requests uses it
 }
 
 // Init sets the caller of the RPC with the context of its handler. The argument many reports

@@ -22,7 +22,7 @@ type fakeRPC struct {
 }
 
 type fakeWatch struct {
-	Record
+	Registration
 	rpc *fakeRPC
 	n   uint32
 }
@@ -66,7 +66,7 @@ func (s *fakeRPC) Find(index uint32) Watch {
 func newRPC(resource string, watches int) *fakeRPC {
 	s := &fakeRPC{end: func(error) {}}
 	for n := min(watches, 1); n <= watches; n++ {
-		s.watches = append(s.watches, &fakeWatch{Record: Record{resource: &backend.Resource{Name: resource}, stage: Admitted}, rpc: s, n: uint32(n)})
+		s.watches = append(s.watches, &fakeWatch{Registration: Registration{resource: &backend.Resource{Name: resource}, stage: Admitted}, rpc: s, n: uint32(n)})
 	}
 	return s
 }

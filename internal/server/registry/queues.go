@@ -16,8 +16,8 @@ type Queues struct {
 	workers *sendqueue.Workers // one for each processor
 
 	mu             sync.Mutex
-	lastLocalQueue int                 // guarded by mu: queueKey.localQueue of the latest in-process RPC
-	byKey          map[queueKey]*Queue // guarded by mu
+	lastLocalQueue int                     // guarded by mu: queueKey.localQueue of the latest in-process RPC
+	byKey          map[queueKey]*ConnQueue // guarded by mu
 }
 
 // queueKey identifies a queue. gRPC uses one peer.Peer for all requests of a connection, so the
@@ -28,20 +28,20 @@ type queueKey struct {
 	localQueue int // number of the queue of the in-process connection; 0 for other connections
 }
 
-// Queue is a send queue with the number of RPCs that use it.
-type Queue struct {
+// ConnQueue is the send queue of a connection, with the number of RPCs that use it.
+type ConnQueue struct {
 	*sendqueue.Queue
 	key  queueKey
 	rpcs int // guarded by Queues.mu
 }
 
 func newQueues() *Queues {
-	return &Queues{workers: sendqueue.Start(runtime.GOMAXPROCS(0)), byKey: map[queueKey]*Queue{}}
+	return &Queues{workers: sendqueue.Start(runtime.GOMAXPROCS(0)), byKey: map[queueKey]*ConnQueue{}}
 }
 
 // Acquire returns the send queue for an RPC of the connection in ctx. The caller releases
 // the queue. The RPCs of the in-process connection get its queues in turn.
-func (c *Queues) Acquire(ctx context.Context) *Queue {
+func (c *Queues) Acquire(ctx context.Context) *ConnQueue {
 	connection, _ := peer.FromContext(ctx)
 	key := queueKey{connection: connection}
 	c.mu.Lock()
@@ -52,7 +52,7 @@ func (c *Queues) Acquire(ctx context.Context) *Queue {
 	}
 	q := c.byKey[key]
 	if q == nil {
-		q = &Queue{Queue: c.workers.NewQueue(), key: key}
+		q = &ConnQueue{Queue: c.workers.NewQueue(), key: key}
 		c.byKey[key] = q
 	}
 	q.rpcs++
@@ -61,7 +61,7 @@ func (c *Queues) Acquire(ctx context.Context) *Queue {
 
 // Release gives a queue back. When the last RPC of a queue gives it back, Release removes
 // the queue.
-func (c *Queues) Release(q *Queue) {
+func (c *Queues) Release(q *ConnQueue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if q.rpcs--; q.rpcs == 0 {

@@ -138,24 +138,24 @@ func (w *Waiting) Observe(after object.Position, backlog dispatch.Backlog, lag *
 // Report records how far the client has applied a watch. It wakes nothing. The error says what is wrong
 // with the report, or that the watch has not begun or has ended; then nothing is recorded.
 func (r *Registry) Report(w Watch, report request.Report) error {
-	rec, mu := w.record(), w.Mutex()
+	reg, mu := w.registration(), w.Mutex()
 	mu.Lock()
 	defer mu.Unlock()
-	if rec.stage != Begun {
+	if reg.stage != Begun {
 		return apierr.ErrUnknownWatch
 	}
-	o := rec.observed
+	o := reg.observed
 	if o == nil {
 		o = &observed{}
 	}
 	before := o.Failed()
-	newFailure, err := o.Record(report, rec.scope, w.MayHave())
+	newFailure, err := o.Record(report, reg.scope, w.MayHave())
 	if err != nil {
 		return err
 	}
-	rec.observed, rec.reports = o, true
+	reg.observed, reg.reports = o, true
 	if now := o.Failed(); newFailure || now != before {
-		r.counts.report(rec.Resource(), before, now, newFailure)
+		r.counts.report(reg.Resource(), before, now, newFailure)
 	}
 	return nil
 }
@@ -163,10 +163,10 @@ func (r *Registry) Report(w Watch, report request.Report) error {
 // reportOf returns whether the client of a watch reports what it has applied, because it has said so or
 // has reported, and its latest report.
 func reportOf(w Watch) (reports bool, latest Reported) {
-	rec, mu := w.record(), w.Mutex()
+	reg, mu := w.registration(), w.Mutex()
 	mu.Lock()
 	defer mu.Unlock()
-	return rec.reports, rec.reported()
+	return reg.reports, reg.reported()
 }
 
 // IsFailing reports whether the latest report of a watch has an error.

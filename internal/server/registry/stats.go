@@ -27,7 +27,7 @@ type Stats struct {
 	Backlog int
 }
 
-func (s *Stats) add(c Condition) {
+func (s *Stats) add(c Sample) {
 	if c.CatchingUp {
 		s.CatchingUp++
 	} else {
@@ -61,7 +61,7 @@ func (r *Registry) Stats() map[string]*Stats {
 		all[name] = stats
 	}
 	lags := Lags{}
-	r.eachWatch(func(w Watch) { all[w.Resource()].add(ConditionOf(w, lags)) })
+	r.eachWatch(func(w Watch) { all[w.Resource()].add(SampleOf(w, lags)) })
 	return all
 }
 
@@ -78,8 +78,8 @@ type AppliedStats struct {
 	Failing    int                            // have reported an error
 }
 
-// ReportCondition is what metrics need to know of the latest report of a watch.
-type ReportCondition struct {
+// ReportSample is what metrics need to know of the latest report of a watch.
+type ReportSample struct {
 	Reported bool // a position was reported, and no RESET has begun since
 	Failing  bool // an error was reported
 
@@ -87,7 +87,7 @@ type ReportCondition struct {
 	Lag      time.Duration
 }
 
-func (s *AppliedStats) add(c ReportCondition) {
+func (s *AppliedStats) add(c ReportSample) {
 	if c.Failing {
 		s.Failing++
 	}

@@ -13,23 +13,23 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
 
-// Condition is what metrics and the order by lag need to know of a watch.
-type Condition struct {
+// Sample is what metrics and the order by lag need to know of a watch.
+type Sample struct {
 	CatchingUp bool
 	Blocked    bool // a message waits for the client
 	NoPosition bool // nothing was sent, or a RESET is being sent
 	Lagging
 
-	Report ReportCondition
+	Report ReportSample
 }
 
-// ConditionOf returns the condition of a watch.
-func ConditionOf(w Watch, lags Lags) Condition {
+// SampleOf returns what metrics need to know of a watch.
+func SampleOf(w Watch, lags Lags) Sample {
 	p := w.Progress()
 	_, r := reportOf(w)
-	c := Condition{
+	c := Sample{
 		CatchingUp: p.CatchingUp, Blocked: p.Blocked, NoPosition: p.Position.Revision == 0, Lagging: laggingOf(w, &p, lags),
-		Report: ReportCondition{Reported: r.Applied != (object.Position{}), Failing: r.Failed()},
+		Report: ReportSample{Reported: r.Applied != (object.Position{}), Failing: r.Failed()},
 	}
 	if c.Report.Reported {
 		c.Report.Lag, c.Report.LagKnown = appliedLag(w, &p, c.Lagging, r.Applied)
@@ -45,15 +45,15 @@ func StatusOf(w Watch, lags Lags) *fanoutv1.WatcherStatus {
 
 // statusOf returns the status of a watch with a report. It fills in all fields, for all entrances.
 func statusOf(w Watch, lags Lags, reports bool, reported Reported) *fanoutv1.WatcherStatus {
-	rec, caller, p := w.record(), w.Caller(), w.Progress()
+	reg, caller, p := w.registration(), w.Caller(), w.Progress()
 	s := &fanoutv1.WatcherStatus{
 		Id:         IDOf(w),
 		Peer:       caller.Peer,
 		UserAgent:  caller.UserAgent,
 		Identity:   caller.Identity.Name,
 		Subscriber: caller.Name().Subscriber(),
-		Request:    rec.Request(),
-		Since:      timestamppb.New(rec.Began()),
+		Request:    reg.Request(),
+		Since:      timestamppb.New(reg.Began()),
 		State:      fanoutv1.WatcherStatus_STATE_LIVE,
 		Blocked:    p.Blocked,
 		Position:   backend.ProtoPosition(p.Position),
@@ -92,17 +92,17 @@ func statusOf(w Watch, lags Lags, reports bool, reported Reported) *fanoutv1.Wat
 
 // laggingOf returns how far a watch is behind.
 func laggingOf(w Watch, p *Progress, lags Lags) Lagging {
-	rec := w.record()
-	if rec.resource.Dispatcher == nil || p.Position.Revision == 0 {
+	reg := w.registration()
+	if reg.resource.Dispatcher == nil || p.Position.Revision == 0 {
 		return Lagging{}
 	}
 	if l, ok := lags[p.Shared]; ok {
 		return l
 	}
-	l := Lagging{Backlog: p.Backlog, Lag: rec.resource.LagOf(p.Backlog, p.Position), Known: true}
+	l := Lagging{Backlog: p.Backlog, Lag: reg.resource.LagOf(p.Backlog, p.Position), Known: true}
 	mu := w.Mutex()
 	mu.Lock()
-	rec.observeWaiting(p.Position, l.Backlog, &l.Lag)
+	reg.observeWaiting(p.Position, l.Backlog, &l.Lag)
 	mu.Unlock()
 	lags.note(p.Shared, l)
 	return l
@@ -117,13 +117,13 @@ func appliedLag(w Watch, p *Progress, sent Lagging, applied object.Position) (ti
 	if applied == p.Position { // most watches
 		return waitedFor(sent.Backlog, sent.Lag), true
 	}
-	rec, backlog := w.record(), w.Unapplied(applied)
-	lag := rec.resource.LagOf(backlog, applied)
+	reg, backlog := w.registration(), w.Unapplied(applied)
+	lag := reg.resource.LagOf(backlog, applied)
 	mu := w.Mutex()
 	mu.Lock()
 	defer mu.Unlock()
-	if rec.observed != nil {
-		rec.observed.ObserveUnapplied(applied, backlog, &lag)
+	if reg.observed != nil {
+		reg.observed.ObserveUnapplied(applied, backlog, &lag)
 	}
 	return waitedFor(backlog, lag), true
 }

@@ -10,10 +10,10 @@ import (
 )
 
 // Watch is a watch of any entrance: of the method Watch, or of a Subscribe stream. It embeds a
-// [Record], so only [Registry.Admit] can admit it. Any goroutine may call its methods, from when the
+// [Registration], so only [Registry.Admit] can admit it. Any goroutine may call its methods, from when the
 // watch has begun.
 type Watch interface {
-	record() *Record
+	registration() *Registration
 	Resource() string
 	Scope() object.Scope
 
@@ -23,7 +23,7 @@ type Watch interface {
 	// Number returns the number in the id of the watch.
 	Number() Number
 
-	// Mutex returns the mutex of what changes in the Record. It is the entrance's, because it also
+	// Mutex returns the mutex of what changes in the Registration. It is the entrance's, because it also
 	// orders reports and the messages that they are about. It is held for moments only.
 	Mutex() *sync.Mutex
 

@@ -1,6 +1,6 @@
 // Package subscribe serves the Subscribe method: many watches on one stream.
 //
-//	Service ── stream, one for each RPC ── table ── entry, one for each watch
+//	Service ── stream, one for each RPC ── table ── watch, one for each watch
 //	             ├─ reader: requests ──> start, stop, report
 //	             ├─ waits: starts that wait for etcd
 //	             └─ dispatch.Stream ──> sink ──> gRPC stream

@@ -117,26 +117,26 @@ func (s *stream) start(req *fanoutv1.SubscribeRequest_Start) error {
 }
 
 // admit checks whether a watch may start, and adds it to the table.
-func (s *stream) admit(req *fanoutv1.SubscribeRequest_Start) (*pending, error) {
+func (s *stream) admit(req *fanoutv1.SubscribeRequest_Start) (*waitingStart, error) {
 	if s.table.find(req.GetWatchId()) != nil {
 		return nil, apierr.ErrWatchIDInUse
 	}
-	e := &entry{stream: s}
-	e.StreamWatch.ID = req.GetWatchId()
-	e.SetBegan(time.Now())
-	admitted, err := s.service.registry.Admit(s.ctx, e, req.GetRequest())
+	w := &watch{stream: s}
+	w.StreamWatch.ID = req.GetWatchId()
+	w.SetBegan(time.Now())
+	admitted, err := s.service.registry.Admit(s.ctx, w, req.GetRequest())
 	if err != nil {
 		return nil, err
 	}
 	s.sink.slot.Expect(admitted.Options.BookmarkInterval)
 	s.calls.Lock()
 	defer s.calls.Unlock()
-	s.table.add(e)
+	s.table.add(w)
 	s.waiting++
 	if s.reason != nil || s.closed {
-		s.drop(e) // the end of the stream answers the start
+		s.drop(w) // the end of the stream answers the start
 	}
-	return &pending{e, &admitted.Watch}, nil
+	return &waitingStart{w, &admitted.Watch}, nil
 }
 
 // refuse answers a start that is refused. It is called with calls held, so that the answer comes
@@ -152,10 +152,10 @@ func (s *stream) refuse(id uint64, resource string, err error) {
 }
 
 // drop removes a watch before it is started. It is called with calls held.
-func (s *stream) drop(e *entry) {
+func (s *stream) drop(w *watch) {
 	s.waiting--
-	s.table.free(e)
-	s.service.registry.End(e)
+	s.table.free(w)
+	s.service.registry.End(w)
 }
 
 // errStopped answers the start of a watch that was stopped while it waited for etcd. The sink sends
@@ -164,24 +164,24 @@ var errStopped = errors.New("the watch was stopped before it began")
 
 // stop stops a watch. It does nothing if no watch has the id.
 func (s *stream) stop(id uint64) {
-	e := s.table.find(id)
-	if e == nil {
+	w := s.table.find(id)
+	if w == nil {
 		return
 	}
 	s.calls.Lock()
-	switch stage := registry.StageOf(e); {
+	switch stage := registry.StageOf(w); {
 	case s.reason != nil || s.closed:
 	case stage == registry.Admitted:
-		s.drop(e)
+		s.drop(w)
 		s.service.ended.add(codes.OK, 1)
 		s.out.Refuse(id, errStopped)
 		s.finishIfIdle()
 	case stage == registry.Begun:
-		s.table.free(e)
-		s.out.End(&e.StreamWatch, dispatch.Ending{Deny: true})
+		s.table.free(w)
+		s.out.End(&w.StreamWatch, dispatch.Ending{Deny: true})
 	}
 	s.calls.Unlock()
 	if conn := s.caller.Conn; conn != nil {
-		conn.AbandonWatch(s.caller.Identity.Name, time.Since(e.Began()))
+		conn.AbandonWatch(s.caller.Identity.Name, time.Since(w.Began()))
 	}
 }

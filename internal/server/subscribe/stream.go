@@ -33,7 +33,7 @@ type stream struct {
 	ending   context.Context   // of what must not outlast the stream
 	end      context.CancelFunc
 	caller   registry.Caller
-	queue    *registry.Queue // nil: not admitted
+	queue    *registry.ConnQueue // nil: not admitted
 
 	out   outbox
 	sink  sink
@@ -215,7 +215,7 @@ func (s *stream) CheckFence(now time.Time) { s.sink.CheckFence(now) }
 
 // Each implements [registry.RPC].
 func (s *stream) Each(from uint32, yield func(registry.Watch) bool) bool {
-	return s.table.each(from, func(e *entry) bool { return yield(e) })
+	return s.table.each(from, func(e *watch) bool { return yield(e) })
 }
 
 // Find implements [registry.RPC].
@@ -223,5 +223,5 @@ func (s *stream) Find(index uint32) registry.Watch {
 	if e := s.table.at(index); e != nil {
 		return e
 	}
-	return nil // not a nil *entry
+	return nil // not a nil *watch
 }

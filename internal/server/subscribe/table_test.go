@@ -6,11 +6,11 @@ import (
 )
 
 // fill adds complete watches with the ids and indexes from 1 on.
-func fill(t *testing.T, table *table, n int) (all []*entry) {
+func fill(t *testing.T, table *table, n int) (all []*watch) {
 	t.Helper()
 	table.init()
 	for range n {
-		e := &entry{}
+		e := &watch{}
 		e.StreamWatch.ID = uint64(len(all) + 1)
 		table.add(e)
 		if !table.begin(e) {
@@ -39,12 +39,12 @@ func TestWatchesAreListedInOrder(t *testing.T) {
 	}
 	for _, from := range []int{0, 1, len(want) / 2, len(want) - 1} {
 		var got []uint32
-		table.each(want[from]+1, func(e *entry) bool { got = append(got, e.Index); return true })
+		table.each(want[from]+1, func(e *watch) bool { got = append(got, e.Index); return true })
 		if !slices.Equal(got, want[from+1:]) {
 			t.Errorf("got %v after %d, want %v", got, want[from], want[from+1:])
 		}
 	}
-	table.each(0, func(e *entry) bool {
+	table.each(0, func(e *watch) bool {
 		if e.Index != want[0] {
 			t.Fatalf("got watch %d, want %d", e.Index, want[0])
 		}
@@ -66,7 +66,7 @@ func TestAnEmptyTableHasNothing(t *testing.T) {
 			t.Fatalf("watch %d was not removed once", e.Index)
 		}
 	}
-	if n := table.len(); n != 0 || len(table.clear()) != 0 || !table.each(0, func(*entry) bool { return false }) {
+	if n := table.len(); n != 0 || len(table.clear()) != 0 || !table.each(0, func(*watch) bool { return false }) {
 		t.Errorf("got %d watches, want none", n)
 	}
 }

@@ -1,6 +1,6 @@
 // Package watch serves the Watch method: one watch for each RPC.
 //
-//	handler (gRPC) ── entry, in the registry
+//	handler (gRPC) ── watch, in the registry
 //	    │      └───── streamSender ── gRPC stream
 //	    └─ dispatch.Watcher ──┘ Send, TrySend
 //
@@ -21,11 +21,11 @@
 // # Goroutines and locks
 //
 // Either the handler or a worker uses a streamSender, never both at the same time; see
-// package dispatch. The lock of an entry guards the fields that change with the messages of
-// the watch. Operators can read these fields at any time. A worker takes this lock once for
+// package dispatch. The mutex of a watch guards the fields that change with the messages of
+// the watch. Operators can read these fields at any time. A worker takes this mutex once for
 // each message, a handler twice.
 //
 // For each watch, this package allocates one large object, the handler, which contains the
-// entry, the streamSender and the watchContext. Ten thousand handlers do not fit into the
+// watch, the streamSender and the watchContext. Ten thousand handlers do not fit into the
 // caches of a processor. So the fields that change with each message are in two cache lines.
 package watch

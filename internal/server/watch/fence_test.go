@@ -177,14 +177,14 @@ func testClientThatDoesNotRead(t *testing.T, read func(*transportBuffer)) {
 	}
 	poll.Until(t, "the client has everything", func() bool {
 		read(stream)
-		return h.entry.Progress().Position.Revision >= last
+		return h.watch.Progress().Position.Revision >= last
 	})
 	stream.write()
 	// The worker serves the watch again.
 	last = a.store.Put("key", value)
 	poll.Until(t, "the client has the next event", func() bool {
 		stream.write()
-		return h.entry.Progress().Position.Revision >= last
+		return h.watch.Progress().Position.Revision >= last
 	})
 	if h.sender.IsOverdue() {
 		t.Error("the fence is still overdue")

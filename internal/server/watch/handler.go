@@ -30,22 +30,22 @@ import (
 // watch (serveUncached).
 //
 // The fields that change with each message are in two cache lines. The first line has the
-// fields from ctx.reason to entry.at, the second line has the fields from sender.stream to
+// fields from ctx.reason to watch.at, the second line has the fields from sender.stream to
 // sender.sentAt. The runtime places a handler 8 bytes after the beginning of a cache line. These
 // 8 bytes and the fields before ctx.reason fill whole cache lines, so ctx.reason begins a
-// line. The fields of the context and the entry after ctx.reason fill whole lines too, so
+// line. The fields of the context and the watch after ctx.reason fill whole lines too, so
 // sender.stream begins a line. A test checks both lines. It also checks that a handler has at
 // most 632 bytes, because the runtime would reserve more memory for a larger one.
 type handler struct {
 	registry *registry.Registry
 	callCtx  callContext
 	cleanup  []func() // guarded by ctx.mu: called at the end of the watch, in reverse order
-	queue    *registry.Queue
+	queue    *registry.ConnQueue
 
 	cleanedUp bool // guarded by ctx.mu: the cleanup has begun
 
 	ctx    watchContext
-	entry  entry
+	watch  watch
 	sender streamSender
 }
 
@@ -67,7 +67,7 @@ func Handler(r *registry.Registry) grpc.StreamHandler {
 	return func(_ any, stream grpc.ServerStream) error {
 		h := &handler{registry: r}
 		h.callCtx.Context, h.ctx.Context = stream.Context(), &h.callCtx
-		h.entry.SetBegan(time.Now())
+		h.watch.SetBegan(time.Now())
 		h.init(stream)
 		admitted := middleware.WrapServerStream(stream)
 		admitted.WrappedContext = &h.callCtx
@@ -83,8 +83,8 @@ func Handler(r *registry.Registry) grpc.StreamHandler {
 
 // init connects the parts of the handler.
 func (h *handler) init(stream grpc.ServerStream) {
-	h.entry.handler = h
-	h.sender.init(&h.ctx, &h.entry, stream)
+	h.watch.handler = h
+	h.sender.init(&h.ctx, &h.watch, stream)
 }
 
 func (h *handler) onFreshStack(do func() error) error { return h.logPanic(dispatch.OnFreshStack(do)) }
@@ -96,25 +96,25 @@ func (h *handler) logPanic(err error) error { return h.registry.LogPanic(h.ctx.C
 // the values that the interceptors have added.
 func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	h.ctx.Context = ctx
-	r, e := h.registry, &h.entry
+	r, w := h.registry, &h.watch
 	rpc.OnDone(ctx, h.ctx.end)
-	e.caller.Init(ctx, false)
-	if err := r.Register(e); err != nil {
+	w.caller.Init(ctx, false)
+	if err := r.Register(w); err != nil {
 		return err
 	}
-	admitted, err := r.Admit(ctx, e, req)
+	admitted, err := r.Admit(ctx, w, req)
 	if err != nil {
 		return err
 	}
-	now, watch := time.Now(), admitted.Watch // the time limit includes the wait in Source.Watch
-	watch.TimeLimit = registry.Shorter(watch.TimeLimit, r.TimeLimit())
-	watch.Options.LastBookmark = registry.LastBookmark(ctx, now, watch.TimeLimit)
-	watch.Options.Place = rpc.StreamID(ctx)
+	now, request := time.Now(), admitted.Watch // the time limit includes the wait in Source.Watch
+	request.TimeLimit = registry.Shorter(request.TimeLimit, r.TimeLimit())
+	request.Options.LastBookmark = registry.LastBookmark(ctx, now, request.TimeLimit)
+	request.Options.Place = rpc.StreamID(ctx)
 	h.queue = r.Queues.Acquire(ctx)
 	h.sender.tracer, h.sender.slow = admitted.Resource.Tracer, r.Interceptors.Slow
-	h.sender.counters = r.Counters(e.Resource(), h.queue.Worker())
-	h.sender.limits, h.sender.bookmarkInterval = r.Interceptors.Limits, watch.Options.BookmarkInterval
-	watcher, err := admitted.Resource.Source().Watch(&h.ctx, &watch, h.queue.Queue, &h.sender)
+	h.sender.counters = r.Counters(w.Resource(), h.queue.Worker())
+	h.sender.limits, h.sender.bookmarkInterval = r.Interceptors.Limits, request.Options.BookmarkInterval
+	watcher, err := admitted.Resource.Source().Watch(&h.ctx, &request, h.queue.Queue, &h.sender)
 	if err != nil {
 		if reason, byServer := h.ctx.why(); byServer {
 			if errors.Is(reason, apierr.ErrDraining) {
@@ -124,15 +124,15 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 		}
 		return err
 	}
-	e.watcher, e.catchingUp = watcher, !watch.FromNow
-	if w, ok := watcher.(*dispatch.Watcher); ok {
-		h.sender.attach(w)
+	w.watcher, w.catchingUp = watcher, !request.FromNow
+	if cached, ok := watcher.(*dispatch.Watcher); ok {
+		h.sender.attach(cached)
 		h.ctx.forgetDone() // only the wait for the cacher needed the channel
 	}
-	if err := r.Begin(e); err != nil {
+	if err := r.Begin(w); err != nil {
 		return err
 	}
-	if expires := e.caller.Pass.Expires; !expires.IsZero() {
+	if expires := w.caller.Pass.Expires; !expires.IsZero() {
 		h.endAfter(time.Until(expires), access.ErrExpired)
 	}
 	// Messages are not compressed. gRPC would compress a message once for each watch, on the
@@ -140,13 +140,13 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	err = grpc.SetSendCompressor(ctx, encoding.Identity)
 	if err == nil {
 		// The header tells the client that the watch is registered.
-		err = h.sender.stream.SendHeader(metadata.MD{registry.TokenHeader: {e.caller.Token()}})
+		err = h.sender.stream.SendHeader(metadata.MD{registry.TokenHeader: {w.caller.Token()}})
 	}
 	if err != nil {
 		return status.FromContextError(context.Canceled).Err() // the client has gone
 	}
-	if watch.TimeLimit > 0 {
-		h.endAfter(time.Until(now.Add(watch.TimeLimit)), registry.ErrTimeLimit)
+	if request.TimeLimit > 0 {
+		h.endAfter(time.Until(now.Add(request.TimeLimit)), registry.ErrTimeLimit)
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func (h *handler) serve() error {
 
 // serveUncached sends the messages of a watch of a resource without a cache.
 func (h *handler) serveUncached() error {
-	watcher := h.entry.watcher.(backend.UncachedWatcher)
+	watcher := h.watch.watcher.(backend.UncachedWatcher)
 	for {
 		if reason, _ := h.ctx.why(); reason != nil {
 			return nil
@@ -203,7 +203,7 @@ func (h *handler) serveUncached() error {
 // error for the client. At the time limit it returns nil, because clients expect this end.
 func (h *handler) sendLast(reason error) error {
 	last := dispatch.Message{Header: object.Header{
-		Kind: object.Draining, Position: h.entry.watcher.Position(), ResumeAtOnce: errors.Is(reason, apierr.ErrDrainedInTurn),
+		Kind: object.Draining, Position: h.watch.watcher.Position(), ResumeAtOnce: errors.Is(reason, apierr.ErrDrainedInTurn),
 	}}
 	if err := h.sender.Send(last); err != nil {
 		return err
@@ -252,8 +252,8 @@ func (h *handler) onCleanup(f func()) {
 // the watch forever.
 func (h *handler) release() (err error) {
 	steps := []func(){h.sender.releaseSlot}
-	if h.entry.watcher != nil {
-		steps = append(steps, h.entry.watcher.Close)
+	if h.watch.watcher != nil {
+		steps = append(steps, h.watch.watcher.Close)
 	}
 	h.ctx.mu.Lock()
 	h.cleanedUp = true
@@ -265,7 +265,7 @@ func (h *handler) release() (err error) {
 	if h.queue != nil {
 		steps = append(steps, func() { h.registry.Queues.Release(h.queue) })
 	}
-	steps = append(steps, func() { h.registry.End(&h.entry) }, func() { h.registry.Unregister(&h.entry) })
+	steps = append(steps, func() { h.registry.End(&h.watch) }, func() { h.registry.Unregister(&h.watch) })
 	for _, step := range steps {
 		err = cmp.Or(dispatch.Guard(func() error { step(); return nil }), err)
 	}
@@ -278,5 +278,5 @@ func (h *handler) finish(err error) error {
 	if panicked := h.release(); panicked != nil {
 		err = h.logPanic(panicked)
 	}
-	return h.registry.Interceptors.Conclude(h.ctx.Context, &h.callCtx.call, watchMethod.FullMethod, h.entry.Began(), err)
+	return h.registry.Interceptors.Conclude(h.ctx.Context, &h.callCtx.call, watchMethod.FullMethod, h.watch.Began(), err)
 }

@@ -26,10 +26,10 @@ func TestPanicInCleanupDoesNotKeepTheWatch(t *testing.T) {
 	defer r.Stop()
 	h := &handler{registry: r}
 	h.init(nil)
-	if err := r.Register(&h.entry); err != nil {
+	if err := r.Register(&h.watch); err != nil {
 		t.Fatal(err)
 	}
-	h.entry.watcher = panickingWatcher{}
+	h.watch.watcher = panickingWatcher{}
 	calls := 0
 	h.onCleanup(func() { calls++ })
 	h.onCleanup(func() { panic("in a cleanup") })

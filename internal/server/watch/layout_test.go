@@ -23,7 +23,7 @@ func TestFieldsThatChangeWithEachMessageAreInTwoCacheLines(t *testing.T) {
 		allocated = w // so that the runtime allocates it
 		at := func(field unsafe.Pointer) uintptr { return uintptr(field) / line }
 		for what, fields := range map[string][2]uintptr{
-			"the entry":  {at(unsafe.Pointer(&w.ctx.reason)), at(unsafe.Pointer(&w.entry.at.Revision))},
+			"the watch":  {at(unsafe.Pointer(&w.ctx.reason)), at(unsafe.Pointer(&w.watch.at.Revision))},
 			"the sender": {at(unsafe.Pointer(&w.sender.stream)), at(unsafe.Add(unsafe.Pointer(&w.sender.SendWindow), sentAt.Offset))},
 		} {
 			if fields[0] != fields[1] {

@@ -41,7 +41,7 @@ func oneEvent() dispatch.Message {
 }
 
 func TestCountingAllocatesNothing(t *testing.T) {
-	e, m, now := &entry{}, oneEvent(), time.Now()
+	e, m, now := &watch{}, oneEvent(), time.Now()
 	var counts registry.Counters
 	if n := testing.AllocsPerRun(100, func() {
 		_, first := e.note(&m.Header, 200)
@@ -93,7 +93,7 @@ func BenchmarkMessage(b *testing.B) {
 					b.Fatal(err)
 				}
 				if c.counted {
-					before, first := h.entry.note(&m.Header, p.Size())
+					before, first := h.watch.note(&m.Header, p.Size())
 					h.sender.trace(&m, p.Size(), before)
 					counts.Note(&m, 1, p.Size(), first, now)
 				}
@@ -106,7 +106,7 @@ func BenchmarkMessage(b *testing.B) {
 func BenchmarkCounting(b *testing.B) {
 	for _, kind := range []object.MessageKind{object.Bookmark, object.Live} {
 		b.Run(fmt.Sprintf("kind=%d", kind), func(b *testing.B) {
-			e, m, now := &entry{}, oneEvent(), time.Now()
+			e, m, now := &watch{}, oneEvent(), time.Now()
 			var counts registry.Counters
 			m.Header.Kind = kind
 			b.ReportAllocs()
@@ -194,7 +194,7 @@ func watched(tb testing.TB, watches int) (*registry.Registry, *cachertest.Memory
 	for range watches {
 		h := &handler{registry: r}
 		h.init(nil)
-		e, caller := &h.entry, peer.NewContext(tb.Context(), &peer.Peer{Addr: &net.TCPAddr{}})
+		e, caller := &h.watch, peer.NewContext(tb.Context(), &peer.Peer{Addr: &net.TCPAddr{}})
 		e.caller.Init(caller, false)
 		if err := r.Register(e); err != nil {
 			tb.Fatal(err)

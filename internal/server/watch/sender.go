@@ -26,7 +26,7 @@ type streamSender struct {
 	grpcmsg.SendWindow
 
 	ctx      *watchContext
-	entry    *entry
+	watch    *watch
 	counters *registry.Counters
 	watcher  *dispatch.Watcher // nil: the resource has no cache
 
@@ -44,8 +44,8 @@ type streamSender struct {
 }
 
 // init sets the fields that all methods need.
-func (s *streamSender) init(ctx *watchContext, entry *entry, stream grpc.ServerStream) {
-	s.ctx, s.entry, s.stream = ctx, entry, stream
+func (s *streamSender) init(ctx *watchContext, w *watch, stream grpc.ServerStream) {
+	s.ctx, s.watch, s.stream = ctx, w, stream
 }
 
 // attach sets the watcher, before it is served.
@@ -59,13 +59,13 @@ func (s *streamSender) attach(w *dispatch.Watcher) {
 func (s *streamSender) Reserve() error {
 	if s.slot == nil {
 		s.slot = &quota.Slot{}
-		s.slot.Init(s.limits, s.entry.caller.Client())
+		s.slot.Init(s.limits, s.watch.caller.Client())
 		s.slot.Expect(s.bookmarkInterval)
 	}
 	if s.slot.IsHeld() {
 		return nil
 	}
-	err := s.slot.Reserve(s.ctx, !s.entry.hasSent())
+	err := s.slot.Reserve(s.ctx, !s.watch.hasSent())
 	if s.watcher != nil {
 		s.ctx.forgetDone() // only the wait for the slot needed the channel
 	}
@@ -87,7 +87,7 @@ func (s *streamSender) Send(m dispatch.Message) error {
 	if s.slot != nil {
 		s.slot.BeginPart()
 	}
-	s.entry.beginSend(m.Header.Position)
+	s.watch.beginSend(m.Header.Position)
 	if err := s.stream.SendMsg(message); err != nil {
 		s.broken = true
 		return err
@@ -97,7 +97,7 @@ func (s *streamSender) Send(m dispatch.Message) error {
 		s.broken = true
 		return err
 	}
-	before, first := s.entry.note(&m.Header, size)
+	before, first := s.watch.note(&m.Header, size)
 	s.trace(&m, size, before)
 	s.counters.Note(&m, 1, size, first, time.Now())
 	s.endPart(&m.Header, fence)
@@ -147,8 +147,8 @@ func (s *streamSender) TrySend(b *dispatch.Batch, now time.Time) error {
 	if fence := s.BeginTrySend(encoded.Size(), now); fence != nil {
 		message = encoded.WithFence(fence)
 	}
-	// The entry has the position before the client can report that it has applied it.
-	before, _ := s.entry.note(&b.Header, encoded.Size())
+	// The watch has the position before the client can report that it has applied it.
+	before, _ := s.watch.note(&b.Header, encoded.Size())
 	if err := s.stream.SendMsg(message); err != nil {
 		s.broken = true
 		return err
@@ -179,7 +179,7 @@ func (s *streamSender) Prefetch() int {
 func (s *streamSender) trace(m *dispatch.Message, size int, before object.Revision) {
 	if t := s.tracer; t != nil && s.watcher != nil && m.Header.Kind == object.Live && t.Wants() {
 		t.Delivered(backend.Delivery{
-			Watch: s.stream.Context(), Watcher: registry.IDOf(s.entry), Peer: s.entry.caller.Peer,
+			Watch: s.stream.Context(), Watcher: registry.IDOf(s.watch), Peer: s.watch.caller.Peer,
 			After: before, Upto: m.Header.Position.Revision, Shows: s.watcher.Shows,
 			Events: m.Count, Bytes: size, Arrived: m.Arrived, Sent: time.Now(),
 		})
@@ -195,15 +195,15 @@ func (s *streamSender) logSlowWatch(h *object.Header, first bool) {
 	case first:
 		s.logSlow("first message")
 	case h.Kind == object.CatchUpBegin:
-		s.notCounted = time.Since(s.entry.Began())
+		s.notCounted = time.Since(s.watch.Began())
 	case h.Kind == object.Synced:
 		s.logSlow("catch-up")
 	}
 }
 
 func (s *streamSender) logSlow(what string) {
-	if took := time.Since(s.entry.Began()) - s.notCounted; s.slow.IsSlow(took) {
+	if took := time.Since(s.watch.Began()) - s.notCounted; s.slow.IsSlow(took) {
 		var ctx context.Context = s.ctx
-		s.slow.Note(ctx, what, took, s.entry.Request())
+		s.slow.Note(ctx, what, took, s.watch.Request())
 	}
 }

@@ -123,7 +123,7 @@ func startWatches(t *testing.T, watches int, options ...dispatch.Options) *share
 	a.after(watches, func() { a.store.Put("key", "first") })
 	for _, h := range a.handlers {
 		poll.Until(t, "both messages are counted", func() bool {
-			messages := h.entry.Progress().Messages
+			messages := h.watch.Progress().Messages
 			return messages == 2
 		})
 	}
@@ -183,7 +183,7 @@ func TestWorkerSendsNothingWithoutTheRight(t *testing.T) {
 	denied := a.handlers[0]
 	denied.ctx.end(&apierr.DeniedError{})
 	a.after(1, func() { a.store.Put("key", "value") })
-	if messages := denied.entry.Progress().Messages; messages != 2 {
+	if messages := denied.watch.Progress().Messages; messages != 2 {
 		t.Errorf("got %d messages, want the two before", messages)
 	}
 }
@@ -196,7 +196,7 @@ func TestWorkerSendsNothingOfAWatchThatEnds(t *testing.T) {
 	ending.ctx.end(apierr.ErrDraining)
 	a.after(1, func() { a.store.Put("key", "value") })
 	a.after(1, func() { a.store.Put("key", "more") })
-	if messages := ending.entry.Progress().Messages; messages != 2 {
+	if messages := ending.watch.Progress().Messages; messages != 2 {
 		t.Errorf("got %d messages, want the two before", messages)
 	}
 }

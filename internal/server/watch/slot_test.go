@@ -71,8 +71,8 @@ func TestSyncedNeedsNoSlot(t *testing.T) {
 	}})
 	h.sender.counters, h.sender.slow = &registry.Counters{}, rpc.NewSlowLog(0, slog.New(slog.DiscardHandler))
 	l.Patience, h.sender.limits = time.Nanosecond, l
-	h.entry.caller.Init(peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{}}), false)
-	h.entry.watcher = &scriptedWatcher{kinds: []object.MessageKind{object.CatchUpBegin, object.CatchUpPart, object.Synced}}
+	h.watch.caller.Init(peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{}}), false)
+	h.watch.watcher = &scriptedWatcher{kinds: []object.MessageKind{object.CatchUpBegin, object.CatchUpPart, object.Synced}}
 	if err := h.serveUncached(); !errors.Is(err, io.EOF) || sent != 3 {
 		t.Errorf("got %d messages and then %v, want 3 messages and the end of the watch", sent, err)
 	}

@@ -38,7 +38,7 @@ func TestSlowWatchesAreLogged(t *testing.T) {
 		h := admitted(t, nil)
 		h.sender.slow = slow
 		h.ctx.Context = context.Background()
-		h.entry.SetBegan(time.Now().Add(-time.Hour))
+		h.watch.SetBegan(time.Now().Add(-time.Hour))
 		for i, kind := range c.kinds {
 			h.sender.logSlowWatch(&object.Header{Kind: kind}, c.first && i == 0)
 		}
@@ -63,8 +63,8 @@ func admitted(t *testing.T, stream grpc.ServerStream) *handler {
 	h := &handler{registry: r}
 	h.init(stream)
 	caller := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{}})
-	h.entry.caller.Init(caller, false)
-	if _, err := r.Admit(caller, &h.entry, &fanoutv1.WatchRequest{Resource: "r"}); err != nil {
+	h.watch.caller.Init(caller, false)
+	if _, err := r.Admit(caller, &h.watch, &fanoutv1.WatchRequest{Resource: "r"}); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -93,7 +93,7 @@ func TestSlowClientsAreNotLogged(t *testing.T) {
 				h := admitted(t, unread{})
 				h.sender.slow, h.sender.counters = slow, &registry.Counters{}
 				h.ctx.Context = context.Background()
-				h.entry.SetBegan(time.Now())
+				h.watch.SetBegan(time.Now())
 				for range 2 {
 					for _, kind := range []object.MessageKind{object.CatchUpBegin, object.CatchUpPart, object.CatchUpPart, object.CatchUpPart, object.Synced, object.Live} {
 						if kind == object.CatchUpPart {

@@ -20,35 +20,35 @@ type quickClient struct {
 	grpc.ServerStream
 	t        *testing.T
 	registry *registry.Registry
-	entry    *entry
+	watch    *watch
 	next     object.Position // of the message
 }
 
 // SendMsg implements [grpc.ServerStream].
 func (c *quickClient) SendMsg(any) error {
-	if err := c.registry.Report(c.entry, request.Report{Applied: &c.next}); err != nil {
+	if err := c.registry.Report(c.watch, request.Report{Applied: &c.next}); err != nil {
 		c.t.Errorf("position %v: %v", c.next, err)
 	}
 	later := object.Position{Epoch: c.next.Epoch, Revision: c.next.Revision + 1}
-	if err := c.registry.Report(c.entry, request.Report{Applied: &later}); err == nil {
+	if err := c.registry.Report(c.watch, request.Report{Applied: &later}); err == nil {
 		c.t.Errorf("got no error for position %v, which is after %v", later, c.next)
 	}
 	return nil
 }
 
 // firstWatch returns a registry with a watch.
-func firstWatch(t *testing.T) (*registry.Registry, *entry) {
+func firstWatch(t *testing.T) (*registry.Registry, *watch) {
 	t.Helper()
 	r, _ := watched(t, 1)
 	for w := range r.After(registry.Number{}, "r") {
-		return r, w.(*entry)
+		return r, w.(*watch)
 	}
 	t.Fatal("got no watch")
 	return nil, nil
 }
 
 // applied returns the latest position that the client of a watch has reported.
-func applied(e *entry) object.Position {
+func applied(e *watch) object.Position {
 	p := registry.StatusOf(e, nil).GetApplied()
 	return object.Position{Epoch: object.Epoch(p.GetEpoch()), Revision: object.Revision(p.GetRevision())}
 }
@@ -56,7 +56,7 @@ func applied(e *entry) object.Position {
 // A client can report a position as soon as gRPC has the message, whoever sends it.
 func TestAPositionIsKnownBeforeTheClientHasIt(t *testing.T) {
 	r, e := firstWatch(t)
-	stream := &quickClient{t: t, registry: r, entry: e}
+	stream := &quickClient{t: t, registry: r, watch: e}
 	sender := &e.handler.sender
 	sender.stream, sender.counters = stream, &registry.Counters{}
 	for revision := object.Revision(1); revision < 9; revision++ {
@@ -118,9 +118,9 @@ func TestResetForgetsWhatWasApplied(t *testing.T) {
 // statistics count each watch once.
 func TestAppliedLagGrows(t *testing.T) {
 	r, memory := watched(t, 3)
-	var all []*entry
+	var all []*watch
 	for w := range r.After(registry.Number{}, "r") {
-		all = append(all, w.(*entry))
+		all = append(all, w.(*watch))
 	}
 	first := all[0].Progress().Position
 	for _, e := range all[:2] {

@@ -11,10 +11,10 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
-// Record is what the registry keeps of a watch. Each entrance embeds it in its own record of a watch,
+// Registration is what the registry keeps of a watch. Each entrance embeds it in its own record of a watch,
 // so a watch has one allocation. There may be a million of them, so it has nothing that the RPC has,
 // and what few watches need is behind a pointer.
-type Record struct {
+type Registration struct {
 	resource *backend.Resource
 	scope    object.Scope // the policy must grant the watch of it as long as the watch lasts
 	summary  Summary
@@ -45,41 +45,41 @@ const (
 // started is a time before all watches began. A time.Duration takes less memory than a time.Time.
 var started = time.Now()
 
-// record implements [Watch]. Only a type that embeds a Record implements it.
-func (r *Record) record() *Record { return r }
+// registration implements [Watch]. Only a type that embeds a Registration implements it.
+func (r *Registration) registration() *Registration { return r }
 
 // Resource implements [Watch].
-func (r *Record) Resource() string { return r.resource.Name }
+func (r *Registration) Resource() string { return r.resource.Name }
 
 // Scope implements [Watch].
-func (r *Record) Scope() object.Scope { return r.scope }
+func (r *Registration) Scope() object.Scope { return r.scope }
 
 // Backend returns the resource.
-func (r *Record) Backend() *backend.Resource { return r.resource }
+func (r *Registration) Backend() *backend.Resource { return r.resource }
 
 // Request returns the request for the watch, as operators see it.
-func (r *Record) Request() *fanoutv1.WatchRequest { return r.summary.Request(r.scope) }
+func (r *Registration) Request() *fanoutv1.WatchRequest { return r.summary.Request(r.scope) }
 
 // SetBegan sets when the watch began.
-func (r *Record) SetBegan(t time.Time) { r.began = t.Sub(started) }
+func (r *Registration) SetBegan(t time.Time) { r.began = t.Sub(started) }
 
 // Began returns when the watch began.
-func (r *Record) Began() time.Time { return started.Add(r.began) }
+func (r *Registration) Began() time.Time { return started.Add(r.began) }
 
 // question asks whether the caller may have the watch.
-func (r *Record) question() policy.Question {
+func (r *Registration) question() policy.Question {
 	return policy.Question{Verb: policy.Watch, Resource: r.resource.Name, Scope: r.scope}
 }
 
 // BeginReset records that a RESET begins. The caller holds [Watch.Mutex].
-func (r *Record) BeginReset() {
+func (r *Registration) BeginReset() {
 	if r.observed != nil {
 		r.observed.BeginReset()
 	}
 }
 
 // reported is called with [Watch.Mutex] held. It returns the latest report.
-func (r *Record) reported() Reported {
+func (r *Registration) reported() Reported {
 	if r.observed == nil {
 		return Reported{}
 	}
@@ -88,7 +88,7 @@ func (r *Record) reported() Reported {
 
 // observeWaiting is called with [Watch.Mutex] held. It completes the lag of the events that wait after
 // a position.
-func (r *Record) observeWaiting(after object.Position, backlog dispatch.Backlog, lag *backend.Lag) {
+func (r *Registration) observeWaiting(after object.Position, backlog dispatch.Backlog, lag *backend.Lag) {
 	if r.observed == nil {
 		if backlog.Events == 0 {
 			return
