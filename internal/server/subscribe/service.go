@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -70,9 +69,7 @@ func (s *Service) Handler() grpc.StreamHandler {
 	}, method)
 	return func(_ any, rpcStream grpc.ServerStream) error {
 		st := newStream(s, rpcStream)
-		admitted := middleware.WrapServerStream(rpcStream)
-		admitted.WrappedContext = st.ctx
-		err := dispatch.OnFreshStack(func() error { return admit(st, rpc.Receiving{ServerStream: admitted}) })
+		err := dispatch.OnFreshStack(func() error { return admit(st, rpc.Receiving{ServerStream: rpcStream}) })
 		if err == nil {
 			err = st.serve()
 		}

@@ -23,7 +23,6 @@ import (
 type stream struct {
 	service *Service
 	grpc    grpc.ServerStream
-	call    rpc.Call
 	since   time.Time
 
 	// begin sets these.
@@ -53,8 +52,7 @@ type stream struct {
 }
 
 func newStream(s *Service, rpcStream grpc.ServerStream) *stream {
-	st := &stream{service: s, grpc: rpcStream, since: time.Now()}
-	st.ctx = context.WithValue(rpcStream.Context(), rpc.CallKey{}, &st.call)
+	st := &stream{service: s, grpc: rpcStream, ctx: rpcStream.Context(), since: time.Now()}
 	st.table.init()
 	return st
 }
@@ -138,7 +136,7 @@ func (s *stream) finish(err error) error {
 	if panicked := dispatch.Guard(func() error { watches = s.release(); return nil }); panicked != nil {
 		err = s.service.registry.LogPanic(s.ctx, panicked)
 	}
-	result := s.service.registry.Interceptors.Conclude(s.ctx, &s.call, fullMethod, s.since, err)
+	result := s.service.registry.Interceptors.Conclude(s.ctx, fullMethod, s.since, err)
 	s.service.ended.add(status.Code(result), watches)
 	return result
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
@@ -38,15 +37,14 @@ import (
 // most 632 bytes, because the runtime would reserve more memory for a larger one.
 type handler struct {
 	registry *registry.Registry
-	callCtx  callContext
-	cleanup  []func() // guarded by ctx.mu: called at the end of the watch, in reverse order
 	queue    *registry.ConnQueue
-
-	cleanedUp bool // guarded by ctx.mu: the cleanup has begun
 
 	ctx    watchContext
 	watch  watch
 	sender streamSender
+
+	cleanup   []func() // guarded by ctx.mu: called at the end of the watch, in reverse order
+	cleanedUp bool     // guarded by ctx.mu: the cleanup has begun
 }
 
 var watchMethod = &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName, IsServerStream: true}
@@ -66,12 +64,10 @@ func Handler(r *registry.Registry) grpc.StreamHandler {
 	}, watchMethod)
 	return func(_ any, stream grpc.ServerStream) error {
 		h := &handler{registry: r}
-		h.callCtx.Context, h.ctx.Context = stream.Context(), &h.callCtx
+		h.ctx.Context = stream.Context()
 		h.watch.SetBegan(time.Now())
 		h.init(stream)
-		admitted := middleware.WrapServerStream(stream)
-		admitted.WrappedContext = &h.callCtx
-		err := h.onFreshStack(func() error { return admit(h, rpc.Receiving{ServerStream: admitted}) })
+		err := h.onFreshStack(func() error { return admit(h, rpc.Receiving{ServerStream: stream}) })
 		if err == nil {
 			err = h.serve()
 		}
@@ -278,5 +274,5 @@ func (h *handler) finish(err error) error {
 	if panicked := h.release(); panicked != nil {
 		err = h.logPanic(panicked)
 	}
-	return h.registry.Interceptors.Conclude(h.ctx.Context, &h.callCtx.call, watchMethod.FullMethod, h.watch.Began(), err)
+	return h.registry.Interceptors.Conclude(h.ctx.Context, watchMethod.FullMethod, h.watch.Began(), err)
 }
