@@ -32,9 +32,6 @@ type part struct {
 	status  []byte
 }
 
-// copiedBytes is the size up to which a message is copied.
-const copiedBytes = 1 << 10
-
 // maxEntryHead is the size of the fields of an entry without its ids and its content.
 const maxEntryHead = 16
 
@@ -47,7 +44,7 @@ func (c *encoder) encode(r *dispatch.Response) grpcmsg.Response {
 		copied += maxEntryHead + len(p.ids) + len(p.status)
 		switch {
 		case p.message == nil:
-		case p.message.Size() <= copiedBytes:
+		case p.message.Size() <= grpcmsg.CopiedBytes:
 			copied += p.message.Size()
 		default:
 			pieces += 1 + len(p.message.Buffers())
@@ -65,7 +62,7 @@ func (c *encoder) encode(r *dispatch.Response) grpcmsg.Response {
 		b = append(wire.AppendEntryHead(b, p.ids, p.kind, size), p.status...)
 		switch {
 		case p.message == nil:
-		case size <= copiedBytes:
+		case size <= grpcmsg.CopiedBytes:
 			for _, piece := range p.message.Buffers() {
 				b = append(b, piece.ReadOnlyData()...)
 			}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -63,15 +62,7 @@ func (s *stream) begin(requests grpc.ServerStream) error {
 	if err := s.register(requests); err != nil {
 		return err
 	}
-	// gRPC would compress on the worker, for which other streams wait.
-	err := grpc.SetSendCompressor(s.ctx, encoding.Identity)
-	if err == nil {
-		err = s.grpc.SendHeader(metadata.MD{})
-	}
-	if err != nil {
-		return status.FromContextError(context.Canceled).Err() // the client has gone
-	}
-	return nil
+	return rpc.Accept(s.ctx, s.grpc, metadata.MD{})
 }
 
 func (s *stream) register(requests grpc.ServerStream) error {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -131,15 +130,9 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	if expires := w.caller.Pass.Expires; !expires.IsZero() {
 		h.endAfter(time.Until(expires), access.ErrExpired)
 	}
-	// Messages are not compressed. gRPC would compress a message once for each watch, on the
-	// worker for which other watches wait.
-	err = grpc.SetSendCompressor(ctx, encoding.Identity)
-	if err == nil {
-		// The header tells the client that the watch is registered.
-		err = h.sender.stream.SendHeader(metadata.MD{registry.TokenHeader: {w.caller.Token()}})
-	}
-	if err != nil {
-		return status.FromContextError(context.Canceled).Err() // the client has gone
+	// The header tells the client that the watch is registered.
+	if err := rpc.Accept(ctx, h.sender.stream, metadata.MD{registry.TokenHeader: {w.caller.Token()}}); err != nil {
+		return err
 	}
 	if request.TimeLimit > 0 {
 		h.endAfter(time.Until(now.Add(request.TimeLimit)), registry.ErrTimeLimit)
