@@ -66,12 +66,9 @@ func (l *List[K, V]) Clear() []V {
 // the function returns false. It reports whether the function never did. It copies only a few values
 // at a time and does not hold the mutex of the list meanwhile, so others are added and removed.
 func (l *List[K, V]) Each(mu sync.Locker, from K, yield func(V) bool) bool {
-	var few []V
+	few := make([]V, 0, fewValues) // on the stack
 	for {
 		mu.Lock()
-		if few == nil {
-			few = make([]V, 0, min(fewValues, l.Len()))
-		}
 		few, from = l.appendFrom(few[:0], from)
 		mu.Unlock()
 		for _, v := range few {
