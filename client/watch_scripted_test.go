@@ -446,6 +446,9 @@ func TestWatchesDoNotStorm(t *testing.T) {
 		"too often": {
 			end: refusal(codes.ResourceExhausted, client.ErrRateLimited, retryIn(1)), least: time.Second, most: 6 * time.Second, fewest: 100, limit: 300,
 		},
+		"a delay of an hour": {
+			end: refusal(codes.Unavailable, client.ErrNotReady, retryIn(3600)), least: time.Minute, most: 65 * time.Second, fewest: 9, limit: 10,
+		},
 		"lost after each sync":  {messages: snapshot, end: errLost, most: 5 * time.Second, fewest: 120, limit: 600},
 		"ended after each sync": {messages: snapshot, end: errOK, fewest: 120, limit: 600},
 		"drained after each sync": {
