@@ -3,7 +3,6 @@ package client_test
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/fanoutd/fanoutd/client"
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -48,17 +46,11 @@ func (s *answeringServer) Put(ctx context.Context, _ *fanoutv1.PutRequest) (*fan
 
 func dialAnswering(t *testing.T, s *answeringServer, opts ...client.Option) *client.Resource {
 	t.Helper()
-	listener, srv := bufconn.Listen(1<<20), grpc.NewServer()
+	srv := grpc.NewServer()
 	fanoutv1.RegisterFanoutServiceServer(srv, s)
 	fanoutv1.RegisterStoreServiceServer(srv, s)
-	go func() { _ = srv.Serve(listener) }()
-	c, err := client.New("passthrough:///answering", append(opts, client.WithInsecure(), client.WithDialOptions(
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
-	))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close(); srv.Stop() })
+	c := dialInMemory(t, []*grpc.Server{srv}, opts...)
+	t.Cleanup(func() { c.Close() })
 	return c.Resource("config")
 }
 
