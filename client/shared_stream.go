@@ -152,11 +152,7 @@ func (s *sharedStream) release(w *streamWatch) {
 }
 
 // run is the goroutine that reads the stream.
-func (s *sharedStream) run() {
-	err := errExited // by the source of tokens
-	defer func() { s.ended(err) }()
-	err = s.serve()
-}
+func (s *sharedStream) run() { s.ended(s.serve()) }
 
 // ended handles the end of the stream.
 func (s *sharedStream) ended(err error) {
