@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import os
+import signal
 import socket
 import threading
 import unittest
@@ -358,6 +359,27 @@ class SyncTest(unittest.TestCase):
         self.client.close()
         waiting.join(_TIMEOUT)
         self.assertEqual([type(e) for e in errors], [fanoutd.ClosedError])
+
+    def test_an_interrupt_ends_the_wait(self) -> None:
+        """The interrupt comes while the wait of this thread runs in the thread of the client."""
+        main, interrupts = threading.get_ident(), 1
+
+        def token() -> str:
+            nonlocal interrupts
+            if interrupts > 0:
+                interrupts -= 1
+                signal.pthread_kill(main, signal.SIGINT)
+            return "token"
+
+        with fanoutd.sync.Client(self.server.address, token=token) as client:
+            config = client.resource("config")
+            with self.assertRaises(KeyboardInterrupt):
+                config.wait(1)
+            watch = config.watch()
+            interrupts = 1
+            with self.assertRaises(KeyboardInterrupt):
+                next(watch)
+            next(watch)  # no other call of the watch runs any more
 
     def test_a_coroutine_function_is_refused(self) -> None:
         async def progress(status: WaitStatus) -> None:
