@@ -294,6 +294,20 @@ class WaitTest(unittest.IsolatedAsyncioTestCase):
             await waiting
         self.assertEqual(asyncio.all_tasks() - before, set())
 
+    async def test_the_clients_of_other_servers_are_closed_if_one_cannot_be_made(self) -> None:
+        client = await self._client(self._server(), self._server())
+        made: list[fanoutd.Client] = []
+
+        def of(address: str, name: str | None) -> fanoutd.Client:
+            if made:
+                raise OSError("a file is missing")
+            made.append(fanoutd.Client([address]))
+            return made[0]
+
+        with mock.patch.object(client, "_of", of), self.assertRaisesRegex(OSError, "missing"):
+            await client.resource("config").wait(1)
+        self.assertTrue(made[0].closed)
+
     async def test_invalid_options(self) -> None:
         config = (await self._client(self._server())).resource("config")
         wrong: list[dict[str, Any]] = [
