@@ -85,6 +85,41 @@ class WatchRulesTest(unittest.IsolatedAsyncioTestCase):
             with self.assertRaises(fanoutd.Error):
                 await anext(client.resource("config").watch())
 
+    async def test_a_first_state_that_takes_too_long(self) -> None:
+        """The server could not send the first state before etcd has forgotten it: the next attempt may be faster."""
+        slow = Failure(_CODE.OUT_OF_RANGE, Reason.POSITION_EXPIRED)
+        cases: list[tuple[dict[str, Any], bool]] = [
+            ({}, False), ({"min_revision": 1}, False), ({"latest": True}, False), ({"at_revision": 1}, True),
+            ({"every_event": True}, True),
+        ]  # fmt: skip
+        for options, ends in cases:
+            server = await Scripted().start()
+            self.addAsyncCleanup(server.stop)
+
+            async def expire(n: int, request: fanout_pb2.WatchRequest, context: Any) -> None:
+                if n <= 2:
+                    await context.write(server.message(_RESPONSE.KIND_CATCH_UP_BEGIN, 0, "half"))
+                    context.set_trailing_metadata((("grpc-status-details-bin", slow.status().SerializeToString()),))
+                    await context.abort(slow.code, "scripted")
+
+            server.begin = expire
+            with self.subTest(**options):
+                async with asyncio.timeout(_TIMEOUT), fanoutd.Client(server.address) as client:
+                    watch = client.resource("config").watch(**options)
+                    if ends:
+                        with self.assertRaises(fanoutd.Error) as ended:
+                            await _all(watch)
+                        self.assertEqual(ended.exception.reason, Reason.POSITION_EXPIRED)
+                        self.assertEqual(len(server.watches), 1)
+                        continue
+                    keys: set[str] = set()
+                    async for update in watch:
+                        keys = (set() if update.replace else keys) | {e.key for e in update.events}
+                        if update.synced:
+                            break
+                    self.assertEqual(keys, {"a"})
+                    self.assertEqual([w.HasField("after") for w in server.watches], [False] * 3)
+
     async def test_a_lost_position_forgets_the_options_of_the_first_start(self) -> None:
         self.server.fail = lambda method, n: Failure(_CODE.OUT_OF_RANGE) if (method, n) == ("Watch", 2) else None
 
