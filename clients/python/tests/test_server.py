@@ -12,36 +12,17 @@ import fanoutd
 import fanoutd.sync
 from fanoutd import Check, Delete, EventType, Put, Reason, Value, decode
 from fanoutd.v1 import admin_pb2
-from tests.server import PROGRAM, Server
+from tests.server import PROGRAM, Server, ServerTest
 
 _TIMEOUT = 300.0
 
 
-@unittest.skipUnless(PROGRAM, "FANOUTD does not name a program")
-class ServerTest(unittest.IsolatedAsyncioTestCase):
+class RequestsAndWatchesTest(ServerTest, unittest.IsolatedAsyncioTestCase):
     """Each test has its own prefix."""
-
-    server: Server
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.server = Server()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.server.close()
 
     async def asyncSetUp(self) -> None:
         self.client = fanoutd.Client(self.server.address, instance="test", labels={"app": "test"})
         self.config = self.client.resource("config")
-        # The server listens before it is ready.
-        async with asyncio.timeout(_TIMEOUT):
-            while True:
-                try:
-                    await self.config.count()
-                    break
-                except fanoutd.Error as error:
-                    self.assertEqual(error.code.name, "UNAVAILABLE")
 
     async def asyncTearDown(self) -> None:
         await self.client.close()
