@@ -2,11 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { status } from '@grpc/grpc-js';
 import type { FanoutError } from '../src/index.js';
 import { Client } from '../src/index.js';
+import { OpenedSockets } from '../src/opened_sockets.js';
 import { refusal, ScriptedServer, SilentServer } from './scripted.js';
 
 const object = { key: 'a', value: { case: 'text' as const, value: '1' } };
@@ -47,6 +50,26 @@ void test('a handshake of TLS that is not answered keeps neither the client nor 
   const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program]);
   assert.equal(stdout, 'DEADLINE_EXCEEDED\n');
   assert.equal(silent.accepted, 2);
+});
+
+// A client may be closed between the beginning of an attempt and its first socket.
+void test('a socket that opens after its attempt was abandoned is closed', { timeout: 300_000 }, async () => {
+  await using silent = await SilentServer.start();
+  const port = Number(silent.address.split(':')[1]);
+  for (const [end, want] of [
+    ['keep', 'connect'],
+    ['abandon', 'close'],
+  ] as const) {
+    const sockets = new OpenedSockets();
+    const opened = new Promise<Socket>((resolve) => {
+      sockets.during(() => setImmediate(() => resolve(connect(port, '127.0.0.1'))));
+    });
+    sockets[end]();
+    const socket = await opened;
+    const seen = await Promise.race((['connect', 'close'] as const).map((event) => once(socket, event).then(() => event)));
+    socket.destroy();
+    assert.equal(seen, want);
+  }
 });
 
 void test('a request fails when no server can be reached, with the reason', { timeout: 300_000 }, async () => {
