@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { status } from '@grpc/grpc-js';
+import { Channel, status } from '@grpc/grpc-js';
 import type { FanoutError } from '../src/index.js';
 import { Client } from '../src/index.js';
 import { OpenedSockets } from '../src/opened_sockets.js';
@@ -84,6 +84,32 @@ void test('a request fails when no server can be reached, with the reason', { ti
     assert.match(error.message, /ECONNREFUSED/);
     return true;
   });
+});
+
+// It would be sent if the server came back meanwhile.
+void test('the call that learns why there is no connection ends with the attempt', { timeout: 300_000 }, async (t) => {
+  let address: string;
+  {
+    await using gone = await SilentServer.start();
+    address = gone.address;
+  }
+  let started = () => {};
+  const asked = new Promise<void>((resolve) => (started = resolve));
+  let open = 0;
+  const silent = {
+    start: () => {
+      open++;
+      started();
+    },
+    cancelWithStatus: () => open--,
+  };
+  t.mock.method(Channel.prototype, 'createCall', () => silent);
+  const client = new Client(address);
+  const request = assert.rejects(client.resource('config').get('a'), { reason: 'CLIENT_CLOSED' });
+  await asked;
+  await client.close();
+  await request;
+  assert.equal(open, 0);
 });
 
 void test('a timeout is for all servers and attempts together', { timeout: 300_000 }, async () => {
