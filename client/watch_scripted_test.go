@@ -459,6 +459,10 @@ func TestWatchesDoNotStorm(t *testing.T) {
 			messages: append(slices.Clone(snapshot), drainedInTurn(5)), end: refusal(codes.Unavailable, client.ErrDraining, retryIn(0)),
 			most: 5 * time.Second, fewest: 120, limit: 600,
 		},
+		"drained at once after each sync, with a delay": {
+			messages: append(slices.Clone(snapshot), drainedInTurn(5)), end: refusal(codes.Unavailable, client.ErrDraining, retryIn(5)),
+			most: 10 * time.Second, fewest: 60, limit: 124,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
