@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -17,6 +16,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store/etcdlog"
 	"github.com/fanoutd/fanoutd/internal/store/failover"
 )
 
@@ -81,7 +81,7 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 		// disconnects clients that send keepalives more often.
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 5 * time.Second,
-		Logger:               zapLogger(log.With("component", "etcd-client"), new(atomic.Bool)),
+		Logger:               etcdlog.New(log.With("component", "etcd-client"), nil),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd at %v: %w", cfg.Endpoints, err)

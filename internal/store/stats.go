@@ -63,21 +63,3 @@ func (s *Store) Calls(op Operation) Calls {
 	c := &s.calls[slices.Index(Operations[:], op)]
 	return Calls{All: c.all.Load(), Failed: c.failures.Load()}
 }
-
-// Database is the size of the database of an embedded etcd, and the space for it, in bytes.
-type Database struct {
-	Size     int64 // of the file
-	InUse    int64 // used part of the file; etcd reuses the rest, and a defragmentation frees it
-	Quota    int64 // the size at which writes are refused
-	DiskFree int64 // available on the disk; see minFreeBytes
-	DiskFull bool  // puts are refused because of the disk
-}
-
-// Database returns the database size of an embedded etcd. It returns false for an
-// external etcd, which exports its own metrics.
-func (s *Store) Database() (Database, bool) {
-	if s.member == nil {
-		return Database{}, false
-	}
-	return s.member.database(), true
-}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store/embedded"
 )
 
 // Watch returns a stream of every change after the position. The caller closes the
@@ -46,7 +47,7 @@ func (c *Collection) watch(ctx context.Context, h *history, keys watchRange, aft
 	s.ctx, s.cancel = context.WithCancel(clientv3.WithRequireLeader(context.WithValue(ctx, opensKey{}, s.opens)))
 	s.delivered.Store(int64(after))
 	if c.store.member != nil {
-		s.backlog = c.store.member.backlog(keys, after)
+		s.backlog = c.store.member.Backlog(keys.first, keys.end, keys.previous, int64(after))
 	}
 	if s.backlog == nil {
 		s.open(after)
@@ -84,7 +85,7 @@ type stream struct {
 	keys          watchRange
 	ctx           context.Context
 	cancel        context.CancelFunc
-	backlog       *backlog // what an embedded etcd had at the start; nil: it has been read
+	backlog       *embedded.Backlog // what an embedded etcd had at the start; nil: it has been read
 	limits        *limitedWatch
 	taken         int // size of the changes in the last response
 	watcher       clientv3.Watcher
@@ -158,12 +159,12 @@ func (s *stream) receiveBacklog(ctx context.Context) (*clientv3.WatchResponse, e
 	if s.history.hasEnded() {
 		return nil, errHistoryEnded
 	}
-	resp, err := s.backlog.next(ctx)
+	resp, err := s.backlog.Next(ctx)
 	if err != nil {
 		return nil, s.endError(ctx, err)
 	}
-	if s.backlog.done() {
-		s.open(object.Revision(s.backlog.end))
+	if last, done := s.backlog.Done(); done {
+		s.open(object.Revision(last))
 		s.backlog = nil
 	}
 	return resp, nil
