@@ -18,6 +18,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/certificate"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/crypt"
+	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store"
 )
 
@@ -195,7 +196,7 @@ func CheckEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (warnin
 
 // readFrom reads a key of a resource.
 func readFrom(ctx context.Context, s *store.Store, r *config.Resource) error {
-	_, _, err := s.Collection(r.Name, r.Prefix).List(ctx, 0, "", 1)
+	_, _, err := s.Collection(r.Name, r.Prefix).List(ctx, 0, object.Scope{}, "", 1)
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("no answer in time: %w", err)
 	}

@@ -48,7 +48,7 @@ func takeSample(ctx context.Context, c *store.Collection, r *config.Resource) (*
 	start := object.Key("")
 	for s.more = true; s.more && s.values < sampleSize; {
 		var records []object.Record
-		if records, s.more, err = c.List(ctx, 0, start, min(samplePage, sampleSize-s.values)); err != nil {
+		if records, s.more, err = c.List(ctx, 0, object.Scope{}, start, min(samplePage, sampleSize-s.values)); err != nil {
 			return nil, err
 		}
 		for i := range records {

@@ -19,9 +19,9 @@ type narrow struct {
 	watches atomic.Int64
 }
 
-func (s *narrow) Watch(ctx context.Context, after object.Position) (object.Stream, error) {
+func (s *narrow) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Stream, error) {
 	s.watches.Add(1)
-	stream, err := s.Memory.Watch(ctx, after)
+	stream, err := s.Memory.Watch(ctx, scope, after, previous)
 	return narrowStream{stream}, err
 }
 

@@ -71,13 +71,13 @@ func (s *encrypted) decrypt(records []object.Record) []object.Record {
 	return records
 }
 
-func (s *encrypted) List(ctx context.Context, at object.Revision, start object.Key, limit int) ([]object.Record, bool, error) {
-	records, more, err := s.Store.List(ctx, at, start, limit)
+func (s *encrypted) List(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) ([]object.Record, bool, error) {
+	records, more, err := s.Store.List(ctx, at, scope, start, limit)
 	return s.decrypt(records), more, err
 }
 
-func (s *encrypted) Watch(ctx context.Context, after object.Position) (object.Stream, error) {
-	stream, err := s.Store.Watch(ctx, after)
+func (s *encrypted) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Stream, error) {
+	stream, err := s.Store.Watch(ctx, scope, after, previous)
 	return encryptedStream{stream, s}, err
 }
 

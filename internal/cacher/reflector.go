@@ -112,15 +112,15 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 	}
 	c.opaque.begin(epoch)
 	objects, changes, undecryptable := newTree(), newChangeIndex(from, c.cfg.MaxTombstones), 0
-	err = c.list(ctx, from, func(r *object.Record) {
+	for r, err := range c.records(ctx, from, object.Scope{}, "") {
+		if err != nil {
+			return fmt.Errorf("list at revision %d: %w", from, err)
+		}
 		c.missingKeys.Note(r)
 		o := c.build(r)
 		undecryptable += countUndecryptable(o)
 		objects.Set(o)
 		changes.put(nil, o)
-	})
-	if err != nil {
-		return fmt.Errorf("list at revision %d: %w", from, err)
 	}
 	if err := c.checkEpoch(ctx, epoch); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (c *Cacher) fillReach(ctx context.Context, now object.Revision) object.Revi
 	reach := lookback * c.cfg.Window.MaxChanges
 	bytes := 0
 	// Without an answer, reach is as usual. The caller lists next, and reports the error.
-	records, _, _ := c.cfg.Store.List(ctx, now, "", min(c.cfg.PageSize, sampleRecords))
+	records, _, _ := c.cfg.Store.List(ctx, now, object.Scope{}, "", min(c.cfg.PageSize, sampleRecords))
 	for i := range records {
 		bytes += len(records[i].Key) + len(records[i].Value)
 	}
@@ -181,31 +181,9 @@ func (c *Cacher) checkEpoch(ctx context.Context, epoch object.Epoch) error {
 	return nil
 }
 
-// list reads the resource at the revision, a page at a time, and calls visit with every
-// record in order of keys.
-func (c *Cacher) list(ctx context.Context, at object.Revision, visit func(*object.Record)) error {
-	start := object.Key("")
-	for {
-		records, more, err := c.cfg.Store.List(ctx, at, start, c.cfg.PageSize)
-		if err != nil {
-			return err
-		}
-		for i := range records {
-			visit(&records[i])
-		}
-		if !more {
-			return nil
-		}
-		if len(records) == 0 {
-			return fmt.Errorf("the store returned an empty page and says there is more after %q", start)
-		}
-		start = records[len(records)-1].Key + "\x00"
-	}
-}
-
 // follow applies the updates of a watch until it fails.
 func (c *Cacher) follow(ctx context.Context, attempts *backoff.Backoff) error {
-	stream, err := c.cfg.Store.Watch(ctx, object.Position{Epoch: c.storeEpoch, Revision: c.position.Revision})
+	stream, err := c.cfg.Store.Watch(ctx, object.Scope{}, object.Position{Epoch: c.storeEpoch, Revision: c.position.Revision}, false)
 	if err != nil {
 		return fmt.Errorf("open a watch: %w", err)
 	}

@@ -68,11 +68,7 @@ func (t *tail) reachStore(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.source.cfg.ReadWait)
 	defer cancel()
 	for t.reached() < p.Revision {
-		select {
-		case t.requests <- struct{}{}:
-		case <-ctx.Done():
-			return errNoProgress
-		}
+		t.requestProgress(ctx)
 		if !backoff.Sleep(ctx, progressRetry) {
 			return errNoProgress
 		}

@@ -70,7 +70,7 @@ func (s *Source) Objects(ctx context.Context, at object.Revision, scope object.S
 // Count returns the number of objects that Objects would return, without reading them. It
 // fails like Objects.
 func (s *Source) Count(ctx context.Context, at object.Revision, scope object.Scope, start object.Key) (int64, error) {
-	return s.cfg.Store.CountScope(ctx, at, scope, start)
+	return s.cfg.Store.Count(ctx, at, scope, start)
 }
 
 // firstPage is the number of records of a first page. The store counts records, not bytes,
@@ -95,7 +95,7 @@ func (s *Source) nextPage(ctx context.Context, p *page) error {
 		p.size = firstPage
 	}
 	p.size = min(p.size, s.cfg.PageSize)
-	records, more, err := s.cfg.Store.ListScope(ctx, p.at, p.scope, p.start, p.size)
+	records, more, err := s.cfg.Store.List(ctx, p.at, p.scope, p.start, p.size)
 	if err != nil {
 		return fmt.Errorf("list at revision %d: %w", p.at, err)
 	}

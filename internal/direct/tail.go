@@ -20,13 +20,13 @@ type tail struct {
 	epoch    object.Epoch
 	wake     chan<- struct{} // receives a value when there is something new
 	taken    chan struct{}   // capacity 1: the watcher has emptied the buffer
-	requests chan struct{}   // makes the store report progress
 
 	ctx        context.Context // of all its goroutines
 	stop       context.CancelFunc
 	goroutines sync.WaitGroup
 
 	mu       sync.Mutex
+	stream   object.Stream   // guarded by mu: the watch of the store; nil: there is none
 	changes  []object.Change // guarded by mu: the changes that the interest sees
 	bytes    int             // guarded by mu: size of changes
 	updates  int             // guarded by mu: number of updates received
@@ -52,7 +52,7 @@ var (
 func (s *Source) newTail(interest *dispatch.Interest, latest, replay, behind bool, after object.Position, wake chan<- struct{}) *tail {
 	t := &tail{
 		source: s, interest: interest, latest: latest, replay: replay, behind: behind, epoch: after.Epoch, through: after.Revision,
-		wake: wake, taken: make(chan struct{}, 1), requests: make(chan struct{}),
+		wake: wake, taken: make(chan struct{}, 1),
 	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	t.goroutines.Go(t.run)
@@ -101,29 +101,58 @@ func (t *tail) run() {
 // follow reads a watch of the store from a position on until it fails or the watchdog
 // gives it up.
 func (t *tail) follow(after object.Position) error {
-	ctx, giveUp := context.WithCancelCause(t.ctx)
 	t.doubt() // the first updates may be old
+	after.Epoch = storeEpoch(after.Epoch)
+	stream, err := t.source.cfg.Store.Watch(t.ctx, t.interest.Scope, after, true)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	t.setStream(stream)
+	defer t.setStream(nil)
+	ctx, giveUp := context.WithCancelCause(t.ctx)
 	var watchdog sync.WaitGroup
 	defer watchdog.Wait()
 	defer giveUp(nil)
 	watchdog.Go(func() { giveUp(t.runWatchdog(ctx)) })
-	after.Epoch = storeEpoch(after.Epoch)
-	err := t.source.cfg.Store.WatchScope(ctx, t.interest.Scope, after, t.requests, t.deliver)
+	for err == nil {
+		var u object.Update
+		if u, err = stream.Next(ctx); err == nil {
+			err = t.deliver(&u)
+		}
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
+func (t *tail) setStream(s object.Stream) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stream = s
+}
+
+// requestProgress makes the watch of the store report progress soon, unless there is none. The next
+// request may help where one fails.
+func (t *tail) requestProgress(ctx context.Context) {
+	t.mu.Lock()
+	stream := t.stream
+	t.mu.Unlock()
+	if stream != nil {
+		_ = stream.RequestProgress(ctx)
+	}
+}
+
 // deliver adds an update of the store to the buffer.
-func (t *tail) deliver(u object.Update, previous []*object.Record) error {
+func (t *tail) deliver(u *object.Update) error {
 	var seen []object.Change
 	size := 0
 	for i := range u.Records {
 		if t.source.missingKeys.Note(&u.Records[i]) && t.source.servedEpoch(storeEpoch(t.epoch)) != t.epoch {
 			return errEpochChanged
 		}
-		c, ok := t.source.change(&u.Records[i], previous[i])
+		c, ok := t.source.change(&u.Records[i], u.Previous[i])
 		if !ok {
 			return errPreviousUnknown
 		}

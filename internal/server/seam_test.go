@@ -87,18 +87,18 @@ func (s *seam) Oldest(ctx context.Context, floor, ceiling object.Revision) (obje
 	return s.store.Oldest(ctx, floor, ceiling)
 }
 
-func (s *seam) List(ctx context.Context, at object.Revision, start object.Key, limit int) ([]object.Record, bool, error) {
+func (s *seam) List(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) ([]object.Record, bool, error) {
 	if err := s.call(ctx, "List"); err != nil {
 		return nil, false, err
 	}
-	return s.store.List(ctx, at, start, limit)
+	return s.store.List(ctx, at, scope, start, limit)
 }
 
-func (s *seam) Watch(ctx context.Context, after object.Position) (object.Stream, error) {
+func (s *seam) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Stream, error) {
 	if err := s.call(ctx, "Watch"); err != nil {
 		return nil, err
 	}
-	stream, err := s.store.Watch(ctx, after)
+	stream, err := s.store.Watch(ctx, scope, after, previous)
 	return &seamStream{stream, s}, err
 }
 

@@ -282,7 +282,7 @@ func TestReadsNeverReturnARestoredStateUnderTheOldEpoch(t *testing.T) {
 			return p.Epoch, err
 		},
 		"list": func(c *store.Collection, at object.Position) (object.Epoch, error) {
-			_, _, err := c.ListScope(t.Context(), at.Revision, object.Scope{}, "", 10)
+			_, _, err := c.List(t.Context(), at.Revision, object.Scope{}, "", 10)
 			return at.Epoch, err
 		},
 	} {

@@ -135,7 +135,7 @@ func TestProgressRequestOnAnEndedWatch(t *testing.T) {
 		}
 		before := openWatchStreams()
 		for range 20 {
-			s, err := c.Watch(t.Context(), object.Position{Epoch: c.KnownEpoch(), Revision: 1})
+			s, err := c.Watch(t.Context(), object.Scope{}, object.Position{Epoch: c.KnownEpoch(), Revision: 1}, false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,55 +13,50 @@ import (
 	"github.com/fanoutd/fanoutd/internal/store/embedded"
 )
 
-// Watch returns a stream of every change after the position. The caller closes the
-// stream. The error is [object.ErrUnavailable] if the epoch has changed.
-func (c *Collection) Watch(ctx context.Context, after object.Position) (object.Stream, error) {
+// Watch returns a stream of every change of the scope after the position, with the records before
+// the changes if previous is set. The caller closes the stream. The error is
+// [object.ErrUnavailable] if the epoch has changed.
+func (c *Collection) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Stream, error) {
 	epoch, h := c.store.epochs.current()
 	if epoch != after.Epoch {
 		return nil, errHistoryEnded
 	}
-	return c.watch(ctx, h, watchRange{first: c.prefix, end: c.end}, after.Revision, maxUnread), nil
-}
-
-// watchRange is a range of etcd keys, as a watch reads it.
-type watchRange struct {
-	first, end string // end is empty for a single key
-	previous   bool   // with the record before each change
-}
-
-// watch returns a stream of the changes after a revision. It ends with the history h.
-func (c *Collection) watch(ctx context.Context, h *history, keys watchRange, after object.Revision, maxUnread int64) *stream {
 	c.store.calls.count(OpWatch, nil)
-	limits := newLimitedWatch(c.store.watches, maxUnread)
 	s := &stream{
-		collection: c, history: h, keys: keys, limits: limits,
-		// Each watch gets its own watcher. A watcher multiplexes its watches on one gRPC
-		// stream, and etcd answers a progress request only when every watch of the stream is
-		// up to date. A progress request before or after the watch opens another stream;
-		// closing the watcher closes that stream, too.
-		watcher: clientv3.NewWatchFromWatchClient(limits, c.store.client),
-		opens:   new(atomic.Int64),
+		collection: c, history: h, scope: scope, previous: previous, limits: newLimitedWatch(c.store.watches, maxUnread), opens: new(atomic.Int64),
 	}
+	if previous {
+		s.limits.maxUnread = maxUnreadPrevious
+	}
+	s.first, s.end = c.keyRange(scope)
+	if scope != (object.Scope{}) && !c.store.versions.progressIsReliable(ctx) {
+		s.first, s.end = c.prefix, c.end // a range that includes the progress marks
+	}
+	// Each watch gets its own watcher. A watcher multiplexes its watches on one gRPC
+	// stream, and etcd answers a progress request only when every watch of the stream is
+	// up to date. A progress request before or after the watch opens another stream;
+	// closing the watcher closes that stream, too.
+	s.watcher = clientv3.NewWatchFromWatchClient(s.limits, c.store.client)
 	// A member that lost its leader ends the watch, and the client moves to another
 	// member. Otherwise a disconnected member would look like an idle etcd.
 	s.ctx, s.cancel = context.WithCancel(clientv3.WithRequireLeader(context.WithValue(ctx, opensKey{}, s.opens)))
-	s.delivered.Store(int64(after))
+	s.delivered.Store(int64(after.Revision))
 	if c.store.member != nil {
-		s.backlog = c.store.member.Backlog(keys.first, keys.end, keys.previous, int64(after))
+		s.backlog = c.store.member.Backlog(s.first, s.end, previous, int64(after.Revision))
 	}
 	if s.backlog == nil {
-		s.open(after)
+		s.open(after.Revision)
 	}
-	return s
+	return s, nil
 }
 
 // open opens the watch of etcd.
 func (s *stream) open(after object.Revision) {
-	options := []clientv3.OpOption{clientv3.WithRange(s.keys.end), clientv3.WithRev(int64(after) + 1), clientv3.WithProgressNotify()}
-	if s.keys.previous {
+	options := []clientv3.OpOption{clientv3.WithRange(s.end), clientv3.WithRev(int64(after) + 1), clientv3.WithProgressNotify()}
+	if s.previous {
 		options = append(options, clientv3.WithPrevKV())
 	}
-	s.responses = s.watcher.Watch(s.ctx, s.keys.first, options...)
+	s.responses = s.watcher.Watch(s.ctx, s.first, options...)
 }
 
 // opensKey is the context key of a watch for the number of times that its gRPC stream
@@ -82,12 +77,15 @@ func countOpens(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientCon
 type stream struct {
 	collection    *Collection
 	history       *history
-	keys          watchRange
+	scope         object.Scope
+	first, end    string // range of keys of the watch of etcd, which includes the scope
+	previous      bool   // with the record before each change
 	ctx           context.Context
 	cancel        context.CancelFunc
 	backlog       *embedded.Backlog // what an embedded etcd had at the start; nil: it has been read
 	limits        *limitedWatch
-	taken         int // size of the changes in the last response
+	taken         int               // size of the changes in the last response
+	parts         [][]*mvccpb.Event // of the last response, that are left
 	watcher       clientv3.Watcher
 	responses     clientv3.WatchChan // nil while there is a backlog
 	opens         *atomic.Int64      // see opensKey
@@ -98,14 +96,23 @@ type stream struct {
 // Next implements [object.Stream].
 func (s *stream) Next(ctx context.Context) (object.Update, error) {
 	for {
-		resp, err := s.receive(ctx, nil)
-		if err != nil {
-			return object.Update{}, err
+		if len(s.parts) == 0 {
+			resp, err := s.receive(ctx)
+			if err != nil {
+				return object.Update{}, err
+			}
+			if resp.IsProgressNotify() {
+				through := object.Revision(resp.Header.GetRevision())
+				s.advance(through)
+				return object.Update{Through: through}, nil
+			}
+			s.parts = parts(resp.Events)
+			continue
 		}
-		if u, ok := s.collection.update(resp, nil); ok {
-			s.advance(u.Through)
-			return u, nil
-		}
+		u := s.update(s.parts[0])
+		s.parts = s.parts[1:]
+		s.advance(u.Through)
+		return u, nil
 	}
 }
 
@@ -115,9 +122,8 @@ func (s *stream) advance(through object.Revision) {
 	s.history.advance(through)
 }
 
-// receive waits for the next response. While it waits, it sends a progress request for
-// each value from ask. The caller has processed the response before.
-func (s *stream) receive(ctx context.Context, ask <-chan struct{}) (_ *clientv3.WatchResponse, err error) {
+// receive waits for the next response. The caller has processed the response before.
+func (s *stream) receive(ctx context.Context) (_ *clientv3.WatchResponse, err error) {
 	defer func() { s.collection.store.calls.countFailure(OpWatch, err) }()
 	s.limits.take(s.taken)
 	s.taken = 0
@@ -130,10 +136,6 @@ func (s *stream) receive(ctx context.Context, ask <-chan struct{}) (_ *clientv3.
 			return nil, ctx.Err()
 		case <-s.history.ended:
 			return nil, errHistoryEnded
-		case <-ask:
-			if err := s.RequestProgress(ctx); err != nil {
-				return nil, classify(ctx, err)
-			}
 		case resp, ok := <-s.responses:
 			if !ok {
 				if err := s.ctx.Err(); err != nil {
@@ -210,38 +212,32 @@ func (s *stream) endError(ctx context.Context, err error) error {
 	return err
 }
 
-// update converts a response, and returns false if the response is empty. If previous
-// is not nil, update appends the record before each change to it.
-func (c *Collection) update(resp *clientv3.WatchResponse, previous *[]*object.Record) (object.Update, bool) {
-	if resp.IsProgressNotify() {
-		return object.Update{Through: object.Revision(resp.Header.GetRevision())}, true
-	}
-	if len(resp.Events) == 0 {
-		return object.Update{}, false
-	}
+// update converts the events of whole revisions.
+func (s *stream) update(events []*mvccpb.Event) object.Update {
+	c := s.collection
 	u := object.Update{
-		Records: make([]object.Record, 0, len(resp.Events)),
-		Through: object.Revision(resp.Events[len(resp.Events)-1].Kv.ModRevision),
+		Records: make([]object.Record, 0, len(events)),
+		Through: object.Revision(events[len(events)-1].Kv.ModRevision),
 	}
-	for _, e := range resp.Events {
+	for _, e := range events {
 		key, ok := c.key(e.Kv.Key)
-		switch {
-		case !ok:
+		if !ok || !s.scope.Contains(key) {
 			continue
-		case e.Type == mvccpb.Event_DELETE:
+		}
+		if e.Type == mvccpb.Event_DELETE {
 			u.Records = append(u.Records, object.Record{Key: key, ModRevision: object.Revision(e.Kv.ModRevision), Deleted: true})
-		default:
+		} else {
 			u.Records = append(u.Records, c.record(key, e.Kv))
 		}
-		if previous != nil {
+		if s.previous {
 			var before *object.Record
 			if e.PrevKv != nil {
 				before = new(c.record(key, e.PrevKv))
 			}
-			*previous = append(*previous, before)
+			u.Previous = append(u.Previous, before)
 		}
 	}
-	return u, true
+	return u
 }
 
 // Close implements [object.Stream]. The client closes the channel of the watch after its

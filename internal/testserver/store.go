@@ -259,7 +259,7 @@ func (c *collection) Oldest(_ context.Context, floor, _ object.Revision) (object
 }
 
 // List implements cacher.Store.
-func (c *collection) List(_ context.Context, at object.Revision, start object.Key, limit int) (records []object.Record, more bool, err error) {
+func (c *collection) List(_ context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) (records []object.Record, more bool, err error) {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
 	if err := c.store.errLocked(); err != nil {
@@ -269,7 +269,7 @@ func (c *collection) List(_ context.Context, at object.Revision, start object.Ke
 		return nil, false, object.ErrCompacted
 	}
 	for key, r := range c.stateLocked(at) {
-		if key >= start {
+		if key >= start && scope.Contains(key) {
 			records = append(records, r)
 		}
 	}
@@ -298,8 +298,8 @@ func (c *collection) stateLocked(at object.Revision) map[object.Key]object.Recor
 	return state
 }
 
-// Watch implements cacher.Store.
-func (c *collection) Watch(_ context.Context, after object.Position) (object.Stream, error) {
+// Watch implements cacher.Store, for the whole resource without previous records.
+func (c *collection) Watch(_ context.Context, _ object.Scope, after object.Position, _ bool) (object.Stream, error) {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
 	if err := c.store.errLocked(); err != nil {

@@ -168,7 +168,7 @@ func (m *Memory) Oldest(_ context.Context, floor, _ object.Revision) (object.Rev
 }
 
 // List implements cacher.Store.
-func (m *Memory) List(_ context.Context, at object.Revision, start object.Key, limit int) ([]object.Record, bool, error) {
+func (m *Memory) List(_ context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) ([]object.Record, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.failsLocked("List"); err != nil {
@@ -180,7 +180,7 @@ func (m *Memory) List(_ context.Context, at object.Revision, start object.Key, l
 	state := m.stateLocked(at)
 	var records []object.Record
 	for _, key := range slices.Sorted(maps.Keys(state)) {
-		if key < start {
+		if key < start || !scope.Contains(key) {
 			continue
 		}
 		if len(records) == limit {
@@ -191,8 +191,8 @@ func (m *Memory) List(_ context.Context, at object.Revision, start object.Key, l
 	return records, false, nil
 }
 
-// Watch implements cacher.Store.
-func (m *Memory) Watch(_ context.Context, after object.Position) (object.Stream, error) {
+// Watch implements cacher.Store, for whole resources without previous records.
+func (m *Memory) Watch(_ context.Context, _ object.Scope, after object.Position, _ bool) (object.Stream, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if after.Epoch != m.epoch {

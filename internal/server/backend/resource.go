@@ -17,8 +17,8 @@ type Writer interface {
 	// Commit applies the operations at one revision, or none of them.
 	Commit(ctx context.Context, ops []object.Op) (object.Commit, error)
 
-	// List returns at most limit records as of revision at, with keys from start on.
-	List(ctx context.Context, at object.Revision, start object.Key, limit int) (records []object.Record, more bool, err error)
+	// List returns at most limit records of the scope as of a revision, with keys from start on.
+	List(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) (records []object.Record, more bool, err error)
 }
 
 // Rewriter stores values again, encrypted with the current key. The store implements it.

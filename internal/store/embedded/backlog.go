@@ -30,8 +30,8 @@ type Backlog struct {
 	last       int64 // the backlog ends here
 }
 
-// Backlog returns the changes of the keys from first to end after a revision, or nil if there are
-// none. An empty end means the single key first. Previous adds the record before each change.
+// Backlog returns the changes after a revision of the keys from first on and before end, or nil if
+// there are none. Previous adds the record before each change.
 func (m *Member) Backlog(first, end string, previous bool, after int64) *Backlog {
 	b := &Backlog{member: m, first: first, end: end, previous: previous, through: after, last: m.etcd.Server.KV().Rev()}
 	if b.through >= b.last {
@@ -105,9 +105,6 @@ func (b *Backlog) read() ([]*mvccpb.Event, error) {
 
 // contains reports whether the key is in the range.
 func (b *Backlog) contains(key []byte) bool {
-	if b.end == "" {
-		return string(key) == b.first
-	}
 	return string(key) >= b.first && string(key) < b.end
 }
 
