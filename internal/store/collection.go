@@ -64,7 +64,7 @@ func (c *Collection) Revision(ctx context.Context) (object.Revision, error) {
 	before := h.highest.Load()
 	resp, err := c.store.client.Get(call, c.prefix, clientv3.WithCountOnly())
 	err = classify(ctx, err)
-	c.store.calls.count(OpRevision, err)
+	c.store.calls.count(opRevision, err)
 	if err != nil {
 		return 0, err
 	}

@@ -31,7 +31,7 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 	}
 	if puts, bytes, writes := written(ops, stored); writes {
 		if err := c.store.admit(puts, bytes); err != nil {
-			c.store.calls.count(OpCommit, err)
+			c.store.calls.count(opCommit, err)
 			return object.Commit{}, err
 		}
 	}
@@ -44,7 +44,7 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 	h := c.store.epochs.currentHistory()
 	txn, resp, err := c.send(call, ops, stored, leases)
 	err = classifyWrite(ctx, err, slices.ContainsFunc(ops, returnsValue))
-	c.store.calls.count(OpCommit, err)
+	c.store.calls.count(opCommit, err)
 	if err != nil {
 		if slices.ContainsFunc(leases, isOwnLease) {
 			// The transaction may have been applied, now or later. The sweep revokes the

@@ -61,9 +61,9 @@ func (s *Store) admit(puts int, bytes int64) error {
 
 // Database returns the database size of an embedded etcd. It returns false for an
 // external etcd, which exports its own metrics.
-func (s *Store) Database() (embedded.Database, bool) {
+func (s *Store) Database() (object.Database, bool) {
 	if s.member == nil {
-		return embedded.Database{}, false
+		return object.Database{}, false
 	}
 	return s.member.Database(), true
 }

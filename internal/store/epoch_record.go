@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -152,10 +153,13 @@ func (e *epochTracker) strengthen(ctx context.Context, o *observation) error {
 	return e.putRecord(ctx, longer, o.record.ID)
 }
 
-// CheckEpochRight returns an error if the store may not write the epoch record. It writes nothing:
+// CheckRights returns an error if the store may not write the epoch record. It writes nothing:
 // etcd checks the rights to all operations of a transaction before it compares anything, and no
 // revision is negative.
-func (s *Store) CheckEpochRight(ctx context.Context) error {
+func (s *Store) CheckRights(ctx context.Context) error {
 	_, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(EpochKey), "<", 0)).Then(clientv3.OpPut(EpochKey, "")).Commit()
-	return classify(ctx, err)
+	if err != nil {
+		return fmt.Errorf("cannot write the key %s in etcd at %v: %w", EpochKey, s.client.Endpoints(), classify(ctx, err))
+	}
+	return nil
 }

@@ -39,7 +39,7 @@ func (c *Collection) list(ctx context.Context, at object.Revision, from, end str
 		size := c.page.next(limit)
 		resp, err := c.store.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(int64(at)), clientv3.WithLimit(int64(size)))
 		err = classify(ctx, err)
-		c.store.calls.count(OpList, err)
+		c.store.calls.count(opList, err)
 		if errors.Is(err, object.ErrAnswerTooLarge) && c.page.shrink(size) {
 			continue
 		}
@@ -73,7 +73,7 @@ func (c *Collection) Count(ctx context.Context, at object.Revision, scope object
 	err = c.inOneHistory(ctx, func() error {
 		resp, err := c.store.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(int64(at)), clientv3.WithCountOnly())
 		err = classify(ctx, err)
-		c.store.calls.count(OpList, err)
+		c.store.calls.count(opList, err)
 		if err == nil {
 			n = resp.Count
 		}

@@ -21,7 +21,7 @@ func (c *Collection) Watch(ctx context.Context, scope object.Scope, after object
 	if epoch != after.Epoch {
 		return nil, errHistoryEnded
 	}
-	c.store.calls.count(OpWatch, nil)
+	c.store.calls.count(opWatch, nil)
 	s := &stream{
 		collection: c, history: h, scope: scope, previous: previous, limits: newLimitedWatch(c.store.watches, maxUnread), opens: new(atomic.Int64),
 	}
@@ -124,7 +124,7 @@ func (s *stream) advance(through object.Revision) {
 
 // receive waits for the next response. The caller has processed the response before.
 func (s *stream) receive(ctx context.Context) (_ *clientv3.WatchResponse, err error) {
-	defer func() { s.collection.store.calls.countFailure(OpWatch, err) }()
+	defer func() { s.collection.store.calls.countFailure(opWatch, err) }()
 	s.limits.take(s.taken)
 	s.taken = 0
 	if s.backlog != nil {

@@ -110,7 +110,7 @@ func (s *store) begin(epoch object.Epoch, collections []*collection) {
 	s.wakeLocked()
 }
 
-// Commit implements backend.Writer.
+// Commit implements backend.Store.
 func (c *collection) Commit(ctx context.Context, ops []object.Op) (object.Commit, error) {
 	if err := ctx.Err(); err != nil {
 		return object.Commit{}, err
@@ -226,7 +226,15 @@ func (c *collection) expire(key object.Key, id int64) {
 	s.wakeLocked()
 }
 
-// RemainingTTL implements backend.Leases.
+// Rewrite implements backend.Store: nothing is encrypted, so every record is current.
+func (c *collection) Rewrite(context.Context, object.Key, int, int) (object.RewriteResult, error) {
+	return object.RewriteResult{}, nil
+}
+
+// OmittedKeys implements backend.Store: the server refuses such keys.
+func (c *collection) OmittedKeys() int { return 0 }
+
+// RemainingTTL implements backend.Store.
 func (c *collection) RemainingTTL(_ context.Context, id int64) (time.Duration, error) {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()

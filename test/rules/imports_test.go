@@ -100,7 +100,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/store/etcdlog":  {},
 		"internal/store/failover": {},
 		"internal/admin":          {"internal/access", "gen"},
-		"internal/metrics":        {"internal/audit", "internal/object", "internal/server", "internal/store", "internal/version"},
+		"internal/metrics":        {"internal/audit", "internal/object", "internal/server", "internal/version"},
 		"internal/tracing":        {"internal/dispatch", "internal/object", "internal/server", "internal/version"},
 		"internal/config":         {"internal/object"},
 		"internal/app":            {"internal"},
@@ -212,6 +212,21 @@ func TestGeneratedCodeIsLight(t *testing.T) {
 		for _, path := range p.Deps {
 			if in(path, "github.com/grpc-ecosystem") {
 				t.Errorf("%s depends on %s", p.ImportPath, path)
+			}
+		}
+	}
+}
+
+// TestOneFileChoosesTheStore checks that the rest of the server knows a store only by the interfaces
+// that it declares.
+func TestOneFileChoosesTheStore(t *testing.T) {
+	for f := range files(t) {
+		if f.test || in(f.pkg.ImportPath, "internal/store", "test") || strings.HasSuffix(f.name, "internal/app/store.go") {
+			continue
+		}
+		for _, i := range f.syntax.Imports {
+			if in(strings.Trim(i.Path.Value, `"`), module+"internal/store") {
+				t.Errorf("%s imports %s", f.name, i.Path.Value)
 			}
 		}
 	}

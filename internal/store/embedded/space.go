@@ -12,19 +12,10 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Database is the size of the database, and the space for it, in bytes.
-type Database struct {
-	Size     int64 // of the file
-	InUse    int64 // used part of the file; etcd reuses the rest, and a defragmentation frees it
-	Quota    int64 // the size at which writes are refused
-	DiskFree int64 // available on the disk; see minFreeBytes
-	DiskFull bool  // puts are refused because of the disk
-}
-
 // Database returns the size of the database.
-func (m *Member) Database() Database {
+func (m *Member) Database() object.Database {
 	free, accepts := m.disk.status()
-	return Database{Size: m.backend.Size(), InUse: m.backend.SizeInUse(), Quota: m.quota, DiskFree: free, DiskFull: !accepts}
+	return object.Database{Size: m.backend.Size(), InUse: m.backend.SizeInUse(), Quota: m.quota, DiskFree: free, DiskFull: !accepts}
 }
 
 // spareBytes is the free space that a full etcd needs before it accepts writes again:
