@@ -37,7 +37,7 @@ const callTimeout = 8 * time.Second
 const maxOmittedKeys = 1000
 
 // Epoch returns the identity of the revision space. It consists of the id of the etcd
-// cluster and the id in the record under [EpochKey]. Epoch writes the record if there is
+// cluster and the id in the record under [epochs.Key]. Epoch writes the record if there is
 // none. If it may not read or write the record, the epoch is only the cluster id.
 //
 // All servers of one etcd get the same epoch. They get a new one when etcd has gone
@@ -46,7 +46,7 @@ const maxOmittedKeys = 1000
 func (c *Collection) Epoch(ctx context.Context) (object.Epoch, error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	epoch, err := c.store.epochs.determine(call, c.prefix)
+	epoch, err := c.store.epochs.Determine(call, c.prefix)
 	return epoch, classify(ctx, err)
 }
 
@@ -60,8 +60,8 @@ func (c *Collection) Revision(ctx context.Context) (object.Revision, error) {
 	}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	h := c.store.epochs.currentHistory()
-	before := h.highest.Load()
+	h := c.store.epochs.History()
+	before := h.Highest()
 	resp, err := c.store.client.Get(call, c.prefix, clientv3.WithCountOnly())
 	err = classify(ctx, err)
 	c.store.calls.count(opRevision, err)
@@ -69,7 +69,7 @@ func (c *Collection) Revision(ctx context.Context) (object.Revision, error) {
 		return 0, err
 	}
 	r := object.Revision(resp.Header.GetRevision())
-	return r, h.check(r, before)
+	return r, h.Check(r, before)
 }
 
 // Position returns the epoch of the store and its revision as [Collection.Revision]
@@ -77,8 +77,8 @@ func (c *Collection) Revision(ctx context.Context) (object.Revision, error) {
 // the client has reconnected, so it usually costs one request.
 func (c *Collection) Position(ctx context.Context) (object.Position, error) {
 	for {
-		epoch, h := c.store.epochs.current()
-		if epoch == "" || h.hasEnded() {
+		epoch, h := c.store.epochs.Current()
+		if epoch == "" || h.HasEnded() {
 			var err error
 			if epoch, err = c.Epoch(ctx); err != nil {
 				return object.Position{}, err
@@ -91,7 +91,7 @@ func (c *Collection) Position(ctx context.Context) (object.Position, error) {
 		if err == nil {
 			err = c.verifyConnection(ctx)
 		}
-		if now, h := c.store.epochs.current(); now != epoch || h.hasEnded() {
+		if now, h := c.store.epochs.Current(); now != epoch || h.HasEnded() {
 			continue // the revision belongs to another epoch
 		}
 		return object.Position{Epoch: epoch, Revision: r}, err
@@ -103,7 +103,7 @@ func (c *Collection) Position(ctx context.Context) (object.Position, error) {
 func (c *Collection) verifyConnection(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return classify(ctx, c.store.epochs.verifyConnection(call))
+	return classify(ctx, c.store.epochs.VerifyConnection(call))
 }
 
 // Oldest returns the oldest revision that can still be listed. It searches from floor,

@@ -41,7 +41,7 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 	if err != nil {
 		return object.Commit{}, fmt.Errorf("grant a lease: %w", classify(ctx, err))
 	}
-	h := c.store.epochs.currentHistory()
+	h := c.store.epochs.History()
 	txn, resp, err := c.send(call, ops, stored, leases)
 	err = classifyWrite(ctx, err, slices.ContainsFunc(ops, returnsValue))
 	c.store.calls.count(opCommit, err)
@@ -63,7 +63,7 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 	commit := object.Commit{
 		Revision: object.Revision(resp.Header.GetRevision()), Deleted: make([]bool, len(ops)), Records: make([]*object.Record, len(ops)),
 	}
-	h.advance(commit.Revision)
+	h.Advance(commit.Revision)
 	for i, op := range ops {
 		if op.Kind != object.OpDelete {
 			continue

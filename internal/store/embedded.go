@@ -9,6 +9,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store/embedded"
+	"github.com/fanoutd/fanoutd/internal/store/epochs"
 )
 
 // EmbeddedConfig configures an etcd in this process. MaxTransactionOps is the number of operations
@@ -24,13 +25,13 @@ func OpenEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*S
 		return nil, err
 	}
 	s := &Store{
-		member: m, client: m.Client, log: log, epochs: newEpochTracker(m.Client, &connectionCounter{}, log),
+		member: m, client: m.Client, log: log, epochs: epochs.New(m.Client, &epochs.Connections{}, log),
 		watches: m.Watches, leases: newLeaseCollector(m.Client, log), grants: m.Leases, maxTransactionOps: cfg.MaxTransactionOps,
 	}
 	err = m.During(func() error {
 		// A new etcd gets its epoch record now. Later writes then have predictable
 		// revisions.
-		_, err := s.epochs.determine(ctx, "")
+		_, err := s.epochs.Determine(ctx, "")
 		return err
 	})
 	if err != nil {

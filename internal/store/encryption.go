@@ -147,14 +147,14 @@ func (c *Collection) rewriteBatch(ctx context.Context, outdated []*mvccpb.KeyVal
 		if err := c.store.admit(len(puts), bytes); err != nil {
 			return fmt.Errorf("rewrite records: %w", err)
 		}
-		h := c.store.epochs.currentHistory()
+		h := c.store.epochs.History()
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		resp, err := c.store.client.Txn(call).If(compares...).Then(puts...).Else(reads...).Commit()
 		cancel()
 		if err != nil {
 			return fmt.Errorf("rewrite records: %w", classifyWrite(ctx, err, false))
 		}
-		h.advance(object.Revision(resp.Header.GetRevision()))
+		h.Advance(object.Revision(resp.Header.GetRevision()))
 		if resp.Succeeded {
 			done.Rewritten += len(included)
 			return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store"
+	"github.com/fanoutd/fanoutd/internal/store/epochs"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 )
 
@@ -67,7 +68,7 @@ func TestConcurrentServersAgreeOnTheEpoch(t *testing.T) {
 	m := etcdproc.StartMember(t, "http")
 	client := etcdClient(t, m.Address)
 	for range 10 {
-		if _, err := client.Delete(t.Context(), store.EpochKey); err != nil {
+		if _, err := client.Delete(t.Context(), epochs.Key); err != nil {
 			t.Fatal(err)
 		}
 		epochs := make([]object.Epoch, 8)
@@ -412,7 +413,7 @@ func TestEpochWithoutPermission(t *testing.T) {
 	for name, grants := range map[string]func(t *testing.T, ctx context.Context, admin *clientv3.Client){
 		"none": func(*testing.T, context.Context, *clientv3.Client) {},
 		"to read": func(t *testing.T, ctx context.Context, admin *clientv3.Client) {
-			if _, err := admin.RoleGrantPermission(ctx, "reader", store.EpochKey, "", clientv3.PermissionType(clientv3.PermRead)); err != nil {
+			if _, err := admin.RoleGrantPermission(ctx, "reader", epochs.Key, "", clientv3.PermissionType(clientv3.PermRead)); err != nil {
 				t.Fatal(err)
 			}
 		},

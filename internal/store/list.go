@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store/epochs"
 )
 
 // List returns at most limit records of the scope with keys from start on as of revision at, in
@@ -86,15 +87,15 @@ func (c *Collection) Count(ctx context.Context, at object.Revision, scope object
 // answer may be of another epoch than the one that was known before: etcd may have been restored if
 // the client has reconnected. This also covers the error that the revision is unknown.
 func (c *Collection) inOneHistory(ctx context.Context, read func() error) error {
-	_, h := c.store.epochs.current()
+	_, h := c.store.epochs.Current()
 	err := read()
 	if ctx.Err() == nil {
 		if err := c.verifyConnection(ctx); err != nil {
 			return err
 		}
 	}
-	if h.hasEnded() {
-		return errHistoryEnded
+	if h.HasEnded() {
+		return epochs.ErrEnded
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store/epochs"
 	"github.com/fanoutd/fanoutd/internal/store/failover"
 )
 
@@ -47,7 +48,7 @@ const markInterval = time.Second
 // the bare prefix, which is never the key of an object.
 type progressMarks struct {
 	mu      sync.Mutex
-	history *history        // guarded by mu: the history of newest
+	history *epochs.History // guarded by mu: the history of newest
 	newest  object.Revision // guarded by mu; 0: no mark in that history
 	written time.Time       // guarded by mu; zero: no mark was ever written
 }
@@ -55,7 +56,7 @@ type progressMarks struct {
 // writeProgressMark writes a mark for a stream that has received everything up to the
 // revision delivered. It writes nothing if the store has no later revision, or if a
 // mark of the same history is still on its way to the stream.
-func (c *Collection) writeProgressMark(ctx context.Context, h *history, delivered object.Revision) error {
+func (c *Collection) writeProgressMark(ctx context.Context, h *epochs.History, delivered object.Revision) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	now, err := c.Revision(call)

@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fanoutd/fanoutd/internal/store/embedded"
+	"github.com/fanoutd/fanoutd/internal/store/epochs"
 )
 
 // Store is a connection to an external etcd, or an etcd in this process. Its methods
@@ -18,7 +19,7 @@ import (
 type Store struct {
 	client   *clientv3.Client
 	log      *slog.Logger
-	epochs   *epochTracker
+	epochs   *epochs.Tracker
 	versions *memberVersions // nil: embedded etcd
 
 	watches pb.WatchClient
@@ -69,6 +70,14 @@ func (s *Store) Close(ctx context.Context) error {
 	}
 	if err := s.client.Close(); err != nil {
 		return fmt.Errorf("close the etcd client: %w", err)
+	}
+	return nil
+}
+
+// CheckRights returns an error if the store may not write the epoch record. It writes nothing.
+func (s *Store) CheckRights(ctx context.Context) error {
+	if err := s.epochs.CheckRight(ctx); err != nil {
+		return fmt.Errorf("cannot write the key %s in etcd at %v: %w", epochs.Key, s.client.Endpoints(), classify(ctx, err))
 	}
 	return nil
 }

@@ -11,15 +11,16 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store/embedded"
+	"github.com/fanoutd/fanoutd/internal/store/epochs"
 )
 
 // Watch returns a stream of every change of the scope after the position, with the records before
 // the changes if previous is set. The caller closes the stream. The error is
 // [object.ErrUnavailable] if the epoch has changed.
 func (c *Collection) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Stream, error) {
-	epoch, h := c.store.epochs.current()
+	epoch, h := c.store.epochs.Current()
 	if epoch != after.Epoch {
-		return nil, errHistoryEnded
+		return nil, epochs.ErrEnded
 	}
 	c.store.calls.count(opWatch, nil)
 	s := &stream{
@@ -76,7 +77,7 @@ func countOpens(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientCon
 // by the metadata in the context.
 type stream struct {
 	collection    *Collection
-	history       *history
+	history       *epochs.History
 	scope         object.Scope
 	first, end    string // range of keys of the watch of etcd, which includes the scope
 	previous      bool   // with the record before each change
@@ -119,7 +120,7 @@ func (s *stream) Next(ctx context.Context) (object.Update, error) {
 // advance records that everything up to a revision has been delivered.
 func (s *stream) advance(through object.Revision) {
 	s.delivered.Store(int64(through))
-	s.history.advance(through)
+	s.history.Advance(through)
 }
 
 // receive waits for the next response. The caller has processed the response before.
@@ -134,8 +135,8 @@ func (s *stream) receive(ctx context.Context) (_ *clientv3.WatchResponse, err er
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-s.history.ended:
-			return nil, errHistoryEnded
+		case <-s.history.Ended():
+			return nil, epochs.ErrEnded
 		case resp, ok := <-s.responses:
 			if !ok {
 				if err := s.ctx.Err(); err != nil {
@@ -158,8 +159,8 @@ func (s *stream) receive(ctx context.Context) (_ *clientv3.WatchResponse, err er
 // receiveBacklog returns the next part of the backlog. After the last part, it opens the watch
 // of etcd.
 func (s *stream) receiveBacklog(ctx context.Context) (*clientv3.WatchResponse, error) {
-	if s.history.hasEnded() {
-		return nil, errHistoryEnded
+	if s.history.HasEnded() {
+		return nil, epochs.ErrEnded
 	}
 	resp, err := s.backlog.Next(ctx)
 	if err != nil {
@@ -183,8 +184,8 @@ func (s *stream) verifyIfReopened(ctx context.Context) error {
 		}
 		s.verifiedOpens = opens
 	}
-	if s.history.hasEnded() {
-		return errHistoryEnded
+	if s.history.HasEnded() {
+		return epochs.ErrEnded
 	}
 	return nil
 }
@@ -193,7 +194,7 @@ func (s *stream) verifyIfReopened(ctx context.Context) error {
 func (s *stream) verify(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return classify(ctx, s.collection.store.epochs.verify(call))
+	return classify(ctx, s.collection.store.epochs.Verify(call))
 }
 
 // endError returns the reason for the end of the stream, given the error of etcd. An
@@ -206,8 +207,8 @@ func (s *stream) endError(ctx context.Context, err error) error {
 	if err := s.verify(ctx); err != nil {
 		return err
 	}
-	if s.history.hasEnded() {
-		return errHistoryEnded
+	if s.history.HasEnded() {
+		return epochs.ErrEnded
 	}
 	return err
 }

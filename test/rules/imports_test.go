@@ -97,6 +97,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/wire":           {"internal/object", "gen"},
 		"internal/store":          {"internal/object", "internal/store"},
 		"internal/store/embedded": {"internal/object", "internal/store/etcdlog"},
+		"internal/store/epochs":   {"internal/object"},
 		"internal/store/etcdlog":  {},
 		"internal/store/failover": {},
 		"internal/admin":          {"internal/access", "gen"},
