@@ -17,6 +17,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/test/fanoutdproc"
 	"github.com/fanoutd/fanoutd/test/loopback"
 	"github.com/fanoutd/fanoutd/test/poll"
@@ -125,6 +126,34 @@ func TestDamagedDataDirectory(t *testing.T) {
 			status, output := runFanoutd(t, "--data-dir", dir)
 			wantOneLine(t, status, output, c.want)
 		})
+	}
+}
+
+// A crash may leave a file with a few records that was to become the next one of the write-ahead
+// log. etcd would overwrite its beginning only, and read the rest after the next crash.
+func TestUnfinishedLogFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	f := startFanoutd(t, "--data-dir", dir)
+	f.end(t, syscall.SIGKILL)
+	for _, name := range []string{"0.tmp", "1.tmp"} {
+		if err := os.WriteFile(filepath.Join(dir, "etcd/member/wal", name), bytes.Repeat([]byte{8, 0, 0, 0, 0, 0, 0, 0}, 2<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.start(t)
+	for i := range 40 {
+		if err := f.put(t, fmt.Sprint(i), strings.Repeat("x", 1_000_000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.end(t, syscall.SIGKILL)
+	f.start(t)
+	if _, err := f.reads.Get(contextFor(t), &fanoutv1.GetRequest{Resource: resource, Key: "39"}); err != nil {
+		t.Error(err)
 	}
 }
 
