@@ -168,7 +168,7 @@ const (
 	minReachBytes = 64 << 20
 )
 
-// checkEpoch returns errEpochChanged if the store is no longer in the epoch. Call it
+// checkEpoch returns ErrEpochChanged if the store is no longer in the epoch. Call it
 // after listing in several steps: a past epoch never returns, so all steps were in it.
 func (c *Cacher) checkEpoch(ctx context.Context, epoch object.Epoch) error {
 	now, err := c.cfg.Store.Epoch(ctx)
@@ -176,7 +176,7 @@ func (c *Cacher) checkEpoch(ctx context.Context, epoch object.Epoch) error {
 	case err != nil:
 		return fmt.Errorf("read the epoch of the store: %w", err)
 	case now != epoch:
-		return errEpochChanged
+		return ErrEpochChanged
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func (c *Cacher) follow(ctx context.Context, attempts *backoff.Backoff) error {
 		return fmt.Errorf("open a watch: %w", err)
 	}
 	defer stream.Close()
-	c.fresh.doubt()
+	c.fresh.Doubt()
 
 	// These goroutines may decide to give up a watch that has not failed.
 	ctx, giveUp := context.WithCancelCause(ctx)
@@ -259,6 +259,6 @@ func (c *Cacher) follow(ctx context.Context, attempts *backoff.Backoff) error {
 		}
 		c.apply(update)
 		c.lastContact.Store(c.received.UnixNano())
-		c.fresh.updated(c.received)
+		c.fresh.Updated(c.received)
 	}
 }

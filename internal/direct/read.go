@@ -2,7 +2,6 @@ package direct
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -19,17 +18,10 @@ import (
 // [object.ErrUnavailable] if the store does not answer in time, and ctx.Err() if ctx
 // ended.
 func (s *Source) Position(ctx context.Context, needed object.Revision) (object.Position, error) {
-	waiting, cancel := context.WithTimeout(ctx, s.cfg.ReadWait)
-	defer cancel()
-	p, err := s.position.Get(waiting)
+	p, err := s.position.Get(ctx)
 	p.Epoch = s.servedEpoch(p.Epoch)
-	switch {
-	case err == nil && needed > p.Revision:
+	if err == nil && needed > p.Revision {
 		err = &cacher.FutureError{Asked: needed, Current: p.Revision}
-	case ctx.Err() != nil:
-		err = ctx.Err()
-	case errors.Is(err, context.DeadlineExceeded):
-		err = fmt.Errorf("read the revision of the store: %w", object.ErrUnavailable)
 	}
 	return p, err
 }

@@ -107,7 +107,7 @@ func New(cfg Config) *Source {
 	}
 	return &Source{
 		cfg: cfg, log: cfg.Log.With("resource", cfg.Resource),
-		position: cacher.NewSharedFetch(cfg.Store.Position), missingKeys: cacher.NewMissingKeys(cfg.Keys),
+		position: cacher.NewSharedFetch(cfg.Store.Position, cfg.ReadWait), missingKeys: cacher.NewMissingKeys(cfg.Keys),
 	}
 }
 

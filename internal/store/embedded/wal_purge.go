@@ -29,8 +29,8 @@ const (
 	walPurgeInterval = time.Second
 )
 
-// etcd has no setting for this. With its own size, files of 64 MiB are taken in advance, and
-// TestDiskFilledByObjects finds no room for its objects on a disk of 512 MiB.
+// etcd has no setting for this. With its own size, files of 64 MiB are taken in advance, and a full
+// disk of 512 MiB has no room for a defragmentation: TestDiskFilledByObjects.
 func init() { wal.SegmentSizeBytes = walSegmentBytes }
 
 // walPurger removes the files of the write-ahead log that etcd does not need any more. etcd
