@@ -46,7 +46,7 @@ func (s *changing) List(ctx context.Context, at object.Revision, scope object.Sc
 	return s.Memory.List(ctx, at, scope, start, limit)
 }
 
-func (s *changing) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Stream, error) {
+func (s *changing) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Watch, error) {
 	s.at("Watch", false)
 	defer s.at("Watch", true)
 	return s.Memory.Watch(ctx, scope, after, previous)

@@ -76,18 +76,18 @@ func (s *encrypted) List(ctx context.Context, at object.Revision, scope object.S
 	return s.decrypt(records), more, err
 }
 
-func (s *encrypted) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Stream, error) {
+func (s *encrypted) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Watch, error) {
 	stream, err := s.Store.Watch(ctx, scope, after, previous)
-	return encryptedStream{stream, s}, err
+	return encryptedWatch{stream, s}, err
 }
 
-type encryptedStream struct {
-	object.Stream
+type encryptedWatch struct {
+	object.Watch
 	store *encrypted
 }
 
-func (s encryptedStream) Next(ctx context.Context) (object.Update, error) {
-	u, err := s.Stream.Next(ctx)
+func (s encryptedWatch) Next(ctx context.Context) (object.Update, error) {
+	u, err := s.Watch.Next(ctx)
 	u.Records = s.store.decrypt(u.Records)
 	return u, err
 }

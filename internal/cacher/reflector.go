@@ -142,7 +142,7 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 // fillReach returns how many revisions before the present one the fill begins. An external etcd
 // reads all of them into its memory at once, so their size should not exceed that of the
 // window by much. Their size is not known, but some of the present objects show how large values
-// are. The memory of this process does not depend on the guess, because the stream reads at
+// are. The memory of this process does not depend on the guess, because the watch reads at
 // the pace of the cacher, and the window is trimmed meanwhile.
 func (c *Cacher) fillReach(ctx context.Context, now object.Revision) object.Revision {
 	reach := lookback * c.cfg.Window.MaxChanges
@@ -183,11 +183,11 @@ func (c *Cacher) checkEpoch(ctx context.Context, epoch object.Epoch) error {
 
 // follow applies the updates of a watch until it fails.
 func (c *Cacher) follow(ctx context.Context, attempts *backoff.Backoff) error {
-	stream, err := c.cfg.Store.Watch(ctx, object.Scope{}, object.Position{Epoch: c.storeEpoch, Revision: c.position.Revision}, false)
+	watch, err := c.cfg.Store.Watch(ctx, object.Scope{}, object.Position{Epoch: c.storeEpoch, Revision: c.position.Revision}, false)
 	if err != nil {
 		return fmt.Errorf("open a watch: %w", err)
 	}
-	defer stream.Close()
+	defer watch.Close()
 	c.fresh.Doubt()
 
 	// These goroutines may decide to give up a watch that has not failed.
@@ -195,7 +195,7 @@ func (c *Cacher) follow(ctx context.Context, attempts *backoff.Backoff) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer giveUp(nil)
-	wg.Go(func() { c.runProgressTicker(ctx, stream) })
+	wg.Go(func() { c.runProgressTicker(ctx, watch) })
 	wg.Go(func() {
 		if err := c.runWatchdog(ctx); err != nil {
 			giveUp(err)
@@ -246,7 +246,7 @@ func (c *Cacher) follow(ctx context.Context, attempts *backoff.Backoff) error {
 		if complete && updates > 0 { // each watch may fail at once
 			attempts.Reset()
 		}
-		update, err := stream.Next(ctx)
+		update, err := watch.Next(ctx)
 		if err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)

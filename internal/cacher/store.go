@@ -28,14 +28,14 @@ type Store interface {
 	// true: records remain then.
 	List(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) (records []object.Record, more bool, err error)
 
-	// Watch streams every change of the scope after the position, with the records before
-	// them if previous is set. The caller closes the stream.
+	// Watch delivers every change of the scope after the position, with the records before
+	// them if previous is set. The caller closes the watch.
 	//
-	// The stream ends when the store's epoch changes, and with [object.ErrAnswerTooLarge] if
+	// The watch ends when the store's epoch changes, and with [object.ErrAnswerTooLarge] if
 	// the store cannot send a change because of its size. While the caller does not call
 	// Next, the store reads little more. Watch returns [object.ErrUnavailable] if the
 	// position is not of the store's epoch.
-	Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Stream, error)
+	Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Watch, error)
 }
 
 // Keys are the keys that the store decrypts values with. All methods are safe for

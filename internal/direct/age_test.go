@@ -158,13 +158,13 @@ func (s *pausingStore) Position(context.Context) (object.Position, error) {
 	return object.Position{Epoch: "e", Revision: object.Revision(max(1, s.now.Load()))}, nil
 }
 
-func (s *pausingStore) Watch(context.Context, object.Scope, object.Position, bool) (object.Stream, error) {
-	return pausingStream{s}, nil
+func (s *pausingStore) Watch(context.Context, object.Scope, object.Position, bool) (object.Watch, error) {
+	return pausingWatch{s}, nil
 }
 
-type pausingStream struct{ *pausingStore }
+type pausingWatch struct{ *pausingStore }
 
-func (s pausingStream) Next(ctx context.Context) (object.Update, error) {
+func (s pausingWatch) Next(ctx context.Context) (object.Update, error) {
 	select {
 	case r := <-s.changes:
 		s.now.Store(int64(r.ModRevision))
@@ -174,6 +174,6 @@ func (s pausingStream) Next(ctx context.Context) (object.Update, error) {
 	}
 }
 
-func (pausingStream) RequestProgress(context.Context) error { return nil }
+func (pausingWatch) RequestProgress(context.Context) error { return nil }
 
-func (pausingStream) Close() {}
+func (pausingWatch) Close() {}

@@ -83,7 +83,7 @@ type countedStore struct {
 	watches atomic.Int64
 }
 
-func (s *countedStore) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Stream, error) {
+func (s *countedStore) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Watch, error) {
 	s.watches.Add(1)
 	return s.Store.Watch(ctx, scope, after, previous)
 }

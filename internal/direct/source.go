@@ -20,7 +20,7 @@ type Store interface {
 
 	Oldest(ctx context.Context, floor, ceiling object.Revision) (object.Revision, error)
 	List(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) (records []object.Record, more bool, err error)
-	Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Stream, error)
+	Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Watch, error)
 
 	// Count returns the number of records that List would return without a limit.
 	Count(ctx context.Context, at object.Revision, scope object.Scope, start object.Key) (int64, error)

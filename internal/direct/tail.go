@@ -29,7 +29,7 @@ type tail struct {
 	goroutines sync.WaitGroup
 
 	mu       sync.Mutex
-	stream   object.Stream   // guarded by mu: the watch of the store; nil: there is none
+	watch    object.Watch    // guarded by mu: the watch of the store; nil: there is none
 	changes  []object.Change // guarded by mu: the changes that the interest sees
 	bytes    int             // guarded by mu: size of changes
 	updates  int             // guarded by mu: number of updates received
@@ -103,13 +103,13 @@ func (t *tail) run() {
 func (t *tail) follow(after object.Position) error {
 	t.fresh.Doubt() // the first updates may be old
 	after.Epoch = storeEpoch(after.Epoch)
-	stream, err := t.source.cfg.Store.Watch(t.ctx, t.interest.Scope, after, true)
+	watch, err := t.source.cfg.Store.Watch(t.ctx, t.interest.Scope, after, true)
 	if err != nil {
 		return err
 	}
-	defer stream.Close()
-	t.setStream(stream)
-	defer t.setStream(nil)
+	defer watch.Close()
+	t.setWatch(watch)
+	defer t.setWatch(nil)
 	ctx, giveUp := context.WithCancelCause(t.ctx)
 	var watchdog sync.WaitGroup
 	defer watchdog.Wait()
@@ -117,7 +117,7 @@ func (t *tail) follow(after object.Position) error {
 	watchdog.Go(func() { giveUp(t.runWatchdog(ctx)) })
 	for err == nil {
 		var u object.Update
-		if u, err = stream.Next(ctx); err == nil {
+		if u, err = watch.Next(ctx); err == nil {
 			err = t.deliver(&u)
 		}
 	}
@@ -127,20 +127,20 @@ func (t *tail) follow(after object.Position) error {
 	return err
 }
 
-func (t *tail) setStream(s object.Stream) {
+func (t *tail) setWatch(w object.Watch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.stream = s
+	t.watch = w
 }
 
 // requestProgress makes the watch of the store report progress soon, unless there is none. The next
 // request may help where one fails.
 func (t *tail) requestProgress(ctx context.Context) {
 	t.mu.Lock()
-	stream := t.stream
+	watch := t.watch
 	t.mu.Unlock()
-	if stream != nil {
-		_ = stream.RequestProgress(ctx)
+	if watch != nil {
+		_ = watch.RequestProgress(ctx)
 	}
 }
 

@@ -31,23 +31,23 @@ func startTapped(t testing.TB, cfg direct.Config) (*fixture, *tap) {
 	}), tapped
 }
 
-func (s *tap) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Stream, error) {
+func (s *tap) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Watch, error) {
 	stream, err := s.Store.Watch(ctx, scope, after, previous)
-	return &tapStream{Stream: stream, tap: s}, err
+	return &tapWatch{Watch: stream, tap: s}, err
 }
 
-// tapStream notes each update when the next one is asked for, because the watcher then has it.
-type tapStream struct {
-	object.Stream
+// tapWatch notes each update when the next one is asked for, because the watcher then has it.
+type tapWatch struct {
+	object.Watch
 	tap  *tap
 	last object.Revision // of the last update
 }
 
-func (s *tapStream) Next(ctx context.Context) (object.Update, error) {
+func (s *tapWatch) Next(ctx context.Context) (object.Update, error) {
 	if err := s.tap.note(s.last); err != nil {
 		return object.Update{}, err
 	}
-	u, err := s.Stream.Next(ctx)
+	u, err := s.Watch.Next(ctx)
 	s.last = u.Through
 	return u, err
 }

@@ -105,8 +105,8 @@ func (s *silentOnce) Position(context.Context) (object.Position, error) {
 	return object.Position{Epoch: "e", Revision: object.Revision(s.revision.Load())}, nil
 }
 
-func (s *silentOnce) Watch(_ context.Context, _ object.Scope, after object.Position, _ bool) (object.Stream, error) {
-	stream := &silentStream{}
+func (s *silentOnce) Watch(_ context.Context, _ object.Scope, after object.Position, _ bool) (object.Watch, error) {
+	stream := &silentWatch{}
 	if s.watches.Add(1) > 1 {
 		at := after.Revision + 1
 		records := []object.Record{{Key: "k", CreateRevision: at, ModRevision: at, Version: 1}}
@@ -115,10 +115,10 @@ func (s *silentOnce) Watch(_ context.Context, _ object.Scope, after object.Posit
 	return stream, nil
 }
 
-// silentStream delivers its updates, and then nothing more.
-type silentStream struct{ updates []object.Update }
+// silentWatch delivers its updates, and then nothing more.
+type silentWatch struct{ updates []object.Update }
 
-func (s *silentStream) Next(ctx context.Context) (object.Update, error) {
+func (s *silentWatch) Next(ctx context.Context) (object.Update, error) {
 	if len(s.updates) == 0 {
 		<-ctx.Done()
 		return object.Update{}, ctx.Err()
@@ -128,6 +128,6 @@ func (s *silentStream) Next(ctx context.Context) (object.Update, error) {
 	return u, nil
 }
 
-func (*silentStream) RequestProgress(context.Context) error { return nil }
+func (*silentWatch) RequestProgress(context.Context) error { return nil }
 
-func (*silentStream) Close() {}
+func (*silentWatch) Close() {}

@@ -94,21 +94,21 @@ func (s *seam) List(ctx context.Context, at object.Revision, scope object.Scope,
 	return s.underneath.List(ctx, at, scope, start, limit)
 }
 
-func (s *seam) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Stream, error) {
+func (s *seam) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Watch, error) {
 	if err := s.call(ctx, "Watch"); err != nil {
 		return nil, err
 	}
 	stream, err := s.underneath.Watch(ctx, scope, after, previous)
-	return &seamStream{stream, s}, err
+	return &seamWatch{stream, s}, err
 }
 
-type seamStream struct {
-	object.Stream
+type seamWatch struct {
+	object.Watch
 	seam *seam
 }
 
-func (s *seamStream) Next(ctx context.Context) (object.Update, error) {
-	u, err := s.Stream.Next(ctx)
+func (s *seamWatch) Next(ctx context.Context) (object.Update, error) {
+	u, err := s.Watch.Next(ctx)
 	if err != nil {
 		return u, err
 	}

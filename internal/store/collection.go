@@ -41,7 +41,7 @@ const maxOmittedKeys = 1000
 // none. If it may not read or write the record, the epoch is only the cluster id.
 //
 // All servers of one etcd get the same epoch. They get a new one when etcd has gone
-// back, for example after a restore from a backup. The streams of this store have ended
+// back, for example after a restore from a backup. The watches of this store have ended
 // by then.
 func (c *Collection) Epoch(ctx context.Context) (object.Epoch, error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)

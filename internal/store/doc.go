@@ -27,6 +27,6 @@
 //     compaction under its revision. A compaction raises the first revision before it
 //     deletes anything.
 //   - The client resumes a broken watch after the last event or progress notification.
-//     A stream therefore ends only if its revision is compacted, the member has lost
+//     A watch therefore ends only if its revision is compacted, the member has lost
 //     the leader, or the caller closes it.
 package store

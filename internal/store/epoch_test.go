@@ -150,7 +150,7 @@ func TestEpochSurvivesRestartsOfMembers(t *testing.T) {
 }
 
 // awaitEnd waits until the stream ends because etcd has gone back.
-func awaitEnd(t *testing.T, s object.Stream) {
+func awaitEnd(t *testing.T, s object.Watch) {
 	t.Helper()
 	ctx := contextFor(t)
 	for {
@@ -208,7 +208,7 @@ func TestRestoredEtcdHasANewEpoch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			streams := []object.Stream{watch(t, one, now), watch(t, other, now)}
+			streams := []object.Watch{watch(t, one, now), watch(t, other, now)}
 
 			m.Kill(t)
 			restore()

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
-	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store/epochs"
 	"github.com/fanoutd/fanoutd/internal/store/etcdlog"
 	"github.com/fanoutd/fanoutd/internal/store/failover"
@@ -134,5 +133,3 @@ func (cfg ExternalConfig) tls() (*tls.Config, error) {
 	tlsConfig.MinVersion = max(tlsConfig.MinVersion, tls.VersionTLS12)
 	return tlsConfig, nil
 }
-
-var _ object.Stream = (*stream)(nil)

@@ -123,7 +123,7 @@ func show(records []object.Record) string {
 }
 
 // watch opens a stream. The test closes it when it ends.
-func watch(t testing.TB, c *store.Collection, after object.Revision) object.Stream {
+func watch(t testing.TB, c *store.Collection, after object.Revision) object.Watch {
 	t.Helper()
 	s, err := c.Watch(t.Context(), object.Scope{}, object.Position{Epoch: c.KnownEpoch(), Revision: after}, false)
 	if err != nil {
@@ -154,7 +154,7 @@ func eachUpdate(t testing.TB, c *store.Collection, scope object.Scope, after obj
 }
 
 // next returns the next update that has records.
-func next(t testing.TB, s object.Stream) object.Update {
+func next(t testing.TB, s object.Watch) object.Update {
 	t.Helper()
 	for {
 		u, err := s.Next(contextFor(t))

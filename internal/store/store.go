@@ -57,7 +57,7 @@ func (s *Store) Encrypted(name, prefix string, cipher Cipher) *Collection {
 	}
 }
 
-// Close closes the connection to etcd. The caller closes all streams first. An embedded etcd is
+// Close closes the connection to etcd. The caller closes all watches first. An embedded etcd is
 // stopped, see [embedded.Member.Close].
 func (s *Store) Close(ctx context.Context) error {
 	if s.stopMonitor != nil {

@@ -14,50 +14,50 @@ import (
 	"github.com/fanoutd/fanoutd/internal/store/epochs"
 )
 
-// Watch returns a stream of every change of the scope after the position, with the records before
-// the changes if previous is set. The caller closes the stream. The error is
+// Watch returns a watch of every change of the scope after the position, with the records before
+// the changes if previous is set. The caller closes the watch. The error is
 // [object.ErrUnavailable] if the epoch has changed.
-func (c *Collection) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Stream, error) {
+func (c *Collection) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Watch, error) {
 	epoch, h := c.store.epochs.Current()
 	if epoch != after.Epoch {
 		return nil, epochs.ErrEnded
 	}
 	c.store.calls.count(opWatch, nil)
-	s := &stream{
+	w := &watch{
 		collection: c, history: h, scope: scope, previous: previous, limits: newLimitedWatch(c.store.watches, maxUnread), opens: new(atomic.Int64),
 	}
 	if previous {
-		s.limits.maxUnread = maxUnreadPrevious
+		w.limits.maxUnread = maxUnreadPrevious
 	}
-	s.first, s.end = c.keyRange(scope)
+	w.first, w.end = c.keyRange(scope)
 	if scope != (object.Scope{}) && !c.store.versions.progressIsReliable(ctx) {
-		s.first, s.end = c.prefix, c.end // a range that includes the progress marks
+		w.first, w.end = c.prefix, c.end // a range that includes the progress marks
 	}
 	// Each watch gets its own watcher. A watcher multiplexes its watches on one gRPC
 	// stream, and etcd answers a progress request only when every watch of the stream is
 	// up to date. A progress request before or after the watch opens another stream;
 	// closing the watcher closes that stream, too.
-	s.watcher = clientv3.NewWatchFromWatchClient(s.limits, c.store.client)
+	w.watcher = clientv3.NewWatchFromWatchClient(w.limits, c.store.client)
 	// A member that lost its leader ends the watch, and the client moves to another
 	// member. Otherwise a disconnected member would look like an idle etcd.
-	s.ctx, s.cancel = context.WithCancel(clientv3.WithRequireLeader(context.WithValue(ctx, opensKey{}, s.opens)))
-	s.delivered.Store(int64(after.Revision))
+	w.ctx, w.cancel = context.WithCancel(clientv3.WithRequireLeader(context.WithValue(ctx, opensKey{}, w.opens)))
+	w.delivered.Store(int64(after.Revision))
 	if c.store.member != nil {
-		s.backlog = c.store.member.Backlog(s.first, s.end, previous, int64(after.Revision))
+		w.backlog = c.store.member.Backlog(w.first, w.end, previous, int64(after.Revision))
 	}
-	if s.backlog == nil {
-		s.open(after.Revision)
+	if w.backlog == nil {
+		w.open(after.Revision)
 	}
-	return s, nil
+	return w, nil
 }
 
 // open opens the watch of etcd.
-func (s *stream) open(after object.Revision) {
-	options := []clientv3.OpOption{clientv3.WithRange(s.end), clientv3.WithRev(int64(after) + 1), clientv3.WithProgressNotify()}
-	if s.previous {
+func (w *watch) open(after object.Revision) {
+	options := []clientv3.OpOption{clientv3.WithRange(w.end), clientv3.WithRev(int64(after) + 1), clientv3.WithProgressNotify()}
+	if w.previous {
 		options = append(options, clientv3.WithPrevKV())
 	}
-	s.responses = s.watcher.Watch(s.ctx, s.first, options...)
+	w.responses = w.watcher.Watch(w.ctx, w.first, options...)
 }
 
 // opensKey is the context key of a watch for the number of times that its gRPC stream
@@ -73,9 +73,9 @@ func countOpens(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientCon
 	return open(ctx, desc, conn, method, options...)
 }
 
-// stream is a running watch. It keeps its context because the client finds the watch
+// watch is a running watch. It keeps its context because the client finds the watch
 // by the metadata in the context.
-type stream struct {
+type watch struct {
 	collection    *Collection
 	history       *epochs.History
 	scope         object.Scope
@@ -94,63 +94,63 @@ type stream struct {
 	delivered     atomic.Int64       // revision up to which everything has been delivered
 }
 
-// Next implements [object.Stream].
-func (s *stream) Next(ctx context.Context) (object.Update, error) {
+// Next implements [object.Watch].
+func (w *watch) Next(ctx context.Context) (object.Update, error) {
 	for {
-		if len(s.parts) == 0 {
-			resp, err := s.receive(ctx)
+		if len(w.parts) == 0 {
+			resp, err := w.receive(ctx)
 			if err != nil {
 				return object.Update{}, err
 			}
 			if resp.IsProgressNotify() {
 				through := object.Revision(resp.Header.GetRevision())
-				s.advance(through)
+				w.advance(through)
 				return object.Update{Through: through}, nil
 			}
-			s.parts = parts(resp.Events)
+			w.parts = parts(resp.Events)
 			continue
 		}
-		u := s.update(s.parts[0])
-		s.parts = s.parts[1:]
-		s.advance(u.Through)
+		u := w.update(w.parts[0])
+		w.parts = w.parts[1:]
+		w.advance(u.Through)
 		return u, nil
 	}
 }
 
 // advance records that everything up to a revision has been delivered.
-func (s *stream) advance(through object.Revision) {
-	s.delivered.Store(int64(through))
-	s.history.Advance(through)
+func (w *watch) advance(through object.Revision) {
+	w.delivered.Store(int64(through))
+	w.history.Advance(through)
 }
 
 // receive waits for the next response. The caller has processed the response before.
-func (s *stream) receive(ctx context.Context) (_ *clientv3.WatchResponse, err error) {
-	defer func() { s.collection.store.calls.countFailure(opWatch, err) }()
-	s.limits.take(s.taken)
-	s.taken = 0
-	if s.backlog != nil {
-		return s.receiveBacklog(ctx)
+func (w *watch) receive(ctx context.Context) (_ *clientv3.WatchResponse, err error) {
+	defer func() { w.collection.store.calls.countFailure(opWatch, err) }()
+	w.limits.take(w.taken)
+	w.taken = 0
+	if w.backlog != nil {
+		return w.receiveBacklog(ctx)
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-s.history.Ended():
+		case <-w.history.Ended():
 			return nil, epochs.ErrEnded
-		case resp, ok := <-s.responses:
+		case resp, ok := <-w.responses:
 			if !ok {
-				if err := s.ctx.Err(); err != nil {
+				if err := w.ctx.Err(); err != nil {
 					return nil, err
 				}
 				return nil, object.ErrUnavailable
 			}
 			if err := resp.Err(); err != nil {
-				return nil, s.endError(ctx, err)
+				return nil, w.endError(ctx, err)
 			}
-			if err := s.verifyIfReopened(ctx); err != nil {
+			if err := w.verifyIfReopened(ctx); err != nil {
 				return nil, err
 			}
-			s.taken = sizeOfEvents(resp.Events)
+			w.taken = sizeOfEvents(resp.Events)
 			return &resp, nil
 		}
 	}
@@ -158,71 +158,71 @@ func (s *stream) receive(ctx context.Context) (_ *clientv3.WatchResponse, err er
 
 // receiveBacklog returns the next part of the backlog. After the last part, it opens the watch
 // of etcd.
-func (s *stream) receiveBacklog(ctx context.Context) (*clientv3.WatchResponse, error) {
-	if s.history.HasEnded() {
+func (w *watch) receiveBacklog(ctx context.Context) (*clientv3.WatchResponse, error) {
+	if w.history.HasEnded() {
 		return nil, epochs.ErrEnded
 	}
-	resp, err := s.backlog.Next(ctx)
+	resp, err := w.backlog.Next(ctx)
 	if err != nil {
-		return nil, s.endError(ctx, err)
+		return nil, w.endError(ctx, err)
 	}
-	if last, done := s.backlog.Done(); done {
-		s.open(object.Revision(last))
-		s.backlog = nil
+	if last, done := w.backlog.Done(); done {
+		w.open(object.Revision(last))
+		w.backlog = nil
 	}
 	return resp, nil
 }
 
 // verifyIfReopened returns an error if the responses may belong to another history than
-// the start of the stream. The client reopens a broken stream on its own, and continues
+// the start of the watch. The client reopens a broken watch on its own, and continues
 // even if etcd was restored in between.
-func (s *stream) verifyIfReopened(ctx context.Context) error {
-	if opens := s.opens.Load(); opens != s.verifiedOpens {
-		s.collection.store.versions.invalidate()
-		if err := s.verify(ctx); err != nil {
+func (w *watch) verifyIfReopened(ctx context.Context) error {
+	if opens := w.opens.Load(); opens != w.verifiedOpens {
+		w.collection.store.versions.invalidate()
+		if err := w.verify(ctx); err != nil {
 			return err
 		}
-		s.verifiedOpens = opens
+		w.verifiedOpens = opens
 	}
-	if s.history.HasEnded() {
+	if w.history.HasEnded() {
 		return epochs.ErrEnded
 	}
 	return nil
 }
 
 // verify verifies that etcd still has the known epoch.
-func (s *stream) verify(ctx context.Context) error {
+func (w *watch) verify(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return classify(ctx, s.collection.store.epochs.Verify(call))
+	return classify(ctx, w.collection.store.epochs.Verify(call))
 }
 
-// endError returns the reason for the end of the stream, given the error of etcd. An
+// endError returns the reason for the end of the watch, given the error of etcd. An
 // etcd that was restored with raised revisions reports a compacted revision. The reader
 // must not mistake it for the old etcd.
-func (s *stream) endError(ctx context.Context, err error) error {
+func (w *watch) endError(ctx context.Context, err error) error {
 	if err = classify(ctx, err); !errors.Is(err, object.ErrCompacted) {
 		return err
 	}
-	if err := s.verify(ctx); err != nil {
+	if err := w.verify(ctx); err != nil {
 		return err
 	}
-	if s.history.HasEnded() {
+	if w.history.HasEnded() {
 		return epochs.ErrEnded
 	}
 	return err
 }
 
 // update converts the events of whole revisions.
-func (s *stream) update(events []*mvccpb.Event) object.Update {
-	c := s.collection
+func (w *watch) update(events []*mvccpb.Event) object.Update {
+	c := w.collection
 	u := object.Update{
 		Records: make([]object.Record, 0, len(events)),
 		Through: object.Revision(events[len(events)-1].Kv.ModRevision),
 	}
 	for _, e := range events {
 		key, ok := c.key(e.Kv.Key)
-		if !ok || !s.scope.Contains(key) {
+		if !ok || !w.scope.Contains(key) {
 			continue
 		}
 		if e.Type == mvccpb.Event_DELETE {
@@ -230,7 +230,7 @@ func (s *stream) update(events []*mvccpb.Event) object.Update {
 		} else {
 			u.Records = append(u.Records, c.record(key, e.Kv))
 		}
-		if s.previous {
+		if w.previous {
 			var before *object.Record
 			if e.PrevKv != nil {
 				before = new(c.record(key, e.PrevKv))
@@ -241,14 +241,14 @@ func (s *stream) update(events []*mvccpb.Event) object.Update {
 	return u
 }
 
-// Close implements [object.Stream]. The client closes the channel of the watch after its
+// Close implements [object.Watch]. The client closes the channel of the watch after its
 // goroutines have ended.
-func (s *stream) Close() {
-	s.cancel()
-	if s.responses != nil {
-		for range s.responses {
+func (w *watch) Close() {
+	w.cancel()
+	if w.responses != nil {
+		for range w.responses {
 			// drain until the client closes the channel
 		}
 	}
-	_ = s.watcher.Close() // the error only reports that the watch was cancelled
+	_ = w.watcher.Close() // the error only reports that the watch was cancelled
 }

@@ -62,7 +62,7 @@ func (s *store) close() {
 // lockedRevision returns the latest revision. The caller holds mu.
 func (s *store) lockedRevision() object.Revision { return object.Revision(len(s.history)) }
 
-// wakeLocked wakes the streams. The caller holds mu.
+// wakeLocked wakes the watches. The caller holds mu.
 func (s *store) wakeLocked() {
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -307,7 +307,7 @@ func (c *collection) stateLocked(at object.Revision) map[object.Key]object.Recor
 }
 
 // Watch implements cacher.Store, for the whole resource without previous records.
-func (c *collection) Watch(_ context.Context, _ object.Scope, after object.Position, _ bool) (object.Stream, error) {
+func (c *collection) Watch(_ context.Context, _ object.Scope, after object.Position, _ bool) (object.Watch, error) {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
 	if err := c.store.errLocked(); err != nil {
@@ -316,19 +316,19 @@ func (c *collection) Watch(_ context.Context, _ object.Scope, after object.Posit
 	if after.Epoch != c.store.epoch {
 		return nil, object.ErrUnavailable
 	}
-	return &stream{collection: c, epoch: after.Epoch, at: after.Revision}, nil
+	return &watch{collection: c, epoch: after.Epoch, at: after.Revision}, nil
 }
 
-// stream is a watch of a collection.
-type stream struct {
+// watch is a watch of a collection.
+type watch struct {
 	collection *collection
 	epoch      object.Epoch
 	at         object.Revision // delivered up to here; guarded by store.mu
 	asked      bool            // for its progress; guarded by store.mu
 }
 
-// Next implements object.Stream.
-func (s *stream) Next(ctx context.Context) (object.Update, error) {
+// Next implements object.Watch.
+func (s *watch) Next(ctx context.Context) (object.Update, error) {
 	store := s.collection.store
 	for {
 		store.mu.Lock()
@@ -346,7 +346,7 @@ func (s *stream) Next(ctx context.Context) (object.Update, error) {
 	}
 }
 
-func (s *stream) nextLocked() (u object.Update, ok bool, err error) {
+func (s *watch) nextLocked() (u object.Update, ok bool, err error) {
 	store := s.collection.store
 	switch {
 	case store.down || s.epoch != store.epoch:
@@ -365,8 +365,8 @@ func (s *stream) nextLocked() (u object.Update, ok bool, err error) {
 	return u, true, nil
 }
 
-// RequestProgress implements object.Stream.
-func (s *stream) RequestProgress(context.Context) error {
+// RequestProgress implements object.Watch.
+func (s *watch) RequestProgress(context.Context) error {
 	s.collection.store.mu.Lock()
 	defer s.collection.store.mu.Unlock()
 	s.asked = true
@@ -374,5 +374,5 @@ func (s *stream) RequestProgress(context.Context) error {
 	return nil
 }
 
-// Close implements object.Stream.
-func (s *stream) Close() {}
+// Close implements object.Watch.
+func (s *watch) Close() {}

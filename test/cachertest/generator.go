@@ -66,7 +66,7 @@ func (g *Generator) List(_ context.Context, at object.Revision, _ object.Scope, 
 }
 
 // Watch implements cacher.Store.
-func (g *Generator) Watch(_ context.Context, _ object.Scope, after object.Position, _ bool) (object.Stream, error) {
+func (g *Generator) Watch(_ context.Context, _ object.Scope, after object.Position, _ bool) (object.Watch, error) {
 	return &generated{g, after.Revision}, nil
 }
 

@@ -19,6 +19,6 @@
 // looks unchanged to etcd, too. A position ahead of etcd is then refused as a future
 // position until etcd reaches it.
 //
-// When a history ends, its streams end, and the store does not return its revision until the
+// When a history ends, its watches end, and the store does not return its revision until the
 // caller has asked for the new epoch.
 package epochs

@@ -47,7 +47,7 @@ func (h *History) Check(r object.Revision, before int64) error {
 	return fmt.Errorf("%w: etcd has gone back from revision %d to %d", object.ErrUnavailable, before, r)
 }
 
-// end ends the history and all its streams.
+// end ends the history and all its watches.
 func (h *History) end() { h.endOnce.Do(func() { close(h.ended) }) }
 
 // Ended returns a channel that is closed when the history ends.
@@ -63,5 +63,5 @@ func (h *History) HasEnded() bool {
 	}
 }
 
-// ErrEnded ends a stream whose next change would belong to another history.
+// ErrEnded ends a watch whose next change would belong to another history.
 var ErrEnded = fmt.Errorf("%w: etcd has another history than when the watch began", object.ErrUnavailable)

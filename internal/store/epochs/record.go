@@ -83,7 +83,7 @@ func (e *Tracker) observe(ctx context.Context) (*observation, error) {
 	return e.read(ctx)
 }
 
-// refreshToken makes the client request a new token, which it does for every new stream.
+// refreshToken makes the client request a new token, which it does for every new gRPC stream.
 // By default, etcd's tokens become valid at a raft index. After a restore, an old token
 // may have an index that the new log has not reached. etcd does not refuse such a token
 // but waits for the index.
