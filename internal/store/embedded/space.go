@@ -1,36 +1,21 @@
-package store
+package embedded
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/server/v3/etcdserver"
-	"go.etcd.io/etcd/server/v3/storage/backend"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// member is the etcd member in this process.
-type member struct {
-	server  *etcdserver.EtcdServer
-	backend backend.Backend // of the server; a single member never gets another one
-	disk    *diskGuard
-	quota   int64
-	fatal   *fatalErrors
-	log     *slog.Logger
-
-	// space is held while the space of the database is changed, and while etcd is stopped.
-	space sync.Mutex
-}
-
-func (m *member) database() Database {
+// Database returns the size of the database.
+func (m *Member) Database() object.Database {
 	free, accepts := m.disk.status()
-	return Database{Size: m.backend.Size(), InUse: m.backend.SizeInUse(), Quota: m.quota, DiskFree: free, DiskFull: !accepts}
+	return object.Database{Size: m.backend.Size(), InUse: m.backend.SizeInUse(), Quota: m.quota, DiskFree: free, DiskFull: !accepts}
 }
 
 // spareBytes is the free space that a full etcd needs before it accepts writes again:
@@ -38,12 +23,12 @@ func (m *member) database() Database {
 const spareBytes = 8 << 20
 
 // hasRoom reports whether the database is smaller than its quota, given its size.
-func (m *member) hasRoom(size int64) bool { return size+spareBytes <= m.quota }
+func (m *Member) hasRoom(size int64) bool { return size+spareBytes <= m.quota }
 
 // recoverSpace makes an embedded etcd that reached its quota accept writes again if that is
 // possible at the start: the quota was raised, or deleted data has been compacted and only a
 // defragmentation is missing.
-func (m *member) recoverSpace(ctx context.Context) error {
+func (m *Member) recoverSpace(ctx context.Context) error {
 	m.space.Lock()
 	defer m.space.Unlock()
 	alarms, err := m.spaceAlarms(ctx)
@@ -70,8 +55,8 @@ func (m *member) recoverSpace(ctx context.Context) error {
 }
 
 // spaceAlarms returns the alarms that make etcd refuse writes.
-func (m *member) spaceAlarms(ctx context.Context) ([]*pb.AlarmMember, error) {
-	resp, err := m.server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET, Alarm: pb.AlarmType_NOSPACE})
+func (m *Member) spaceAlarms(ctx context.Context) ([]*pb.AlarmMember, error) {
+	resp, err := m.etcd.Server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET, Alarm: pb.AlarmType_NOSPACE})
 	if err != nil {
 		return nil, fmt.Errorf("read the space alarm: %w", err)
 	}
@@ -80,12 +65,12 @@ func (m *member) spaceAlarms(ctx context.Context) ([]*pb.AlarmMember, error) {
 
 // clearAlarms clears space alarms if the database has room again. It returns false if it has none,
 // or if there are no alarms.
-func (m *member) clearAlarms(ctx context.Context, alarms []*pb.AlarmMember) (cleared bool, err error) {
+func (m *Member) clearAlarms(ctx context.Context, alarms []*pb.AlarmMember) (cleared bool, err error) {
 	if !m.hasRoom(m.backend.Size()) {
 		return false, nil
 	}
 	for _, alarm := range alarms {
-		_, err := m.server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, Alarm: alarm.GetAlarm(), MemberID: alarm.GetMemberID()})
+		_, err := m.etcd.Server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, Alarm: alarm.GetAlarm(), MemberID: alarm.GetMemberID()})
 		if err != nil {
 			return false, fmt.Errorf("clear the space alarm: %w", err)
 		}
@@ -95,7 +80,7 @@ func (m *member) clearAlarms(ctx context.Context, alarms []*pb.AlarmMember) (cle
 
 // defragment rewrites the database file without its unused pages. Reads and writes of etcd
 // wait meanwhile. The caller holds space.
-func (m *member) defragment() error {
+func (m *Member) defragment() error {
 	// The sizes are those of the last commit, and pages that it has freed count as used
 	// until the next one.
 	m.backend.ForceCommit()
@@ -123,18 +108,13 @@ func (m *member) defragment() error {
 	return nil
 }
 
-// ReclaimSpace frees the space of an embedded etcd that nothing needs: it discards the
-// history, unless keepHistory is set, defragments the database, and clears the space alarm
-// if the database is now smaller than the quota. Other requests to etcd wait while it
-// defragments.
+// ReclaimSpace frees the space that nothing needs: it discards the history, unless keepHistory
+// is set, defragments the database, and clears the space alarm if the database is now smaller
+// than the quota. Other requests to etcd wait while it defragments.
 //
-// Errors: [object.ErrNotEmbedded], [*object.SpaceError] if the disk has no room for the
-// defragmentation, and [object.ErrUnavailable].
-func (s *Store) ReclaimSpace(ctx context.Context, keepHistory bool) (object.Reclaimed, error) {
-	m := s.member
-	if m == nil {
-		return object.Reclaimed{}, object.ErrNotEmbedded
-	}
+// Errors are those of etcd, [*object.SpaceError] if the disk has no room for the
+// defragmentation, and [object.ErrUnavailable] if etcd has been stopped.
+func (m *Member) ReclaimSpace(ctx context.Context, keepHistory bool) (object.Reclaimed, error) {
 	m.space.Lock()
 	defer m.space.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -146,8 +126,8 @@ func (s *Store) ReclaimSpace(ctx context.Context, keepHistory bool) (object.Recl
 	done := object.Reclaimed{Before: m.backend.Size(), Quota: m.quota}
 	if !keepHistory {
 		var err error
-		if done.Compacted, err = s.compact(ctx); err != nil {
-			return object.Reclaimed{}, fmt.Errorf("compact: %w", classify(ctx, err))
+		if done.Compacted, err = m.compact(ctx); err != nil {
+			return object.Reclaimed{}, fmt.Errorf("compact: %w", err)
 		}
 	}
 	if err := m.defragment(); err != nil {
@@ -159,7 +139,7 @@ func (s *Store) ReclaimSpace(ctx context.Context, keepHistory bool) (object.Recl
 		done.Cleared, err = m.clearAlarms(ctx, alarms)
 	}
 	if err != nil {
-		return object.Reclaimed{}, classify(ctx, err)
+		return object.Reclaimed{}, err
 	}
 	m.log.Info("reclaimed space of embedded etcd", "bytes_before", done.Before, "bytes", done.After,
 		"compacted_revision", done.Compacted, "cleared_alarm", done.Cleared)
@@ -167,9 +147,9 @@ func (s *Store) ReclaimSpace(ctx context.Context, keepHistory bool) (object.Recl
 }
 
 // stopped reports whether etcd has been stopped, or cannot go on.
-func (m *member) stopped() bool {
+func (m *Member) stopped() bool {
 	select {
-	case <-m.server.StopNotify():
+	case <-m.etcd.Server.StopNotify():
 		return true
 	case <-m.fatal.happened:
 		return true
@@ -179,14 +159,10 @@ func (m *member) stopped() bool {
 }
 
 // compact discards the history before the present revision.
-func (s *Store) compact(ctx context.Context) (object.Revision, error) {
-	now, err := s.client.Get(ctx, EpochKey, clientv3.WithCountOnly())
-	if err != nil {
-		return 0, err
-	}
-	at := now.Header.GetRevision()
-	_, err = s.client.Compact(ctx, at, clientv3.WithCompactPhysical())
-	if err != nil && !errors.Is(classify(ctx, err), object.ErrCompacted) {
+func (m *Member) compact(ctx context.Context) (object.Revision, error) {
+	at := m.etcd.Server.KV().Rev()
+	_, err := m.Client.Compact(ctx, at, clientv3.WithCompactPhysical())
+	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return 0, err
 	}
 	return object.Revision(at), nil

@@ -1,4 +1,4 @@
-package store
+package epochs
 
 import (
 	"context"
@@ -6,17 +6,18 @@ import (
 	"errors"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 )
 
-// EpochKey is the only etcd key outside the prefixes of resources that this package
+// Key is the only etcd key outside the prefixes of resources that this package
 // uses. It has no slash, so no resource prefix covers it. All servers that share an
 // etcd share the key.
-const EpochKey = "fanoutd-epoch"
+const Key = "fanoutd-epoch"
 
-// epochRecord is the value of [EpochKey]. The store writes it if it is missing, if etcd
+// record is the value of [Key]. The store writes it if it is missing, if etcd
 // has gone back, and to strengthen it.
 //
 // The difference between the raft index and the revision reveals a restored snapshot.
@@ -24,7 +25,7 @@ const EpochKey = "fanoutd-epoch"
 // lives. "etcdutl snapshot restore" starts a new raft log but keeps the revisions, or
 // even raises them. The restored record then demands a larger difference than the new
 // log has.
-type epochRecord struct {
+type record struct {
 	ID string `json:"id"` // random
 
 	// Offset is a lower bound of raft index minus revision when the record was
@@ -44,9 +45,9 @@ type observation struct {
 	cluster     uint64
 	revision    int64 // at least as new as any write acknowledged before
 
-	record   *epochRecord // nil: none
-	recorded int64        // revision of the record; 0: there is no record
-	denied   error        // why the record could not be read; nil: it was read
+	record   *record // nil: none
+	recorded int64   // revision of the record; 0: there is no record
+	denied   error   // why the record could not be read; nil: it was read
 
 	// The raft index and the revision of one member. The index may be newer than the
 	// revision. 0: unknown.
@@ -61,13 +62,13 @@ func (o *observation) restored() bool {
 }
 
 // tokenTimeout is how long an observation may take before the tracker assumes that its
-// token is invalid, see [requestToken].
+// token is invalid, see refreshToken.
 const tokenTimeout = time.Second
 
 // observe reads the state of etcd. It repeats the reads with a new token if etcd does
 // not answer with the current one.
-func (e *epochTracker) observe(ctx context.Context) (*observation, error) {
-	if e.refreshToken == nil {
+func (e *Tracker) observe(ctx context.Context) (*observation, error) {
+	if e.client.Username == "" {
 		return e.read(ctx)
 	}
 	short, cancel := context.WithTimeout(ctx, tokenTimeout)
@@ -82,9 +83,20 @@ func (e *epochTracker) observe(ctx context.Context) (*observation, error) {
 	return e.read(ctx)
 }
 
+// refreshToken makes the client request a new token, which it does for every new gRPC stream.
+// By default, etcd's tokens become valid at a raft index. After a restore, an old token
+// may have an index that the new log has not reached. etcd does not refuse such a token
+// but waits for the index.
+func (e *Tracker) refreshToken(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	_, err := etcdserverpb.NewWatchClient(e.client.ActiveConnection()).Watch(ctx)
+	return err
+}
+
 // read reads the raft index before the revision, so that the index cannot be the newer
 // of the two.
-func (e *epochTracker) read(ctx context.Context) (*observation, error) {
+func (e *Tracker) read(ctx context.Context) (*observation, error) {
 	o := &observation{connections: e.connections.count.Load()}
 	member, err := e.client.Status(ctx, "")
 	switch {
@@ -94,10 +106,10 @@ func (e *epochTracker) read(ctx context.Context) (*observation, error) {
 		if member.Leader != 0 {
 			o.index, o.indexRevision = int64(member.RaftIndex), member.Header.GetRevision()
 		}
-	case codeOf(err) != codes.Unimplemented && codeOf(err) != codes.PermissionDenied:
+	case !mayNotKnow(err):
 		return nil, err
 	}
-	resp, err := e.client.Get(ctx, EpochKey)
+	resp, err := e.client.Get(ctx, Key)
 	if errors.Is(err, rpctypes.ErrPermissionDenied) {
 		o.denied = err
 		resp, err = e.client.Get(ctx, e.readableKey, clientv3.WithCountOnly())
@@ -108,26 +120,32 @@ func (e *epochTracker) read(ctx context.Context) (*observation, error) {
 	o.cluster, o.revision = resp.Header.GetClusterId(), resp.Header.GetRevision()
 	if o.denied == nil && len(resp.Kvs) > 0 {
 		kv := resp.Kvs[0]
-		o.recorded, o.record = kv.ModRevision, &epochRecord{}
+		o.recorded, o.record = kv.ModRevision, &record{}
 		if err := json.Unmarshal(kv.Value, o.record); err != nil || o.record.ID == "" {
-			e.log.Warn("the epoch record is damaged and will be replaced", "key", EpochKey, "value", string(kv.Value))
+			e.log.Warn("the epoch record is damaged and will be replaced", "key", Key, "value", string(kv.Value))
 			o.record = nil
 		}
 	}
 	return o, nil
 }
 
+// mayNotKnow reports whether an error means that the client cannot get the status of a member.
+func mayNotKnow(err error) bool {
+	e, ok := errors.AsType[rpctypes.EtcdError](err)
+	return ok && (e.Code() == codes.Unimplemented || e.Code() == codes.PermissionDenied)
+}
+
 // putRecord replaces the observed record with one that has the given id. It changes
 // nothing if the observed record is no longer there.
-func (e *epochTracker) putRecord(ctx context.Context, o *observation, id string) error {
-	r := epochRecord{ID: id, Offset: o.index - o.revision}
+func (e *Tracker) putRecord(ctx context.Context, o *observation, id string) error {
+	r := record{ID: id, Offset: o.index - o.revision}
 	value, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
 	_, err = e.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(EpochKey), "=", o.recorded)).
-		Then(clientv3.OpPut(EpochKey, string(value))).
+		If(clientv3.Compare(clientv3.ModRevision(Key), "=", o.recorded)).
+		Then(clientv3.OpPut(Key, string(value))).
 		Commit()
 	return err
 }
@@ -135,13 +153,12 @@ func (e *epochTracker) putRecord(ctx context.Context, o *observation, id string)
 // strengthen lengthens a raft log that was too short for the record, and rewrites the
 // record. It runs only after the record was found valid: in a restored log, the added
 // entries would replace those whose absence reveals the restore.
-func (e *epochTracker) strengthen(ctx context.Context, o *observation) error {
+func (e *Tracker) strengthen(ctx context.Context, o *observation) error {
 	if o.index == 0 || o.record.Offset+o.recorded >= minIndex {
 		return nil
 	}
-	never := clientv3.Compare(clientv3.CreateRevision(EpochKey), "<", 0)
 	for range minIndex - o.index {
-		if _, err := e.client.Txn(ctx).If(never).Then(clientv3.OpPut(EpochKey, "")).Commit(); err != nil {
+		if err := e.CheckRight(ctx); err != nil {
 			return err
 		}
 	}
@@ -152,10 +169,11 @@ func (e *epochTracker) strengthen(ctx context.Context, o *observation) error {
 	return e.putRecord(ctx, longer, o.record.ID)
 }
 
-// CheckEpochRight returns an error if the store may not write the epoch record. It writes nothing:
-// etcd checks the rights to all operations of a transaction before it compares anything, and no
-// revision is negative.
-func (s *Store) CheckEpochRight(ctx context.Context) error {
-	_, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(EpochKey), "<", 0)).Then(clientv3.OpPut(EpochKey, "")).Commit()
-	return classify(ctx, err)
+// CheckRight returns an error if the client may not write the record. It adds an entry to the raft
+// log, but writes nothing: etcd checks the rights to all operations of a transaction before it
+// compares anything, and no revision is negative.
+func (e *Tracker) CheckRight(ctx context.Context) error {
+	never := clientv3.Compare(clientv3.CreateRevision(Key), "<", 0)
+	_, err := e.client.Txn(ctx).If(never).Then(clientv3.OpPut(Key, "")).Commit()
+	return err
 }

@@ -1,4 +1,4 @@
-package store
+package embedded
 
 import (
 	"context"
@@ -54,7 +54,8 @@ const (
 //
 // etcd writes three kinds of files. It allocates the files of the write-ahead log one ahead,
 // and never recovers if that fails; the guard allocates another one, under the name that
-// etcd will use. Of the database, the guard allocates the part that etcd will write next.
+// etcd will use. Of the database, the guard allocates the part that etcd will write next. Without
+// either, TestDiskFilledByOthers finds that etcd has failed.
 // For the small files of raft snapshots it keeps some space free, and etcd survives if one
 // cannot be written, see [isSnapshotOnFullDisk].
 type diskGuard struct {
@@ -93,7 +94,8 @@ func (s diskState) String() string {
 func openDisk(dataDir, memberDir string, log *slog.Logger) (*diskGuard, error) {
 	g := &diskGuard{dir: memberDir, reserve: filepath.Join(dataDir, "reserve"), log: log, rotated: time.Now()}
 	for _, path := range g.spareSegments() {
-		// etcd would not clear a file that was left half-written.
+		// etcd would not clear a file that was left half-written, and read its rest as records:
+		// TestUnfinishedLogFiles.
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("remove an unused file of the write-ahead log: %w", err)
 		}

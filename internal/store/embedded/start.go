@@ -1,4 +1,4 @@
-package store
+package embedded
 
 import (
 	"context"
@@ -28,7 +28,8 @@ func newFatalErrors() *fatalErrors { return &fatalErrors{happened: make(chan str
 
 // OnWrite implements [zapcore.CheckWriteHook]. It reports the error and then blocks the
 // goroutine of etcd forever: etcd must not go on as if nothing had failed, and unwinding
-// would release locks under which its state is inconsistent.
+// would release locks under which its state is inconsistent. Without it, the process ends with a
+// panic, and the watches without their last positions: TestEmbeddedEtcdFails.
 func (f *fatalErrors) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	err := errors.New(entry.Message)
 	for _, field := range fields {
@@ -78,7 +79,8 @@ func (f *fatalErrors) during(call func() error) error {
 // full disk, and has removed the file. It then goes on safely: a snapshot only means that etcd
 // replays fewer entries after a restart and may remove older files of its log. fanoutd removes
 // these files itself, and only those before a snapshot that was saved, see [raftSnapshots]. The
-// next snapshot comes when the log has grown again.
+// next snapshot comes when the log has grown again. Without this, TestRaftSnapshotOnAFullDisk finds
+// that the server has ended.
 func isSnapshotOnFullDisk(message string, err error) bool {
 	failed, ok := errors.AsType[*fs.PathError](err)
 	if message != "failed to save snapshot" || !ok || filepath.Ext(failed.Path) != ".snap" || !isDiskFull(err) {
@@ -122,7 +124,7 @@ func startMember(ctx context.Context, start func() (*embed.Etcd, error), fatal *
 			}
 		}()
 		// etcd reads its database through a memory map. Without this, a page beyond the
-		// end of the file ends the process.
+		// end of the file ends the process: TestDamagedDataDirectory.
 		debug.SetPanicOnFault(true)
 		etcd, err := start()
 		started <- result{etcd, err}

@@ -1,4 +1,4 @@
-package store
+package embedded
 
 import (
 	"context"
@@ -11,37 +11,38 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// backlogRevisions is how many revisions of an embedded etcd are looked at in one step.
-const backlogRevisions = 256
+// A step looks at so many revisions, and a part has about so many bytes.
+const (
+	backlogRevisions = 256
+	backlogBytes     = 1 << 20
+)
 
-// backlog reads the changes of a range of keys after a revision from an embedded etcd, in parts of
-// about partBytes. A watch of etcd would load all of them at once, and those of each watcher
-// again, into the memory of this process.
-//
-// Only the reader of a stream uses it.
-type backlog struct {
-	member  *member
-	keys    watchRange
-	through int64 // everything up to here has been read
-	end     int64 // the backlog ends here
+// Backlog reads the changes of a range of keys after a revision from the database, in parts. A
+// watch of etcd would load all of them at once, and those of each watcher again, into the memory
+// of this process. One goroutine at a time uses it.
+type Backlog struct {
+	member     *Member
+	first, end string
+	previous   bool
+	through    int64 // everything up to here has been read
+	last       int64 // the backlog ends here
 }
 
-// backlog returns the changes after a revision, or nil if there are none.
-func (m *member) backlog(keys watchRange, after object.Revision) *backlog {
-	b := &backlog{member: m, keys: keys, through: int64(after), end: m.server.KV().Rev()}
-	if b.through >= b.end {
+// Backlog returns the changes after a revision of the keys from first on and before end, or nil if
+// there are none. Previous adds the record before each change.
+func (m *Member) Backlog(first, end string, previous bool, after int64) *Backlog {
+	b := &Backlog{member: m, first: first, end: end, previous: previous, through: after, last: m.etcd.Server.KV().Rev()}
+	if b.through >= b.last {
 		return nil
 	}
 	return b
 }
 
-// next returns the next part. The last part may be without changes: it then only reports that
+// Next returns the next part. The last part may be without changes: it then only reports that
 // everything has been read. The error is that of a watch of etcd.
-func (b *backlog) next(ctx context.Context) (*clientv3.WatchResponse, error) {
+func (b *Backlog) Next(ctx context.Context) (*clientv3.WatchResponse, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -51,29 +52,29 @@ func (b *backlog) next(ctx context.Context) (*clientv3.WatchResponse, error) {
 			return nil, err
 		}
 		// After a compaction, the part may have gaps.
-		if b.through+1 < b.member.server.KV().FirstRev() {
+		if b.through+1 < b.member.etcd.Server.KV().FirstRev() {
 			return nil, rpctypes.ErrCompacted
 		}
-		if b.keys.previous {
+		if b.previous {
 			b.addPrevious(ctx, events)
 		}
 		if len(events) > 0 {
 			b.through = events[len(events)-1].Kv.ModRevision
-			return &clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: b.end}, Events: events}, nil
+			return &clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: b.last}, Events: events}, nil
 		}
-		if b.through = min(b.through+backlogRevisions, b.end); b.through == b.end {
-			return &clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: b.end}}, nil
+		if b.through = min(b.through+backlogRevisions, b.last); b.through == b.last {
+			return &clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: b.last}}, nil
 		}
 	}
 }
 
-// done reports whether everything has been read.
-func (b *backlog) done() bool { return b.through == b.end }
+// Done reports whether everything up to the revision last has been read.
+func (b *Backlog) Done() (last int64, done bool) { return b.last, b.through == b.last }
 
 // read returns the changes of the next revisions.
-func (b *backlog) read() ([]*mvccpb.Event, error) {
+func (b *Backlog) read() ([]*mvccpb.Event, error) {
 	first := mvcc.RevToBytes(mvcc.Revision{Main: b.through + 1}, mvcc.NewRevBytes())
-	end := mvcc.RevToBytes(mvcc.Revision{Main: min(b.through+backlogRevisions, b.end) + 1}, mvcc.NewRevBytes())
+	end := mvcc.RevToBytes(mvcc.Revision{Main: min(b.through+backlogRevisions, b.last) + 1}, mvcc.NewRevBytes())
 	tx := b.member.backend.ReadTx()
 	tx.RLock()
 	defer tx.RUnlock() // the values belong to the transaction
@@ -81,11 +82,11 @@ func (b *backlog) read() ([]*mvccpb.Event, error) {
 	var events []*mvccpb.Event
 	bytes := 0
 	for i, value := range values {
-		if !b.keys.contains(keyOf(value)) {
+		if !b.contains(keyOf(value)) {
 			continue
 		}
 		revision := mvcc.BytesToRev(revisions[i]).Main
-		if bytes >= partBytes && revision != events[len(events)-1].Kv.ModRevision {
+		if bytes >= backlogBytes && revision != events[len(events)-1].Kv.ModRevision {
 			break
 		}
 		e := &mvccpb.Event{Kv: &mvccpb.KeyValue{}}
@@ -97,17 +98,14 @@ func (b *backlog) read() ([]*mvccpb.Event, error) {
 			e.Kv.ModRevision = revision // etcd stores only the key of a deletion
 		}
 		events = append(events, e)
-		bytes += sizeOfEvents(events[len(events)-1:])
+		bytes += len(value)
 	}
 	return events, nil
 }
 
 // contains reports whether the key is in the range.
-func (r *watchRange) contains(key []byte) bool {
-	if r.end == "" {
-		return string(key) == r.first
-	}
-	return string(key) >= r.first && string(key) < r.end
+func (b *Backlog) contains(key []byte) bool {
+	return string(key) >= b.first && string(key) < b.end
 }
 
 // keyOf returns the key of an encoded [mvccpb.KeyValue], without decoding its value.
@@ -135,12 +133,12 @@ const keyField = 1
 
 // addPrevious adds the records before the changes, as a watch of etcd does. A record that etcd
 // has compacted is missing.
-func (b *backlog) addPrevious(ctx context.Context, events []*mvccpb.Event) {
+func (b *Backlog) addPrevious(ctx context.Context, events []*mvccpb.Event) {
 	for _, e := range events {
 		if e.Type == mvccpb.Event_PUT && e.Kv.CreateRevision == e.Kv.ModRevision {
 			continue
 		}
-		r, err := b.member.server.KV().Range(ctx, e.Kv.Key, nil, mvcc.RangeOptions{Rev: e.Kv.ModRevision - 1})
+		r, err := b.member.etcd.Server.KV().Range(ctx, e.Kv.Key, nil, mvcc.RangeOptions{Rev: e.Kv.ModRevision - 1})
 		if err == nil && len(r.KVs) > 0 {
 			e.PrevKv = r.KVs[0]
 		}

@@ -1,4 +1,5 @@
-package store
+// Package etcdlog writes the log of etcd, and of its client, to the log of the server.
+package etcdlog
 
 import (
 	"context"
@@ -12,10 +13,10 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// zapLogger returns a zap logger for etcd that writes to log, with the levels of levelOf. It limits
+// New returns a zap logger for etcd that writes to log, with the levels of levelOf. It limits
 // repeated messages: a slow disk makes etcd write some of its warnings for every request. Stopping is
-// true while etcd is being stopped.
-func zapLogger(log *slog.Logger, stopping *atomic.Bool, options ...zap.Option) *zap.Logger {
+// true while an etcd in this process is being stopped; nil: etcd is in another one.
+func New(log *slog.Logger, stopping *atomic.Bool, options ...zap.Option) *zap.Logger {
 	c := &zapCore{handler: log.Handler(), stopping: stopping, leftOut: &leftOut{}}
 	return zap.New(zapcore.NewSamplerWithOptions(c, repeatInterval, repeatedLines, 0, zapcore.SamplerHook(c.leftOut.note)), options...)
 }
@@ -83,7 +84,7 @@ var expectedWhileStopping = map[string]bool{
 
 // Check implements zapcore.Core.
 func (c *zapCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if !c.Enabled(entry.Level) || expectedWhileStopping[entry.Message] && c.stopping.Load() {
+	if !c.Enabled(entry.Level) || expectedWhileStopping[entry.Message] && c.stopping != nil && c.stopping.Load() {
 		return checked
 	}
 	return checked.AddCore(entry, c)

@@ -1,4 +1,4 @@
-package store
+package etcdlog
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // etcd logs whole requests. Their texts are cut.
 func TestLongTextsAreCut(t *testing.T) {
 	var out strings.Builder
-	log := zapLogger(slog.New(slog.NewTextHandler(&out, nil)), new(atomic.Bool))
+	log := New(slog.New(slog.NewTextHandler(&out, nil)), nil)
 	log.Warn("apply request took too long", zap.String("request", strings.Repeat("ä", 100_000)), zap.String("prefix", "read-only range"))
 	for _, want := range []string{"level=WARN", "request=ää", "ää...", `prefix="read-only range"`} {
 		if !strings.Contains(out.String(), want) {
@@ -33,7 +33,7 @@ func TestLongTextsAreCut(t *testing.T) {
 func TestListenerErrorsAreExpectedWhileStopping(t *testing.T) {
 	var out strings.Builder
 	var stopping atomic.Bool
-	log := zapLogger(slog.New(slog.NewTextHandler(&out, nil)), &stopping).With(zap.String("a", "b"))
+	log := New(slog.New(slog.NewTextHandler(&out, nil)), &stopping).With(zap.String("a", "b"))
 	const message = "setting up serving from embedded etcd failed."
 	log.Error(message)
 	if !strings.Contains(out.String(), "level=ERROR") {
@@ -53,7 +53,7 @@ func TestListenerErrorsAreExpectedWhileStopping(t *testing.T) {
 // A client that gives up while etcd reads for it causes no error.
 func TestAbandonedReadsAreNoErrors(t *testing.T) {
 	var out strings.Builder
-	log := zapLogger(slog.New(slog.NewTextHandler(&out, nil)), new(atomic.Bool))
+	log := New(slog.New(slog.NewTextHandler(&out, nil)), nil)
 	for _, reason := range []error{context.Canceled, context.DeadlineExceeded} {
 		log.Error(abandonedRead, zap.Error(fmt.Errorf("applyTxn: failed Range: %w", reason)))
 	}
@@ -70,7 +70,7 @@ func TestAbandonedReadsAreNoErrors(t *testing.T) {
 func TestRepeatedWarningsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
-		log := zapLogger(slog.New(slog.NewTextHandler(&out, nil)), new(atomic.Bool))
+		log := New(slog.New(slog.NewTextHandler(&out, nil)), nil)
 		for range 1000 {
 			log.Warn("apply request took too long")
 		}
@@ -117,11 +117,11 @@ func TestLinesWithoutNewsAreDebugLines(t *testing.T) {
 		{"another message", zap.Skip(), true},
 	} {
 		var info, debug strings.Builder
-		zapLogger(slog.New(slog.NewTextHandler(&info, nil)), new(atomic.Bool)).Error(c.message, c.field)
+		New(slog.New(slog.NewTextHandler(&info, nil)), nil).Error(c.message, c.field)
 		if got := info.Len() > 0; got != c.want {
 			t.Errorf("%s: got %q", c.message, &info)
 		}
-		zapLogger(slog.New(slog.NewTextHandler(&debug, &slog.HandlerOptions{Level: slog.LevelDebug})), new(atomic.Bool)).Error(c.message, c.field)
+		New(slog.New(slog.NewTextHandler(&debug, &slog.HandlerOptions{Level: slog.LevelDebug})), nil).Error(c.message, c.field)
 		if level := "level=DEBUG"; debug.Len() == 0 || strings.Contains(debug.String(), level) == c.want {
 			t.Errorf("%s: got %q at level debug", c.message, &debug)
 		}

@@ -1,4 +1,4 @@
-package store
+package embedded
 
 import (
 	"fmt"
@@ -20,11 +20,12 @@ const lookInterval = 100
 
 // raftSnapshots makes etcd make a raft snapshot when the write-ahead log after the last one
 // has become large, and knows which snapshots have been saved. etcd only counts entries, and a
-// low count would cost small writes a tenth of their speed or more.
+// low count would cost small writes a tenth of their speed or more. Without it, TestLargeValues
+// finds a log of 736 MiB, and a server that takes 1.4 GiB when it starts again.
 //
 // etcd lets itself be asked for a snapshot only on the goroutine that applies entries, which also
 // saves the snapshots. It calls nothing on that goroutine that could be replaced, apart from its
-// logger. So this is done with the debug message that etcd writes for each entry. TestLargeValues
+// logger. So this is done with the debug message that etcd writes for each entry. The same test
 // fails if etcd changes that.
 type raftSnapshots struct {
 	dir string // of the member

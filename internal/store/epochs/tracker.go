@@ -1,4 +1,4 @@
-package store
+package epochs
 
 import (
 	"context"
@@ -15,52 +15,52 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// epochTracker knows the epoch of an etcd. At most one goroutine inspects etcd at a
+// Tracker knows the epoch of an etcd. At most one goroutine inspects etcd at a
 // time; the others wait for its result.
-type epochTracker struct {
-	client       *clientv3.Client
-	log          *slog.Logger
-	refreshToken func(context.Context) error // nil: the store uses no etcd user
+type Tracker struct {
+	client *clientv3.Client
+	log    *slog.Logger
 
-	inspecting  chan struct{}      // semaphore of capacity 1: held while inspecting etcd
-	connections *connectionCounter // connections made to etcd
-	inspected   atomic.Int64       // value of connections at the last inspection
+	inspecting  chan struct{} // semaphore of capacity 1: held while inspecting etcd
+	connections *Connections  // connections made to etcd
+	inspected   atomic.Int64  // value of connections at the last inspection
 
 	mu      sync.Mutex
 	epoch   object.Epoch // guarded by mu; empty before the first inspection
-	history *history     // guarded by mu: the history of that epoch
+	history *History     // guarded by mu: the history of that epoch
 
 	// The fields below belong to the goroutine that holds inspecting.
 
-	readableKey  string // a key that may be read even if EpochKey may not
+	readableKey  string // a key that may be read even if Key may not
 	invalidID    string // id of a record that is wrong and could not be replaced
 	localID      string // id that could not be recorded; empty: none was needed
 	loggedDenied bool   // it is already logged that nothing can be recorded
 }
 
-func newEpochTracker(client *clientv3.Client, connections *connectionCounter, log *slog.Logger) *epochTracker {
-	return &epochTracker{
+// New returns a tracker that knows nothing yet. Connections counts the connections of the client.
+func New(client *clientv3.Client, connections *Connections, log *slog.Logger) *Tracker {
+	return &Tracker{
 		client: client, connections: connections, log: log,
 		inspecting: make(chan struct{}, 1), history: newHistory(),
 	}
 }
 
-// current returns the last known epoch and its history.
-func (e *epochTracker) current() (object.Epoch, *history) {
+// Current returns the last known epoch and its history.
+func (e *Tracker) Current() (object.Epoch, *History) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.epoch, e.history
 }
 
-// currentHistory returns the history of the last known epoch.
-func (e *epochTracker) currentHistory() *history {
-	_, h := e.current()
+// History returns the history of the last known epoch.
+func (e *Tracker) History() *History {
+	_, h := e.Current()
 	return h
 }
 
-// determine inspects etcd and returns its epoch. The caller may read readableKey even
-// if it may not read [EpochKey].
-func (e *epochTracker) determine(ctx context.Context, readableKey string) (object.Epoch, error) {
+// Determine inspects etcd and returns its epoch. The caller may read readableKey even
+// if it may not read [Key].
+func (e *Tracker) Determine(ctx context.Context, readableKey string) (object.Epoch, error) {
 	select {
 	case e.inspecting <- struct{}{}:
 	case <-ctx.Done():
@@ -71,20 +71,20 @@ func (e *epochTracker) determine(ctx context.Context, readableKey string) (objec
 	return e.inspect(ctx)
 }
 
-// verify inspects etcd again if the epoch is known. A changed epoch ends the old
+// Verify inspects etcd again if the epoch is known. A changed epoch ends the old
 // history.
-func (e *epochTracker) verify(ctx context.Context) error {
+func (e *Tracker) Verify(ctx context.Context) error {
 	return e.verifyUnless(ctx, func() bool { return false })
 }
 
-// verifyConnection verifies the epoch if the client has reconnected since the last
-// inspection. etcd may have been restored in between, and [Store.monitor] may not have
+// VerifyConnection verifies the epoch if the client has reconnected since the last
+// inspection. etcd may have been restored in between, and the store may not have
 // finished its inspection. All readers on one connection share one inspection.
-func (e *epochTracker) verifyConnection(ctx context.Context) error {
+func (e *Tracker) VerifyConnection(ctx context.Context) error {
 	return e.verifyUnless(ctx, func() bool { return e.inspected.Load() == e.connections.count.Load() })
 }
 
-func (e *epochTracker) verifyUnless(ctx context.Context, verified func() bool) error {
+func (e *Tracker) verifyUnless(ctx context.Context, verified func() bool) error {
 	if verified() {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (e *epochTracker) verifyUnless(ctx context.Context, verified func() bool) e
 		return ctx.Err()
 	}
 	defer func() { <-e.inspecting }()
-	if epoch, _ := e.current(); epoch == "" || verified() {
+	if epoch, _ := e.Current(); epoch == "" || verified() {
 		return nil
 	}
 	_, err := e.inspect(ctx)
@@ -103,9 +103,9 @@ func (e *epochTracker) verifyUnless(ctx context.Context, verified func() bool) e
 
 // inspect observes etcd and returns its epoch. It records a new epoch if etcd has none
 // or has gone back. The caller holds inspecting.
-func (e *epochTracker) inspect(ctx context.Context) (object.Epoch, error) {
+func (e *Tracker) inspect(ctx context.Context) (object.Epoch, error) {
 	for {
-		epoch, known := e.current()
+		epoch, known := e.Current()
 		highest := known.highest.Load()
 		o, err := e.observe(ctx)
 		if err != nil {
@@ -143,7 +143,7 @@ func (e *epochTracker) inspect(ctx context.Context) (object.Epoch, error) {
 
 // adopt publishes the epoch with the given id. If the epoch changes, adopt ends the old
 // history.
-func (e *epochTracker) adopt(o *observation, id string) object.Epoch {
+func (e *Tracker) adopt(o *observation, id string) object.Epoch {
 	epoch := epochOf(o.cluster, id)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -156,17 +156,17 @@ func (e *epochTracker) adopt(o *observation, id string) object.Epoch {
 		}
 		e.epoch = epoch
 	}
-	e.history.advance(object.Revision(o.revision))
+	e.history.Advance(object.Revision(o.revision))
 	e.inspected.Store(o.connections)
 	return epoch
 }
 
 // logDenied logs, once, that the epoch cannot be recorded.
-func (e *epochTracker) logDenied(err error) {
+func (e *Tracker) logDenied(err error) {
 	if !e.loggedDenied {
 		e.loggedDenied = true
 		e.log.Warn("the epoch cannot be stored in etcd: a server that starts after a restore may not detect the restore",
-			"key", EpochKey, "error", err)
+			"key", Key, "error", err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package store
+package embedded
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 // entries. See also [raftSnapshots].
 const (
 	// catchUpEntries is the number of older entries to keep in memory for slow members. A
-	// single member needs none, but 0 means etcd's default of 5,000. etcd discards older
-	// entries after every hundred.
+	// single member needs none, but 0 means etcd's default of 5,000, which TestLargeValues finds
+	// in the memory. etcd discards older entries after every hundred.
 	catchUpEntries = 1
 
 	// walSegmentBytes is the size of a file of the log. etcd allocates files in advance.
@@ -29,11 +29,13 @@ const (
 	walPurgeInterval = time.Second
 )
 
-// etcd has no setting for this.
+// etcd has no setting for this. With its own size, files of 64 MiB are taken in advance, and a full
+// disk of 512 MiB has no room for a defragmentation: TestDiskFilledByObjects.
 func init() { wal.SegmentSizeBytes = walSegmentBytes }
 
 // walPurger removes the files of the write-ahead log that etcd does not need any more. etcd
-// would do this only every 30 seconds, and a fast writer fills gigabytes meanwhile.
+// would do this only every 30 seconds, and a fast writer fills gigabytes meanwhile: TestLargeValues
+// finds them.
 type walPurger struct {
 	dir   string         // of the member
 	saved *atomic.Uint64 // see raftSnapshots
