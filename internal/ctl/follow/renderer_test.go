@@ -18,7 +18,7 @@ func rendering(t *testing.T, folder string) (w fakeWatch, path string, reports *
 		t.Fatal(err)
 	}
 	path = filepath.Join(folder, "file")
-	f, err := OpenTemplate(path, template)
+	f, err := OpenTemplate(t.Context(), path, template)
 	if err != nil {
 		t.Fatal(err)
 	}
