@@ -56,8 +56,8 @@ func (r *Renderer) Run(ctx context.Context, updates Updates) error {
 	dirty := false
 	delay := time.NewTimer(0)
 	defer delay.Stop()
-	var due <-chan time.Time // delay.C while changes are collected, or a retry is due
-	var retry time.Duration  // the delay of the retry that is due; 0: none is
+	var due <-chan time.Time           // delay.C while changes are collected, or a retry is due
+	delays, retrying := retries, false // retrying: a retry is due
 	for first := true; ; {
 		select {
 		case u, ok := <-received:
@@ -75,9 +75,9 @@ func (r *Renderer) Run(ctx context.Context, updates Updates) error {
 				if _, err := r.render(ctx, &m, true); err != nil || r.Once {
 					return err
 				}
-			case !first && dirty && m.AtRevision() && (due == nil || changed && retry > 0):
+			case !first && dirty && m.AtRevision() && (due == nil || changed && retrying):
 				delay.Reset(r.Delay)
-				due, retry = delay.C, 0
+				due, delays, retrying = delay.C, retries, false
 			}
 		case <-due:
 			due = nil
@@ -88,12 +88,11 @@ func (r *Renderer) Run(ctx context.Context, updates Updates) error {
 			if err != nil {
 				return err
 			}
-			if dirty = !complete; complete {
-				retry = 0
+			if dirty, retrying = !complete, !complete; complete {
+				delays = retries
 				continue
 			}
-			retry = min(max(2*retry, minRetryDelay), maxRetryDelay)
-			delay.Reset(retry)
+			delay.Reset(delays.Next())
 			due = delay.C
 		}
 	}

@@ -52,7 +52,7 @@ func TestAFailedWriteIsRetried(t *testing.T) {
 			t.Errorf("got %d failed attempts in ten minutes, want one about every 30 s", n)
 		}
 		removeObstacle(t, folder)
-		time.Sleep(maxRetryDelay)
+		time.Sleep(retries.Most)
 		synctest.Wait()
 		wantFile(t, path, "a b ")
 
