@@ -7,8 +7,8 @@
 // Each has a Run method, which reads the watch until the context ends, the watch fails or
 // its goal is reached. Run stops the watch and all goroutines before it returns.
 //
-// A watch that starts over sends the complete state again. A mirror keeps the objects and
-// reports only real differences. [PositionFile] saves the position, so that the next process
+// A watch that starts over sends the complete state again. A [client.Copy] keeps the objects
+// and reports only real differences. [PositionFile] saves the position, so that the next process
 // can resume.
 package follow
 
