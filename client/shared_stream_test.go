@@ -218,18 +218,23 @@ func TestWatchesWorkWithoutSubscribe(t *testing.T) {
 				if got := more.synced.Load(); got != 20 || s.shared.Load() != 1 {
 					t.Errorf("later, %d watches are synced at once, with %d calls of Subscribe, want 20 and 1", got, s.shared.Load())
 				}
-				// Later the server has Subscribe. A watch finds out, and none waits.
+				// Later the server has Subscribe. Five minutes after the failure, a watch finds out, and none waits.
 				has.Store(true)
-				time.Sleep(10 * time.Minute)
-				last := watchMany(t, r, 1)
-				synctest.Wait()
-				if got := last.synced.Load(); got != 1 {
-					t.Error("a watch waits while the client finds out whether Subscribe works")
+				for _, wait := range []time.Duration{5*time.Minute - time.Second, time.Second} {
+					if s.shared.Load() != 1 {
+						t.Errorf("%d calls of Subscribe within five minutes, want 1", s.shared.Load())
+					}
+					time.Sleep(wait)
+					last := watchMany(t, r, 1)
+					synctest.Wait()
+					if got := last.synced.Load(); got != 1 {
+						t.Error("a watch waits while the client finds out whether Subscribe works")
+					}
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if s.active.Load() != 41 || s.shared.Load() != 3 || all.interruptions.Load() > 0 {
-					t.Errorf("%d watches, %d calls of Subscribe and %d interruptions, want 41, 3 and 0", s.active.Load(), s.shared.Load(), all.interruptions.Load())
+				if s.active.Load() != 42 || s.shared.Load() != 3 || all.interruptions.Load() > 0 {
+					t.Errorf("%d watches, %d calls of Subscribe and %d interruptions, want 42, 3 and 0", s.active.Load(), s.shared.Load(), all.interruptions.Load())
 				}
 			})
 		})

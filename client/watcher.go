@@ -440,9 +440,7 @@ func (w *watcher) delay(err error) time.Duration {
 	switch {
 	case w.atOnce && w.hurried <= maxHurried:
 		return 0 // the server spreads its clients
-	case w.atOnce:
-		return w.backoff.next()
-	case (w.drained || errors.Is(err, ErrDraining)) && w.progressed && !ended:
+	case !w.atOnce && (w.drained || errors.Is(err, ErrDraining)) && w.progressed && !ended:
 		// Spread the clients of a stopping server over a second, so that they do not
 		// all reach the other servers at once.
 		wait := jitter(max(least, time.Second))
