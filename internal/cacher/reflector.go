@@ -23,7 +23,7 @@ const lookback = 10
 // goroutine that it started has ended. It logs failures of the store and tries again;
 // readers see them in [Cacher.Following].
 func (c *Cacher) Run(ctx context.Context) {
-	var attempts backoff.Backoff
+	attempts := backoff.OfStore
 	for ctx.Err() == nil {
 		err := c.fillAndFollow(ctx, &attempts)
 		c.following.Store(false)

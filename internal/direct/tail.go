@@ -67,7 +67,7 @@ func (t *tail) close() {
 
 // run follows the store until the tail ends.
 func (t *tail) run() {
-	var attempts backoff.Backoff
+	attempts := backoff.OfStore
 	for {
 		before := t.reached()
 		err := t.follow(object.Position{Epoch: t.epoch, Revision: before})

@@ -6,7 +6,7 @@ var serverImports = map[string][]string{
 	"internal/server/apierr":    {"internal/access", "internal/cacher", "internal/dispatch", "internal/object"},
 	"internal/server/grpcmsg":   {"internal/dispatch", "internal/wire"},
 	"internal/server/frames":    {},
-	"internal/server/transport": {"internal/access", "internal/server/apierr", "internal/server/frames"},
+	"internal/server/transport": {"internal/access", "internal/backoff", "internal/server/apierr", "internal/server/frames"},
 	"internal/server/quota": {
 		"internal/access", "internal/dispatch", "internal/object", "internal/server/apierr", "internal/server/transport",
 	},

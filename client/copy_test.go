@@ -1,4 +1,4 @@
-package follow
+package client_test
 
 import (
 	"fmt"
@@ -10,12 +10,12 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-func object(key string, revision int64) *client.Object {
+func objectAt(key string, revision int64) *client.Object {
 	return &client.Object{Key: key, CreateRevision: 1, ModRevision: revision}
 }
 
-func event(t client.EventType, key string, revision int64) client.Event {
-	return client.Event{Type: t, Revision: revision, Object: object(key, revision)}
+func change(t client.EventType, key string, revision int64) client.Event {
+	return client.Event{Type: t, Revision: revision, Object: objectAt(key, revision)}
 }
 
 func summaries(changes []client.Event) []string {
@@ -26,25 +26,25 @@ func summaries(changes []client.Event) []string {
 	return all
 }
 
-func TestReplacementReturnsOnlyDifferences(t *testing.T) {
-	var v mirror
+func TestCopyReturnsOnlyDifferences(t *testing.T) {
+	var v client.Copy
 	steps := []struct {
 		update client.Update
 		want   []string
 	}{
-		{client.Update{Phase: client.PhaseReset, Events: []client.Event{event(client.Added, "b", 2), event(client.Added, "a", 1)}}, nil},
-		{client.Update{Phase: client.PhaseSynced, Events: []client.Event{event(client.Added, "c", 3)}}, []string{"ADDED a 1", "ADDED b 2", "ADDED c 3"}},
-		{client.Update{Phase: client.PhaseLive, Events: []client.Event{event(client.Modified, "a", 4), event(client.Deleted, "b", 5)}}, []string{"MODIFIED a 4", "DELETED b 5"}},
+		{client.Update{Phase: client.PhaseReset, Events: []client.Event{change(client.Added, "b", 2), change(client.Added, "a", 1)}}, nil},
+		{client.Update{Phase: client.PhaseSynced, Events: []client.Event{change(client.Added, "c", 3)}}, []string{"ADDED a 1", "ADDED b 2", "ADDED c 3"}},
+		{client.Update{Phase: client.PhaseLive, Events: []client.Event{change(client.Modified, "a", 4), change(client.Deleted, "b", 5)}}, []string{"MODIFIED a 4", "DELETED b 5"}},
 		// A replacement that is replaced before it is complete.
-		{client.Update{Phase: client.PhaseReset, Events: []client.Event{event(client.Added, "x", 6)}}, nil},
-		{client.Update{Phase: client.PhaseReset, Events: []client.Event{event(client.Added, "a", 4), event(client.Added, "d", 7)}}, nil},
+		{client.Update{Phase: client.PhaseReset, Events: []client.Event{change(client.Added, "x", 6)}}, nil},
+		{client.Update{Phase: client.PhaseReset, Events: []client.Event{change(client.Added, "a", 4), change(client.Added, "d", 7)}}, nil},
 		{client.Update{Phase: client.PhaseSynced, Position: client.Position{Revision: 7}}, []string{"DELETED c 7", "ADDED d 7"}},
-		{client.Update{Phase: client.PhaseLive, Events: []client.Event{event(client.Deleted, "a", 8)}}, []string{"DELETED a 8"}},
+		{client.Update{Phase: client.PhaseLive, Events: []client.Event{change(client.Deleted, "a", 8)}}, []string{"DELETED a 8"}},
 		// Events that are repeated or summarized after an interruption.
 		{client.Update{Phase: client.PhaseLive, Events: []client.Event{
-			event(client.Deleted, "never", 9), event(client.Modified, "new", 10), event(client.Added, "d", 11), event(client.Modified, "d", 11),
+			change(client.Deleted, "never", 9), change(client.Modified, "new", 10), change(client.Added, "d", 11), change(client.Modified, "d", 11),
 		}}, []string{"ADDED new 10", "MODIFIED d 11"}},
-		{client.Update{Phase: client.PhaseLive, Events: []client.Event{event(client.Deleted, "new", 12)}}, []string{"DELETED new 12"}},
+		{client.Update{Phase: client.PhaseLive, Events: []client.Event{change(client.Deleted, "new", 12)}}, []string{"DELETED new 12"}},
 	}
 	for i, s := range steps {
 		if diff := cmp.Diff(s.want, summaries(v.Apply(&s.update))); diff != "" {
@@ -52,7 +52,7 @@ func TestReplacementReturnsOnlyDifferences(t *testing.T) {
 		}
 	}
 	var keys []string
-	for _, o := range v.Objects() {
+	for o := range v.Objects() {
 		keys = append(keys, o.Key)
 	}
 	if !slices.Equal(keys, []string{"d"}) || v.Len() != 1 || !v.Synced() {
@@ -61,21 +61,21 @@ func TestReplacementReturnsOnlyDifferences(t *testing.T) {
 }
 
 // After a backup is restored, the same revisions can have other contents.
-func TestSameRevisionWithOtherContentIsAChange(t *testing.T) {
+func TestCopyComparesContents(t *testing.T) {
 	old := client.Object{Key: "a", CreateRevision: 1, ModRevision: 2, Version: 2, Value: []byte("1"), ContentType: "text/plain", Labels: map[string]string{"env": "prod"}}
-	for name, change := range map[string]func(*client.Object){
+	for name, modify := range map[string]func(*client.Object){
 		"nothing":      func(*client.Object) {},
 		"value":        func(o *client.Object) { o.Value = []byte("2") },
 		"content type": func(o *client.Object) { o.ContentType = "application/json" },
 		"labels":       func(o *client.Object) { o.Labels = map[string]string{"env": "test"} },
 	} {
 		now := old
-		change(&now)
+		modify(&now)
 		for way, updates := range map[string][]client.Update{
 			"replaced": {{Phase: client.PhaseReset}, {Phase: client.PhaseSynced, Events: []client.Event{{Type: client.Added, Object: &now}}}},
 			"replayed": {{Phase: client.PhaseCatchingUp, Events: []client.Event{{Type: client.Modified, Revision: 2, Object: &now}}}},
 		} {
-			var v mirror
+			var v client.Copy
 			v.Apply(&client.Update{Phase: client.PhaseReset})
 			v.Apply(&client.Update{Phase: client.PhaseSynced, Events: []client.Event{{Type: client.Added, Object: &old}}})
 			var want []string
@@ -95,21 +95,21 @@ func TestSameRevisionWithOtherContentIsAChange(t *testing.T) {
 
 // A watch that started without the initial objects reports only those that have changed
 // since. In another epoch the revisions do not tell, so it reports all objects.
-func TestReplacementOfAMirrorWithoutInitialObjects(t *testing.T) {
+func TestCopyWithoutInitialObjects(t *testing.T) {
 	for epoch, want := range map[string][]string{
 		"same":    {"DELETED gone 30", "ADDED new 21", "MODIFIED touched 21"},
 		"another": {"DELETED gone 30", "ADDED new 21", "ADDED old 2", "ADDED touched 21"},
 	} {
-		var v mirror
+		var v client.Copy
 		v.Apply(&client.Update{Phase: client.PhaseSynced, Position: client.Position{Epoch: "same", Revision: 10}})
 		v.Apply(&client.Update{Phase: client.PhaseLive, Position: client.Position{Epoch: "same", Revision: 20}, Events: []client.Event{
-			event(client.Modified, "seen", 11), event(client.Modified, "gone", 11),
+			change(client.Modified, "seen", 11), change(client.Modified, "gone", 11),
 		}})
-		created := object("new", 21)
+		created := objectAt("new", 21)
 		created.CreateRevision = 21
 		v.Apply(&client.Update{Phase: client.PhaseReset})
 		u := &client.Update{Phase: client.PhaseSynced, Position: client.Position{Epoch: epoch, Revision: 30}, Events: []client.Event{
-			{Type: client.Added, Object: created}, event(client.Added, "old", 2), event(client.Added, "touched", 21), event(client.Added, "seen", 11),
+			{Type: client.Added, Object: created}, change(client.Added, "old", 2), change(client.Added, "touched", 21), change(client.Added, "seen", 11),
 		}}
 		if diff := cmp.Diff(want, summaries(v.Apply(u))); diff != "" {
 			t.Errorf("%s epoch:\n%s", epoch, diff)
