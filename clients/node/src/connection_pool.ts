@@ -9,6 +9,7 @@ import { Credentials } from './credentials.js';
 import { deadlineError, limited, type Deadline } from './deadline.js';
 import { closedError, FanoutError, unavailable } from './errors.js';
 import { abandonCalls } from './handler.js';
+import { InterruptionLog } from './interruption_log.js';
 import { FencedLogger } from './logger.js';
 import { Hooks, type InformerState } from './observer.js';
 import type { CloseOptions } from './options.js';
@@ -26,6 +27,7 @@ const nextServerAfter = 1000;
 export class ConnectionPool {
   readonly hooks: Hooks;
   readonly log: FencedLogger;
+  readonly interruptions: InterruptionLog;
   readonly subscribe = new SubscribeSupport();
   readonly #options: ClientOptions;
   /** The informers that run. */
@@ -49,6 +51,7 @@ export class ConnectionPool {
     this.#credentials = new Credentials(options, addresses);
     this.hooks = new Hooks(options.observer);
     this.log = new FencedLogger(options.logger);
+    this.interruptions = new InterruptionLog(this.log);
     this.#turn = Math.floor(Math.random() * servers.length);
   }
 

@@ -140,7 +140,7 @@ export class Watcher {
   }
 
   async #interrupted(error: Error, delay: number, server: string, signal: AbortSignal): Promise<void> {
-    this.#pool.log.info('a watch was interrupted', { resource: this.#resource, server, error, delay });
+    this.#pool.interruptions.add({ resource: this.#resource, server, error, delay });
     this.#pool.hooks.call('watchInterrupted', { resource: this.#resource, ...nameOf(error), delay });
     this.#receiver.interrupted(error);
     if (delay > 0) await pause(delay, signal);

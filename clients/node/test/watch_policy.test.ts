@@ -370,6 +370,36 @@ void test('hooks and loggers that throw change nothing', { timeout: 300_000 }, a
   assert.equal(lines.filter((line) => line === 'a watch was interrupted').length, 2);
 });
 
+void test('watches that are lost together are logged together', { timeout: 300_000 }, async () => {
+  const lines: [string, unknown][] = [];
+  let logged = () => {};
+  const both = new Promise<void>((resolve) => (logged = resolve));
+  let starts = 0;
+  let alones = 0;
+  await using server = await ScriptedServer.start({
+    watch: (stream) => {
+      if (++alones === 1) end(stream, refusal(status.ABORTED));
+    },
+    subscribe: (stream) => {
+      stream.sendMetadata(new Metadata());
+      stream.on('data', ({ request }: SubscribeRequest) => {
+        if (request.case === 'start' && ++starts === 3) stream.emit('error', refusal(status.INTERNAL));
+      });
+    },
+  });
+  const info = (message: string, { watches }: Readonly<Record<string, unknown>>) => {
+    lines.push([message, watches]);
+    if (lines.length === 2) logged();
+  };
+  await using client = new Client(server.address, { logger: { info, warn: info } });
+  const alone = { metadata: { tenant: 'x' } };
+  await following(client, {}, () => following(client, {}, () => following(client, {}, () => following(client, alone, () => both))));
+  assert.deepEqual(lines.sort(), [
+    ['a watch was interrupted', undefined],
+    ['watches were interrupted', 3],
+  ]);
+});
+
 void test('a watch goes on while no server can be reached, and tells so', { timeout: 300_000 }, async () => {
   const interruptions = new Interruptions();
   let address: string;
