@@ -4,7 +4,7 @@ import { performance } from 'node:perf_hooks';
 import { addressOf } from './address.js';
 import { Backoff, pause } from './backoff.js';
 import type { ClientOptions, TLSOptions } from './client_options.js';
-import { Connection } from './connection.js';
+import { Connection, type ConnectionOwner } from './connection.js';
 import { Credentials } from './credentials.js';
 import { deadlineError, limited, type Deadline } from './deadline.js';
 import { closedError, FanoutError, unavailable } from './errors.js';
@@ -24,7 +24,7 @@ const nextServerAfter = 1000;
  * ConnectionPool has the connection that a client uses, and older ones until their last request has ended. It also knows
  * what must end when the client is closed.
  */
-export class ConnectionPool {
+export class ConnectionPool implements ConnectionOwner {
   readonly hooks: Hooks;
   readonly log: FencedLogger;
   readonly interruptions: InterruptionLog;

@@ -21,7 +21,7 @@ import { NotRegularError } from './regular_file.js';
 import { mostFailedKeys, type Progress } from './reporter.js';
 import { Saver } from './saver.js';
 import { StateFile } from './state_file.js';
-import { bookmarksOf, startOf } from './watch.js';
+import { bookmarksOf, startOf } from './watch_start.js';
 import type { WatcherSettings } from './watcher.js';
 import { within } from './within.js';
 

@@ -1,7 +1,7 @@
 // A watch that lasts.
 
 import { performance } from 'node:perf_hooks';
-import { durationMs } from '@bufbuild/protobuf/wkt';
+import { durationFromMs, durationMs } from '@bufbuild/protobuf/wkt';
 import { status } from '@grpc/grpc-js';
 import { onAbort } from './abort.js';
 import { Assembler, type Update } from './assembler.js';
@@ -149,7 +149,7 @@ export class Watcher {
   #request(): WatchStart {
     const { request, bookmarks, fromNow, reports } = this.#settings;
     const start = { ...request, reports } as Exclude<WatchStart, { $typeName: string }>;
-    start.bookmarkInterval = { seconds: BigInt(Math.floor(bookmarks / 1000)), nanos: (bookmarks % 1000) * 1e6 };
+    start.bookmarkInterval = durationFromMs(bookmarks);
     if (this.#position) {
       start.begin = { case: 'after', value: this.#position };
       delete start.consistency; // the position has its own revision

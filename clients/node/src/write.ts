@@ -2,6 +2,7 @@
 
 import { types } from 'node:util';
 import type { MessageInitShape } from '@bufbuild/protobuf';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import type { StoredObject } from './object.js';
 import type { OperationSchema, PutOperationSchema } from './gen/fanout/v1/store_pb.js';
 
@@ -82,7 +83,7 @@ export function putOf({ key, value, contentType = '', labels = {}, ifModRevision
     keepTtl: keepTTL,
     overwriteOpaque,
     ...(ifModRevision !== undefined && { ifModRevision }),
-    ...(ttl !== undefined && { ttl: { seconds: BigInt(ttl / 1000), nanos: 0 } }),
+    ...(ttl !== undefined && { ttl: durationFromMs(ttl) }),
   };
 }
 
