@@ -5,6 +5,7 @@ import { status } from '@grpc/grpc-js';
 import { anySignal, onAbort } from './abort.js';
 import { CompleteUpdate, type Update } from './assembler.js';
 import type { ConnectionPool } from './connection_pool.js';
+import { within } from './deadline.js';
 import { closedError, FanoutError } from './errors.js';
 import { describe, errorOf, fenced, isThenable, warn } from './fence.js';
 import { freshFor, transit } from './freshness.js';
@@ -23,7 +24,6 @@ import { Saver } from './saver.js';
 import { StateFile } from './state_file.js';
 import { bookmarksOf, startOf } from './watch_start.js';
 import type { WatcherSettings } from './watcher.js';
-import { within } from './within.js';
 
 /** Options of an informer. */
 export interface InformerOptions<T> extends FollowOptions {

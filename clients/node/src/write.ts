@@ -4,7 +4,7 @@ import { types } from 'node:util';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import type { StoredObject } from './object.js';
-import type { OperationSchema, PutOperationSchema } from './gen/fanout/v1/store_pb.js';
+import type { DeleteOperationSchema, OperationSchema, PutOperationSchema } from './gen/fanout/v1/store_pb.js';
 
 /** A value: text, such as JSON, or bytes. */
 export type Value = string | Uint8Array;
@@ -41,10 +41,15 @@ export interface PutOperation extends PutOptions {
   readonly value: Value;
 }
 
+/** Removes an object in a transaction. */
+export interface DeleteOperation extends DeleteOptions {
+  readonly key: string;
+}
+
 /** One operation of a transaction. */
 export type Operation =
   | { readonly put: PutOperation }
-  | { readonly delete: DeleteOptions & { readonly key: string } }
+  | { readonly delete: DeleteOperation }
   /** Writes nothing, and requires that the object has this `modRevision`. */
   | { readonly check: { readonly key: string; readonly modRevision: bigint } };
 
@@ -87,15 +92,15 @@ export function putOf({ key, value, contentType = '', labels = {}, ifModRevision
   };
 }
 
+/** @internal deleteOf returns the message of a delete. */
+export function deleteOf({ key, ifModRevision, returnDeleted = false }: DeleteOperation): MessageInitShape<typeof DeleteOperationSchema> {
+  return { key, returnDeleted, ...(ifModRevision !== undefined && { ifModRevision }) };
+}
+
 /** @internal operationOf returns the message of an operation. */
 export function operationOf(operation: Operation): MessageInitShape<typeof OperationSchema> {
   if ('put' in operation) return { operation: { case: 'put', value: putOf(operation.put) } };
-  if ('delete' in operation) {
-    const { key, ifModRevision, returnDeleted = false } = operation.delete;
-    return {
-      operation: { case: 'delete', value: { key, returnDeleted, ...(ifModRevision !== undefined && { ifModRevision }) } },
-    };
-  }
+  if ('delete' in operation) return { operation: { case: 'delete', value: deleteOf(operation.delete) } };
   if ('check' in operation) return { operation: { case: 'check', value: operation.check } };
   throw new TypeError('an operation must have put, delete or check');
 }
