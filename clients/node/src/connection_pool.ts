@@ -8,7 +8,7 @@ import { Connection, type ConnectionOwner } from './connection.js';
 import { Credentials } from './credentials.js';
 import { deadlineError, limited, type Deadline } from './deadline.js';
 import { closedError, FanoutError, unavailable } from './errors.js';
-import { abandonCalls } from './handler.js';
+import { abandonCalls } from './handler_calls.js';
 import { InterruptionLog } from './interruption_log.js';
 import { FencedLogger } from './logger.js';
 import { Hooks, type InformerState } from './observer.js';

@@ -4,7 +4,7 @@ import { performance } from 'node:perf_hooks';
 import { durationFromMs, durationMs } from '@bufbuild/protobuf/wkt';
 import { status } from '@grpc/grpc-js';
 import { onAbort } from './abort.js';
-import { Assembler, type Update } from './assembler.js';
+import { Assembler, type CompleteUpdate } from './assembler.js';
 import { Backoff, longestRetryAfter, pause } from './backoff.js';
 import type { OpenWatch, WatchStart } from './carrier.js';
 import type { Connection } from './connection.js';
@@ -31,7 +31,7 @@ const renewalDelay = 5000;
 /** Takes the updates of a watch. */
 export interface Receiver {
   /** receive takes an update. It returns false if the watch must wait for `room`. */
-  receive(update: Update, size: number): boolean;
+  receive(update: CompleteUpdate, size: number): boolean;
   room(signal: AbortSignal): Promise<void>;
   /** The stream has ended with this error, and the watch goes on. */
   interrupted(error: Error): void;
