@@ -3,8 +3,8 @@ package mutants
 var pythonMutants = []mutant{
 	// The slow ones come first.
 	{
-		name: "obeys endless delays", file: "fanoutd/streams.py",
-		old:      "min(why.retry_after, MAX_RETRY_AFTER) if",
+		name: "obeys endless delays", file: "fanoutd/delays.py",
+		old:      "min(why.retry_after, _MAX_RETRY_AFTER) if",
 		new:      "why.retry_after if",
 		scenario: "endless-delay", variant: watches, patience: longestDelay,
 		want: "the client comes back although RetryInfo says a year: context deadline exceeded",
@@ -113,9 +113,9 @@ var pythonMutants = []mutant{
 		scenario: "final", variant: watches, want: "is failed: context deadline exceeded",
 	},
 	{
-		name: "ignores RetryInfo", file: "fanoutd/streams.py",
-		old:      "return least + backoff.next()",
-		new:      "return backoff.next()",
+		name: "ignores RetryInfo", file: "fanoutd/delays.py",
+		old:      "        return least + self._backoff.next()\n",
+		new:      "        return self._backoff.next()\n",
 		scenario: "storm", variant: watches, want: "and RetryInfo says 700ms",
 	},
 	{

@@ -19,6 +19,9 @@ import { openWatchCall, type WatchCallStream } from './watch_call.js';
 /** How long in milliseconds a server has to answer a report. */
 const reportTimeout = 10_000;
 
+/** A server cancels a call at its deadline, which it may reach a few milliseconds before the client. */
+const clockDifference = 5;
+
 /** Settings of one call. */
 export interface CallSettings {
   readonly signal?: AbortSignal | undefined;
@@ -363,7 +366,8 @@ export class Connection {
             }
             const failure = errorOfCall(error);
             this.requestFailed(failure);
-            reject(failure);
+            const late = failure.code === status.CANCELLED && deadline.left < clockDifference;
+            reject(late ? deadlineError() : failure);
           },
         );
         sent?.();

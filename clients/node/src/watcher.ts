@@ -180,7 +180,7 @@ export class Watcher {
     let least = Math.min(refusal?.retryAfter ?? 0, longestRetryAfter);
     if (refusal?.code === status.OUT_OF_RANGE) {
       // A first state may take longer than etcd keeps its history. The next attempt may be faster.
-      const exact = this.#settings.request.consistency?.level?.case === 'exactRevision';
+      const exact = !this.#lostPosition && this.#settings.request.consistency?.level?.case === 'exactRevision';
       const slow = refusal.reason === 'POSITION_EXPIRED' && !exact;
       if (this.#settings.everyEvent || (!this.#position && !slow)) throw refusal;
       this.#position = undefined; // the server can never continue from it

@@ -263,6 +263,26 @@ void test('options of the first start do not apply after a lost position', { tim
   }
 });
 
+void test('a first state that takes too long is tried again, also without the revision of the first start', { timeout: 300_000 }, async () => {
+  const requests: WatchRequest[] = [];
+  let begun = () => {};
+  const all = new Promise<void>((resolve) => (begun = resolve));
+  await using server = await ScriptedServer.start({
+    watch: (stream) => {
+      requests.push(stream.request);
+      if (requests.length === 1) synced(stream, 4n);
+      if (requests.length === 4) begun();
+      else end(stream, refusal(status.OUT_OF_RANGE, 'POSITION_EXPIRED'));
+    },
+  });
+  await using client = new Client(server.address);
+  await following(client, { consistency: { exactRevision: 4n } }, () => all);
+  assert.deepEqual(
+    requests.map(({ consistency }) => consistency?.level.case),
+    ['exactRevision', undefined, undefined, undefined],
+  );
+});
+
 void test('a silent server is left for another one', { timeout: 300_000 }, async (t) => {
   t.mock.method(Math, 'random', () => 0);
   await using silent = await ScriptedServer.start({ watch: (stream) => synced(stream) });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fanoutd.delays import Outcome
 from fanoutd.objects import Event, Position, Update, event_from, position_from
 from fanoutd.v1 import fanout_pb2
 
@@ -27,10 +28,8 @@ class Assembler:
     def __init__(self, at: Position) -> None:
         self.at = at
         """Where the next stream begins. Revision 0: without a position."""
-        self.progressed = False
-        """Whether the stream is synced, or has sent events or a bookmark."""
-        self.resume_at_once = False
-        """Whether the server said that the client may resume at once."""
+        self.outcome = Outcome()
+        """What has come on the stream."""
         self.lost_position = False
         """Whether the position was given up since the watch began: by a RESET, or by drop_position."""
         self.catch_up: int = _NONE
@@ -39,7 +38,7 @@ class Assembler:
 
     def begin_stream(self) -> None:
         """Note that another stream begins."""
-        self.progressed = self.resume_at_once = False
+        self.outcome = Outcome()
         self.catch_up, self._held = _NONE, []
 
     def resume_at(self, at: Position) -> None:
@@ -52,6 +51,7 @@ class Assembler:
 
     def receive(self, m: fanout_pb2.WatchResponse) -> Update | None:
         """Handle a message. Return the update for the caller, or None if there is none yet."""
+        self.outcome.note(m)
         u = Update(position_from(m.position), [])
         notable = u.position != self.at
         if m.kind == _BEGIN:
@@ -63,12 +63,11 @@ class Assembler:
         elif m.kind == _SYNCED:
             u.delta = self.catch_up == _DELTA
             self.catch_up = _NONE
-            u.synced = notable = self.progressed = True
+            u.synced = notable = True
         elif m.kind == _DRAINING:
             self._held = []  # the rest of them does not come
-            self.resume_at_once = m.resume_at_once
         elif m.kind != _PART:
-            notable = self.progressed = True
+            notable = True
         self._held += map(event_from, m.events)
         if self._held and (m.partial or self.catch_up == _DELTA):
             return None

@@ -25,7 +25,7 @@ class Caller(Protocol[T]):
         """Call the function, and return what it has raised."""
 
     def cancel(self) -> None:
-        """Ask the running call to end."""
+        """Ask the running call to end. This may cancel the task that has made the call."""
 
     def end(self) -> None:
         """Note that no further call follows the running one."""
@@ -35,44 +35,33 @@ class Caller(Protocol[T]):
 
 
 class TaskCaller(Generic[T]):
-    """Calls a function in the event loop.
-
-    An awaitable has a task of its own, so that a cancellation of the call differs from one of the program.
-    """
+    """Calls a function in the task that asks for it."""
 
     def __init__(self, function: HandlerFunction[T]) -> None:
         self._function = function
-        self._task: asyncio.Task[BaseException | None] | None = None
+        self._task: asyncio.Task[object] | None = None
 
     async def call(self, change: Change[T]) -> BaseException | None:
-        """Call the function, and return what it has raised."""
-        this = asyncio.current_task()
-        assert this is not None
-        cancelled = this.cancelling()
-        result: Awaitable[None] | None = None
+        """Call the function, and return what it has raised.
+
+        Raise CancelledError if the task was cancelled meanwhile, also if the function has ignored that.
+        """
+        task = self._task = asyncio.current_task()
+        assert task is not None
         error: BaseException | None = None
         try:
             result = self._function(change)
+            if result is not None and inspect.isawaitable(result):
+                await result
         except BaseException as raised:
-            if is_interrupt(raised):
-                raise
+            if is_interrupt(raised) or isinstance(raised, GeneratorExit):
+                raise  # the second one: the event loop was closed
             error = raised
-        if this.cancelling() > cancelled:
-            error = await _uncancel(this)
-        if error is not None or result is None or not inspect.isawaitable(result):
-            return error
-        task = self._task = asyncio.get_running_loop().create_task(_outcome(result))
-        try:
-            # A cancellation of this task, for example by the end of the event loop, is none of the call.
-            await asyncio.wait([task])
-            return asyncio.CancelledError() if task.cancelled() else task.result()
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
         finally:
             self._task = None
-            if inspect.iscoroutine(result):
-                result.close()  # the task may have been cancelled before it began
+        if task.cancelling():
+            raise asyncio.CancelledError
+        return error
 
     def cancel(self) -> None:
         """Cancel the running call."""
@@ -84,25 +73,3 @@ class TaskCaller(Generic[T]):
 
     async def ended(self) -> None:
         """Return at once."""
-
-
-async def _outcome(result: Awaitable[None]) -> BaseException | None:
-    try:
-        await result
-    except GeneratorExit:
-        raise  # the event loop was closed
-    except BaseException as error:
-        if is_interrupt(error):
-            raise
-        return error
-    return None
-
-
-async def _uncancel(task: asyncio.Task[object]) -> BaseException:
-    """Undo that a function has cancelled the task that calls it, and return that as its error."""
-    task.uncancel()
-    try:
-        await asyncio.sleep(0)
-    except asyncio.CancelledError as error:
-        return error
-    return asyncio.CancelledError()

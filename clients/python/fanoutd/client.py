@@ -112,7 +112,7 @@ class Client:
         self._tasks = Tasks(self._log)
         self._observer = Fenced(observer, self._log)
         options = [("grpc.primary_user_agent", f"fanoutd-python/{VERSION}"), *options]
-        self._servers = Servers(addresses, tls, source, self._tasks, options, interceptors)
+        self._servers = Servers(addresses, tls, source, self._tasks, self._log, options, interceptors)
         self._requests = Requests(self._servers, self._observer)
         subscriber = fanout_pb2.Subscriber(
             instance=f"{socket.gethostname()}/{os.getpid()}" if instance is None else instance, labels=labels or {}

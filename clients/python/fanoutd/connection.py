@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import re
 from collections.abc import Iterable, Sequence
@@ -105,6 +106,7 @@ class Servers:
         tls: TLS | None,
         token: Token | None,
         tasks: Tasks,
+        log: logging.Logger,
         options: Iterable[tuple[str, Any]] = (),
         interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
     ) -> None:
@@ -128,6 +130,7 @@ class Servers:
         self._connections: dict[int, Connection] = {}
         self._closing: set[grpc.aio.Channel] = set()
         self._tasks = tasks
+        self._log = log
         self._connecting: asyncio.Task[None] | None = None
         self._pauses = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
         self.refusing = False
@@ -238,6 +241,9 @@ class Servers:
                 why = await self._connected(channel)
         except TimeoutError:
             pass
+        except Exception as error:  # another server may still be reached
+            self._log.exception("cannot connect to %s", address)
+            why = repr(error)
         except BaseException:
             self._close_later(channel)
             raise

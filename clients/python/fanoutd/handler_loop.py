@@ -130,28 +130,48 @@ class HandlerLoop(Generic[T]):
         return len(self._pending) + len(self._failed) + (self._running is not None)
 
     async def run(self) -> None:
-        """Call the function for each change, until the handler is removed."""
+        """Call the function for each change, until the handler is removed.
+
+        A task of its own makes the calls, because the function may cancel the task in which it runs. Another one
+        then goes on. A cancellation of this task, for example by the end of the event loop, is none of a call.
+        """
         calling.set(self)
         while not self.removed:
-            await self._wake.wait()
+            task = asyncio.create_task(self._call_for_each())
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError:
+                if not task.cancelling():
+                    task.cancel()
+                raise
+            if self._running is not None:
+                self._note_call(*self._running, asyncio.CancelledError() if task.cancelled() else task.exception())
+            elif not task.cancelled():
+                task.result()
+        await self._caller.ended()
+
+    async def _call_for_each(self) -> None:
+        while not self.removed:
             self._wake.clear()
             yielded = time.monotonic()
             while self._pending and not self.removed:
-                await self._offer(*self._pending.popitem(last=False))
+                key, p = self._pending.popitem(last=False)
+                new = self._items.get(key)
+                error = None
+                if p.old is not new:
+                    self._running = key, p  # it stays if this task is cancelled: the change is not accepted
+                    error = await self._caller.call(Change(key, p.old, new))
+                self._note_call(key, p, error)
                 if time.monotonic() - yielded > _YIELD_AFTER:
                     await asyncio.sleep(0)
                     yielded = time.monotonic()
             self._progressed()
-        await self._caller.ended()
+            await self._wake.wait()
 
-    async def _offer(self, key: str, p: _Pending[T]) -> None:
-        new = self._items.get(key)
-        if p.old is not new:
-            self._running = key, p  # it stays if this task is cancelled: the change is not accepted
-            error = await self._caller.call(Change(key, p.old, new))
-            if error is not None and not self.removed:
-                self._reject(key, p, error)
-            self._running = None
+    def _note_call(self, key: str, p: _Pending[T], error: BaseException | None) -> None:
+        if error is not None and not self.removed:
+            self._reject(key, p, error)
+        self._running = None
         if self._backlog is not None:
             self._backlog.discard(key)
             self._check_settled()

@@ -37,16 +37,21 @@ class LoopThread:
     def enter() -> LoopThread:
         """Return the thread of this process, as one more user of it."""
         global _shared
-        with _lock:
-            shared = _shared
-            if shared is None or shared._ending:
-                if shared is not None:
-                    if shared.is_current:
-                        raise RuntimeError("a callback of the last client cannot make another one")
-                    shared._thread.join()
-                shared = _shared = LoopThread()
-            shared._users += 1
-            return shared
+        while True:
+            with _lock:
+                if _shared is None:
+                    _shared = LoopThread()
+                shared = _shared
+                if not shared._ending:
+                    shared._users += 1
+                    return shared
+            # Without the lock: what is left in the thread may need it.
+            if shared.is_current:
+                raise RuntimeError("a callback of the last client cannot make another one")
+            shared._thread.join()
+            with _lock:
+                if _shared is shared:
+                    _shared = None
 
     def leave(self) -> None:
         """Note that a user has ended."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from fanoutd.backoff import Backoff
+from fanoutd.delays import Outcome
 from fanoutd.errors import Error, Reason, error_of_call
 from fanoutd.inbox import Inbox, Message, SilenceError, StreamEnd
 from fanoutd.objects import position_to
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OwnStream"]
 
-_DRAINING = fanout_pb2.WatchResponse.KIND_DRAINING
-
 # A report is waited for at most this many seconds.
 _REPORT_TIMEOUT = 10.0
 
@@ -41,7 +40,7 @@ class OwnStream:
         self._streams = streams
         self._request_metadata = tuple(metadata)
         self._connection: Connection | None = None
-        self._at_once = False
+        self._outcome = Outcome()
         self._taken = asyncio.Event()
         self._id: str | None = None
         self._pauses = Backoff(1.0, 60.0)
@@ -78,7 +77,7 @@ class OwnStream:
             self._fail(connection, error)
         finally:
             call.cancel()
-            if self._at_once:
+            if self._outcome.at_once:
                 connection._failed(replace=True)
 
     async def _metadata(self) -> tuple[tuple[str, str | bytes], ...]:
@@ -97,7 +96,7 @@ class OwnStream:
                     raise Error(await call.code(), await call.details())
                 self.inbox.end(StreamEnd())
                 return
-            self._at_once = m.kind == _DRAINING and m.resume_at_once
+            self._outcome.note(m)
             self._taken.clear()
             self.inbox.put(Message(m, arrivals.received(called, time.monotonic()), size_of(m)))
             await self._taken.wait()

@@ -21,7 +21,7 @@ __all__ = ["Runner"]
 
 R = TypeVar("R")
 
-# How long the calls of a client that is closed have to return.
+# How long calls that were interrupted, or whose client is closed, have to return.
 _LAST_CALLS = 1.0
 
 
@@ -41,6 +41,8 @@ class Runner:
 
     def run(self, coroutine: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine, and return its result."""
+        ended = threading.Event()
+        future: Future[R] | None = None
         try:
             self._process.check()
             if self._thread.is_current:
@@ -48,19 +50,18 @@ class Runner:
             with self._lock:
                 if self._ending is not None:
                     raise ClosedError("the client is closed")
-                future = self._thread.submit(self._call(coroutine))
-        except BaseException:
-            coroutine.close()
-            raise
-        try:
+                future = self._thread.submit(self._call(coroutine, ended))
             return future.result()
         except CancelledError:
             raise ClosedError("the client is closed") from None
         except BaseException:
-            future.cancel()  # the caller was interrupted
+            if future is None:
+                coroutine.close()
+            elif future.cancel():  # the caller was interrupted
+                ended.wait(_LAST_CALLS)  # the next call may need what this one uses
             raise
 
-    async def _call(self, coroutine: Coroutine[Any, Any, R]) -> R:
+    async def _call(self, coroutine: Coroutine[Any, Any, R], ended: threading.Event) -> R:
         task = asyncio.current_task()
         assert task is not None
         self._calls.add(task)
@@ -68,6 +69,7 @@ class Runner:
             return await coroutine
         finally:
             self._calls.discard(task)
+            ended.set()
 
     def close(self, client: Client | None) -> None:
         """End the client, and all calls. A callback cannot wait for that."""

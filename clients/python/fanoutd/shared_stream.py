@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from fanoutd.delays import Outcome
 from fanoutd.errors import Error, Reason, error_of_call, error_of_status
 from fanoutd.inbox import Inbox, Message, SilenceError, StreamEnd
 from fanoutd.own_stream import fill
@@ -32,9 +33,6 @@ _ALL_BUFFERS = 16 << 20
 
 # The header of the answer comes at once, unless a proxy holds it back until the end of the requests.
 _HEADER_TIMEOUT = 5.0
-
-_DRAINING = fanout_pb2.WatchResponse.KIND_DRAINING
-_SYNCED = fanout_pb2.WatchResponse.KIND_SYNCED
 
 
 class NoSubscribeError(Exception):
@@ -89,9 +87,9 @@ class SharedStream:
         self._starts_and_stops: deque[fanout_pb2.SubscribeRequest] = deque()
         self._reports: dict[int, fanout_pb2.SubscribeRequest] = {}
         self._written = asyncio.Event()
-        self._asked = self._header = self._synced = False
+        self._asked = self._header = False
         self._opened = self._received = time.monotonic()
-        self._at_once = False
+        self._outcome = Outcome()
         self._silence: SilenceError | None = None
         self._task = streams.tasks.start(self._run())
 
@@ -190,7 +188,8 @@ class SharedStream:
         else:
             self._blame(why)
             lasted = time.monotonic() - self._opened if self._header else 0.0
-            lost = LostError(why, self._streams.stream_failed(why, lasted, self._synced, self._at_once))
+            self._streams.delays.ended(self._outcome, lasted)
+            lost = LostError(why, self._streams.delays.after(self._outcome, why))
         for w in watches:
             w.gone = True
             w.inbox.end(lost)
@@ -202,7 +201,7 @@ class SharedStream:
         transport = not isinstance(why, (Error, StreamEnd)) or isinstance(why, Error) and (
             why.reason is None or why.reason == Reason.DRAINING
         )
-        if transport or self._at_once:
+        if transport or self._outcome.at_once:
             self._connection._failed(replace=True)
         elif isinstance(why, Error):
             self._streams.servers.note(self._connection, why)
@@ -269,9 +268,9 @@ class SharedStream:
 
     def _deliver(self, e: fanout_pb2.SubscribeResponse.Entry, arrived: float) -> None:
         m = Message(e.response, arrived, size_of(e.response))
-        if m.content.kind == _DRAINING and m.content.resume_at_once:
-            self.closing = self._at_once = True
-        self._synced = self._synced or m.content.kind == _SYNCED
+        self._outcome.note(m.content)
+        if self._outcome.at_once:
+            self.closing = True
         for number in e.watch_ids:
             w = self._watches.get(number)
             if w is None:
@@ -298,5 +297,5 @@ class SharedStream:
                 continue
             w.inbox.end(error)
             self._forget(w)
-        if self._at_once and self._connection is not None:
+        if self._outcome.at_once and self._connection is not None:
             self._connection._retire()

@@ -122,8 +122,7 @@ class StateFile:
         try:
             with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 if status is not None:
-                    _keep_owner(file.fileno(), status)
-                    os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode) & 0o777)
+                    _inherit(file.fileno(), path, status)
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -154,14 +153,19 @@ _KINDS = (
 )
 
 
-def _keep_owner(file: int, old: os.stat_result) -> None:
-    """Give a file the owner and the group of another one, as far as this process may."""
-    for owner in (old.st_uid, -1):
-        try:
-            os.fchown(file, owner, old.st_gid)
-            return
-        except PermissionError:
-            pass
+def _inherit(fresh: int, path: Path, old: os.stat_result) -> None:
+    """Give a new file the mode, the owner and the group of the one at the path, or raise OSError."""
+    mine, mode = os.fstat(fresh), old.st_mode & 0o777
+    try:
+        if (mine.st_uid, mine.st_gid) != (old.st_uid, old.st_gid):
+            os.fchown(fresh, old.st_uid, old.st_gid)
+        os.fchmod(fresh, mode)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"cannot keep mode {mode:o} and owner {old.st_uid}:{old.st_gid} of {path} ({error.strerror}): "
+            f"change its owner to {mine.st_uid}:{mine.st_gid}, or remove it",
+        ) from error
 
 
 def _encoded(length: int) -> bytes:

@@ -77,11 +77,12 @@ async def statuses(
     client._check_open()
     due = math.inf if options.timeout is None else time.monotonic() + options.timeout
     answers: asyncio.Queue[Answer] = asyncio.Queue()
-    clients = []
+    clients: list[Client] = []
     following = []
     closing = client._tasks.start(_report_end(client, answers))
     try:
-        clients = [client._of(*one) for one in await _each_server(client, options.timeout)]
+        for one in await _each_server(client, options.timeout):
+            clients.append(client._of(*one))  # one by one: if it fails, those before it are closed
         gate = _Gate(request.revision, [c._addresses[0] for c in clients], options)
         following = [client._tasks.start(Follower(i, c, request, answers).run()) for i, c in enumerate(clients)]
         while True:

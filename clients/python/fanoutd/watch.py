@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from fanoutd.assembly import Assembler
-from fanoutd.backoff import Backoff
 from fanoutd.callbacks import call_back, refuse_coroutine_function
+from fanoutd.delays import Delays
 from fanoutd.errors import ClosedError, Error, Reason
 from fanoutd.inbox import Message, SilenceError, StreamEnd
 from fanoutd.objects import Position, Update, position_to
@@ -25,7 +25,6 @@ from fanoutd.reports import Progress, StreamReports
 from fanoutd.requests import Metadata
 from fanoutd.shared_stream import NoSubscribeError, SharedWatch
 from fanoutd.stream import LostError, TooSlowError
-from fanoutd.streams import FIRST_DELAY, HURRIED, LAST_DELAY, RESUME_AFTER, STEADY_AFTER, delay_after
 from fanoutd.v1 import fanout_pb2
 
 if TYPE_CHECKING:
@@ -126,11 +125,10 @@ class Watch:
         self._on_interruption = on_interruption
         self._stream: SharedWatch | OwnStream | None = None
         self._reports: StreamReports | None = None
-        self._backoff = Backoff(FIRST_DELAY, LAST_DELAY)
+        self._delays = Delays()
         self._opened = 0.0
         self._limit = 0.0
         self._as_of: float | None = None
-        self._hurried = 0
         self._proven = self._refused = self._too_slow = False
         self._closed = False
         self._end: BaseException | None = None
@@ -349,7 +347,7 @@ class Watch:
         update = self._assembler.receive(content)
         if self._assembler.lost_position:
             self._forget_options()
-        if self._assembler.progressed:
+        if self._assembler.outcome.worked:
             self._proven, self._refused = True, False
         synced = content.kind == _RESPONSE.KIND_SYNCED
         if content.events or synced:
@@ -418,10 +416,9 @@ class Watch:
             self._client._watches.discard(self)
             self._observer.watch_ended(WatchEnded(self._request.resource, code, reason))
             raise why
-        synced, at_once = self._note_end()
+        self._delays.ended(self._assembler.outcome, self._lasted())
         if delay is None:
-            hurry = at_once and self._hurried <= HURRIED
-            delay = 0.0 if hurry else delay_after(why, synced, at_once, self._backoff)
+            delay = self._delays.after(self._assembler.outcome, why)
         if code == grpc.StatusCode.UNAUTHENTICATED.name and self._proven:
             delay = max(delay, _RENEWAL)
         if isinstance(why, StreamEnd):
@@ -435,18 +432,10 @@ class Watch:
             call_back(self._log, "on_interruption", self._on_interruption, why)
         return delay
 
-    def _note_end(self) -> tuple[bool, bool]:
-        """Note how long the stream has lasted. Return whether it was synced, and may be resumed at once."""
+    def _lasted(self) -> float:
+        """Return the seconds since the server was asked for the messages of the stream."""
         began = self._stream.inbox.began if self._stream is not None else None
-        lasted = 0.0 if began is None else time.monotonic() - began
-        synced, at_once = self._assembler.progressed, self._assembler.resume_at_once
-        if synced and lasted >= STEADY_AFTER:
-            self._backoff.reset()
-        if lasted >= RESUME_AFTER:
-            self._hurried = 0
-        elif at_once:
-            self._hurried += 1
-        return synced, at_once
+        return 0.0 if began is None else time.monotonic() - began
 
     def _is_final(self, e: Error) -> bool:
         """Return whether another stream would end with the same error. Drop the position if it is lost."""

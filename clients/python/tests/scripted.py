@@ -58,6 +58,8 @@ class Scripted(fanout_pb2_grpc.FanoutServiceServicer, store_pb2_grpc.StoreServic
         """Called before each answer."""
         self.subscribe: Callable[[], Awaitable[None]] | None = None
         """Called before the answer to Subscribe, which then fails with UNIMPLEMENTED."""
+        self.begin: Callable[[int, fanout_pb2.WatchRequest, Any], Awaitable[None]] | None = None
+        """Called for each Watch, before its snapshot, with the number of the call."""
         self.watch: Callable[[int, fanout_pb2.WatchRequest, Any], Awaitable[None]] | None = None
         """Called for each Watch, after its snapshot, with the number of the call."""
 
@@ -97,6 +99,8 @@ class Scripted(fanout_pb2_grpc.FanoutServiceServicer, store_pb2_grpc.StoreServic
             self.watches.append(request)
             self.watched.notify_all()
         await self._note("Watch", context)
+        if self.begin is not None:
+            await self.begin(len(self.watches), request, context)
         if not request.HasField("after"):
             await context.write(self.message(fanout_pb2.WatchResponse.KIND_CATCH_UP_BEGIN, 0, "a"))
         await context.write(self.message(fanout_pb2.WatchResponse.KIND_SYNCED, 1))

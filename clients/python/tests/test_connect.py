@@ -11,6 +11,7 @@ import grpc
 
 import fanoutd
 import fanoutd.sync
+from fanoutd.connection import Servers
 from tests.scripted import Failure, Scripted, address_of, silent
 from tests.server import free_address
 
@@ -72,6 +73,29 @@ class ConnectTest(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(failed.exception.code, grpc.StatusCode.UNAVAILABLE)
             self.assertIn(f"{one}: ", failed.exception.message)
             self.assertIn("refused", failed.exception.message)
+
+    async def test_an_exception_that_nothing_expects_is_a_failed_attempt(self, _: mock.Mock) -> None:
+        connected = Servers._connected
+
+        async def fail(servers: Servers, channel: grpc.aio.Channel) -> str:
+            tried.append(channel)
+            if len(tried) == 1:
+                raise ZeroDivisionError("odd")
+            return await connected(servers, channel)
+
+        for servers in [self.good.address], [self.good.address, self.good.address]:
+            tried: list[grpc.aio.Channel] = []
+            with mock.patch.object(Servers, "_connected", fail), self.assertLogs("fanoutd", "ERROR") as logs:
+                async with fanoutd.Client(servers) as client:
+                    config = client.resource("config")
+                    if len(servers) == 1:
+                        with self.assertRaises(fanoutd.Error) as failed:
+                            await config.put("a", "1", timeout=_TIMEOUT)
+                        self.assertEqual(failed.exception.code, grpc.StatusCode.UNAVAILABLE)
+                        self.assertIn("ZeroDivisionError('odd')", failed.exception.message)
+                        self.assertEqual(len(tried), 1)
+                    await config.put("a", "1", timeout=_TIMEOUT)
+            self.assertEqual((len(tried), len(logs.records)), (2, 1))
 
     async def test_requests_that_fail_together_move_the_turn_once(self, _: mock.Mock) -> None:
         bad = await Scripted().start()

@@ -125,6 +125,58 @@ class HandlerTest(unittest.IsolatedAsyncioTestCase):
         await asyncio.gather(self.task, return_exceptions=True)
         self.assertTrue(self.calls.empty())
 
+    async def test_a_cancelled_call_delays_no_other_object(self) -> None:
+        calls: list[str] = []
+
+        async def cancel(change: Change[str]) -> None:
+            calls.append(change.key)
+            task = asyncio.current_task()
+            assert task is not None
+            if change.key in ("b", "c"):
+                task.cancel()
+            if change.key == "c":
+                await asyncio.sleep(0)
+
+        loop = HandlerLoop(TaskCaller(cancel), self.items, lambda: None, self.rejected)
+        for key in "abcd":
+            self.items[key] = item(key)
+            loop.changed(key, None, Position("e", 1))
+        loop.begin_settling()
+        task = asyncio.create_task(loop.run())
+        while not loop.settled:
+            await asyncio.sleep(0)
+        self.assertEqual(calls, ["a", "b", "c", "d"])
+        self.assertEqual(self.rejections, [("b", "CancelledError"), ("c", "CancelledError")])
+        loop.remove()
+        await task
+
+
+class EndOfLoopTest(unittest.TestCase):
+    def test_the_end_of_the_event_loop_ends_a_busy_handler(self) -> None:
+        """The program forgets to close the informer. Its handler can clean up, and rejects nothing."""
+        ends: list[str] = []
+
+        async def run() -> None:
+            called = asyncio.Event()
+
+            async def handle(_: Change[str]) -> None:
+                called.set()
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    await asyncio.sleep(0)
+                    ends.append("cleaned up")
+                    raise
+
+            loop = HandlerLoop(TaskCaller(handle), {"k": item("1")}, lambda: None, lambda *_: ends.append("rejected"))
+            loop.changed("k", None, Position("e", 1))
+            self.task = asyncio.create_task(loop.run())
+            await called.wait()
+
+        asyncio.run(run())
+        self.assertEqual(ends, ["cleaned up"])
+        self.assertTrue(self.task.cancelled())
+
 
 if __name__ == "__main__":
     unittest.main()

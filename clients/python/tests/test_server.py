@@ -3,43 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import threading
 import unittest
+from pathlib import Path
 
 import fanoutd
 import fanoutd.sync
-from fanoutd import Check, Delete, EventType, Put, Value, decode
+from fanoutd import Check, Delete, EventType, Put, Reason, Value, decode
 from fanoutd.v1 import admin_pb2
-from tests.server import PROGRAM, Server
+from tests.server import PROGRAM, Server, ServerTest
 
 _TIMEOUT = 300.0
 
 
-@unittest.skipUnless(PROGRAM, "FANOUTD does not name a program")
-class ServerTest(unittest.IsolatedAsyncioTestCase):
+class RequestsAndWatchesTest(ServerTest, unittest.IsolatedAsyncioTestCase):
     """Each test has its own prefix."""
-
-    server: Server
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.server = Server()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.server.close()
 
     async def asyncSetUp(self) -> None:
         self.client = fanoutd.Client(self.server.address, instance="test", labels={"app": "test"})
         self.config = self.client.resource("config")
-        # The server listens before it is ready.
-        async with asyncio.timeout(_TIMEOUT):
-            while True:
-                try:
-                    await self.config.count()
-                    break
-                except fanoutd.Error as error:
-                    self.assertEqual(error.code.name, "UNAVAILABLE")
 
     async def asyncTearDown(self) -> None:
         await self.client.close()
@@ -254,6 +237,39 @@ class ServerTest(unittest.IsolatedAsyncioTestCase):
             with self.assertRaises(fanoutd.NotFoundError):
                 config.get("sync/none")
         self.assertEqual({t for t in set(threading.enumerate()) - threads if t.name.startswith("fanoutd")}, set())
+
+
+@unittest.skipUnless(PROGRAM, "FANOUTD does not name a program")
+class OpaqueTest(unittest.TestCase):
+    """Values of another program."""
+
+    def test_only_overwrite_opaque_replaces_them(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "config"
+            file.write_text("resources: [{name: config, codec: raw}]")
+            server = Server("--config", str(file))
+            self.addCleanup(server.close)
+            server.until_ready()
+            with fanoutd.sync.Client(server.address) as client:
+                for key in "put", "transact":
+                    client.resource("config").put(key, "foreign")
+            server.stop()
+            file.write_text("resources: [{name: config, codec: json}]")
+            server.start()
+            server.until_ready()
+        with fanoutd.sync.Client(server.address) as client:
+            config = client.resource("config")
+            self.assertTrue(config.get("put").opaque)
+            with self.assertRaisesRegex(fanoutd.Error, "set overwrite_opaque") as refused:
+                config.put("put", "1")
+            self.assertEqual(refused.exception.reason, Reason.OPAQUE_VALUE)
+            with self.assertRaisesRegex(fanoutd.Error, "set overwrite_opaque"):
+                config.transact(Put("transact", "1"))
+            config.put("put", "1", overwrite_opaque=True)
+            config.transact(Put("transact", "1", overwrite_opaque=True))
+            for key in "put", "transact":
+                o = config.get(key)
+                self.assertEqual((o.value, o.opaque), ("1", False))
 
 
 if __name__ == "__main__":

@@ -9,30 +9,12 @@ from typing import Any
 import fanoutd
 from fanoutd import EventType, Put, decode
 from fanoutd.v1 import admin_pb2
-from tests.server import PROGRAM, Server
+from tests.server import ClientTest
 
 _TIMEOUT = 300.0
 
 
-@unittest.skipUnless(PROGRAM, "FANOUTD is not set")
-class SharedWatchTest(unittest.IsolatedAsyncioTestCase):
-    server: Server
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.server = Server()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.server.close()
-
-    async def asyncSetUp(self) -> None:
-        self.client = fanoutd.Client(self.server.address)
-        self.config = self.client.resource("config")
-
-    async def asyncTearDown(self) -> None:
-        await self.client.close()
-
+class SharedWatchTest(ClientTest):
     async def _watches(self, prefix: str) -> int:
         connection = await self.client.connection()
         with connection:

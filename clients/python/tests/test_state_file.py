@@ -97,11 +97,37 @@ class StateFileTest(unittest.TestCase):
         new = self.path.stat()
         self.assertEqual((new.st_mode, new.st_uid, new.st_gid), (old.st_mode, old.st_uid, old.st_gid))
 
-    def test_a_group_is_kept_without_the_owner(self) -> None:
+    def test_a_file_whose_owner_cannot_be_kept_stays(self) -> None:
         self.file().write(Position("e", 5), _OBJECTS)
-        with mock.patch("os.fchown", side_effect=[PermissionError(), None]) as chown:
+        old = self.path.stat()
+        owner = f"{old.st_uid}:{old.st_gid}"
+        for number in errno.EPERM, errno.EINVAL, errno.EROFS:
+            for uid, gid in (old.st_uid + 1, old.st_gid), (old.st_uid, old.st_gid + 1):
+                mine = mock.patch("os.fstat", return_value=mock.Mock(st_uid=uid, st_gid=gid))
+                refused = mock.patch("os.fchown", side_effect=OSError(number, os.strerror(number)))
+                with mine, refused, self.assertRaises(OSError) as failed:
+                    self.file().write(Position("e", 6), _OBJECTS)
+                self.assertEqual(failed.exception.errno, number)
+                for part in str(self.path), owner, f"change its owner to {uid}:{gid}":
+                    self.assertIn(part, str(failed.exception))
+        self.assertTrue(os.path.samestat(old, self.path.stat()))
+        self.assertEqual(list(self.path.parent.iterdir()), [self.path])
+
+    def test_a_file_whose_mode_cannot_be_kept_stays(self) -> None:
+        self.file().write(Position("e", 5), _OBJECTS)
+        old = self.path.stat()
+        refused = mock.patch("os.fchmod", side_effect=PermissionError(errno.EPERM, "Operation not permitted"))
+        with refused, self.assertRaisesRegex(PermissionError, str(self.path)):
             self.file().write(Position("e", 6), _OBJECTS)
-        self.assertEqual(chown.call_args.args[1:], (-1, self.path.stat().st_gid))
+        self.assertTrue(os.path.samestat(old, self.path.stat()))
+        self.assertEqual(list(self.path.parent.iterdir()), [self.path])
+
+    def test_an_owner_that_is_right_is_not_changed(self) -> None:
+        """Some file systems refuse any change of it."""
+        self.file().write(Position("e", 5), _OBJECTS)
+        with mock.patch("os.fchown", side_effect=OSError(errno.EINVAL, "Invalid argument")):
+            self.file().write(Position("e", 6), _OBJECTS)
+        self.assertEqual(self.file().read(), (Position("e", 6), _OBJECTS))
 
     def test_a_mounted_file_is_explained(self) -> None:
         with mock.patch("os.replace", side_effect=OSError(errno.EBUSY, "Device or resource busy")):

@@ -13,28 +13,19 @@ from collections.abc import Callable
 import fanoutd
 import fanoutd.sync
 from fanoutd import decode
-from tests.server import PROGRAM, Server, free_address
+from tests.server import PROGRAM, Server, ServerTest, free_address
 
 _TIMEOUT = 300.0
 
 
-@unittest.skipUnless(PROGRAM, "FANOUTD does not name a program")
-class CloseTest(unittest.TestCase):
+class CloseTest(ServerTest):
     """Closing the client ends its threads, whatever else was not closed."""
-
-    server: Server
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.server = Server()
-        # The server listens before it is ready.
-        with fanoutd.sync.Client(cls.server.address) as client, client.resource("config").watch() as watch:
-            next(watch)
+        super().setUpClass()
+        with fanoutd.sync.Client(cls.server.address) as client:
             client.resource("config").put("a", "1")
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.server.close()
 
     def setUp(self) -> None:
         self.threads = set(threading.enumerate())

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import os
+import signal
 import socket
 import threading
 import unittest
@@ -293,6 +294,20 @@ class WaitTest(unittest.IsolatedAsyncioTestCase):
             await waiting
         self.assertEqual(asyncio.all_tasks() - before, set())
 
+    async def test_the_clients_of_other_servers_are_closed_if_one_cannot_be_made(self) -> None:
+        client = await self._client(self._server(), self._server())
+        made: list[fanoutd.Client] = []
+
+        def of(address: str, name: str | None) -> fanoutd.Client:
+            if made:
+                raise OSError("a file is missing")
+            made.append(fanoutd.Client([address]))
+            return made[0]
+
+        with mock.patch.object(client, "_of", of), self.assertRaisesRegex(OSError, "missing"):
+            await client.resource("config").wait(1)
+        self.assertTrue(made[0].closed)
+
     async def test_invalid_options(self) -> None:
         config = (await self._client(self._server())).resource("config")
         wrong: list[dict[str, Any]] = [
@@ -358,6 +373,27 @@ class SyncTest(unittest.TestCase):
         self.client.close()
         waiting.join(_TIMEOUT)
         self.assertEqual([type(e) for e in errors], [fanoutd.ClosedError])
+
+    def test_an_interrupt_ends_the_wait(self) -> None:
+        """The interrupt comes while the wait of this thread runs in the thread of the client."""
+        main, interrupts = threading.get_ident(), 1
+
+        def token() -> str:
+            nonlocal interrupts
+            if interrupts > 0:
+                interrupts -= 1
+                signal.pthread_kill(main, signal.SIGINT)
+            return "token"
+
+        with fanoutd.sync.Client(self.server.address, token=token) as client:
+            config = client.resource("config")
+            with self.assertRaises(KeyboardInterrupt):
+                config.wait(1)
+            watch = config.watch()
+            interrupts = 1
+            with self.assertRaises(KeyboardInterrupt):
+                next(watch)
+            next(watch)  # no other call of the watch runs any more
 
     def test_a_coroutine_function_is_refused(self) -> None:
         async def progress(status: WaitStatus) -> None:

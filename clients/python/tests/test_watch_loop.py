@@ -8,7 +8,7 @@ import unittest
 import fanoutd
 import fanoutd.sync
 from fanoutd.v1 import admin_pb2
-from tests.server import PROGRAM, Server
+from tests.server import ClientTest, ServerTest
 
 _TIMEOUT = 300.0
 
@@ -19,27 +19,8 @@ async def _watches(client: fanoutd.Client, prefix: str) -> int:
     return sum(w.request.scope.prefix == prefix for w in response.watchers)
 
 
-@unittest.skipUnless(PROGRAM, "FANOUTD is not set")
-class WatchLoopTest(unittest.IsolatedAsyncioTestCase):
+class WatchLoopTest(ClientTest):
     """Each test has its own prefix."""
-
-    server: Server
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.server = Server()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.server.close()
-
-    async def asyncSetUp(self) -> None:
-        self.client = fanoutd.Client(self.server.address)
-        self.addAsyncCleanup(self.client.close)
-        self.config = self.client.resource("config")
-        async for update in self.config.watch(key="ready"):
-            if update.synced:
-                break
 
     async def _watches(self, prefix: str) -> int:
         return await _watches(self.client, prefix)
@@ -114,12 +95,9 @@ class WatchLoopTest(unittest.IsolatedAsyncioTestCase):
         await self._until_watches("block", 0)
 
 
-@unittest.skipUnless(PROGRAM, "FANOUTD is not set")
-class BlockingLoopTest(unittest.TestCase):
+class BlockingLoopTest(ServerTest):
     def test_break_ends_watches_that_the_program_still_has(self) -> None:
-        server = Server()
-        self.addCleanup(server.close)
-        client = fanoutd.sync.Client(server.address)
+        client = fanoutd.sync.Client(self.server.address)
         self.addCleanup(client.close)
 
         async def until_watches(n: int) -> None:

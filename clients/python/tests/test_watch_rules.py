@@ -13,11 +13,10 @@ import grpc
 
 import fanoutd
 from fanoutd import Reason
-from fanoutd.backoff import Backoff
+from fanoutd.delays import Delays, Outcome
 from fanoutd.errors import Error
 from fanoutd.inbox import Inbox, SilenceError, StreamEnd
 from fanoutd.observer import HandlerFailed, WatchEnded, WatchInterrupted, WatchOpened, WatchReceived
-from fanoutd.streams import HURRIED, delay_after
 from fanoutd.v1 import fanout_pb2
 from tests.scripted import Failure, Scripted
 
@@ -31,8 +30,8 @@ class WatchRulesTest(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self) -> None:
         self.server = await Scripted().start()
         self.addAsyncCleanup(self.server.stop)
-        self.enterContext(mock.patch.multiple("fanoutd.streams", LAST_DELAY=0.001, TIME_LIMIT_DELAY=0.001))
-        self.enterContext(mock.patch.multiple("fanoutd.watch", LAST_DELAY=0.001, _RENEWAL=0.001))
+        self.enterContext(mock.patch("fanoutd.delays._LAST", 0.001))
+        self.enterContext(mock.patch("fanoutd.watch._RENEWAL", 0.001))
 
     async def _end(self, failures: list[Failure | None], **options: Any) -> fanoutd.Error | None:
         """Return the error of a watch whose streams fail one after the other, or None if it goes on."""
@@ -85,6 +84,41 @@ class WatchRulesTest(unittest.IsolatedAsyncioTestCase):
         async with asyncio.timeout(_TIMEOUT), fanoutd.Client(self.server.address) as client:
             with self.assertRaises(fanoutd.Error):
                 await anext(client.resource("config").watch())
+
+    async def test_a_first_state_that_takes_too_long(self) -> None:
+        """The server could not send the first state before etcd has forgotten it: the next attempt may be faster."""
+        slow = Failure(_CODE.OUT_OF_RANGE, Reason.POSITION_EXPIRED)
+        cases: list[tuple[dict[str, Any], bool]] = [
+            ({}, False), ({"min_revision": 1}, False), ({"latest": True}, False), ({"at_revision": 1}, True),
+            ({"every_event": True}, True),
+        ]  # fmt: skip
+        for options, ends in cases:
+            server = await Scripted().start()
+            self.addAsyncCleanup(server.stop)
+
+            async def expire(n: int, request: fanout_pb2.WatchRequest, context: Any) -> None:
+                if n <= 2:
+                    await context.write(server.message(_RESPONSE.KIND_CATCH_UP_BEGIN, 0, "half"))
+                    context.set_trailing_metadata((("grpc-status-details-bin", slow.status().SerializeToString()),))
+                    await context.abort(slow.code, "scripted")
+
+            server.begin = expire
+            with self.subTest(**options):
+                async with asyncio.timeout(_TIMEOUT), fanoutd.Client(server.address) as client:
+                    watch = client.resource("config").watch(**options)
+                    if ends:
+                        with self.assertRaises(fanoutd.Error) as ended:
+                            await _all(watch)
+                        self.assertEqual(ended.exception.reason, Reason.POSITION_EXPIRED)
+                        self.assertEqual(len(server.watches), 1)
+                        continue
+                    keys: set[str] = set()
+                    async for update in watch:
+                        keys = (set() if update.replace else keys) | {e.key for e in update.events}
+                        if update.synced:
+                            break
+                    self.assertEqual(keys, {"a"})
+                    self.assertEqual([w.HasField("after") for w in server.watches], [False] * 3)
 
     async def test_a_lost_position_forgets_the_options_of_the_first_start(self) -> None:
         self.server.fail = lambda method, n: Failure(_CODE.OUT_OF_RANGE) if (method, n) == ("Watch", 2) else None
@@ -175,6 +209,15 @@ class WatchRulesTest(unittest.IsolatedAsyncioTestCase):
                 await anext(client.resource("config").watch())
                 self.assertEqual((self.server.calls["Subscribe"], self.server.calls["Watch"]), (0, 1))
 
+    async def test_subscribe_is_tried_again_after_five_minutes(self) -> None:
+        clock = mock.Mock()
+        self.enterContext(mock.patch("fanoutd.streams.time", clock))
+        async with asyncio.timeout(_TIMEOUT), fanoutd.Client(self.server.address) as client:
+            for now, calls in [(1000.0, 1), (1000.0, 1), (1299.0, 1), (1300.0, 2)]:
+                clock.monotonic.return_value = now
+                await anext(client.resource("config").watch())
+                self.assertEqual(self.server.calls["Subscribe"], calls)
+
     async def test_the_time_of_the_first_message_begins_with_the_request(self) -> None:
         """A server that takes long to connect is not silent."""
         inbox = Inbox()
@@ -259,26 +302,52 @@ class DelayTest(unittest.TestCase):
     def setUp(self) -> None:
         self.enterContext(mock.patch("random.uniform", lambda low, high: high))
 
-    def test_delays(self) -> None:
-        backoff = Backoff(0.2, 5.0)
+    def _delays(
+        self, n: int, why: Exception, lasted: float = 0.0, worked: bool = True, at_once: bool | None = None
+    ) -> list[float]:
+        """Return the delays after so many streams. With at_once, they have announced their end."""
+        outcome = Outcome()
+        if worked:
+            outcome.note(_RESPONSE(kind=_RESPONSE.KIND_SYNCED))
+        if at_once is not None:
+            outcome.note(_RESPONSE(kind=_RESPONSE.KIND_DRAINING, resume_at_once=at_once))
+        found = []
+        for _ in range(n):
+            self.delays.ended(outcome, lasted)
+            found.append(self.delays.after(outcome, why))
+        return found
+
+    def test_failures(self) -> None:
+        self.delays = Delays()
         lost = Error(_CODE.UNAVAILABLE, "")
-        self.assertEqual([delay_after(lost, True, False, backoff) for _ in range(7)], [0.2, 0.4, 0.8, 1.6, 3.2, 5, 5])
-        backoff.reset()
-        self.assertEqual(delay_after(Error(_CODE.UNAVAILABLE, "", retry_after=3), False, False, backoff), 3.2)
-        self.assertEqual(delay_after(Error(_CODE.UNAVAILABLE, "", retry_after=900), False, False, backoff), 60.4)
-        self.assertEqual(delay_after(StreamEnd(), True, False, backoff), 0.2)
+        self.assertEqual(self._delays(7, lost), [0.2, 0.4, 0.8, 1.6, 3.2, 5, 5])
+        self.assertEqual(self._delays(2, lost, lasted=9, worked=False), [5, 5])
+        self.assertEqual(self._delays(1, lost, lasted=5), [0.2])
+        self.assertEqual(self._delays(1, Error(_CODE.UNAVAILABLE, "", retry_after=3), worked=False), [3.4])
+        self.assertEqual(self._delays(1, Error(_CODE.UNAVAILABLE, "", retry_after=900), worked=False), [60.8])
+
+    def test_time_limits(self) -> None:
+        for at_once in None, False:
+            self.delays = Delays()
+            self.assertEqual(self._delays(3, StreamEnd(), lasted=5, at_once=at_once), [0.2, 0.2, 0.2])
+            self.assertEqual(self._delays(3, StreamEnd(), lasted=1, at_once=at_once), [0.4, 0.8, 1.6])
+            self.assertEqual(self._delays(2, StreamEnd(), lasted=5, worked=False, at_once=at_once), [3.2, 5])
+            self.assertEqual(self._delays(1, StreamEnd(), lasted=5, at_once=at_once), [0.2])
+
+    def test_servers_that_drain(self) -> None:
         draining = Error(_CODE.UNAVAILABLE, "", reason=Reason.DRAINING)
-        self.assertEqual([delay_after(draining, True, False, backoff) for _ in range(3)], [1, 1, 1])
+        for why, at_once in [(draining, None), (draining, False), (Error(_CODE.UNAVAILABLE, ""), False)]:
+            self.delays = Delays()
+            self.assertEqual(self._delays(3, why, lasted=5, at_once=at_once), [1, 1, 1])
+            self.assertEqual(self._delays(3, why, lasted=1, at_once=at_once), [1.2, 1.4, 1.8])
+            self.assertEqual(self._delays(1, why, lasted=5, worked=False, at_once=at_once), [1.6])
         draining.retry_after = 7
-        self.assertEqual(delay_after(draining, True, False, backoff), 7)
+        self.assertEqual(self._delays(1, draining, lasted=5), [7])
 
     def test_streams_that_may_be_resumed_at_once(self) -> None:
-        from fanoutd.streams import Streams
-
-        streams = Streams(mock.Mock(), mock.Mock(), mock.Mock(), mock.Mock())
-        short = [streams.stream_failed(StreamEnd(), 0.5, True, True) for _ in range(HURRIED + 2)]
-        self.assertEqual(short, [0.0] * HURRIED + [0.2, 0.4])
-        self.assertEqual(streams.stream_failed(StreamEnd(), 1.0, True, True), 0.0)
+        self.delays = Delays()
+        self.assertEqual(self._delays(5, StreamEnd(), lasted=0.5, at_once=True), [0, 0, 0, 0.2, 0.4])
+        self.assertEqual(self._delays(1, StreamEnd(), lasted=1, at_once=True), [0])
 
 
 async def _all(watch: fanoutd.Watch) -> None:
