@@ -78,7 +78,7 @@ export class Watcher {
     this.#pool = pool;
     this.#settings = settings;
     this.#receiver = receiver;
-    this.#position = settings.after;
+    this.#position = settings.after?.revision ? settings.after : undefined; // at revision 0, there is none
   }
 
   /** run runs until the signal is aborted, or until an error that no retry can help. Either is thrown. */
