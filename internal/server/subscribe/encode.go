@@ -75,7 +75,7 @@ func (c *encoder) encode(r *dispatch.Response) grpcmsg.Response {
 		b = wire.AppendMore(b)
 	}
 	clear(c.parts) // messages must not stay in memory
-	if cap(c.parts) > maxKeptEntries {
+	if cap(c.parts) > dispatch.MaxKeptEntries {
 		c.parts = nil
 	}
 	return append(response, mem.SliceBuffer(b))

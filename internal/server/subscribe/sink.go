@@ -116,7 +116,7 @@ func (k *sink) begin(r *dispatch.Response) {
 	t := &k.stream.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if cap(k.resources) > maxKeptEntries && len(r.Entries) <= maxKeptEntries {
+	if cap(k.resources) > dispatch.MaxKeptEntries && len(r.Entries) <= dispatch.MaxKeptEntries {
 		k.resources = nil
 	}
 	k.resources = k.resources[:0]
@@ -137,10 +137,6 @@ func (k *sink) begin(r *dispatch.Response) {
 		}
 	}
 }
-
-// maxKeptEntries is the number of entries of a response for which a stream keeps memory. When very
-// many watches begin together, each has an entry. Most streams then have one for all of them.
-const maxKeptEntries = 64
 
 // beginReset records that a RESET of some watches begins. It is called with mu held.
 func (t *table) beginReset(ids *dispatch.IDs) {
@@ -176,7 +172,7 @@ func (k *sink) done(r *dispatch.Response) {
 		}
 		k.logSlow(e, now)
 	}
-	if cap(k.encoder.sizes) > maxKeptEntries {
+	if cap(k.encoder.sizes) > dispatch.MaxKeptEntries {
 		k.encoder.sizes = nil
 	}
 }
