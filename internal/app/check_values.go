@@ -93,14 +93,17 @@ func (s *sample) warning(r *config.Resource) string {
 	return fmt.Sprintf("%s; the codec %q can decode them", text, s.candidates[0].Name())
 }
 
-// sampleValues returns warnings about resources whose values do not fit their codec, or cannot be
-// decrypted.
+// sampleValues reads the first values of each resource, and returns warnings about resources whose
+// values do not fit their codec, or cannot be decrypted.
 func sampleValues(ctx context.Context, s Store, cfg config.Config, keys *crypt.Keyring) ([]string, error) {
 	var warnings []string
 	for _, r := range cfg.Resources {
 		found, err := takeSample(ctx, s.Collection(r.Name, r.Prefix, keys.Values(cfg.Encrypts(&r))), &r)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read the values of resource %s: %w", r.Name, err)
+			if ctx.Err() != nil {
+				err = fmt.Errorf("no answer in time: %w", err)
+			}
+			return nil, fmt.Errorf("cannot read resource %s (prefix %s) from etcd at %v: %w", r.Name, r.Prefix, cfg.EtcdEndpoints, err)
 		}
 		if warning := found.warning(&r); warning != "" {
 			warnings = append(warnings, warning)
