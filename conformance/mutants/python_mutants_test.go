@@ -120,7 +120,7 @@ var pythonMutants = []mutant{
 	},
 	{
 		name: "stays on a silent connection", file: "fanoutd/own_stream.py",
-		old:      "            self._connection._failed(replace=True)\n        self.close()\n",
+		old:      "            self._servers.failed(self._connection)\n        self.close()\n",
 		new:      "            pass\n        self.close()\n",
 		scenario: "half-open", variant: watches, want: "on another connection after a silence: context deadline exceeded",
 	},

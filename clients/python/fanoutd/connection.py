@@ -74,27 +74,7 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self._users -= 1
-        self._close_if_unused()
-
-    def _retire(self) -> None:
-        """Make later requests use another connection."""
-        if not self._retired:
-            self._retired = True
-            self._servers._forget(self)
-            self._close_if_unused()
-
-    def _failed(self, replace: bool) -> None:
-        """Make later requests use the next server, and perhaps another connection to this one.
-
-        Requests that fail together move the turn once.
-        """
-        self._servers._end_turn(self)
-        if replace:
-            self._retire()
-
-    def _close_if_unused(self) -> None:
-        if self._retired and self._users == 0:
-            self._servers._close_later(self.channel)
+        self._servers.close_if_unused(self)
 
 
 class Servers:
@@ -166,7 +146,7 @@ class Servers:
             if found is not None:
                 if found.channel.get_state() is _READY:
                     return found
-                found._retire()  # it has broken
+                self.retire(found)  # it has broken
             connecting = self._connecting
             if connecting is None:
                 connecting = self._connecting = self._tasks.start(self._connect())
@@ -177,9 +157,9 @@ class Servers:
     def note(self, connection: Connection, error: Error) -> None:
         """Note the error of a request."""
         if error.code is grpc.StatusCode.UNAVAILABLE:
-            connection._failed(replace=error.reason is None)
+            self.failed(connection, replace=error.reason is None)
         elif error.code is grpc.StatusCode.UNAUTHENTICATED and self._certificate_renewable:
-            connection._retire()
+            self.retire(connection)
 
     async def _connect(self) -> None:
         """Connect to the server whose turn it is, or to the next one that can be reached."""
@@ -229,7 +209,7 @@ class Servers:
         if known is not None:
             if known.channel.get_state() is _READY:
                 return known
-            known._retire()
+            self.retire(known)
         address = self._addresses[number]
         try:
             channel = self._open(address)
@@ -276,13 +256,28 @@ class Servers:
         credentials = self._tls.credentials()
         return grpc.aio.secure_channel(address, credentials, list(options.items()), interceptors=self._interceptors)
 
-    def _end_turn(self, connection: Connection) -> None:
+    def retire(self, connection: Connection) -> None:
+        """Make later requests use another connection than this one."""
+        if not connection._retired:
+            connection._retired = True
+            if self._connections.get(connection._number) is connection:
+                del self._connections[connection._number]
+            self.close_if_unused(connection)
+
+    def failed(self, connection: Connection, replace: bool = True) -> None:
+        """Make later requests use the next server, and perhaps another connection to this one.
+
+        Requests that fail together move the turn once.
+        """
         if self._turn == connection._number:
             self._turn = (self._turn + 1) % len(self._addresses)
+        if replace:
+            self.retire(connection)
 
-    def _forget(self, connection: Connection) -> None:
-        if self._connections.get(connection._number) is connection:
-            del self._connections[connection._number]
+    def close_if_unused(self, connection: Connection) -> None:
+        """Close a connection that was retired, unless something still uses it."""
+        if connection._retired and connection._users == 0:
+            self._close_later(connection.channel)
 
     def _close_later(self, channel: grpc.aio.Channel) -> None:
         self._closing.add(channel)

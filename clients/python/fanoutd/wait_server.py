@@ -87,7 +87,7 @@ class Follower:
                             self._answers.put_nowait(Answer(self._server, response))
                         code, details = await call.code(), await call.details()
                     finally:
-                        connection._retire()  # the next attempt has another connection and other credentials
+                        self._client._servers.retire(connection)  # the next attempt has another connection and other credentials
                         if call is not None:
                             call.cancel()
         except TimeoutError:
