@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import re
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import grpc
 
 from fanoutd.backoff import Backoff
-from fanoutd.credentials import TLS, Token, is_local
+from fanoutd.credentials import credentials_of, is_local
 from fanoutd.errors import ClosedError, Error
+from fanoutd.settings import Settings
 from fanoutd.tasks import Tasks
 from fanoutd.v1 import admin_pb2_grpc, fanout_pb2_grpc, store_pb2_grpc
+from fanoutd.version import VERSION
 
 __all__ = ["Connection", "Servers"]
 
@@ -80,37 +80,27 @@ class Connection:
 class Servers:
     """The servers of a client, and at most one connection to each that is not retired."""
 
-    def __init__(
-        self,
-        addresses: Sequence[str],
-        tls: TLS | None,
-        token: Token | None,
-        tasks: Tasks,
-        log: logging.Logger,
-        options: Iterable[tuple[str, Any]] = (),
-        interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
-    ) -> None:
+    def __init__(self, settings: Settings, tasks: Tasks) -> None:
         """The tasks open and close connections."""
-        if not addresses:
+        self._addresses = list(settings.addresses)
+        self._tls, self._token, self._log = settings.tls, settings.token, settings.log
+        if not self._addresses:
             raise ValueError("there is no address")
-        for address in addresses:
+        for address in self._addresses:
             _check(address)
-            if token is not None and tls is None and not is_local(address):
+            if self._token is not None and self._tls is None and not is_local(address):
                 raise ValueError(f"a token is not sent in plaintext to another machine: use TLS for {address}")
-        if tls is not None:
-            tls.credentials()  # a mistake in the names of files shows at once
-        self._addresses = list(addresses)
-        self._tls = tls
-        self._token = token
-        self._options = {**_OPTIONS, **dict(options)}
-        if tls is not None and tls.server_name:
-            self._options["grpc.ssl_target_name_override"] = tls.server_name
-        self._interceptors = list(interceptors)
+        agent = f"fanoutd-python/{VERSION}"
+        self._options: dict[str, Any] = {**_OPTIONS, "grpc.primary_user_agent": agent, **dict(settings.options)}
+        if self._tls is not None:
+            credentials_of(self._tls)  # a mistake in the names of files shows at once
+            if self._tls.server_name:
+                self._options["grpc.ssl_target_name_override"] = self._tls.server_name
+        self._interceptors = list(settings.interceptors)
         self._turn = random.randrange(len(self._addresses))
         self._connections: dict[int, Connection] = {}
         self._closing: set[grpc.aio.Channel] = set()
         self._tasks = tasks
-        self._log = log
         self._connecting: asyncio.Task[None] | None = None
         self._pauses = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
         self.refusing = False
@@ -253,7 +243,7 @@ class Servers:
             options = {"grpc.enable_http_proxy": 0, **options}
         if self._tls is None:
             return grpc.aio.insecure_channel(address, list(options.items()), interceptors=self._interceptors)
-        credentials = self._tls.credentials()
+        credentials = credentials_of(self._tls)
         return grpc.aio.secure_channel(address, credentials, list(options.items()), interceptors=self._interceptors)
 
     def retire(self, connection: Connection) -> None:
