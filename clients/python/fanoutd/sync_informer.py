@@ -49,25 +49,22 @@ class Informer(Mapping[str, T]):
         return key in self._informer
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values())
+        return iter(_values(self.snapshot()))
 
     def __len__(self) -> int:
         return len(self._informer)
 
     def keys(self) -> KeysView[str]:
         """Return the keys of the present state."""
-        return self._values().keys()
+        return _values(self.snapshot()).keys()
 
     def values(self) -> ValuesView[T]:
         """Return the values of the present state."""
-        return self._values().values()
+        return _values(self.snapshot()).values()
 
     def items(self) -> ItemsView[str, T]:
         """Return the keys and the values of the present state."""
-        return self._values().items()
-
-    def _values(self) -> dict[str, T]:
-        return {key: item.value for key, item in self.snapshot().items.items()}
+        return _values(self.snapshot()).items()
 
     def item(self, key: str) -> Item[T]:
         """Return the value of an object together with the object. Raise KeyError if there is none."""
@@ -221,3 +218,7 @@ class _ThreadCaller:
     async def ended(self) -> None:
         """Wait for the end of the thread."""
         await self._worker.ended()
+
+
+def _values(snapshot: Snapshot[T]) -> dict[str, T]:
+    return {key: item.value for key, item in snapshot.items.items()}
