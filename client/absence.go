@@ -130,10 +130,10 @@ func (a *absence) close() {
 
 // interceptors returns those of all requests, in the order of their calls.
 func (c *Client) interceptors(s *settings) []grpc.UnaryClientInterceptor {
-	chain := []grpc.UnaryClientInterceptor{c.closedUnary, c.limit, c.renew, c.retryReads, c.turn}
+	chain := []grpc.UnaryClientInterceptor{c.closedUnary, c.limit, c.retry, c.turn}
 	if s.waitingNotice != nil {
 		c.absence = newAbsence(c, s)
-		chain = []grpc.UnaryClientInterceptor{c.closedUnary, c.limit, c.absence.request, c.renew, c.retryReads, c.absence.attempt, c.turn}
+		chain = []grpc.UnaryClientInterceptor{c.closedUnary, c.limit, c.absence.request, c.retry, c.absence.attempt, c.turn}
 	}
 	if s.observer.Request != nil {
 		chain = slices.Concat([]grpc.UnaryClientInterceptor{c.observeRequest}, chain, []grpc.UnaryClientInterceptor{c.countAttempt})

@@ -100,3 +100,80 @@ func BenchmarkDelivery(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkHandlers measures how many changes an informer can pass to its handlers. An iteration is a change for
+// each of 1000 handlers, which have handled the one before.
+func BenchmarkHandlers(b *testing.B) {
+	const handlers = 1000
+	next := make(chan struct{})
+	srv := grpc.NewServer()
+	fanoutv1.RegisterFanoutServiceServer(srv, &pacedSource{next: next})
+	listener := listen(b)
+	var serving, running, handling sync.WaitGroup
+	serving.Go(func() { _ = srv.Serve(listener) })
+	defer serving.Wait()
+	defer srv.Stop()
+	c, err := client.New(listener.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	inf := client.NewInformer(c.Resource("config"), func(o *client.Object) (int64, error) { return o.ModRevision, nil })
+	handled := func() error { handling.Done(); return nil }
+	for range handlers {
+		inf.AddHandler(client.Handler[int64]{
+			Add:    func(client.Item[int64]) error { return handled() },
+			Update: func(client.Item[int64], client.Item[int64]) error { return handled() },
+		})
+	}
+	handling.Add(handlers)
+	ctx, cancel := context.WithCancel(b.Context())
+	running.Go(func() { _ = inf.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	handling.Wait()
+	for b.Loop() {
+		handling.Add(handlers)
+		next <- struct{}{}
+		handling.Wait()
+	}
+	b.ReportMetric(float64(b.N)*handlers/b.Elapsed().Seconds()/1e6, "Mdeliveries/s")
+}
+
+// pacedSource is a server that changes an object for each value of a channel.
+type pacedSource struct {
+	fanoutv1.UnimplementedFanoutServiceServer
+	next <-chan struct{}
+}
+
+func (s *pacedSource) Subscribe(stream subscribeStream) error {
+	for {
+		req, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if req.GetStart() != nil {
+			break
+		}
+	}
+	send := func(m message) error {
+		return stream.Send(&fanoutv1.SubscribeResponse{Entries: []*fanoutv1.SubscribeResponse_Entry{{
+			WatchIds: []uint64{0}, Content: &fanoutv1.SubscribeResponse_Entry_Response{Response: m},
+		}}})
+	}
+	for _, m := range []message{reset(), part(0, added("a", 1)), synced(1)} {
+		if err := send(m); err != nil {
+			return err
+		}
+	}
+	for revision := int64(2); ; revision++ {
+		select {
+		case <-stream.Context().Done():
+			return nil
+		case <-s.next:
+		}
+		if err := send(live(revision, modified("a", revision))); err != nil {
+			return err
+		}
+	}
+}

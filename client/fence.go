@@ -42,3 +42,15 @@ func (f *fence) call(callback func() error) error {
 	f.calling = false
 	return err
 }
+
+// fenced calls a callback in a goroutine of its own and waits for it, so it cannot end that of the caller.
+func fenced[T any](callback func() (T, error)) (result T, err error) {
+	err = errExited
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		result, err = callback()
+	}()
+	<-ended
+	return result, err
+}

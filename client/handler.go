@@ -101,7 +101,6 @@ func (i *Informer[T]) removeHandler(l *handlerLoop[T]) {
 	if i.phase == informerNew {
 		close(l.done) // it has no goroutine
 	}
-	i.settle()
 	i.progressed()
 }
 
@@ -157,8 +156,12 @@ func (i *Informer[T]) stopHandlers() {
 // handled notes that a handler was offered everything up to a state.
 func (i *Informer[T]) handled(l *handlerLoop[T], number int64) {
 	i.mu.Lock()
-	l.handled = number
-	i.settle()
+	if i.firstState > 0 && number >= max(i.firstState, l.first) {
+		closeOnce(l.hasState)
+	}
+	if i.firstFresh > 0 && number >= max(i.firstFresh, l.first) {
+		closeOnce(l.synced)
+	}
 	i.mu.Unlock()
 	i.progressed()
 }
@@ -168,26 +171,6 @@ func (i *Informer[T]) offeredState(l *handlerLoop[T]) (*state[T], bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.current.Load(), l.queue.empty()
-}
-
-// settle ends the waiting for states that all handlers have. The caller holds mu.
-func (i *Informer[T]) settle() {
-	handled := i.published
-	for _, l := range i.handlers {
-		handled = min(handled, l.handled)
-		if i.firstState > 0 && l.handled >= max(i.firstState, l.first) {
-			closeOnce(l.hasState)
-		}
-		if i.firstFresh > 0 && l.handled >= max(i.firstFresh, l.first) {
-			closeOnce(l.synced)
-		}
-	}
-	if i.firstState > 0 && handled >= i.firstState {
-		closeOnce(i.hasState)
-	}
-	if i.firstFresh > 0 && handled >= i.firstFresh {
-		closeOnce(i.synced)
-	}
 }
 
 // resyncHandlers passes every item to all handlers, as an Update without a change.

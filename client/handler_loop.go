@@ -28,9 +28,8 @@ type handlerLoop[T any] struct {
 	at       Position // everything up to it was offered; guarded by mu
 	failures failures // the objects that the handler has not accepted; guarded by mu
 
-	handled          int64         // the number of the last state that was offered; guarded by informer.mu
 	first            int64         // the number of the state with which the handler begins; 0: it begins with Run; guarded by informer.mu
-	hasState, synced chan struct{} // like those of the informer, but closed for this handler
+	hasState, synced chan struct{} // closed when the handler was called for such a state of the informer
 
 	// What the goroutine does, so that another one can go on with it.
 	fence     fence
@@ -155,9 +154,10 @@ func (l *handlerLoop[T]) handle() {
 		}
 	}
 	l.mu.Lock()
-	l.at = l.step.to
+	number := l.step.number
+	l.at, l.step = l.step.to, nil
 	l.mu.Unlock()
-	l.informer.handled(l, l.step.number)
+	l.informer.handled(l, number)
 }
 
 // offer offers a change of the step. It returns false if the handler gets no further ones. The step is

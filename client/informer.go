@@ -47,8 +47,8 @@ type Informer[T any] struct {
 	current  atomic.Pointer[state[T]]
 	fresh    freshness
 	started  chan struct{} // closed when Run begins
-	hasState chan struct{} // closed when there is a state and the handlers were called for it
-	synced   chan struct{} // closed when, in addition, the state is as fresh as its consistency requires
+	hasState chan struct{} // closed when there is a state
+	synced   chan struct{} // closed when there is a state as fresh as the consistency requires
 	ended    chan struct{} // closed when Run has returned
 	err      error         // of Run; set before ended is closed
 
@@ -210,11 +210,12 @@ func (i *Informer[T]) publish(s *step[*entry[T]]) {
 	}
 	if s.synced && i.firstState == 0 {
 		i.firstState = s.number
+		close(i.hasState)
 	}
 	if i.firstFresh == 0 && i.isFreshEnough(published) {
 		i.firstFresh = s.number
+		close(i.synced)
 	}
-	i.settle()
 	i.mu.Unlock()
 	i.progressed()
 }

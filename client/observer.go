@@ -79,21 +79,12 @@ type HandlerFailed struct {
 // add the stats handler of OpenTelemetry with [WithDialOptions].
 func WithObserver(o Observer) Option { return func(s *settings) { s.observer = o } }
 
-// observe calls a hook, unless it is nil, and waits for it. The hook has a goroutine of its own, so it
-// cannot end that of a watch or of a handler.
+// observe calls a hook, unless it is nil. The hook cannot end the goroutine of a watch or of a handler.
 func observe[E any](c *Client, hook func(E), event E) {
 	if hook == nil {
 		return
 	}
-	exited := true
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		hook(event)
-		exited = false
-	}()
-	<-ended
-	if exited {
-		c.log.Warn("hook failed", "error", errExited)
+	if _, err := fenced(func() (struct{}, error) { hook(event); return struct{}{}, nil }); err != nil {
+		c.log.Warn("hook failed", "error", err)
 	}
 }

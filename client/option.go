@@ -206,9 +206,9 @@ func (s *settings) credentials(to target) credentials.TransportCredentials {
 			config = s.tls.Clone()
 		}
 		config.GetClientCertificate = s.certificate
-		return credentials.NewTLS(config)
+		return credentials.NewTLS(fencedTLS(config))
 	case s.tls != nil:
-		return credentials.NewTLS(s.tls)
+		return credentials.NewTLS(fencedTLS(s.tls))
 	case s.insecure, to.local:
 		return plaintext{insecure.NewCredentials()}
 	}

@@ -218,9 +218,5 @@ func (p progress) errorMessage() *status.Status {
 	if p.err == nil {
 		return nil
 	}
-	code := grpcstatus.Code(p.err)
-	if code == codes.OK || code > codes.Unauthenticated {
-		code = codes.Unknown
-	}
-	return &status.Status{Code: int32(code), Message: messageOfError(p.err)}
+	return &status.Status{Code: int32(codes.FailedPrecondition), Message: messageOfError(p.err)}
 }

@@ -39,6 +39,9 @@ func (l *reportLog) report(req *fanoutv1.ReportRequest) error {
 	}
 	if e := req.GetError(); e != nil {
 		line += fmt.Sprintf("-%d: %s", req.GetAttempted().GetRevision(), e.GetMessage())
+		if c := codes.Code(e.GetCode()); c != codes.FailedPrecondition {
+			line += fmt.Sprintf(" (code %s)", c)
+		}
 	}
 	l.lines, l.times, l.last = append(l.lines, line), append(l.times, time.Now()), req
 	if l.answer == nil {

@@ -3,7 +3,6 @@ package client_test
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/grpc/status"
 
 	"github.com/fanoutd/fanoutd/client"
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -47,17 +46,11 @@ func (s *answeringServer) Put(ctx context.Context, _ *fanoutv1.PutRequest) (*fan
 
 func dialAnswering(t *testing.T, s *answeringServer, opts ...client.Option) *client.Resource {
 	t.Helper()
-	listener, srv := bufconn.Listen(1<<20), grpc.NewServer()
+	srv := grpc.NewServer()
 	fanoutv1.RegisterFanoutServiceServer(srv, s)
 	fanoutv1.RegisterStoreServiceServer(srv, s)
-	go func() { _ = srv.Serve(listener) }()
-	c, err := client.New("passthrough:///answering", append(opts, client.WithInsecure(), client.WithDialOptions(
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
-	))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close(); srv.Stop() })
+	c := dialInMemory(t, []*grpc.Server{srv}, opts...)
+	t.Cleanup(func() { c.Close() })
 	return c.Resource("config")
 }
 
@@ -121,6 +114,36 @@ func TestWhatIsSentAgain(t *testing.T) {
 				s := &answeringServer{errors: []error{c.err}}
 				if err := c.request(dialAnswering(t, s, c.opts...)); err == nil {
 					t.Error("got no error")
+				}
+				if n := s.calls.Load(); n != c.calls {
+					t.Errorf("the request was sent %d times, want %d", n, c.calls)
+				}
+			})
+		})
+	}
+}
+
+// A renewal is one more attempt of the whole call: it does not begin the attempts of a read again.
+func TestACallIsRenewedOnce(t *testing.T) {
+	refused := refusal(codes.Unauthenticated, client.ErrUnauthenticated)
+	for name, c := range map[string]struct {
+		request func(*client.Resource) error
+		errors  []error
+		calls   int64
+		end     codes.Code
+	}{
+		"a read, then unavailable":         {get, []error{refused, errLost}, 5, codes.Unavailable},
+		"a read, at the last attempt":      {get, []error{errLost, errLost, errLost, refused, errLost}, 5, codes.Unavailable},
+		"a read, refused again":            {get, []error{errLost, refused, errLost, refused}, 4, codes.Unauthenticated},
+		"a write, then unavailable":        {putOne, []error{refused, errLost}, 2, codes.Unavailable},
+		"a write that is unavailable once": {putOne, []error{errLost, refused}, 1, codes.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &answeringServer{errors: c.errors}
+				r := dialAnswering(t, s, client.WithTokenSource(func(context.Context) (string, error) { return "token", nil }))
+				if err := c.request(r); status.Code(err) != c.end {
+					t.Errorf("got %v, want %v", err, c.end)
 				}
 				if n := s.calls.Load(); n != c.calls {
 					t.Errorf("the request was sent %d times, want %d", n, c.calls)

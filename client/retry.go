@@ -21,23 +21,31 @@ const (
 	mostPause   = 2 * time.Second
 )
 
-// retryReads is a grpc.UnaryClientInterceptor that sends reads again while servers are
-// unavailable or overloaded, which does no harm. gRPC has retries, too, but when the
-// deadline ends them, its error does not say why the attempts failed.
-func (c *Client) retryReads(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if method != fanoutv1.FanoutService_Get_FullMethodName && method != fanoutv1.FanoutService_List_FullMethodName {
-		return invoke(ctx, method, req, reply, conn, opts...)
+// retry is a grpc.UnaryClientInterceptor that sends a request again where that does no harm: reads while servers
+// are unavailable or overloaded, and once every request whose token or certificate was refused and may be a newer
+// one by now. gRPC has retries, too, but when the deadline ends them, its error does not say why the attempts failed.
+func (c *Client) retry(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	attempts, renewals := 1, 0
+	if method == fanoutv1.FanoutService_Get_FullMethodName || method == fanoutv1.FanoutService_List_FullMethodName {
+		attempts = maxAttempts
+	}
+	if c.renewable {
+		renewals = 1
 	}
 	var failure error // of the last attempt that the deadline did not end
-	next := firstPause
-	for attempt := 1; ; attempt++ {
+	for next := firstPause; ; {
 		var trailer metadata.MD
 		err := invoke(ctx, method, req, reply, conn, append(opts[:len(opts):len(opts)], grpc.Trailer(&trailer))...)
 		if ctx.Err() != nil {
 			return deadlineError(err, failure)
 		}
+		if status.Code(err) == codes.Unauthenticated && renewals > 0 {
+			renewals--
+			failure = err
+			continue
+		}
 		pause, again := pauseAfter(err, trailer, next*4/5+jitter(next*2/5))
-		if !again || attempt == maxAttempts {
+		if attempts--; !again || attempts == 0 {
 			return err
 		}
 		next, failure = min(3*next, mostPause), err
@@ -80,16 +88,6 @@ func pauseAfter(err error, trailer metadata.MD, pause time.Duration) (_ time.Dur
 		return 0, false
 	}
 	return max(pause, time.Duration(ms)*time.Millisecond), true
-}
-
-// renew is a grpc.UnaryClientInterceptor that sends a request once more if the server has refused a
-// token or certificate that may be a newer one by now.
-func (c *Client) renew(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	err := invoke(ctx, method, req, reply, conn, opts...)
-	if c.renewable && status.Code(err) == codes.Unauthenticated {
-		err = invoke(ctx, method, req, reply, conn, opts...)
-	}
-	return err
 }
 
 // limit is a grpc.UnaryClientInterceptor that limits requests without a deadline.

@@ -208,18 +208,38 @@ func connectToAll(t *testing.T, servers ...*scriptedServer) *client.Resource {
 // dialScripted returns a client of scripted servers. The caller closes it.
 func dialScripted(t *testing.T, servers []*scriptedServer, opts ...client.Option) *client.Client {
 	t.Helper()
+	var all []*grpc.Server
+	for _, s := range servers {
+		srv := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}))
+		fanoutv1.RegisterFanoutServiceServer(srv, s)
+		all = append(all, srv)
+	}
+	return dialInMemory(t, all, append(opts, client.WithDialOptions(grpc.WithChainStreamInterceptor(refuseSubscribe)))...)
+}
+
+// dialInMemory serves until the test ends, and returns a client of the servers. The caller closes it.
+func dialInMemory(t *testing.T, servers []*grpc.Server, opts ...client.Option) *client.Client {
+	t.Helper()
 	listeners, targets := map[string]*bufconn.Listener{}, []string(nil)
 	for i, s := range servers {
 		address := fmt.Sprintf("script-%d:1", i)
-		listeners[address], targets = bufconn.Listen(1<<20), append(targets, address)
-		serve(t, s, listeners[address])
+		listener := bufconn.Listen(1 << 20)
+		listeners[address], targets = listener, append(targets, address)
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			_ = s.Serve(listener)
+		}()
+		t.Cleanup(func() {
+			s.Stop()
+			<-served
+		})
 	}
 	target := strings.Join(targets, ",")
 	if len(targets) == 1 {
 		target = "passthrough:///" + target // DNS does not know the name
 	}
 	c, err := client.New(target, append(opts, client.WithInsecure(), client.WithDialOptions(
-		grpc.WithChainStreamInterceptor(refuseSubscribe),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return listeners[address].DialContext(ctx)
 		}),
@@ -228,22 +248,6 @@ func dialScripted(t *testing.T, servers []*scriptedServer, opts ...client.Option
 		t.Fatal(err)
 	}
 	return c
-}
-
-// serve runs a scripted server until the test ends.
-func serve(t *testing.T, s *scriptedServer, listener net.Listener) {
-	t.Helper()
-	srv := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}))
-	fanoutv1.RegisterFanoutServiceServer(srv, s)
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = srv.Serve(listener)
-	}()
-	t.Cleanup(func() {
-		srv.Stop()
-		<-served
-	})
 }
 
 // The messages of scripts are of the epoch "e" unless inNewEpoch changes that.

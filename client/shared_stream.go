@@ -152,11 +152,7 @@ func (s *sharedStream) release(w *streamWatch) {
 }
 
 // run is the goroutine that reads the stream.
-func (s *sharedStream) run() {
-	err := errExited // by the source of tokens
-	defer func() { s.ended(err) }()
-	err = s.serve()
-}
+func (s *sharedStream) run() { s.ended(s.serve()) }
 
 // ended handles the end of the stream.
 func (s *sharedStream) ended(err error) {
@@ -239,6 +235,9 @@ type ending struct {
 
 // handle passes a response on to the watches. It did not arrive before the given time.
 func (s *sharedStream) handle(resp *fanoutv1.SubscribeResponse, arrived time.Time) {
+	if resumesAtOnce(resp) {
+		s.choice.replace() // may wait until gRPC has closed the old connection, and call hooks of the user
+	}
 	var endings []ending
 	var lost *lostStream // of the latest watch that has ended
 	s.mu.Lock()
@@ -275,6 +274,11 @@ func (s *sharedStream) handle(resp *fanoutv1.SubscribeResponse, arrived time.Tim
 	}
 }
 
+// resumesAtOnce reports whether the server says that the client may resume at once.
+func resumesAtOnce(resp *fanoutv1.SubscribeResponse) bool {
+	return slices.ContainsFunc(resp.GetEntries(), func(e *fanoutv1.SubscribeResponse_Entry) bool { return e.GetResponse().GetResumeAtOnce() })
+}
+
 // find returns the watch with an id, or nil. The caller holds mu.
 func (s *sharedStream) find(id uint64) *streamWatch {
 	if id >= uint64(len(s.watches)) {
@@ -288,10 +292,7 @@ func (s *sharedStream) deliver(ids []uint64, resp *fanoutv1.WatchResponse, arriv
 	m := &message{WatchResponse: resp, arrived: arrived, size: sizeOf(resp), shared: len(ids) > 1}
 	if resp.GetKind() == fanoutv1.WatchResponse_KIND_DRAINING {
 		s.closing = true
-		if resp.GetResumeAtOnce() {
-			s.atOnce = true
-			s.choice.replace()
-		}
+		s.atOnce = s.atOnce || resp.GetResumeAtOnce()
 	}
 	for _, id := range ids {
 		if w := s.find(id); w != nil && !w.gone && !w.put(m) {

@@ -13,8 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -216,18 +218,23 @@ func TestWatchesWorkWithoutSubscribe(t *testing.T) {
 				if got := more.synced.Load(); got != 20 || s.shared.Load() != 1 {
 					t.Errorf("later, %d watches are synced at once, with %d calls of Subscribe, want 20 and 1", got, s.shared.Load())
 				}
-				// Later the server has Subscribe. A watch finds out, and none waits.
+				// Later the server has Subscribe. Five minutes after the failure, a watch finds out, and none waits.
 				has.Store(true)
-				time.Sleep(10 * time.Minute)
-				last := watchMany(t, r, 1)
-				synctest.Wait()
-				if got := last.synced.Load(); got != 1 {
-					t.Error("a watch waits while the client finds out whether Subscribe works")
+				for _, wait := range []time.Duration{5*time.Minute - time.Second, time.Second} {
+					if s.shared.Load() != 1 {
+						t.Errorf("%d calls of Subscribe within five minutes, want 1", s.shared.Load())
+					}
+					time.Sleep(wait)
+					last := watchMany(t, r, 1)
+					synctest.Wait()
+					if got := last.synced.Load(); got != 1 {
+						t.Error("a watch waits while the client finds out whether Subscribe works")
+					}
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if s.active.Load() != 41 || s.shared.Load() != 3 || all.interruptions.Load() > 0 {
-					t.Errorf("%d watches, %d calls of Subscribe and %d interruptions, want 41, 3 and 0", s.active.Load(), s.shared.Load(), all.interruptions.Load())
+				if s.active.Load() != 42 || s.shared.Load() != 3 || all.interruptions.Load() > 0 {
+					t.Errorf("%d watches, %d calls of Subscribe and %d interruptions, want 42, 3 and 0", s.active.Load(), s.shared.Load(), all.interruptions.Load())
 				}
 			})
 		})
@@ -469,5 +476,85 @@ func TestARefusedWatchEndsAlone(t *testing.T) {
 		if all.interruptions.Load() > 0 || s.shared.Load() != 1 || s.active.Load() != 10 {
 			t.Errorf("%d interruptions, %d streams, %d watches, want 0, 1 and 10", all.interruptions.Load(), s.shared.Load(), s.active.Load())
 		}
+	})
+}
+
+// connectionEnd calls a function when gRPC has closed a connection.
+type connectionEnd struct {
+	connectionCounter
+	call func()
+}
+
+// HandleConn implements stats.Handler.
+func (c *connectionEnd) HandleConn(_ context.Context, s stats.ConnStats) {
+	if _, ok := s.(*stats.ConnEnd); ok {
+		c.call()
+	}
+}
+
+// settled returns messages when nothing else happens in the bubble any more.
+type settled struct{ grpc.ClientStream }
+
+func (s settled) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	synctest.Wait()
+	return err
+}
+
+// A drain replaces the connection. If the server has ended the stream by then, gRPC closes the connection at once,
+// which takes time, and calls hooks of the user, which may use other watches.
+func TestAConnectionIsReplacedWithoutHoldingWatches(t *testing.T) {
+	needsSubscribe(t)
+	real := testContext(t).Done() // its time passes, unlike that of the bubble, while a goroutine waits for a mutex
+	synctest.Test(t, func(t *testing.T) {
+		drained := false
+		s := &scriptedServer{subscribe: func(st subscribeStream) error {
+			if err := st.SendHeader(metadata.MD{}); err != nil {
+				return err
+			}
+			session := &scriptedSession{stream: st}
+			for range 3 { // the subscriber and two watches
+				if _, err := st.Recv(); err != nil || drained {
+					return errLost
+				}
+			}
+			drained = true
+			return session.write(&fanoutv1.SubscribeResponse_Entry{
+				WatchIds: []uint64{0, 1}, Content: &fanoutv1.SubscribeResponse_Entry_Response{Response: drainedInTurn(0)},
+			})
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		other, cancelOther := context.WithCancel(t.Context())
+		var watching, otherWatching sync.WaitGroup
+		once := sync.Once{}
+		hook := &connectionEnd{call: func() {
+			once.Do(func() {
+				cancelOther()
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					otherWatching.Wait()
+				}()
+				select {
+				case <-ended:
+				case <-real:
+					t.Error("a watch cannot end while a connection is closed")
+				}
+				cancel()
+			})
+		}}
+		r := connectTo(t, s, client.WithDialOptions(grpc.WithStatsHandler(hook), grpc.WithChainStreamInterceptor(
+			func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+				stream, err := open(ctx, desc, conn, method, opts...)
+				return settled{stream}, err
+			})))
+		watch := func(ctx context.Context) {
+			for range r.Watch(ctx) {
+			}
+		}
+		watching.Go(func() { watch(ctx) })
+		otherWatching.Go(func() { watch(other) })
+		watching.Wait()
 	})
 }

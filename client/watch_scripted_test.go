@@ -446,6 +446,9 @@ func TestWatchesDoNotStorm(t *testing.T) {
 		"too often": {
 			end: refusal(codes.ResourceExhausted, client.ErrRateLimited, retryIn(1)), least: time.Second, most: 6 * time.Second, fewest: 100, limit: 300,
 		},
+		"a delay of an hour": {
+			end: refusal(codes.Unavailable, client.ErrNotReady, retryIn(3600)), least: time.Minute, most: 65 * time.Second, fewest: 9, limit: 10,
+		},
 		"lost after each sync":  {messages: snapshot, end: errLost, most: 5 * time.Second, fewest: 120, limit: 600},
 		"ended after each sync": {messages: snapshot, end: errOK, fewest: 120, limit: 600},
 		"drained after each sync": {
@@ -455,6 +458,10 @@ func TestWatchesDoNotStorm(t *testing.T) {
 		"drained at once after each sync": {
 			messages: append(slices.Clone(snapshot), drainedInTurn(5)), end: refusal(codes.Unavailable, client.ErrDraining, retryIn(0)),
 			most: 5 * time.Second, fewest: 120, limit: 600,
+		},
+		"drained at once after each sync, with a delay": {
+			messages: append(slices.Clone(snapshot), drainedInTurn(5)), end: refusal(codes.Unavailable, client.ErrDraining, retryIn(5)),
+			most: 10 * time.Second, fewest: 60, limit: 124,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

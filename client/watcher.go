@@ -49,6 +49,7 @@ type watcher struct {
 	began      time.Time // when the stream was requested
 	backoff    backoff
 	progressed bool   // the stream was synced, or sent events or a bookmark
+	drained    bool   // the server said that it drains
 	atOnce     bool   // the server said that the client may resume at once
 	steady     bool   // the previous stream progressed and lasted for steadyAfter
 	hurried    int    // how often the watch has resumed at once after a stream shorter than resumeAfter
@@ -156,7 +157,7 @@ func (w *watcher) openStream(ctx context.Context) error {
 	if w.avoid {
 		avoid = w.server
 	}
-	w.progressed, w.atOnce, w.catchUp, w.held, w.answered = false, false, 0, nil, false
+	w.progressed, w.drained, w.atOnce, w.catchUp, w.held, w.answered = false, false, false, 0, nil, false
 	w.limit = max(w.maxSilence(), minFirstResponse)
 	// The caller may not have applied everything yet that earlier streams have sent.
 	w.reports = &streamReports{reporter: w.reporter, news: w.at}
@@ -212,11 +213,10 @@ func (w *watcher) streamEnded(ctx context.Context, err error) error {
 	if w.steady {
 		w.backoff.reset()
 	}
-	if errors.Is(err, errStreamEnded) && w.progressed {
-		// The time limit of the watch: not an interruption.
-		return w.client.sleep(ctx, w.backoff.next())
-	}
 	wait := w.delay(err)
+	if errors.Is(err, errStreamEnded) {
+		return w.client.sleep(ctx, wait) // the time limit of the watch: not an interruption
+	}
 	w.logInterruption(ctx, lost, err, wait)
 	w.interrupted(err)
 	w.observeInterruption(err, wait)
@@ -350,7 +350,7 @@ func (w *watcher) receive(m *message) *Update {
 		report, w.progressed = true, true
 	case fanoutv1.WatchResponse_KIND_DRAINING:
 		w.held = nil // the rest of them will not come
-		w.atOnce = m.GetResumeAtOnce()
+		w.drained, w.atOnce = true, m.GetResumeAtOnce()
 	}
 	if w.progressed {
 		w.proven, w.refused, w.avoid = true, false, false
@@ -428,7 +428,8 @@ const renewalDelay = 5 * time.Second
 
 // delay returns how long to wait before the next stream.
 func (w *watcher) delay(err error) time.Duration {
-	w.avoid = true
+	ended := errors.Is(err, errStreamEnded)
+	w.avoid = w.avoid || !ended || w.atOnce
 	var least time.Duration
 	if e, ok := errors.AsType[*Error](err); ok {
 		least = min(e.RetryAfter, maxRetryAfter)
@@ -439,9 +440,7 @@ func (w *watcher) delay(err error) time.Duration {
 	switch {
 	case w.atOnce && w.hurried <= maxHurried:
 		return 0 // the server spreads its clients
-	case w.atOnce:
-		return w.backoff.next()
-	case errors.Is(err, ErrDraining) && w.progressed:
+	case !w.atOnce && (w.drained || errors.Is(err, ErrDraining)) && w.progressed && !ended:
 		// Spread the clients of a stopping server over a second, so that they do not
 		// all reach the other servers at once.
 		wait := jitter(max(least, time.Second))

@@ -51,6 +51,7 @@ func run() int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	return runAll(ctx, scenario.Settings{Command: flag.Args(), Patience: *patience}, wanted, *parallel)
 }
 
@@ -69,42 +70,52 @@ func listAll(w io.Writer, wanted func(scenario.Scenario, scenario.Variant) bool)
 	}
 }
 
-// runAll runs the scenarios that are wanted, prints a line for each, and how many have passed.
+// runAll runs the scenarios that are wanted, prints a line for each, and how many have passed. When ctx ends, it begins
+// no further ones, and those that run have no result.
 func runAll(ctx context.Context, settings scenario.Settings, wanted func(scenario.Scenario, scenario.Variant) bool, parallel int) (code int) {
-	var mu sync.Mutex // guards the output and failed
+	var mu sync.Mutex // guards the output and the numbers
+	passed, failed := 0, 0
+	runOne := func(s scenario.Scenario, v scenario.Variant) {
+		began := time.Now()
+		err := s.Run(ctx, settings, v)
+		mu.Lock()
+		defer mu.Unlock()
+		took := time.Since(began).Round(100 * time.Millisecond)
+		switch {
+		case err == nil:
+			passed++
+			fmt.Printf("ok    %s/%s (%v)\n", s.Name, v, took)
+		case ctx.Err() == nil:
+			failed++
+			fmt.Printf("FAIL  %s/%s (%v)\n      must: %s\n      %v\n", s.Name, v, took, s.Must, err)
+		}
+	}
 	var all sync.WaitGroup
 	slots := make(chan struct{}, parallel)
-	count, failed := 0, 0
 	for _, s := range scenario.All {
 		for _, v := range scenario.Variants {
-			if !wanted(s, v) {
+			if !wanted(s, v) || ctx.Err() != nil {
 				continue
 			}
-			name := s.Name + "/" + v.String()
-			count++
 			slots <- struct{}{}
 			all.Go(func() {
 				defer func() { <-slots }()
-				began := time.Now()
-				err := s.Run(ctx, settings, v)
-				mu.Lock()
-				defer mu.Unlock()
-				took := time.Since(began).Round(100 * time.Millisecond)
-				if err == nil {
-					fmt.Printf("ok    %s (%v)\n", name, took)
-					return
+				if ctx.Err() == nil {
+					runOne(s, v)
 				}
-				failed++
-				fmt.Printf("FAIL  %s (%v)\n      must: %s\n      %v\n", name, took, s.Must, err)
 			})
 		}
 	}
 	all.Wait()
-	if count == 0 {
+	switch {
+	case ctx.Err() != nil:
+		fmt.Printf("%d passed, %d failed, interrupted\n", passed, failed)
+		return 1
+	case passed+failed == 0:
 		fmt.Fprintln(os.Stderr, "no scenario matches")
 		return 2
 	}
-	fmt.Printf("%d passed, %d failed\n", count-failed, failed)
+	fmt.Printf("%d passed, %d failed\n", passed, failed)
 	if failed > 0 {
 		return 1
 	}

@@ -7,11 +7,13 @@ package script
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -57,6 +59,10 @@ func NewServer(subscribes bool) (*Server, error) {
 	return s, s.Start()
 }
 
+// acceptPause is the time after which a server tries again to accept a connection, for example when the process had
+// too many open files.
+const acceptPause = 10 * time.Millisecond
+
 // Start starts a server again that was stopped, at the same address.
 func (s *Server) Start() error {
 	address := s.address
@@ -73,8 +79,11 @@ func (s *Server) Start() error {
 	s.done.Go(func() {
 		for {
 			accepted, err := l.Accept()
-			if err != nil {
+			if errors.Is(err, net.ErrClosed) {
 				return // Stop was called
+			} else if err != nil {
+				<-time.After(acceptPause)
+				continue
 			}
 			s.serve(accepted)
 		}

@@ -16,7 +16,8 @@ import (
 	"github.com/fanoutd/fanoutd/conformance/load"
 )
 
-// exitTimeout is how long a test client may take to end after its input has ended.
+// exitTimeout is how long a test client may take to end after its input has ended. When it has ended, processes that
+// it has started get as long to close its output.
 const exitTimeout = 10 * time.Second
 
 // maxLine is the size of the longest line of output.
@@ -39,22 +40,23 @@ type Program struct {
 // Start starts a test client.
 func Start(command []string) (*Program, error) {
 	p := &Program{cmd: exec.Command(command[0], command[1:]...), done: make(chan struct{}), changed: make(chan struct{})}
-	p.cmd.Stderr = &p.log
+	stdout, lines := io.Pipe()
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.WaitDelay = lines, &p.log, exitTimeout
+	ownGroup(p.cmd)
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return nil, fmt.Errorf("start the test client: %w", err)
-	}
-	stdout, err := p.cmd.StdoutPipe()
-	if err != nil {
 		return nil, fmt.Errorf("start the test client: %w", err)
 	}
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the test client: %w", err)
 	}
+	var reading sync.WaitGroup
+	reading.Go(func() { p.read(stdout) })
 	go func() {
 		defer close(p.done)
-		p.read(stdout)
 		p.err = p.cmd.Wait()
+		lines.Close()
+		reading.Wait()
 	}()
 	return p, nil
 }
@@ -175,9 +177,9 @@ func (p *Program) Close() error {
 	}
 }
 
-// Kill ends the program at once.
+// Kill ends the program at once, with the processes that it has started.
 func (p *Program) Kill() {
-	_ = p.cmd.Process.Kill() // fails if it has ended
+	killGroup(p.cmd.Process)
 	<-p.done
 }
 

@@ -1,19 +1,27 @@
 package testserver
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"sync"
+	"time"
 )
 
 // Port is a TCP port of the loopback interface. It stays open while the server is stopped, so no other process
 // can take it; connections are then reset.
 type Port struct {
-	listener  *net.TCPListener
+	listener  tcpListener
 	accepting sync.WaitGroup
 
 	mu     sync.Mutex
 	served *portListener // the latest one; guarded by mu
+}
+
+// tcpListener is a *net.TCPListener.
+type tcpListener interface {
+	net.Listener
+	AcceptTCP() (*net.TCPConn, error)
 }
 
 // OpenPort opens a free port.
@@ -22,9 +30,13 @@ func OpenPort() (*Port, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a port: %w", err)
 	}
+	return newPort(l), nil
+}
+
+func newPort(l tcpListener) *Port {
 	p := &Port{listener: l}
 	p.accepting.Go(p.accept)
-	return p, nil
+	return p
 }
 
 // Address returns the address of the port.
@@ -46,12 +58,19 @@ func (p *Port) Close() error {
 	return err
 }
 
+// acceptPause is the time after which a port tries again to accept a connection, for example when the process had too
+// many open files.
+const acceptPause = 10 * time.Millisecond
+
 // accept hands connections to the latest listener until the port is closed.
 func (p *Port) accept() {
 	for {
 		c, err := p.listener.AcceptTCP()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
+		} else if err != nil {
+			<-time.After(acceptPause)
+			continue
 		}
 		p.mu.Lock()
 		served := p.served

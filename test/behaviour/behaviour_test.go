@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,24 +26,53 @@ func TestMain(m *testing.M) {
 // page has the table.
 const page = "../../docs/clients/other.md"
 
-// rows has the test of each row of the table.
-var rows = map[string]func(*scene){
-	"tls": testTLS, "token": testToken, "address": testAddress, "proxy": testProxy, "connect": testConnect,
-	"connect-all": testConnectAll, "keepalive": testKeepalive, "message-size": testMessageSize, "instance": testInstance,
+// rows are the rows of the table, in its order, with their tests.
+var rows = []struct {
+	name string
+	test func(*scene)
+}{
+	{"tls", testTLS},
+	{"token", testToken},
+	{"address", testAddress},
+	{"proxy", testProxy},
+	{"connect", testConnect},
+	{"connect-all", testConnectAll},
+	{"keepalive", testKeepalive},
+	{"message-size", testMessageSize},
+	{"instance", testInstance},
 
-	"deadline": testDeadline, "read-retries": testReadRetries, "write-once": testWriteOnce, "renewal": testRenewal,
-	"turn": testTurn, "update": testUpdate, "no-value": testNoValue,
+	{"deadline", testDeadline},
+	{"read-retries", testReadRetries},
+	{"write-once", testWriteOnce},
+	{"renewal", testRenewal},
+	{"turn", testTurn},
+	{"update", testUpdate},
+	{"no-value", testNoValue},
 
-	"backoff": testBackoff, "draining": testDraining, "time-limit": testTimeLimit, "final": testFinal,
-	"unauthenticated": testUnauthenticated, "out-of-range": testOutOfRange, "first-options": testFirstOptions,
-	"silence": testSilence, "subscribe": testSubscribe, "clock": testClock,
+	{"final", testFinal},
+	{"out-of-range", testOutOfRange},
+	{"unauthenticated", testUnauthenticated},
+	{"resume-at-once", testResumeAtOnce},
+	{"time-limit", testTimeLimit},
+	{"draining", testDraining},
+	{"backoff", testBackoff},
+	{"first-options", testFirstOptions},
+	{"silence", testSilence},
+	{"subscribe", testSubscribe},
+	{"clock", testClock},
 
-	"sync": testSync, "stale": testStale, "handler-retry": testHandlerRetry, "fence": testFence, "close": testClose,
-	"after-close": testAfterClose, "bad-value": testBadValue, "state-file": testStateFile,
+	{"sync", testSync},
+	{"stale", testStale},
+	{"handler-retry", testHandlerRetry},
+	{"fence", testFence},
+	{"close", testClose},
+	{"after-close", testAfterClose},
+	{"bad-value", testBadValue},
+	{"state-file", testStateFile},
 }
 
 // namesOfRows returns the names of the rows in the section of the page.
-func namesOfRows(t *testing.T) map[string]bool {
+func namesOfRows(t *testing.T) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -53,24 +83,19 @@ func namesOfRows(t *testing.T) map[string]bool {
 		t.Fatalf("%s has no section about the behaviour", page)
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
-	names := map[string]bool{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(section, -1) {
-		names[m[1]] = true
+		names = append(names, m[1])
 	}
 	return names
 }
 
 func TestEachRowHasATest(t *testing.T) {
-	names := namesOfRows(t)
-	for name := range names {
-		if rows[name] == nil {
-			t.Errorf("the row %s has no test", name)
-		}
+	var tested []string
+	for _, row := range rows {
+		tested = append(tested, row.name)
 	}
-	for name := range rows {
-		if !names[name] {
-			t.Errorf("the test %s has no row in %s", name, page)
-		}
+	if names := namesOfRows(t); !slices.Equal(names, tested) {
+		t.Errorf("the rows of %s are %v, and those with a test are %v", page, names, tested)
 	}
 }
 
@@ -84,12 +109,13 @@ func TestBehaviour(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { direct.Close() })
-	for name, test := range rows {
-		t.Run(name, func(t *testing.T) {
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
 			for _, language := range languages(t) {
 				t.Run(language, func(t *testing.T) {
 					t.Parallel()
-					test(&scene{T: t, language: language, server: server.Address(), config: direct.Resource("config"), prefix: name + "-" + language})
+					row.test(&scene{T: t, language: language, server: server.Address(), config: direct.Resource("config"), prefix: row.name + "-" + language})
 				})
 			}
 		})

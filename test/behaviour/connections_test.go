@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/conformance/load"
 	"github.com/fanoutd/fanoutd/conformance/script"
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/test/behaviour/driver"
@@ -96,7 +97,7 @@ func testTLS(s *scene) {
 
 func testToken(s *scene) {
 	s.put(s.prefix+"/a", "1")
-	get := driver.Command{Do: driver.Get, Key: s.prefix + "/a", Millis: 5000}
+	get := driver.Command{Do: driver.Get, Key: s.prefix + "/a"}
 	f := s.front(nil)
 	proxy := s.httpProxy(f.Address)
 	p := s.start(proxyVariables(proxy)...)
@@ -126,7 +127,7 @@ func testAddress(s *scene) {
 
 func testProxy(s *scene) {
 	s.put(s.prefix+"/a", "1")
-	get := driver.Command{Do: driver.Get, Key: s.prefix + "/a", Millis: 5000}
+	get := driver.Command{Do: driver.Get, Key: s.prefix + "/a"}
 	ca, option := s.withTLS(&tls.Config{})
 	plain, encrypted := s.front(nil), s.front(nil, option)
 	proxy := s.httpProxy(encrypted.Address)
@@ -212,7 +213,7 @@ func testConnectAll(s *scene) {
 		s.Errorf("nine attempts take %v", took)
 	}
 	// The limits are 0.2, 0.4, 0.8, 1.6 and 3.2 s.
-	if took := at[5].Sub(at[0]); took > 15*time.Second {
+	if took := at[5].Sub(at[0]); took > load.Scale(15*time.Second) {
 		s.Errorf("six attempts take %v", took)
 	}
 	if l := p.do(driver.Command{Do: driver.Put, Key: s.prefix + "/a", Value: "1"}); l.Code != unavailable {
@@ -284,7 +285,7 @@ func testKeepalive(s *scene) {
 	p.must(driver.Command{Do: driver.Get, Key: s.prefix + "/a"})
 	select {
 	case <-left: // the client gives the connection up without a request
-	case <-time.After(patience): // a part of poll.Patience
+	case <-time.After(patience): // poll.Patience
 		s.Fatal("the client keeps a dead connection")
 	}
 	mu.Lock()
@@ -292,8 +293,8 @@ func testKeepalive(s *scene) {
 	if len(pings) == 0 {
 		s.Fatal("the connection ends without a ping")
 	}
-	// A client with another interval has 10, 20 or 30 s.
-	if pings[0] < 14*time.Second || pings[0] > 19*time.Second {
+	// A client with another interval has 10, 20 or 30 s. On a busy machine, the proxy may see the last frame late.
+	if pings[0] < 12*time.Second || pings[0] > load.Scale(19*time.Second) {
 		s.Errorf("the first ping comes after %v of silence, want 15 s", pings[0])
 	}
 }
@@ -323,7 +324,7 @@ func testMessageSize(s *scene) {
 	s.Cleanup(func() { server.Stop(); serving.Wait() })
 	p := s.start()
 	p.connect(l.Addr().String())
-	if got := p.must(driver.Command{Do: driver.Get, Key: "a"}); got.Object.Bytes != largeBytes {
+	if got := p.must(driver.Command{Do: driver.Get, Key: "a", Millis: minutes}); got.Object.Bytes != largeBytes {
 		s.Errorf("got %d bytes, want %d", got.Object.Bytes, largeBytes)
 	}
 }
@@ -342,7 +343,7 @@ func (s *scene) scripted(subscribes bool) *script.Server {
 // accept waits for the next watch of the test at a scripted server.
 func (s *scene) accept(server *script.Server, name string) *script.Watch {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), patience) // a part of poll.Patience
+	ctx, cancel := context.WithTimeout(s.Context(), patience) // poll.Patience
 	defer cancel()
 	w, err := server.Accept(ctx, name)
 	if err != nil {

@@ -84,7 +84,7 @@ func (f *front) requests(method string) (found []request) {
 // until waits until a condition holds.
 func (s *scene) until(what string, holds func() bool) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), patience) // a part of poll.Patience
+	ctx, cancel := context.WithTimeout(s.Context(), patience) // poll.Patience
 	defer cancel()
 	if !poll.Wait(ctx, holds) {
 		s.Fatalf("gave up waiting until %s", what)

@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds each wait. Only a broken client reaches it.
-const patience = poll.Patience / 5
+const patience = poll.Patience
 
 var goClient = program.Program{Folder: "test/behaviour/goclient", Sources: []string{"client", "gen", "test/behaviour"}}
 
@@ -58,10 +58,17 @@ type clientProgram struct {
 // start starts the program, with more environment variables. The end of the test kills it.
 func (s *scene) start(environment ...string) *clientProgram {
 	s.Helper()
+	return s.startIn(nil, environment...)
+}
+
+// startIn starts the program as the argument of another one, which changes what the program may do.
+func (s *scene) startIn(wrapper []string, environment ...string) *clientProgram {
+	s.Helper()
 	command := commands[s.language]
 	if s.language == "go" {
 		command = []string{goClient.Path(s)}
 	}
+	command = append(slices.Clone(wrapper), command...)
 	cmd := exec.Command(command[0], command[1:]...)
 	inherited := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.Contains(strings.ToLower(strings.SplitN(v, "=", 2)[0]), "_proxy")
@@ -121,7 +128,7 @@ func (p *clientProgram) read(stdout io.Reader) {
 // await waits until a condition of the lines holds.
 func (p *clientProgram) await(what string, holds func([]driver.Line) bool) {
 	p.s.Helper()
-	for gaveUp := time.After(patience); ; { // a part of poll.Patience
+	for gaveUp := time.After(patience); ; { // poll.Patience
 		p.mu.Lock()
 		ok, ended, changed := holds(p.lines), p.ended, p.changed
 		p.mu.Unlock()

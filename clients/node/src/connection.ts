@@ -18,6 +18,9 @@ import { openWatchCall, type WatchCallStream } from './watch_call.js';
 /** How long in milliseconds a server has to answer a report. */
 const reportTimeout = 10_000;
 
+/** A server cancels a call at its deadline, which it may reach a few milliseconds before the client. */
+const clockDifference = 5;
+
 /** Settings of one call. */
 export interface CallSettings {
   readonly signal?: AbortSignal | undefined;
@@ -62,10 +65,12 @@ export class Connection {
     const sockets = new OpenedSockets();
     return new Promise((resolve, reject) => {
       let over = false;
+      let unexplained: (() => void) | undefined;
       const end = () => {
         this.#ends.delete(closed);
         stopTimer();
         over = true;
+        unexplained?.();
       };
       const fail = (error: FanoutError) => {
         if (over) return;
@@ -89,7 +94,8 @@ export class Connection {
           return;
         }
         channel.watchConnectivityState(state, Infinity, check);
-        if (state === connectivityState.TRANSIENT_FAILURE) this.#explain((why) => fail(unavailable(`${this.address}: ${why}`)));
+        if (state !== connectivityState.TRANSIENT_FAILURE) return;
+        unexplained ??= this.#explain((why) => fail(unavailable(`${this.address}: ${why}`)));
       };
       this.#ends.add(closed);
       sockets.during(() => channel.getConnectivityState(true));
@@ -97,14 +103,18 @@ export class Connection {
     });
   }
 
-  /** #explain finds out why the channel cannot connect. Only calls are told, and they are not sent. */
-  #explain(explained: (why: string) => void): void {
+  /**
+   * #explain finds out why the channel cannot connect. Only calls are told. The returned function ends the call, which would be
+   * sent if the channel could connect after all.
+   */
+  #explain(explained: (why: string) => void): () => void {
     const call = this.#rpc.getChannel().createCall('/', Infinity, null, null, null);
     call.start(new Metadata(), {
       onReceiveMetadata: () => {},
       onReceiveMessage: () => {},
       onReceiveStatus: ({ details }) => explained(details),
     });
+    return () => call.cancelWithStatus(status.CANCELLED, '');
   }
 
   /** #lost gives the channel up when it has lost its connection: gRPC would connect again, with the old certificate. */
@@ -341,7 +351,8 @@ export class Connection {
             }
             const failure = errorOfCall(error);
             this.requestFailed(failure);
-            reject(failure);
+            const late = failure.code === status.CANCELLED && deadline.left < clockDifference;
+            reject(late ? deadlineError() : failure);
           },
         );
         sent?.();

@@ -36,7 +36,7 @@ export type {
   WaitOptions,
   WatchOptions,
 } from './options.js';
-export type { DeleteResult, GetResult, Page, Resource, TransactResult, WriteResult } from './resource.js';
+export type { DeleteResult, GetResult, Page, Resource, TransactResult } from './resource.js';
 export type { Change, UpdateOptions } from './update.js';
 export type { Update, WatchEvent } from './assembler.js';
 export { NotReachedError, RefusedError, WaitStatus, type PendingWatch, type WaitServer } from './wait_status.js';
@@ -49,5 +49,6 @@ export type {
   PutOperation,
   PutOptions,
   Value,
+  WriteResult,
 } from './write.js';
 export { status as codes } from '@grpc/grpc-js';

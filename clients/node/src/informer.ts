@@ -17,6 +17,7 @@ import type { Decoder, Position, StoredObject } from './object.js';
 import type { InformerState } from './observer.js';
 import type { CallOptions, CloseOptions, FollowOptions } from './options.js';
 import { RankedMap } from './ranked_map.js';
+import { NotRegularError } from './regular_file.js';
 import { mostFailedKeys, type Progress } from './reporter.js';
 import { Saver } from './saver.js';
 import { StateFile } from './state_file.js';
@@ -30,7 +31,8 @@ export interface InformerOptions<T> extends FollowOptions {
   readonly decode?: Decoder<T> | undefined;
   /**
    * Keeps the newest state in a file, and begins with it, so that a program can start while no server can be reached.
-   * The file has the values in plain text. Each informer needs a file of its own.
+   * The file has the values in plain text. Each informer needs a file of its own. The informer ends with an error if the
+   * path is that of a device, a pipe, a socket or a folder.
    */
   readonly lastKnownGood?: { readonly path: string; readonly maxBytes: number } | undefined;
   /** Closes the informer when it is aborted. Callers that wait for a state get the reason of the signal. */
@@ -366,8 +368,10 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
     let saved;
     try {
       saved = await file.read();
-    } catch (error) {
-      this.#notify('warning', errorOf(error));
+    } catch (thrown) {
+      const error = errorOf(thrown);
+      if (error.cause instanceof NotRegularError) throw error; // no state can ever be saved there
+      this.#notify('warning', error);
     }
     if (!saved || saved.position.revision === 0n) return undefined;
     this.#take(saved.objects.map((object) => this.#decoded(object)), saved.position);

@@ -1,11 +1,8 @@
 // The sockets of a connection attempt.
 
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { subscribe } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
-
-/** Node.js publishes each new socket of a client here. */
-const newSockets = 'net.client.socket';
 
 const opener = new AsyncLocalStorage<OpenedSockets>();
 
@@ -16,29 +13,33 @@ const opener = new AsyncLocalStorage<OpenedSockets>();
  */
 export class OpenedSockets {
   readonly #sockets = new Set<Socket>();
-
-  constructor() {
-    subscribe(newSockets, this.#opened);
-  }
+  #fate: 'open' | 'kept' | 'abandoned' = 'open';
 
   /** during calls a function. The sockets that are opened in consequence belong to the attempt. */
   during(open: () => void): void {
     opener.run(this, open);
   }
 
-  readonly #opened = (message: unknown): void => {
-    if (opener.getStore() === this) this.#sockets.add((message as { socket: Socket }).socket);
-  };
+  /** opened notes a socket of the attempt. grpc-js may open one even when its channel is closed. */
+  opened(socket: Socket): void {
+    if (this.#fate === 'open') this.#sockets.add(socket);
+    // Not at once: to connect would open it again.
+    else if (this.#fate === 'abandoned') process.nextTick(() => socket.destroy());
+  }
 
   /** keep ends the collection. */
   keep(): void {
-    unsubscribe(newSockets, this.#opened);
+    this.#fate = 'kept';
     this.#sockets.clear();
   }
 
-  /** abandon closes the sockets. */
+  /** abandon closes the sockets, also those that are opened later. */
   abandon(): void {
+    this.#fate = 'abandoned';
     for (const socket of this.#sockets) socket.destroy();
-    this.keep();
+    this.#sockets.clear();
   }
 }
+
+// Node.js publishes each new socket of a client. One function for all attempts stays, because none knows its last socket.
+subscribe('net.client.socket', (message) => opener.getStore()?.opened((message as { socket: Socket }).socket));

@@ -7,6 +7,9 @@ import { dirname, resolve } from 'node:path';
 /** The most links from one to the next that are followed. */
 const mostLinks = 40;
 
+/** The path is that of something else, such as a device. */
+export class NotRegularError extends Error {}
+
 /** readRegular returns the content of a file, or undefined if there is none. */
 export async function readRegular(path: string, maxBytes: number): Promise<Buffer | undefined> {
   if (!(await statRegular(path))) return undefined;
@@ -23,8 +26,8 @@ export async function readRegular(path: string, maxBytes: number): Promise<Buffe
 }
 
 /**
- * replaceRegular replaces a file as a whole. A file that exists keeps its mode, and its owner and group where the process
- * may set them; a new one gets the mode 0600. A link stays, and its target is replaced.
+ * replaceRegular replaces a file as a whole. A file that exists keeps its mode, owner and group, and stays if a new one cannot
+ * have them; a file that did not exist gets the mode 0600. A link stays, and its target is replaced.
  */
 export async function replaceRegular(path: string, content: readonly Buffer[]): Promise<void> {
   const old = await statRegular(path);
@@ -34,13 +37,14 @@ export async function replaceRegular(path: string, content: readonly Buffer[]): 
   try {
     const file = await open(temporary, 'wx', 0o600);
     try {
-      if (old) await keepAccess(file, old);
+      if (old) await keepAccess(file, old, target);
       for (const part of content) await file.writeFile(part);
       await file.sync();
     } finally {
       await file.close();
     }
     await rename(temporary, target);
+    await syncFolder(dirname(target));
   } catch (error) {
     await rm(temporary, { force: true });
     if (codeOf(error) !== 'EBUSY') throw error;
@@ -68,7 +72,7 @@ function checkRegular(stats: Stats): void {
     [stats.isSocket(), 'a socket'],
   ];
   const kind = kinds.find(([is]) => is)?.[1] ?? 'a device';
-  throw new Error(`it is ${kind}, not a regular file`);
+  throw new NotRegularError(`it is ${kind}, not a regular file`);
 }
 
 /** targetOf follows links, also to a file that does not exist yet. */
@@ -91,23 +95,36 @@ async function targetOf(path: string): Promise<string> {
   throw new Error('too many links');
 }
 
-/** keepAccess gives a new file the mode, owner and group of the old one. */
-async function keepAccess(file: FileHandle, old: Stats): Promise<void> {
+/** keepAccess gives a new file the owner, group and mode of the old one, which must stay otherwise. */
+async function keepAccess(file: FileHandle, old: Stats, path: string): Promise<void> {
   const { uid, gid } = await file.stat();
-  const group = gid === old.gid || (await mayChange(file.chown(-1, old.gid)));
-  // The rights of the old group are not for another one.
-  await file.chmod(old.mode & (group ? 0o777 : 0o707));
-  if (uid !== old.uid) await mayChange(file.chown(old.uid, -1));
+  try {
+    if (uid !== old.uid || gid !== old.gid) await file.chown(old.uid, old.gid);
+    await file.chmod(old.mode & 0o777);
+  } catch (cause) {
+    const mode = (old.mode & 0o777).toString(8).padStart(4, '0');
+    throw new Error(
+      `a new file cannot get the owner ${old.uid}, group ${old.gid} and mode ${mode} of the old one (${(cause as Error).message}); ` +
+        `run the program as the owner, or give it the file: chown ${uid}:${gid} ${path}`,
+      { cause },
+    );
+  }
 }
 
-/** mayChange reports whether the process was allowed to change something. */
-async function mayChange(change: Promise<void>): Promise<boolean> {
+/** syncFolder makes a rename survive a crash of the machine. */
+async function syncFolder(path: string): Promise<void> {
+  let folder: FileHandle;
   try {
-    await change;
-    return true;
+    folder = await open(path, 'r');
+  } catch {
+    return; // Windows opens no folder, and others only one that the process may read
+  }
+  try {
+    await folder.sync();
   } catch (error) {
-    if (codeOf(error) === 'EPERM') return false;
-    throw error;
+    if (codeOf(error) !== 'EINVAL') throw error; // the file system has no such operation
+  } finally {
+    await folder.close();
   }
 }
 

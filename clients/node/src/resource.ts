@@ -30,6 +30,7 @@ import {
   type OperationResult,
   type PutOptions,
   type Value,
+  type WriteResult,
 } from './write.js';
 
 /** An object that was read. */
@@ -47,12 +48,6 @@ export interface Page {
   readonly position: Position;
   /** The number of objects on later pages. Undefined if it is unknown. */
   readonly remaining: bigint | undefined;
-}
-
-/** The result of a write. */
-export interface WriteResult {
-  /** The revision of the write. A read with this `minRevision` sees it. */
-  readonly revision: bigint;
 }
 
 /** The result of a delete. */
@@ -187,7 +182,7 @@ export class Resource {
    * @returns The revision of the write, or undefined if nothing was written.
    */
   update(key: string, change: Change, options: UpdateOptions = {}): Promise<WriteResult | undefined> {
-    return update(this, key, change, options);
+    return update(this, this.#pool.closing, key, change, options);
   }
 
   /**
@@ -216,10 +211,8 @@ export class Resource {
    * {@link NotReachedError} after `timeout`, and a {@link FanoutError} if a server refuses the request.
    */
   async wait(revision: bigint, options: WaitOptions = {}): Promise<WaitStatus> {
-    const { statuses } = await import('./wait.js'); // most programs do not wait
-    let last!: WaitStatus;
-    for await (last of statuses(this.#pool, this.name, revision, options)) await options.progress?.(last);
-    return last;
+    const { wait } = await import('./wait.js'); // most programs do not wait
+    return wait(this.#pool, this.name, revision, options);
   }
 
   #read<I extends DescMessage, O extends DescMessage>(

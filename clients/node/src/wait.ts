@@ -4,6 +4,7 @@ import { setMaxListeners } from 'node:events';
 import { performance } from 'node:perf_hooks';
 import { durationMs, timestampDate } from '@bufbuild/protobuf/wkt';
 import type { ConnectionPool } from './connection_pool.js';
+import { Deadline, limited } from './deadline.js';
 import { errorOfStatus } from './errors.js';
 import type { WatchAppliedResponse, WatcherStatus } from './gen/fanout/v1/admin_pb.js';
 import { positionOf } from './object.js';
@@ -11,6 +12,7 @@ import { scopeOf, type WaitOptions } from './options.js';
 import { RecentPeak } from './recent_peak.js';
 import { eachAddress, Follower, type Answer, type ServerAddress, type WaitRequest } from './wait_server.js';
 import { NotReachedError, RefusedError, WaitStatus, type PendingWatch, type WaitServer } from './wait_status.js';
+import { within } from './within.js';
 
 /** The milliseconds after which an unchanged status is passed to `progress` again. */
 const beat = 1000;
@@ -18,6 +20,19 @@ const beat = 1000;
 const defaultSettle = 35_000;
 /** A share may be a little too large, because most decimal fractions are not exact. */
 const inexact = 1e-6;
+
+/** wait implements the method of resources. */
+export async function wait(pool: ConnectionPool, resource: string, revision: bigint, options: WaitOptions): Promise<WaitStatus> {
+  const { progress, signal, timeout = Infinity } = options;
+  const deadline = new Deadline(timeout);
+  let last!: WaitStatus;
+  for await (last of statuses(pool, resource, revision, options)) {
+    if (!progress) continue;
+    const told = limited(Promise.resolve(progress(last)), { signals: [signal, pool.closing] });
+    if (!(await within(told, deadline.left))) throw new NotReachedError(last);
+  }
+  return last;
+}
 
 /** statuses yields each status until the wait is over. The last one has `ended` set, and means success. */
 export async function* statuses(

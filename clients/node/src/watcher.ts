@@ -128,6 +128,7 @@ export class Watcher {
     const end = await attempt.run(signal);
     this.reporter.opened(undefined);
     signal.throwIfAborted();
+    this.#note(attempt);
     if (end.full) {
       await this.#receiver.room(signal);
       return;
@@ -160,23 +161,26 @@ export class Watcher {
     return start;
   }
 
-  /** #after returns the delay before the next attempt, or throws an error that no retry can help. */
-  #after(connection: Connection, attempt: Attempt, { error, silent }: End): number {
+  /** #note notes how a stream went. */
+  #note(attempt: Attempt): void {
     if (attempt.progressed) {
       this.#worked = true;
       this.#refused = false;
     }
+    if (attempt.steady) this.#backoff.reset();
+    if (attempt.lasted >= resumable) this.#hurried = 0;
+    else if (attempt.resumeAtOnce) this.#hurried++;
+  }
+
+  /** #after returns the delay before the next attempt, or throws an error that no retry can help. */
+  #after(connection: Connection, attempt: Attempt, { error, silent }: End): number {
     const refusal = error instanceof FanoutError ? error : undefined;
     if (silent || attempt.resumeAtOnce) this.#pool.failed(connection);
     else connection.requestFailed(refusal);
-    const steady = attempt.progressed && attempt.lasted >= lasting;
-    if (steady) this.#backoff.reset();
-    if (attempt.lasted >= resumable) this.#hurried = 0;
-    else if (attempt.resumeAtOnce) this.#hurried++;
     let least = Math.min(refusal?.retryAfter ?? 0, longestRetryAfter);
     if (refusal?.code === status.OUT_OF_RANGE) {
       // A first state may take longer than etcd keeps its history. The next attempt may be faster.
-      const exact = this.#settings.request.consistency?.level?.case === 'exactRevision';
+      const exact = !this.#lostPosition && this.#settings.request.consistency?.level?.case === 'exactRevision';
       const slow = refusal.reason === 'POSITION_EXPIRED' && !exact;
       if (this.#settings.everyEvent || (!this.#position && !slow)) throw refusal;
       this.#position = undefined; // the server can never continue from it
@@ -191,9 +195,9 @@ export class Watcher {
       throw refusal;
     }
     if (attempt.resumeAtOnce) return this.#hurried <= mostHurried ? 0 : this.#backoff.next(least);
-    if (attempt.progressed && (attempt.drained || refusal?.reason === 'DRAINING')) {
+    if (error && attempt.progressed && (attempt.drained || refusal?.reason === 'DRAINING')) {
       // Others resume at the same moment.
-      return Math.random() * Math.max(least, 1000) + (steady ? 0 : this.#backoff.next());
+      return Math.random() * Math.max(least, 1000) + (attempt.steady ? 0 : this.#backoff.next());
     }
     return this.#backoff.next(least);
   }
@@ -246,6 +250,11 @@ class Attempt {
   drained = false;
   resumeAtOnce = false;
   lasted = 0;
+
+  /** The stream has worked for long enough to make the delays short again. */
+  get steady(): boolean {
+    return this.progressed && this.lasted >= lasting;
+  }
 
   constructor(
     connection: Connection,

@@ -47,6 +47,12 @@ export type Operation =
   /** Writes nothing, and requires that the object has this `modRevision`. */
   | { readonly check: { readonly key: string; readonly modRevision: bigint } };
 
+/** The result of a write. */
+export interface WriteResult {
+  /** The revision of the write. A read with this `minRevision` sees it. */
+  readonly revision: bigint;
+}
+
 /** The result of one operation. */
 export interface OperationResult {
   /** Whether a delete has removed an object. */

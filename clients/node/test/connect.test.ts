@@ -2,11 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { status } from '@grpc/grpc-js';
+import { Channel, status } from '@grpc/grpc-js';
 import type { FanoutError } from '../src/index.js';
 import { Client } from '../src/index.js';
+import { OpenedSockets } from '../src/opened_sockets.js';
 import { refusal, ScriptedServer, SilentServer } from './scripted.js';
 
 const object = { key: 'a', value: { case: 'text' as const, value: '1' } };
@@ -49,6 +52,26 @@ void test('a handshake of TLS that is not answered keeps neither the client nor 
   assert.equal(silent.accepted, 2);
 });
 
+// A client may be closed between the beginning of an attempt and its first socket.
+void test('a socket that opens after its attempt was abandoned is closed', { timeout: 300_000 }, async () => {
+  await using silent = await SilentServer.start();
+  const port = Number(silent.address.split(':')[1]);
+  for (const [end, want] of [
+    ['keep', 'connect'],
+    ['abandon', 'close'],
+  ] as const) {
+    const sockets = new OpenedSockets();
+    const opened = new Promise<Socket>((resolve) => {
+      sockets.during(() => setImmediate(() => resolve(connect(port, '127.0.0.1'))));
+    });
+    sockets[end]();
+    const socket = await opened;
+    const seen = await Promise.race((['connect', 'close'] as const).map((event) => once(socket, event).then(() => event)));
+    socket.destroy();
+    assert.equal(seen, want);
+  }
+});
+
 void test('a request fails when no server can be reached, with the reason', { timeout: 300_000 }, async () => {
   let address: string;
   {
@@ -61,6 +84,32 @@ void test('a request fails when no server can be reached, with the reason', { ti
     assert.match(error.message, /ECONNREFUSED/);
     return true;
   });
+});
+
+// It would be sent if the server came back meanwhile.
+void test('the call that learns why there is no connection ends with the attempt', { timeout: 300_000 }, async (t) => {
+  let address: string;
+  {
+    await using gone = await SilentServer.start();
+    address = gone.address;
+  }
+  let started = () => {};
+  const asked = new Promise<void>((resolve) => (started = resolve));
+  let open = 0;
+  const silent = {
+    start: () => {
+      open++;
+      started();
+    },
+    cancelWithStatus: () => open--,
+  };
+  t.mock.method(Channel.prototype, 'createCall', () => silent);
+  const client = new Client(address);
+  const request = assert.rejects(client.resource('config').get('a'), { reason: 'CLIENT_CLOSED' });
+  await asked;
+  await client.close();
+  await request;
+  assert.equal(open, 0);
 });
 
 void test('a timeout is for all servers and attempts together', { timeout: 300_000 }, async () => {

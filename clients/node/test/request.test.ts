@@ -54,6 +54,24 @@ void test('a token that cannot be had is asked for again', { timeout: 300_000 },
   await assert.rejects(never.resource('config').get('a', { timeout: 100 }), { codeName: 'DEADLINE_EXCEEDED' });
 });
 
+void test('a server that cancels a request at the deadline has reached it', { timeout: 300_000 }, async (t) => {
+  const now = performance.now.bind(performance);
+  let passed = 0;
+  t.mock.method(performance, 'now', () => now() + passed);
+  await using server = await ScriptedServer.start({
+    get: () => {
+      passed += hour;
+      throw refusal(status.CANCELLED);
+    },
+    put: () => {
+      throw refusal(status.CANCELLED);
+    },
+  });
+  await using client = new Client(server.address);
+  await assert.rejects(client.resource('config').get('a'), { codeName: 'DEADLINE_EXCEEDED' });
+  await assert.rejects(client.resource('config').put('a', '1'), { codeName: 'CANCELLED' });
+});
+
 void test('a step of the clock changes nothing', { timeout: 300_000 }, async (t) => {
   const { now } = Date;
   let step = 0;

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, chown, lstat, mkdtemp, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { chmod, chown, lstat, mkdtemp, open, readdir, readFile, rm, stat, symlink, writeFile, type FileHandle } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { Client } from '../src/index.js';
 import type { StoredObject } from '../src/object.js';
 import { StateFile } from '../src/state_file.js';
 
@@ -101,6 +102,24 @@ void test('only a regular file is read or replaced', { timeout: 300_000 }, async
   await once(server, 'close');
 });
 
+void test('an informer ends if its state cannot be in a regular file', { timeout: 300_000 }, async () => {
+  const pipe = join(folder, 'state-pipe');
+  execFileSync('mkfifo', [pipe]);
+  await using client = new Client('127.0.0.1:1');
+  for (const [path, kind] of [
+    ['/dev/null', 'a device'],
+    [pipe, 'a named pipe'],
+    [folder, 'a directory'],
+  ] as const) {
+    const informer = client.resource('config').informer({ lastKnownGood: { path, maxBytes: 1 << 20 } });
+    const warnings: Error[] = [];
+    informer.on('warning', (warning) => warnings.push(warning));
+    const refused = new RegExp(`cannot use .*${path}: it is ${kind}, not a regular file`);
+    await assert.rejects(informer.start().waitForState(), refused);
+    assert.deepEqual(warnings, []);
+  }
+});
+
 void test('a pipe in the place of the new file is replaced', { timeout: 300_000 }, async () => {
   const path = join(folder, 'c');
   execFileSync('mkfifo', [`${path}.new`]);
@@ -132,6 +151,59 @@ void test('a file keeps its mode, owner and group', async () => {
   const { mode, uid, gid, ino } = await stat(path);
   assert.notEqual(ino, before.ino);
   assert.deepEqual({ mode, uid, gid }, { mode: before.mode, uid: before.uid, gid: before.gid });
+});
+
+void test('a file stays if a new one cannot have its owner and group', { skip: process.getuid?.() !== 0 && 'needs root' }, async () => {
+  const [user, other] = [1234, 5678];
+  const theirs = await mkdtemp(join(tmpdir(), 'owner-'));
+  after(() => rm(theirs, { recursive: true }));
+  await chown(theirs, user, user);
+  const path = join(theirs, 'state');
+  for (const [uid, gid] of [
+    [other, user],
+    [user, other],
+  ] as const) {
+    await writeFile(path, 'old');
+    await chmod(path, 0o666);
+    await chown(path, uid, gid);
+    process.setegid!(user);
+    process.seteuid!(user);
+    try {
+      const why = `cannot save the state in ${path}: .* owner ${uid}, group ${gid} and mode 0666 .*chown ${user}:${user}`;
+      await assert.rejects(fileAt(path).write(position, []), new RegExp(why));
+    } finally {
+      process.seteuid!(0);
+      process.setegid!(0);
+    }
+    assert.equal(await readFile(path, 'utf8'), 'old');
+    assert.deepEqual(await readdir(theirs), ['state']);
+  }
+});
+
+void test('the owner is not set if it is the same', async (t) => {
+  const path = join(folder, 'same-owner');
+  await writeFile(path, '');
+  const file = await open(path);
+  const changed = t.mock.method(Object.getPrototypeOf(file) as FileHandle, 'chown');
+  await file.close();
+  await fileAt(path).write(position, []);
+  assert.equal(changed.mock.callCount(), 0);
+});
+
+// Otherwise a crash of the machine could bring the old file back.
+void test('the folder is synced after the file has its name', async (t) => {
+  const path = join(folder, 'synced');
+  await writeFile(path, '');
+  const before = (await stat(path)).ino;
+  const file = await open(path);
+  const synced: string[] = [];
+  t.mock.method(Object.getPrototypeOf(file) as FileHandle, 'sync', async function (this: FileHandle) {
+    const kind = (await this.stat()).isDirectory() ? 'the folder' : 'the file';
+    synced.push(`${kind} ${(await stat(path)).ino === before ? 'before' : 'after'}`);
+  });
+  await file.close();
+  await fileAt(path).write(position, []);
+  assert.deepEqual(synced, ['the file before', 'the folder after']);
 });
 
 const mounts = spawnSync('unshare', ['--mount', 'true']).status === 0;

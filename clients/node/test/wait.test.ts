@@ -255,7 +255,7 @@ void test('other errors are retried', async () => {
   assert.ok(status.ended);
 });
 
-void test('what else ends a wait', async () => {
+void test('what else ends a wait', { timeout: 300_000 }, async () => {
   await using fixture = new Fixture();
   const client = fixture.client([await fixture.server()]);
   const config = client.resource('config');
@@ -264,6 +264,16 @@ void test('what else ends a wait', async () => {
   const reason = new Error('enough');
   await assert.rejects(config.wait(1n, { signal: end.signal, progress: () => end.abort(reason) }), reason);
   await assert.rejects(config.wait(1n, { signal: end.signal }), reason);
+  const never = () => new Promise(() => {});
+  const later = new AbortController();
+  const hanging = (end: () => void) => () => {
+    end();
+    return never();
+  };
+  await assert.rejects(config.wait(1n, { signal: later.signal, progress: hanging(() => later.abort(reason)) }), reason);
+  await assert.rejects(config.wait(1n, { timeout: 10, progress: never }), NotReachedError);
+  const other = fixture.client([await fixture.server()]);
+  await assert.rejects(other.resource('config').wait(1n, { progress: hanging(() => void other.close()) }), { reason: 'CLIENT_CLOSED' });
   let began!: () => void;
   const begun = new Promise<void>((resolve) => (began = resolve));
   const waiting = assert.rejects(config.wait(1n, { progress: began }), { reason: 'CLIENT_CLOSED' });

@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { hostname } from 'node:os';
 import { test, type TestContext } from 'node:test';
-import { status } from '@grpc/grpc-js';
-import { WatchResponse_Kind as Kind, type WatchRequest } from '../src/gen/fanout/v1/fanout_pb.js';
+import { Metadata, status } from '@grpc/grpc-js';
+import { Event_Type, WatchResponse_Kind as Kind, type SubscribeRequest, type WatchRequest } from '../src/gen/fanout/v1/fanout_pb.js';
 import { Client, type ClientOptions, type Observer, type WatchInterrupted, type WatchOptions } from '../src/index.js';
 import { SubscribeSupport } from '../src/subscribe_support.js';
 import { refusal, ScriptedServer, SilentServer, synced, type SubscribeStream, type WatchStream } from './scripted.js';
@@ -127,6 +127,56 @@ void test('the time limit of a watch is not an interruption', { timeout: 300_000
   assert.deepEqual(interruptions.events, []);
 });
 
+void test('the delay after a time limit is that of failures, also after DRAINING', { timeout: 300_000 }, async (t) => {
+  longestDelays(t);
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  const timers = t.mock.method(globalThis, 'setTimeout');
+  const interruptions = new Interruptions();
+  let streams = 0;
+  let again = () => {};
+  const last = new Promise<void>((resolve) => (again = resolve));
+  await using server = await ScriptedServer.start({
+    watch: (stream) => {
+      streams++;
+      if (streams === 5) again();
+      if (streams === 3) now += 5000; // it lasts
+      synced(stream);
+      stream.write({ kind: Kind.DRAINING, position });
+      if (streams < 5) end(stream);
+    },
+  });
+  await using client = new Client(server.address, { observer: interruptions.observer });
+  await following(client, {}, () => last);
+  // A pause is a millisecond longer than its delay.
+  const pauses = timers.mock.calls.map(({ arguments: [, pause = 0] }) => pause - 1).filter((delay) => delay > 0 && delay % 100 === 0);
+  assert.deepEqual(pauses, [200, 400, 200, 400]);
+  assert.deepEqual(interruptions.events, []);
+});
+
+void test('a watch that was too slow for its stream has worked', { timeout: 300_000 }, async () => {
+  const interruptions = new Interruptions();
+  let streams = 0;
+  await using server = await ScriptedServer.start({
+    subscribe: (stream) => {
+      stream.sendMetadata(new Metadata());
+      stream.on('data', ({ request }: SubscribeRequest) => {
+        if (request.case !== 'start') return;
+        const { watchId } = request.value;
+        const value = Buffer.alloc(1 << 20, 'x').toString();
+        const event = { type: Event_Type.ADDED, object: { key: 'a', value: { case: 'text' as const, value } }, revision: 1n };
+        const content =
+          ++streams === 1
+            ? { case: 'response' as const, value: { kind: Kind.SYNCED, position, events: [event] } }
+            : { case: 'ended' as const, value: { code: status.NOT_FOUND } }; // of a proxy
+        stream.write({ entries: [{ watchIds: [watchId], content }] });
+      });
+    },
+  });
+  await using client = new Client(server.address, { observer: interruptions.observer });
+  await following(client, {}, () => interruptions.delays(1));
+});
+
 void test('which errors end a watch', { timeout: 300_000 }, async () => {
   const ends = { fresh: true, worked: true };
   const onlyFresh = { fresh: true, worked: false };
@@ -152,6 +202,9 @@ void test('which errors end a watch', { timeout: 300_000 }, async () => {
     { code: status.OUT_OF_RANGE, reason: undefined, want: { fresh: true, worked: false } },
     { code: status.OUT_OF_RANGE, reason: undefined, options: { everyEvent: true }, want: ends },
     { code: status.OUT_OF_RANGE, reason: 'POSITION_EXPIRED', options: { after: position }, want: never },
+    { code: status.OUT_OF_RANGE, reason: 'POSITION_EXPIRED', want: never },
+    { code: status.OUT_OF_RANGE, reason: 'POSITION_EXPIRED', options: { everyEvent: true }, want: ends },
+    { code: status.OUT_OF_RANGE, reason: 'POSITION_EXPIRED', options: { consistency: { exactRevision: 3n } }, want: onlyFresh },
   ] as { code: status; reason?: string; want: typeof ends; options?: WatchOptions; client?: ClientOptions }[]) {
     for (const worked of [false, true]) {
       const interruptions = new Interruptions();
@@ -208,6 +261,26 @@ void test('options of the first start do not apply after a lost position', { tim
     assert.equal(shown[0], first);
     assert.equal(shown[options.after ? 1 : 2], second);
   }
+});
+
+void test('a first state that takes too long is tried again, also without the revision of the first start', { timeout: 300_000 }, async () => {
+  const requests: WatchRequest[] = [];
+  let begun = () => {};
+  const all = new Promise<void>((resolve) => (begun = resolve));
+  await using server = await ScriptedServer.start({
+    watch: (stream) => {
+      requests.push(stream.request);
+      if (requests.length === 1) synced(stream, 4n);
+      if (requests.length === 4) begun();
+      else end(stream, refusal(status.OUT_OF_RANGE, 'POSITION_EXPIRED'));
+    },
+  });
+  await using client = new Client(server.address);
+  await following(client, { consistency: { exactRevision: 4n } }, () => all);
+  assert.deepEqual(
+    requests.map(({ consistency }) => consistency?.level.case),
+    ['exactRevision', undefined, undefined, undefined],
+  );
 });
 
 void test('a silent server is left for another one', { timeout: 300_000 }, async (t) => {

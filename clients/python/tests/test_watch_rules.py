@@ -209,6 +209,15 @@ class WatchRulesTest(unittest.IsolatedAsyncioTestCase):
                 await anext(client.resource("config").watch())
                 self.assertEqual((self.server.calls["Subscribe"], self.server.calls["Watch"]), (0, 1))
 
+    async def test_subscribe_is_tried_again_after_five_minutes(self) -> None:
+        clock = mock.Mock()
+        self.enterContext(mock.patch("fanoutd.streams.time", clock))
+        async with asyncio.timeout(_TIMEOUT), fanoutd.Client(self.server.address) as client:
+            for now, calls in [(1000.0, 1), (1000.0, 1), (1299.0, 1), (1300.0, 2)]:
+                clock.monotonic.return_value = now
+                await anext(client.resource("config").watch())
+                self.assertEqual(self.server.calls["Subscribe"], calls)
+
     async def test_the_time_of_the_first_message_begins_with_the_request(self) -> None:
         """A server that takes long to connect is not silent."""
         inbox = Inbox()

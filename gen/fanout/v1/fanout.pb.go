@@ -117,7 +117,7 @@ const (
 	// or another server. The status that follows gives the reason: OK if the time limit
 	// has been reached, UNAVAILABLE (reason DRAINING) if the server stops or an operator
 	// has ended the watch. Neither is a failure. Unless resume_at_once is set, wait a random
-	// fraction of a second before you resume, or the delay in RetryInfo if that is longer,
+	// time below a second before you resume, or below the delay in RetryInfo if that is longer,
 	// because other watchers resume at the same moment. With UNAUTHENTICATED, the credentials
 	// are no longer valid: resume with new ones.
 	WatchResponse_KIND_DRAINING WatchResponse_Kind = 6
@@ -183,8 +183,8 @@ const (
 	// Every event after the client's position follows. The events can be applied as they
 	// arrive.
 	WatchResponse_CATCH_UP_REPLAY WatchResponse_CatchUp = 1
-	// The client forgets all objects. The objects of the scope follow as ADDED events in
-	// key order, as of one revision.
+	// The objects of the scope follow as ADDED events in key order, as of one revision. At SYNCED
+	// the client forgets all others.
 	WatchResponse_CATCH_UP_RESET WatchResponse_CatchUp = 2
 	// What has changed after the client's position follows, in order of revision. The
 	// client must hold the events back until KIND_SYNCED. An object that has changed

@@ -59,8 +59,8 @@ type FanoutServiceClient interface {
 	// The client applies events by key and remembers the position of each response. What it
 	// must do besides depends on the catch-up:
 	//
-	//   - RESET: forget all objects when it begins. The position has revision 0 until SYNCED,
-	//     so a client that resumes earlier starts over.
+	//   - RESET: at its end, forget the objects that are not in it. The position has revision 0
+	//     until SYNCED: a client that has not kept its earlier state starts over if it resumes before.
 	//   - DELTA: hold the events back until SYNCED, and discard them if the stream ends or
 	//     another catch-up begins. The next stream repeats them from the old position, but
 	//     another server may not know about an object that was created and deleted in between.
@@ -101,8 +101,8 @@ type FanoutServiceClient interface {
 	//
 	// Send a report on the connection of the watch, because other servers do not know the watch.
 	// A report replaces the earlier one, so report at most once a second, and wait for the
-	// response before the next report. A report that fails need not be sent again: the next one
-	// replaces it.
+	// response before the next report. Send a report that fails again after a growing delay, unless
+	// another one has replaced it.
 	//
 	//   - NOT_FOUND (reason WATCH_NOT_FOUND): this server has no such watch, or it has ended.
 	//   - PERMISSION_DENIED or UNAUTHENTICATED: another caller has opened the watch. Callers are
@@ -263,8 +263,8 @@ type FanoutServiceServer interface {
 	// The client applies events by key and remembers the position of each response. What it
 	// must do besides depends on the catch-up:
 	//
-	//   - RESET: forget all objects when it begins. The position has revision 0 until SYNCED,
-	//     so a client that resumes earlier starts over.
+	//   - RESET: at its end, forget the objects that are not in it. The position has revision 0
+	//     until SYNCED: a client that has not kept its earlier state starts over if it resumes before.
 	//   - DELTA: hold the events back until SYNCED, and discard them if the stream ends or
 	//     another catch-up begins. The next stream repeats them from the old position, but
 	//     another server may not know about an object that was created and deleted in between.
@@ -305,8 +305,8 @@ type FanoutServiceServer interface {
 	//
 	// Send a report on the connection of the watch, because other servers do not know the watch.
 	// A report replaces the earlier one, so report at most once a second, and wait for the
-	// response before the next report. A report that fails need not be sent again: the next one
-	// replaces it.
+	// response before the next report. Send a report that fails again after a growing delay, unless
+	// another one has replaced it.
 	//
 	//   - NOT_FOUND (reason WATCH_NOT_FOUND): this server has no such watch, or it has ended.
 	//   - PERMISSION_DENIED or UNAUTHENTICATED: another caller has opened the watch. Callers are

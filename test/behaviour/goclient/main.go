@@ -238,7 +238,7 @@ func (p *program) interruption(c driver.Command) client.DeliveryOption {
 		l := driver.Line{Name: c.Name, What: driver.Interrupted}
 		describe(&l, err)
 		p.print(l)
-		_ = p.misbehave(c, c.Callbacks["interruption"], nil)
+		_ = p.misbehave(context.Background(), c, c.Callbacks["interruption"], nil)
 	})
 }
 
@@ -308,7 +308,7 @@ func (p *program) informer(c driver.Command, conn *client.Client) error {
 		if err != nil || c.Callbacks["decode"] == "" {
 			return v, err
 		}
-		return v, p.misbehave(c, c.Callbacks["decode"], nil)
+		return v, p.misbehave(context.Background(), c, c.Callbacks["decode"], nil)
 	}, opts...)
 	i.AddHandler(client.Handler[any]{Error: func(o *client.Object, err error) {
 		l := driver.Line{Name: c.Name, What: driver.Warned, Message: err.Error()}
@@ -316,7 +316,7 @@ func (p *program) informer(c driver.Command, conn *client.Client) error {
 			l.What, l.Key = driver.Invalid, o.Key
 		}
 		p.print(l)
-		_ = p.misbehave(c, c.Callbacks["invalid"], nil)
+		_ = p.misbehave(context.Background(), c, c.Callbacks["invalid"], nil)
 	}})
 	ended := make(chan struct{})
 	var once sync.Once
@@ -347,7 +347,7 @@ func (p *program) informer(c driver.Command, conn *client.Client) error {
 					return nil
 				}
 			}
-			return p.misbehave(c, h.Does, func() {
+			return p.misbehave(ctx, c, h.Does, func() {
 				if h.Does == driver.CloseClient {
 					conn.Close()
 					return
@@ -371,8 +371,8 @@ func (p *program) informer(c driver.Command, conn *client.Client) error {
 	return nil
 }
 
-// misbehave does what a handler or callback is told to do.
-func (p *program) misbehave(c driver.Command, does string, closes func()) error {
+// misbehave does what a handler or callback is told to do. The context of Run is the signal for handlers.
+func (p *program) misbehave(ctx context.Context, c driver.Command, does string, closes func()) error {
 	switch does {
 	case driver.Throw:
 		return errors.New("told to fail")
@@ -381,6 +381,8 @@ func (p *program) misbehave(c driver.Command, does string, closes func()) error 
 	case driver.Cancel:
 		return context.Canceled
 	case driver.Hang:
+		<-ctx.Done()
+		p.print(driver.Line{Name: c.Name, What: driver.Signalled})
 		select {}
 	case driver.CloseItself, driver.CloseClient:
 		if closes != nil {

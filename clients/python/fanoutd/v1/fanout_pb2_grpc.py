@@ -88,8 +88,8 @@ class FanoutServiceServicer(object):
         The client applies events by key and remembers the position of each response. What it
         must do besides depends on the catch-up:
 
-        - RESET: forget all objects when it begins. The position has revision 0 until SYNCED,
-        so a client that resumes earlier starts over.
+        - RESET: at its end, forget the objects that are not in it. The position has revision 0
+        until SYNCED: a client that has not kept its earlier state starts over if it resumes before.
         - DELTA: hold the events back until SYNCED, and discard them if the stream ends or
         another catch-up begins. The next stream repeats them from the old position, but
         another server may not know about an object that was created and deleted in between.
@@ -135,8 +135,8 @@ class FanoutServiceServicer(object):
 
         Send a report on the connection of the watch, because other servers do not know the watch.
         A report replaces the earlier one, so report at most once a second, and wait for the
-        response before the next report. A report that fails need not be sent again: the next one
-        replaces it.
+        response before the next report. Send a report that fails again after a growing delay, unless
+        another one has replaced it.
 
         - NOT_FOUND (reason WATCH_NOT_FOUND): this server has no such watch, or it has ended.
         - PERMISSION_DENIED or UNAUTHENTICATED: another caller has opened the watch. Callers are

@@ -621,7 +621,7 @@ export enum WatchResponse_Kind {
    * or another server. The status that follows gives the reason: OK if the time limit
    * has been reached, UNAVAILABLE (reason DRAINING) if the server stops or an operator
    * has ended the watch. Neither is a failure. Unless resume_at_once is set, wait a random
-   * fraction of a second before you resume, or the delay in RetryInfo if that is longer,
+   * time below a second before you resume, or below the delay in RetryInfo if that is longer,
    * because other watchers resume at the same moment. With UNAUTHENTICATED, the credentials
    * are no longer valid: resume with new ones.
    *
@@ -660,8 +660,8 @@ export enum WatchResponse_CatchUp {
   REPLAY = 1,
 
   /**
-   * The client forgets all objects. The objects of the scope follow as ADDED events in
-   * key order, as of one revision.
+   * The objects of the scope follow as ADDED events in key order, as of one revision. At SYNCED
+   * the client forgets all others.
    *
    * @generated from enum value: CATCH_UP_RESET = 2;
    */
@@ -1202,8 +1202,8 @@ export const FanoutService: GenService<{
    * The client applies events by key and remembers the position of each response. What it
    * must do besides depends on the catch-up:
    *
-   * - RESET: forget all objects when it begins. The position has revision 0 until SYNCED,
-   *   so a client that resumes earlier starts over.
+   * - RESET: at its end, forget the objects that are not in it. The position has revision 0
+   *   until SYNCED: a client that has not kept its earlier state starts over if it resumes before.
    * - DELTA: hold the events back until SYNCED, and discard them if the stream ends or
    *   another catch-up begins. The next stream repeats them from the old position, but
    *   another server may not know about an object that was created and deleted in between.
@@ -1252,8 +1252,8 @@ export const FanoutService: GenService<{
    *
    * Send a report on the connection of the watch, because other servers do not know the watch.
    * A report replaces the earlier one, so report at most once a second, and wait for the
-   * response before the next report. A report that fails need not be sent again: the next one
-   * replaces it.
+   * response before the next report. Send a report that fails again after a growing delay, unless
+   * another one has replaced it.
    *
    * - NOT_FOUND (reason WATCH_NOT_FOUND): this server has no such watch, or it has ended.
    * - PERMISSION_DENIED or UNAUTHENTICATED: another caller has opened the watch. Callers are
