@@ -48,7 +48,7 @@ func (c *Copy) Apply(u *Update) []Event {
 	return events
 }
 
-// replacementEvent returns the event of a change between two states, of which the second one has the revision.
+// replacementEvent returns the event of a change between two states. The second one has the revision.
 func replacementEvent(c change[*Object], revision int64) Event {
 	e := Event{Type: c.eventType(), Revision: revision, Object: c.old, Previous: c.old}
 	if c.new != nil {
