@@ -62,9 +62,4 @@ type Options struct {
 	// wait and leave together. The delay is at most BookmarkInterval, and ends at
 	// LastBookmark. Zero: no delay.
 	BatchDelay time.Duration
-
-	// Place orders the watchers of one queue. When several of them get the same message, those
-	// with lower places get it first. A watcher whose stream the client opened later should
-	// have a higher place.
-	Place uint32
 }

@@ -468,7 +468,7 @@ func TestInterestsEndWithTheirLastWatcher(t *testing.T) {
 		two := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
 		three := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{Scope: object.ExactKey("a")}, dispatch.FromSnapshot(0), dispatch.Options{})
 		for _, step := range []struct {
-			leave *dispatch.Watcher
+			leave *dispatch.Pulled
 			left  int
 		}{{nil, 2}, {one, 2}, {two, 1}, {three, 0}} {
 			if step.leave != nil {
