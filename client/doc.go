@@ -61,6 +61,8 @@
 //     Otherwise the copy is half of a new state: do not save it, and do not show it to readers
 //     that expect a consistent state.
 //
+// A [Copy] does the first two, and returns what has really changed.
+//
 // The protocol requires a client to hold back the events of a DELTA until SYNCED and
 // partial messages until the last part. Watch does that, so its callers need not.
 //

@@ -18,33 +18,50 @@ type objectState struct {
 // apply applies an update. It returns the step to the new state, or nil while a replacement
 // is not complete.
 func (s *objectState) apply(u *Update) *step[*Object] {
-	if u.Phase == PhaseReset {
-		s.replacing, s.replacement = true, btree.Map[string, *Object]{}
-	}
-	var changes []change[*Object]
-	for _, e := range u.Events {
-		if s.replacing {
-			s.replace(e)
-		} else if c, ok := s.applyEvent(e); ok {
-			if u.Delta {
-				c.since = 0 // the object may have changed earlier, too
-			}
-			changes = append(changes, c)
+	next := &step[*Object]{from: s.at, to: u.Position, synced: u.Phase == PhaseSynced}
+	s.advance(u, func(e *Event, c change[*Object], differs bool) {
+		if !differs {
+			return
 		}
-	}
+		if e != nil && !u.Delta { // otherwise the object may have changed earlier, too
+			c.since = e.Revision
+		}
+		next.changes = append(next.changes, c)
+	})
 	if !u.Phase.Complete() {
 		return nil
-	}
-	if s.replacing {
-		changes = difference(&s.objects, &s.replacement)
-		s.objects, s.replacing, s.replacement = s.replacement, false, btree.Map[string, *Object]{}
 	}
 	if !u.AsOf.IsZero() {
 		s.asOf = u.AsOf
 	}
-	next := &step[*Object]{from: s.at, to: u.Position, asOf: s.asOf, synced: u.Phase == PhaseSynced, changes: changes}
-	s.at = u.Position
+	next.asOf = s.asOf
 	return next
+}
+
+// advance applies an update. It calls changed for each event, with whether it changes anything, and at the end of a
+// replacement, without an event, for each difference. It reports whether there was such an end.
+func (s *objectState) advance(u *Update, changed func(e *Event, c change[*Object], differs bool)) (replaced bool) {
+	if u.Phase == PhaseReset {
+		s.replacing, s.replacement = true, btree.Map[string, *Object]{}
+	}
+	for i := range u.Events {
+		e := &u.Events[i]
+		if s.replacing {
+			s.replace(*e)
+			continue
+		}
+		c, differs := s.applyEvent(*e)
+		changed(e, c, differs)
+	}
+	if !u.Phase.Complete() {
+		return false
+	}
+	if replaced = s.replacing; replaced {
+		difference(&s.objects, &s.replacement, func(c change[*Object]) { changed(nil, c, true) })
+		s.objects, s.replacing, s.replacement = s.replacement, false, btree.Map[string, *Object]{}
+	}
+	s.at = u.Position
+	return replaced
 }
 
 // replace applies an event to the replacement. An unchanged object stays the same, so that
@@ -64,7 +81,7 @@ func (s *objectState) replace(e Event) {
 // applyEvent applies an event to the state. It returns false if nothing has changed.
 func (s *objectState) applyEvent(e Event) (change[*Object], bool) {
 	old, _ := s.objects.Get(e.Object.Key)
-	c := change[*Object]{old: old, since: e.Revision}
+	c := change[*Object]{old: old}
 	if e.Type == Deleted {
 		s.objects.Delete(e.Object.Key)
 		return c, old != nil
@@ -89,21 +106,19 @@ func (s *objectState) beginning() *step[*Object] {
 	}}
 }
 
-// difference returns the changes from one state to another: first the deletions, then the
+// difference calls changed for each change from one state to another: first the deletions, then the
 // rest, each in order of their keys.
-func difference(from, to *btree.Map[string, *Object]) []change[*Object] {
-	var changes []change[*Object]
+func difference(from, to *btree.Map[string, *Object], changed func(change[*Object])) {
 	from.Scan(func(key string, old *Object) bool {
 		if _, ok := to.Get(key); !ok {
-			changes = append(changes, change[*Object]{old: old})
+			changed(change[*Object]{old: old})
 		}
 		return true
 	})
 	to.Scan(func(key string, o *Object) bool {
 		if old, _ := from.Get(key); old != o {
-			changes = append(changes, change[*Object]{old: old, new: o})
+			changed(change[*Object]{old: old, new: o})
 		}
 		return true
 	})
-	return changes
 }

@@ -2,6 +2,5 @@
 // saved, contexts, rendered files and exports. It is not meant for other programs, and may change.
 //
 // A file is replaced as a whole, so that a crash leaves the old content or the new one. Only regular
-// files are replaced: a rename would turn a device such as /dev/null into a file. See [Check] for
-// state, and [Open] for output, which may go to a device or a named pipe.
+// files are replaced: a rename would turn a device such as /dev/null into a file. See [Check].
 package localfile

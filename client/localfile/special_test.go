@@ -3,9 +3,7 @@
 package localfile_test
 
 import (
-	"context"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -122,62 +120,5 @@ func TestReplacedFileKeepsItsOwnerAndGroup(t *testing.T) {
 	}
 	if s := info.Sys().(*syscall.Stat_t); s.Uid != 1234 || s.Gid != 2345 || info.Mode() != 0o640 {
 		t.Errorf("got owner %d:%d and mode %v, want 1234:2345 and 640", s.Uid, s.Gid, info.Mode())
-	}
-}
-
-func TestOutputReachesTheReaderOfAPipe(t *testing.T) {
-	pipe := special(t)["a named pipe"]
-	got := make(chan string)
-	go func() {
-		content, _ := os.ReadFile(pipe)
-		got <- string(content)
-	}()
-	out, err := localfile.Open(t.Context(), pipe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(out, "content"); err != nil {
-		t.Fatal(err)
-	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if content := <-got; content != "content" {
-		t.Errorf("got %q", content)
-	}
-}
-
-func TestTheEndOfTheContextEndsWaitingForAPipe(t *testing.T) {
-	pipe, stopped := special(t)["a named pipe"], errors.New("stopped")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	opened := make(chan error)
-	go func() {
-		_, err := localfile.Open(ctx, pipe)
-		opened <- err
-	}()
-	cancel(stopped)
-	if err := <-opened; !errors.Is(err, stopped) {
-		t.Errorf("Open: got %v, want %v", err, stopped)
-	}
-
-	reader, err := os.OpenFile(pipe, os.O_RDWR, 0) // which reads nothing
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reader.Close()
-	ctx, cancel = context.WithCancelCause(t.Context())
-	out, err := localfile.Open(ctx, pipe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	written := make(chan error)
-	go func() {
-		_, err := out.Write(make([]byte, 1<<24)) // more than any pipe holds
-		written <- err
-	}()
-	cancel(stopped)
-	if err := <-written; !errors.Is(err, stopped) {
-		t.Errorf("Write: got %v, want %v", err, stopped)
 	}
 }

@@ -112,8 +112,14 @@ var exitOfReason = map[client.Reason]int{
 }
 
 // inputError returns the error for a file or an input that the command line names and that cannot be used. It
-// has the exit code of a usageError, without advice about the command line.
-func inputError(err error) error { return exitError{exitUsage, err} }
+// has the exit code of a usageError, without advice about the command line. A signal that has ended a wait for an
+// input is no such error.
+func inputError(err error) error {
+	if errors.Is(err, errInterrupted) {
+		return err
+	}
+	return exitError{exitUsage, err}
+}
 
 // missingKey returns the key of the object that the server has not found.
 func missingKey(err error) string {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -16,6 +15,7 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/admin"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
+	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
@@ -77,7 +77,7 @@ the wait together; by default, the wait lasts at most 2m.`,
 			if err := g.checkPut(cmd, wait); err != nil {
 				return err
 			}
-			data, err := t.value(args, file)
+			data, err := t.value(cmd.Context(), args, file)
 			if err != nil {
 				return err
 			}
@@ -173,12 +173,12 @@ func (t *tool) awaitWrite(ctx context.Context, o gateOptions) error {
 }
 
 // value returns the value to write.
-func (t *tool) value(args []string, file string) ([]byte, error) {
+func (t *tool) value(ctx context.Context, args []string, file string) ([]byte, error) {
 	switch {
 	case len(args) == 3 && args[2] != "-":
 		return []byte(args[2]), nil
 	case file != "" && file != "-":
-		data, err := os.ReadFile(file)
+		data, err := pipe.ReadFile(ctx, file)
 		if err != nil {
 			return nil, inputError(fmt.Errorf("cannot read value: %w", err))
 		}
@@ -186,7 +186,9 @@ func (t *tool) value(args []string, file string) ([]byte, error) {
 	case file == "" && len(args) == 2 && isTerminal(t.in):
 		return nil, usagef("no value: pass it as an argument, with --file, or through a pipe")
 	}
-	data, err := io.ReadAll(t.in)
+	in := pipe.Reader(ctx, t.in)
+	defer in.Close()
+	data, err := io.ReadAll(in)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read value: %w", err)
 	}

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,6 +15,7 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
+	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
 )
 
 const txnLong = `Apply several operations at one revision, or none of them. The operations come from FILE,
@@ -83,9 +84,9 @@ func txnCommand(t *tool) *cobra.Command {
 			case flags:
 				operations, err = flagOperations(puts, deletes, checks)
 			case len(args) == 2:
-				operations, err = t.fileOperations(args[1])
+				operations, err = t.fileOperations(cmd.Context(), args[1])
 			case !isTerminal(t.in):
-				operations, err = t.fileOperations("-")
+				operations, err = t.fileOperations(cmd.Context(), "-")
 			default:
 				return usagef("no operations; name a FILE, or use --put, --delete or --check")
 			}
@@ -111,11 +112,13 @@ func txnCommand(t *tool) *cobra.Command {
 }
 
 // fileOperations reads the operations of a file, or of standard input.
-func (t *tool) fileOperations(path string) ([]document.Operation, error) {
+func (t *tool) fileOperations(ctx context.Context, path string) ([]document.Operation, error) {
 	if path == "-" {
-		return readOperations("standard input", t.in, document.Auto)
+		in := pipe.Reader(ctx, t.in)
+		defer in.Close()
+		return readOperations("standard input", in, document.Auto)
 	}
-	file, err := os.Open(path)
+	file, err := pipe.Open(ctx, path)
 	if err != nil {
 		return nil, inputError(fmt.Errorf("cannot read the operations: %w", err))
 	}

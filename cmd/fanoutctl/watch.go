@@ -292,8 +292,10 @@ func (w *watchFlags) runRenderer(ctx context.Context, resource string, updates f
 		if !ok || path == "" || template == "" {
 			return usagef("--render: invalid value %q (want file=template)", arg)
 		}
-		f, err := follow.OpenTemplate(path, template)
-		if err != nil {
+		f, err := follow.OpenTemplate(ctx, path, template)
+		if err != nil && ctx.Err() != nil {
+			return err
+		} else if err != nil {
 			return usageError{err}
 		}
 		r.Files = append(r.Files, f)

@@ -183,27 +183,20 @@ func changeFile(path string, change func([]byte) ([]byte, error)) (err error) {
 	if content, err = change(content); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if err := replaceFile(path, content); err != nil {
+	if err = hide(path); err == nil {
+		err = localfile.Replace(path, content, 0o600)
+	}
+	if err != nil {
 		return fmt.Errorf("cannot write keyset: %w", err)
 	}
 	return nil
 }
 
-func replaceFile(path string, content []byte) error {
-	f, err := localfile.Begin(path, 0o600)
-	if err != nil {
+// hide removes the permissions of other users.
+func hide(path string) error {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm()&0o007 == 0 {
 		return err
 	}
-	defer f.Discard()
-	info, err := f.Stat()
-	if err == nil {
-		err = f.Chmod(info.Mode().Perm() & 0o770)
-	}
-	if err == nil {
-		_, err = f.Write(content)
-	}
-	if err != nil {
-		return err
-	}
-	return f.Commit()
+	return os.Chmod(path, info.Mode().Perm()&0o770)
 }

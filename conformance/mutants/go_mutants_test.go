@@ -15,8 +15,8 @@ var goMutants = []mutant{
 	},
 	{
 		name: "keeps half of a reset", file: "object_state.go",
-		old:      "s.replacing, s.replacement = true, btree.Map[string, *Object]{}\n\t}\n\tvar changes",
-		new:      "s.replacing = true\n\t}\n\tvar changes",
+		old:      "s.replacing, s.replacement = true, btree.Map[string, *Object]{}\n\t}\n\tfor i",
+		new:      "s.replacing = true\n\t}\n\tfor i",
 		scenario: "reset-restarted", variant: informers, want: "watch a shows map[",
 	},
 	{

@@ -23,7 +23,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/reload"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
-	"github.com/fanoutd/fanoutd/internal/store"
 	"github.com/fanoutd/fanoutd/internal/tracing"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
@@ -35,7 +34,7 @@ type App struct {
 	listener  net.Listener
 	admin     net.Listener // nil: HTTP is disabled
 	security  *security
-	store     *store.Store
+	store     Store
 	audit     *audit.Log       // nil: disabled
 	tracing   *tracing.Tracing // nil: disabled
 	resources []backend.Resource
@@ -107,31 +106,6 @@ func Build(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, er
 	return a, nil
 }
 
-func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (*store.Store, error) {
-	if len(cfg.EtcdEndpoints) == 0 {
-		return store.OpenEmbedded(ctx, store.EmbeddedConfig{
-			Dir:                 cfg.DataDir,
-			ListenClient:        cfg.EmbeddedEtcdListen,
-			QuotaBytes:          int64(cfg.EmbeddedEtcdQuota),
-			CompactionRetention: time.Duration(cfg.EmbeddedEtcdRetention),
-			MaxTransactionOps:   cfg.MaxTransactionOperations,
-			UnsafeNoFsync:       cfg.EmbeddedEtcdUnsafe,
-		}, log)
-	}
-	return store.Dial(ctx, store.ExternalConfig{
-		Endpoints:   cfg.EtcdEndpoints,
-		DialTimeout: time.Duration(cfg.EtcdDialTimeout),
-		CAFile:      cfg.EtcdCAFile,
-		CertFile:    cfg.EtcdCertFile,
-		KeyFile:     cfg.EtcdKeyFile,
-		ServerName:  cfg.EtcdServerName,
-		Username:    cfg.EtcdUsername,
-		Password:    string(cfg.EtcdPassword),
-
-		MaxTransactionOps: cfg.MaxTransactionOperations,
-	}, log)
-}
-
 func (a *App) resource(rc config.Resource) (backend.Resource, error) {
 	schema, err := rc.Schema()
 	if err != nil {
@@ -142,8 +116,8 @@ func (a *App) resource(rc config.Resource) (backend.Resource, error) {
 		return backend.Resource{}, err
 	}
 	values := a.keys.Values(a.cfg.Encrypts(&rc))
-	collection := a.store.Encrypted(rc.Name, rc.Prefix, values)
-	r := backend.Resource{Name: rc.Name, Fields: schema.Names(), Codec: codec, Writer: collection, Values: values, Rewriter: collection, Leases: collection}
+	collection := a.store.Collection(rc.Name, rc.Prefix, values)
+	r := backend.Resource{Name: rc.Name, Fields: schema.Names(), Codec: codec, Store: collection, Values: values}
 	if !rc.Cache {
 		r.Direct = direct.New(direct.Config{
 			Resource: rc.Name, Store: collection, Codec: codec, Preencode: wire.Preencode, Encoder: wire.Encoder{}, Keys: a.keys, Log: a.log,

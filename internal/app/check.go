@@ -18,7 +18,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/certificate"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/crypt"
-	"github.com/fanoutd/fanoutd/internal/store"
 )
 
 // fileCheck collects the problems of files.
@@ -182,22 +181,11 @@ func CheckEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (warnin
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close(context.WithoutCancel(ctx))) }()
-	for _, r := range cfg.Resources {
-		if err := readFrom(ctx, s, &r); err != nil {
-			return nil, fmt.Errorf("cannot read resource %s (prefix %s) from etcd at %v: %w", r.Name, r.Prefix, cfg.EtcdEndpoints, err)
-		}
+	if warnings, err = sampleValues(ctx, s, cfg, keys); err != nil {
+		return nil, err
 	}
-	if err := s.CheckEpochRight(ctx); err != nil {
-		return nil, fmt.Errorf("cannot write the key %s in etcd at %v: %w", store.EpochKey, cfg.EtcdEndpoints, err)
+	if err := s.CheckRights(ctx); err != nil {
+		return nil, err
 	}
-	return sampleValues(ctx, s, cfg, keys)
-}
-
-// readFrom reads a key of a resource.
-func readFrom(ctx context.Context, s *store.Store, r *config.Resource) error {
-	_, _, err := s.Collection(r.Name, r.Prefix).List(ctx, 0, "", 1)
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("no answer in time: %w", err)
-	}
-	return err
+	return warnings, nil
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/store"
 )
 
 // The sample of a resource: its first values. Each page may have a few MiB.
@@ -30,7 +29,7 @@ type sample struct {
 }
 
 // takeSample reads the first values of a resource.
-func takeSample(ctx context.Context, c *store.Collection, r *config.Resource) (*sample, error) {
+func takeSample(ctx context.Context, c Collection, r *config.Resource) (*sample, error) {
 	schema, err := r.Schema()
 	if err != nil {
 		return nil, err
@@ -48,7 +47,7 @@ func takeSample(ctx context.Context, c *store.Collection, r *config.Resource) (*
 	start := object.Key("")
 	for s.more = true; s.more && s.values < sampleSize; {
 		var records []object.Record
-		if records, s.more, err = c.List(ctx, 0, start, min(samplePage, sampleSize-s.values)); err != nil {
+		if records, s.more, err = c.List(ctx, 0, object.Scope{}, start, min(samplePage, sampleSize-s.values)); err != nil {
 			return nil, err
 		}
 		for i := range records {
@@ -94,14 +93,17 @@ func (s *sample) warning(r *config.Resource) string {
 	return fmt.Sprintf("%s; the codec %q can decode them", text, s.candidates[0].Name())
 }
 
-// sampleValues returns warnings about resources whose values do not fit their codec, or cannot be
-// decrypted.
-func sampleValues(ctx context.Context, s *store.Store, cfg config.Config, keys *crypt.Keyring) ([]string, error) {
+// sampleValues reads the first values of each resource, and returns warnings about resources whose
+// values do not fit their codec, or cannot be decrypted.
+func sampleValues(ctx context.Context, s Store, cfg config.Config, keys *crypt.Keyring) ([]string, error) {
 	var warnings []string
 	for _, r := range cfg.Resources {
-		found, err := takeSample(ctx, s.Encrypted(r.Name, r.Prefix, keys.Values(cfg.Encrypts(&r))), &r)
+		found, err := takeSample(ctx, s.Collection(r.Name, r.Prefix, keys.Values(cfg.Encrypts(&r))), &r)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read the values of resource %s: %w", r.Name, err)
+			if ctx.Err() != nil {
+				err = fmt.Errorf("no answer in time: %w", err)
+			}
+			return nil, fmt.Errorf("cannot read resource %s (prefix %s) from etcd at %v: %w", r.Name, r.Prefix, cfg.EtcdEndpoints, err)
 		}
 		if warning := found.warning(&r); warning != "" {
 			warnings = append(warnings, warning)

@@ -1,10 +1,10 @@
-// Package backoff spaces out attempts to reach a store that is unavailable.
+// Package backoff spaces out attempts at something that has failed.
 //
-// The delay doubles from 50 ms to 5 s. Each wait is a random part of the delay, between
-// half of it and all of it, so that the resources and replicas of one store do not
-// return at the same moment:
+// The delay doubles with each attempt. Each wait is a random part of the delay, between
+// half of it and all of it, so that those that wait for the same thing, such as the
+// resources and replicas of one store, do not return at the same moment:
 //
-//	var attempts backoff.Backoff
+//	attempts := backoff.OfStore
 //	for try() != nil {
 //		if !backoff.Sleep(ctx, attempts.Next()) {
 //			return ctx.Err()
@@ -20,18 +20,19 @@ import (
 	"time"
 )
 
-const (
-	minDelay = 50 * time.Millisecond
-	maxDelay = 5 * time.Second
-)
+// Backoff computes the waits between attempts.
+type Backoff struct {
+	First, Most time.Duration // the first delay, and the longest one
+	delay       time.Duration // the next one; 0: the first
+}
 
-// Backoff computes the waits between attempts. The zero value is ready to use.
-type Backoff struct{ delay time.Duration }
+// OfStore is for attempts to reach the store.
+var OfStore = Backoff{First: 50 * time.Millisecond, Most: 5 * time.Second}
 
 // Next returns how long to wait before the next attempt.
 func (b *Backoff) Next() time.Duration {
-	d := max(b.delay, minDelay)
-	b.delay = min(2*d, maxDelay)
+	d := max(b.delay, b.First)
+	b.delay = min(2*d, b.Most)
 	return Jitter(d)
 }
 

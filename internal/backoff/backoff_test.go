@@ -10,7 +10,7 @@ import (
 )
 
 func TestDelayDoublesUpToALimit(t *testing.T) {
-	var b backoff.Backoff
+	b := backoff.OfStore
 	for i, delay := range []time.Duration{50, 100, 200, 400, 800, 1600, 3200, 5000, 5000} {
 		if got, most := b.Next(), delay*time.Millisecond; got < most/2 || got > most {
 			t.Errorf("wait %d: got %v, want %v to %v", i, got, most/2, most)

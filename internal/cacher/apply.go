@@ -68,7 +68,7 @@ func (c *Cacher) advance(to object.Revision) {
 	if c.position.Revision >= c.publishFrom {
 		c.publish()
 		if !c.publishAsked.IsZero() {
-			c.fresh.confirm(c.publishAsked)
+			c.fresh.Confirm(c.publishAsked)
 			c.publishAsked = time.Time{}
 		}
 		if c.filling {

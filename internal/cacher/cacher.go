@@ -78,7 +78,7 @@ type Cacher struct {
 	updates     atomic.Int64  // number of updates received from watches
 	reached     atomic.Int64  // position.Revision, for readers other than Run
 	lastContact atomic.Int64  // see LastContact; Unix nanoseconds, 0: never
-	fresh       freshness
+	fresh       Freshness
 	counts      counts
 	opaque      opaqueCount
 
@@ -108,9 +108,9 @@ func New(cfg Config) *Cacher {
 		ready:         make(chan struct{}),
 		progress:      newProgressDemand(),
 		checks:        make(chan struct{}, 1),
-		storeRevision: NewSharedFetch(cfg.Store.Revision),
+		storeRevision: NewSharedFetch(cfg.Store.Revision, cfg.ReadWait),
 		missingKeys:   NewMissingKeys(cfg.Keys),
-		fresh:         freshness{began: time.Now()},
+		fresh:         NewFreshness(),
 	}
 }
 
@@ -138,13 +138,7 @@ func (c *Cacher) LastContact() time.Time {
 // StoreRevision asks the store for its revision. Concurrent callers share a request.
 // Errors are those of [Cacher.Read].
 func (c *Cacher) StoreRevision(ctx context.Context) (object.Revision, error) {
-	waiting, cancel := context.WithTimeout(ctx, c.cfg.ReadWait)
-	defer cancel()
-	r, err := c.storeRevision.Get(waiting)
-	if err != nil {
-		return 0, storeRevisionError(ctx, err)
-	}
-	return r, nil
+	return c.storeRevision.Get(ctx)
 }
 
 // maxUnconfirmed is how long ago the store may have confirmed the state before Advance asks for

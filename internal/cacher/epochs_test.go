@@ -40,16 +40,16 @@ func (s *changing) Revision(ctx context.Context) (object.Revision, error) {
 	return s.Memory.Revision(ctx)
 }
 
-func (s *changing) List(ctx context.Context, at object.Revision, start object.Key, limit int) ([]object.Record, bool, error) {
+func (s *changing) List(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) ([]object.Record, bool, error) {
 	s.at("List", false)
 	defer s.at("List", true)
-	return s.Memory.List(ctx, at, start, limit)
+	return s.Memory.List(ctx, at, scope, start, limit)
 }
 
-func (s *changing) Watch(ctx context.Context, after object.Position) (object.Stream, error) {
+func (s *changing) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Watch, error) {
 	s.at("Watch", false)
 	defer s.at("Watch", true)
-	return s.Memory.Watch(ctx, after)
+	return s.Memory.Watch(ctx, scope, after, previous)
 }
 
 // No state mixes two epochs, whenever the store changes its epoch. The history of the

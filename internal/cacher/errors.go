@@ -33,12 +33,16 @@ func (e *BehindError) Error() string {
 	return fmt.Sprintf("revision %d has not arrived yet, have %d", e.Asked, e.Have)
 }
 
-// Reasons to give up a watch that has not failed, and to list everything again.
+// Reasons to give up a watch of the store that has not failed.
 var (
-	errWentBack     = errors.New("the store is at an older revision than before")
-	errSilentWatch  = errors.New("the watch is silent although the store has newer revisions")
-	errEpochChanged = errors.New("the store's epoch has changed")
-	errMismatch     = errors.New("the state differs from the store")
-	errKeyMissing   = errors.New("a value is encrypted with a key that this server does not have")
-	errKeyArrived   = errors.New("a missing decryption key has arrived")
+	ErrSilentWatch  = errors.New("the watch is silent although the store has newer revisions")
+	ErrEpochChanged = errors.New("the store's epoch has changed")
+)
+
+// More such reasons, all of which make the cacher fill again.
+var (
+	errWentBack   = errors.New("the store is at an older revision than before")
+	errMismatch   = errors.New("the state differs from the store")
+	errKeyMissing = errors.New("a value is encrypted with a key that this server does not have")
+	errKeyArrived = errors.New("a missing decryption key has arrived")
 )

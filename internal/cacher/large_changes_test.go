@@ -19,16 +19,16 @@ type narrow struct {
 	watches atomic.Int64
 }
 
-func (s *narrow) Watch(ctx context.Context, after object.Position) (object.Stream, error) {
+func (s *narrow) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Watch, error) {
 	s.watches.Add(1)
-	stream, err := s.Memory.Watch(ctx, after)
-	return narrowStream{stream}, err
+	stream, err := s.Memory.Watch(ctx, scope, after, previous)
+	return narrowWatch{stream}, err
 }
 
-type narrowStream struct{ object.Stream }
+type narrowWatch struct{ object.Watch }
 
-func (s narrowStream) Next(ctx context.Context) (object.Update, error) {
-	u, err := s.Stream.Next(ctx)
+func (s narrowWatch) Next(ctx context.Context) (object.Update, error) {
+	u, err := s.Watch.Next(ctx)
 	for i := range u.Records {
 		if len(u.Records[i].Value) > 100 {
 			return object.Update{}, object.ErrAnswerTooLarge

@@ -71,23 +71,23 @@ func (s *encrypted) decrypt(records []object.Record) []object.Record {
 	return records
 }
 
-func (s *encrypted) List(ctx context.Context, at object.Revision, start object.Key, limit int) ([]object.Record, bool, error) {
-	records, more, err := s.Store.List(ctx, at, start, limit)
+func (s *encrypted) List(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) ([]object.Record, bool, error) {
+	records, more, err := s.Store.List(ctx, at, scope, start, limit)
 	return s.decrypt(records), more, err
 }
 
-func (s *encrypted) Watch(ctx context.Context, after object.Position) (object.Stream, error) {
-	stream, err := s.Store.Watch(ctx, after)
-	return encryptedStream{stream, s}, err
+func (s *encrypted) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Watch, error) {
+	stream, err := s.Store.Watch(ctx, scope, after, previous)
+	return encryptedWatch{stream, s}, err
 }
 
-type encryptedStream struct {
-	object.Stream
+type encryptedWatch struct {
+	object.Watch
 	store *encrypted
 }
 
-func (s encryptedStream) Next(ctx context.Context) (object.Update, error) {
-	u, err := s.Stream.Next(ctx)
+func (s encryptedWatch) Next(ctx context.Context) (object.Update, error) {
+	u, err := s.Watch.Next(ctx)
 	u.Records = s.store.decrypt(u.Records)
 	return u, err
 }

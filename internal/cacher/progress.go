@@ -56,10 +56,10 @@ func (d progressDemand) request() {
 	}
 }
 
-// runProgressTicker sends progress requests on the stream until ctx is done. It ignores
-// their errors: the reader of the stream gets them, too, and the watchdog notices a
-// silent stream.
-func (c *Cacher) runProgressTicker(ctx context.Context, stream object.Stream) {
+// runProgressTicker sends progress requests for the watch until ctx is done. It ignores
+// their errors: the reader of the watch gets them, too, and the watchdog notices a
+// silent watch.
+func (c *Cacher) runProgressTicker(ctx context.Context, watch object.Watch) {
 	timer := time.NewTimer(c.cfg.ProgressInterval)
 	defer timer.Stop()
 	for {
@@ -69,7 +69,7 @@ func (c *Cacher) runProgressTicker(ctx context.Context, stream object.Stream) {
 		case <-c.progress.requests:
 		case <-timer.C:
 		}
-		_ = stream.RequestProgress(ctx)
+		_ = watch.RequestProgress(ctx)
 		if c.progress.waiting.Load() > 0 {
 			timer.Reset(progressRetry)
 		} else {

@@ -2,7 +2,6 @@ package cacher
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -67,9 +66,9 @@ func (c *Cacher) reach(ctx context.Context, want Consistency) (*State, object.Re
 	waiting, cancel := context.WithTimeout(ctx, c.cfg.ReadWait)
 	defer cancel()
 	before, asked := c.State(), time.Now()
-	now, err := c.storeRevision.Get(waiting)
+	now, err := c.storeRevision.Get(ctx)
 	if err != nil {
-		return nil, 0, storeRevisionError(ctx, err)
+		return nil, 0, err
 	}
 	if before != nil && now < before.Revision() {
 		// The state is of a past that the store no longer has. The watchdog will
@@ -85,7 +84,7 @@ func (c *Cacher) reach(ctx context.Context, want Consistency) (*State, object.Re
 	}
 	s, err := c.await(ctx, waiting, needed)
 	if err == nil && s.Revision() >= now {
-		c.fresh.confirm(asked)
+		c.fresh.Confirm(asked)
 	}
 	return s, needed, err
 }
@@ -112,18 +111,6 @@ func (c *Cacher) MeasureLag(ctx context.Context) (s *State, lag int64, err error
 		return nil, 0, ErrNotReady
 	}
 	return s, int64(max(0, now-s.Revision())), nil
-}
-
-// storeRevisionError returns ctx.Err() if the caller gave up, and otherwise an error that
-// explains why the store's revision is not known.
-func storeRevisionError(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.Is(err, context.DeadlineExceeded):
-		err = object.ErrUnavailable
-	}
-	return fmt.Errorf("read the revision of the store: %w", err)
 }
 
 // await waits for a state that has reached the revision. Waiting is ctx with the time

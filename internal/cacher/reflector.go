@@ -23,7 +23,7 @@ const lookback = 10
 // goroutine that it started has ended. It logs failures of the store and tries again;
 // readers see them in [Cacher.Following].
 func (c *Cacher) Run(ctx context.Context) {
-	var attempts backoff.Backoff
+	attempts := backoff.OfStore
 	for ctx.Err() == nil {
 		err := c.fillAndFollow(ctx, &attempts)
 		c.following.Store(false)
@@ -112,15 +112,15 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 	}
 	c.opaque.begin(epoch)
 	objects, changes, undecryptable := newTree(), newChangeIndex(from, c.cfg.MaxTombstones), 0
-	err = c.list(ctx, from, func(r *object.Record) {
+	for r, err := range c.records(ctx, from, object.Scope{}, "") {
+		if err != nil {
+			return fmt.Errorf("list at revision %d: %w", from, err)
+		}
 		c.missingKeys.Note(r)
 		o := c.build(r)
 		undecryptable += countUndecryptable(o)
 		objects.Set(o)
 		changes.put(nil, o)
-	})
-	if err != nil {
-		return fmt.Errorf("list at revision %d: %w", from, err)
 	}
 	if err := c.checkEpoch(ctx, epoch); err != nil {
 		return err
@@ -142,13 +142,13 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 // fillReach returns how many revisions before the present one the fill begins. An external etcd
 // reads all of them into its memory at once, so their size should not exceed that of the
 // window by much. Their size is not known, but some of the present objects show how large values
-// are. The memory of this process does not depend on the guess, because the stream reads at
+// are. The memory of this process does not depend on the guess, because the watch reads at
 // the pace of the cacher, and the window is trimmed meanwhile.
 func (c *Cacher) fillReach(ctx context.Context, now object.Revision) object.Revision {
 	reach := lookback * c.cfg.Window.MaxChanges
 	bytes := 0
 	// Without an answer, reach is as usual. The caller lists next, and reports the error.
-	records, _, _ := c.cfg.Store.List(ctx, now, "", min(c.cfg.PageSize, sampleRecords))
+	records, _, _ := c.cfg.Store.List(ctx, now, object.Scope{}, "", min(c.cfg.PageSize, sampleRecords))
 	for i := range records {
 		bytes += len(records[i].Key) + len(records[i].Value)
 	}
@@ -168,7 +168,7 @@ const (
 	minReachBytes = 64 << 20
 )
 
-// checkEpoch returns errEpochChanged if the store is no longer in the epoch. Call it
+// checkEpoch returns ErrEpochChanged if the store is no longer in the epoch. Call it
 // after listing in several steps: a past epoch never returns, so all steps were in it.
 func (c *Cacher) checkEpoch(ctx context.Context, epoch object.Epoch) error {
 	now, err := c.cfg.Store.Epoch(ctx)
@@ -176,48 +176,26 @@ func (c *Cacher) checkEpoch(ctx context.Context, epoch object.Epoch) error {
 	case err != nil:
 		return fmt.Errorf("read the epoch of the store: %w", err)
 	case now != epoch:
-		return errEpochChanged
+		return ErrEpochChanged
 	}
 	return nil
 }
 
-// list reads the resource at the revision, a page at a time, and calls visit with every
-// record in order of keys.
-func (c *Cacher) list(ctx context.Context, at object.Revision, visit func(*object.Record)) error {
-	start := object.Key("")
-	for {
-		records, more, err := c.cfg.Store.List(ctx, at, start, c.cfg.PageSize)
-		if err != nil {
-			return err
-		}
-		for i := range records {
-			visit(&records[i])
-		}
-		if !more {
-			return nil
-		}
-		if len(records) == 0 {
-			return fmt.Errorf("the store returned an empty page and says there is more after %q", start)
-		}
-		start = records[len(records)-1].Key + "\x00"
-	}
-}
-
 // follow applies the updates of a watch until it fails.
 func (c *Cacher) follow(ctx context.Context, attempts *backoff.Backoff) error {
-	stream, err := c.cfg.Store.Watch(ctx, object.Position{Epoch: c.storeEpoch, Revision: c.position.Revision})
+	watch, err := c.cfg.Store.Watch(ctx, object.Scope{}, object.Position{Epoch: c.storeEpoch, Revision: c.position.Revision}, false)
 	if err != nil {
 		return fmt.Errorf("open a watch: %w", err)
 	}
-	defer stream.Close()
-	c.fresh.doubt()
+	defer watch.Close()
+	c.fresh.Doubt()
 
 	// These goroutines may decide to give up a watch that has not failed.
 	ctx, giveUp := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer giveUp(nil)
-	wg.Go(func() { c.runProgressTicker(ctx, stream) })
+	wg.Go(func() { c.runProgressTicker(ctx, watch) })
 	wg.Go(func() {
 		if err := c.runWatchdog(ctx); err != nil {
 			giveUp(err)
@@ -268,7 +246,7 @@ func (c *Cacher) follow(ctx context.Context, attempts *backoff.Backoff) error {
 		if complete && updates > 0 { // each watch may fail at once
 			attempts.Reset()
 		}
-		update, err := stream.Next(ctx)
+		update, err := watch.Next(ctx)
 		if err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -281,6 +259,6 @@ func (c *Cacher) follow(ctx context.Context, attempts *backoff.Backoff) error {
 		}
 		c.apply(update)
 		c.lastContact.Store(c.received.UnixNano())
-		c.fresh.updated(c.received)
+		c.fresh.Updated(c.received)
 	}
 }

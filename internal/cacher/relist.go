@@ -23,8 +23,11 @@ func (c *Cacher) relist(ctx context.Context) error {
 	// Collect all records before applying any, so that a failure half-way leaves the
 	// state as it was.
 	var records []object.Record
-	if err := c.list(ctx, now, func(r *object.Record) { records = append(records, *r) }); err != nil {
-		return fmt.Errorf("list at revision %d: %w", now, err)
+	for r, err := range c.records(ctx, now, object.Scope{}, "") {
+		if err != nil {
+			return fmt.Errorf("list at revision %d: %w", now, err)
+		}
+		records = append(records, *r)
 	}
 	if err := c.checkEpoch(ctx, c.storeEpoch); err != nil {
 		return err

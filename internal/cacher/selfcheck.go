@@ -42,7 +42,7 @@ func (c *Cacher) runSelfCheck(ctx context.Context, epoch object.Epoch) error {
 		case errors.Is(err, errMismatch):
 			c.counts.mismatches.Add(1)
 			return err
-		case errors.Is(err, errEpochChanged):
+		case errors.Is(err, ErrEpochChanged):
 			return err
 		case err != nil && ctx.Err() == nil:
 			c.log.Info("cannot compare the state with the store", "error", err)

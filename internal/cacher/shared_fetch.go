@@ -3,10 +3,14 @@ package cacher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// SharedFetch reads a current value of the store, such as its revision, for many callers
+// SharedFetch reads the revision of the store, or its position, for many callers
 // with few requests. A caller must not use the answer to a request that was sent before
 // it called. Callers that come while a request is in flight therefore share the next one.
 //
@@ -15,6 +19,7 @@ import (
 // sends the request.
 type SharedFetch[T any] struct {
 	fetch func(context.Context) (T, error)
+	wait  time.Duration
 
 	mu    sync.Mutex
 	next  *sharedRequest[T] // guarded by mu: the request that callers join; nil: none yet
@@ -22,9 +27,9 @@ type SharedFetch[T any] struct {
 }
 
 // NewSharedFetch returns a SharedFetch that sends its requests with fetch. The context of
-// a request is that of the caller that sends it for all.
-func NewSharedFetch[T any](fetch func(context.Context) (T, error)) *SharedFetch[T] {
-	return &SharedFetch[T]{fetch: fetch}
+// a request is that of the caller that sends it for all. Wait limits how long a caller waits.
+func NewSharedFetch[T any](fetch func(context.Context) (T, error), wait time.Duration) *SharedFetch[T] {
+	return &SharedFetch[T]{fetch: fetch, wait: wait}
 }
 
 type sharedRequest[T any] struct {
@@ -39,8 +44,24 @@ type sharedRequest[T any] struct {
 var errSenderLeft = errors.New("the caller that sent the request gave up")
 
 // Get returns a value that the store had after the call began. Its errors are those of
-// fetch, and ctx.Err() if ctx ends first.
+// fetch, [object.ErrUnavailable] if the store does not answer in time, and ctx.Err() if ctx ends
+// first.
 func (f *SharedFetch[T]) Get(ctx context.Context) (T, error) {
+	waiting, cancel := context.WithTimeout(ctx, f.wait)
+	defer cancel()
+	answer, err := f.get(waiting)
+	switch {
+	case err == nil:
+		return answer, nil
+	case ctx.Err() != nil:
+		return answer, ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded):
+		err = object.ErrUnavailable
+	}
+	return answer, fmt.Errorf("read the revision of the store: %w", err)
+}
+
+func (f *SharedFetch[T]) get(ctx context.Context) (T, error) {
 	var none T
 	for {
 		r := f.join()

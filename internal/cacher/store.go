@@ -23,14 +23,19 @@ type Store interface {
 	// can still be listed. Ceiling is the store's present revision.
 	Oldest(ctx context.Context, floor, ceiling object.Revision) (object.Revision, error)
 
-	// List returns at most limit records with keys from start on, in ascending byte
-	// order of keys, as of the revision. More is true if records remain.
-	List(ctx context.Context, at object.Revision, start object.Key, limit int) (records []object.Record, more bool, err error)
+	// List returns at most limit records of the scope with keys from start on, in ascending
+	// byte order of keys, as of the revision. It may return fewer, but at least one if more is
+	// true: records remain then.
+	List(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) (records []object.Record, more bool, err error)
 
-	// Watch streams every change after the position. The caller closes the stream.
-	// The stream ends when the store's epoch changes. Watch returns
-	// [object.ErrUnavailable] if the position is not of the store's epoch.
-	Watch(ctx context.Context, after object.Position) (object.Stream, error)
+	// Watch delivers every change of the scope after the position, with the records before
+	// them if previous is set. The caller closes the watch.
+	//
+	// The watch ends when the store's epoch changes, and with [object.ErrAnswerTooLarge] if
+	// the store cannot send a change because of its size. While the caller does not call
+	// Next, the store reads little more. Watch returns [object.ErrUnavailable] if the
+	// position is not of the store's epoch.
+	Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Watch, error)
 }
 
 // Keys are the keys that the store decrypts values with. All methods are safe for

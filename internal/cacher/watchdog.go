@@ -7,9 +7,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// maxSilentChecks is how many checks in a row may find the watch silent while the store
+// MaxSilentChecks is how many checks in a row may find the watch silent while the store
 // is ahead of it.
-const maxSilentChecks = 3
+const MaxSilentChecks = 3
 
 // awayInterval is the longest time between checks while the store does not answer.
 const awayInterval = time.Second
@@ -57,7 +57,7 @@ func (c *Cacher) runWatchdog(ctx context.Context) error {
 			}
 			continue
 		}
-		c.fresh.doubt() // the next updates may be old
+		c.fresh.Doubt() // the next updates may be old
 		reached, asked := object.Revision(c.reached.Load()), time.Now()
 		call, cancel := context.WithTimeout(ctx, c.cfg.ReadWait)
 		now, err := c.cfg.Store.Revision(call)
@@ -82,10 +82,10 @@ func (c *Cacher) runWatchdog(ctx context.Context) error {
 			silent = 0
 			answered()
 			c.confirmContact(asked)
-			c.fresh.confirm(asked)
+			c.fresh.Confirm(asked)
 		case regular:
-			if silent++; silent == maxSilentChecks {
-				return errSilentWatch
+			if silent++; silent == MaxSilentChecks {
+				return ErrSilentWatch
 			}
 		}
 	}

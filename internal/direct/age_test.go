@@ -158,19 +158,22 @@ func (s *pausingStore) Position(context.Context) (object.Position, error) {
 	return object.Position{Epoch: "e", Revision: object.Revision(max(1, s.now.Load()))}, nil
 }
 
-func (s *pausingStore) WatchScope(ctx context.Context, _ object.Scope, _ object.Position, requests <-chan struct{},
-	deliver func(u object.Update, previous []*object.Record) error,
-) error {
-	for {
-		select {
-		case r := <-s.changes:
-			s.now.Store(int64(r.ModRevision))
-			if err := deliver(object.Update{Records: []object.Record{r}, Through: r.ModRevision}, make([]*object.Record, 1)); err != nil {
-				return err
-			}
-		case <-requests:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+func (s *pausingStore) Watch(context.Context, object.Scope, object.Position, bool) (object.Watch, error) {
+	return pausingWatch{s}, nil
+}
+
+type pausingWatch struct{ *pausingStore }
+
+func (s pausingWatch) Next(ctx context.Context) (object.Update, error) {
+	select {
+	case r := <-s.changes:
+		s.now.Store(int64(r.ModRevision))
+		return object.Update{Records: []object.Record{r}, Previous: make([]*object.Record, 1), Through: r.ModRevision}, nil
+	case <-ctx.Done():
+		return object.Update{}, ctx.Err()
 	}
 }
+
+func (pausingWatch) RequestProgress(context.Context) error { return nil }
+
+func (pausingWatch) Close() {}

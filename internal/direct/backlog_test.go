@@ -83,11 +83,9 @@ type countedStore struct {
 	watches atomic.Int64
 }
 
-func (s *countedStore) WatchScope(ctx context.Context, scope object.Scope, after object.Position, requests <-chan struct{},
-	deliver func(u object.Update, previous []*object.Record) error,
-) error {
+func (s *countedStore) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Watch, error) {
 	s.watches.Add(1)
-	return s.Store.WatchScope(ctx, scope, after, requests, deliver)
+	return s.Store.Watch(ctx, scope, after, previous)
 }
 
 // Watches that resume far behind cost a limited amount of memory, however large the changes are,

@@ -55,7 +55,7 @@ func (w *Watcher) replayable(ctx context.Context, at object.Position) (bool, err
 		}
 		return false, nil
 	case w.epoch == at.Epoch && w.cursor <= at.Revision:
-		_, _, err := w.source.cfg.Store.ListScope(ctx, w.cursor, w.interest.Scope, "", 1)
+		_, _, err := w.source.cfg.Store.List(ctx, w.cursor, w.interest.Scope, "", 1)
 		if err == nil || !errors.Is(err, object.ErrCompacted) {
 			return err == nil, err
 		}

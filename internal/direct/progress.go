@@ -7,27 +7,21 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/backoff"
+	"github.com/fanoutd/fanoutd/internal/cacher"
 )
 
 // progressRetry is the time between progress requests until the tail has reached the
 // store's revision. The store does not answer a request while its watch is behind.
 const progressRetry = 50 * time.Millisecond
 
-// Reasons to give up a watch of the store that has not failed.
-var (
-	errNoProgress  = errors.New("the watch does not reach the revision of the store")
-	errSilentWatch = errors.New("the watch is silent although the store has newer revisions")
-)
-
-// maxSilentChecks is how many checks in a row may find the watch silent while the store
-// is ahead of it.
-const maxSilentChecks = 3
+// errNoProgress means that the watch may be silent.
+var errNoProgress = errors.New("the watch does not reach the revision of the store")
 
 // runWatchdog makes the tail reach the store's revision at intervals, until ctx is done.
 // It does so even if the watcher wants no bookmarks, for two reasons. A watcher that has
 // missed nothing must not stay at an old position: the store may have forgotten it when
 // the client resumes. And a watch that has become silent would never be noticed; then
-// runWatchdog returns errSilentWatch.
+// runWatchdog returns [cacher.ErrSilentWatch].
 func (t *tail) runWatchdog(ctx context.Context) error {
 	interval := t.source.cfg.ProgressInterval
 	silent := 0
@@ -35,13 +29,13 @@ func (t *tail) runWatchdog(ctx context.Context) error {
 	for backoff.Sleep(ctx, interval/2+rand.N(interval)) {
 		before := t.updateCount()
 		switch err := t.reachStore(ctx); {
-		case errors.Is(err, errEpochChanged):
+		case errors.Is(err, cacher.ErrEpochChanged):
 			return err // a watch of keys may not notice a new epoch
 		case t.updateCount() != before, err == nil:
 			silent = 0
 		case errors.Is(err, errNoProgress):
-			if silent++; silent == maxSilentChecks {
-				return errSilentWatch
+			if silent++; silent == cacher.MaxSilentChecks {
+				return cacher.ErrSilentWatch
 			}
 		}
 	}
@@ -54,7 +48,7 @@ func (t *tail) runWatchdog(ctx context.Context) error {
 func (t *tail) reachStore(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
-			t.doubt()
+			t.fresh.Doubt()
 		}
 	}()
 	asked := time.Now()
@@ -63,16 +57,12 @@ func (t *tail) reachStore(ctx context.Context) (err error) {
 		return err
 	}
 	if p.Epoch != t.epoch {
-		return errEpochChanged
+		return cacher.ErrEpochChanged
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.source.cfg.ReadWait)
 	defer cancel()
 	for t.reached() < p.Revision {
-		select {
-		case t.requests <- struct{}{}:
-		case <-ctx.Done():
-			return errNoProgress
-		}
+		t.requestProgress(ctx)
 		if !backoff.Sleep(ctx, progressRetry) {
 			return errNoProgress
 		}
@@ -92,7 +82,7 @@ func (t *tail) checkUpToDate() {
 	t.checking, t.upToDate = true, false
 	t.goroutines.Go(func() {
 		err := t.reachStore(t.ctx)
-		for err != nil && !errors.Is(err, errEpochChanged) && backoff.Sleep(t.ctx, backoff.Jitter(2*retryInterval)) {
+		for err != nil && !errors.Is(err, cacher.ErrEpochChanged) && backoff.Sleep(t.ctx, backoff.Jitter(2*retryInterval)) {
 			err = t.reachStore(t.ctx)
 		}
 		t.mu.Lock()

@@ -2,7 +2,6 @@ package direct
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -19,17 +18,10 @@ import (
 // [object.ErrUnavailable] if the store does not answer in time, and ctx.Err() if ctx
 // ended.
 func (s *Source) Position(ctx context.Context, needed object.Revision) (object.Position, error) {
-	waiting, cancel := context.WithTimeout(ctx, s.cfg.ReadWait)
-	defer cancel()
-	p, err := s.position.Get(waiting)
+	p, err := s.position.Get(ctx)
 	p.Epoch = s.servedEpoch(p.Epoch)
-	switch {
-	case err == nil && needed > p.Revision:
+	if err == nil && needed > p.Revision {
 		err = &cacher.FutureError{Asked: needed, Current: p.Revision}
-	case ctx.Err() != nil:
-		err = ctx.Err()
-	case errors.Is(err, context.DeadlineExceeded):
-		err = fmt.Errorf("read the revision of the store: %w", object.ErrUnavailable)
 	}
 	return p, err
 }
@@ -70,7 +62,7 @@ func (s *Source) Objects(ctx context.Context, at object.Revision, scope object.S
 // Count returns the number of objects that Objects would return, without reading them. It
 // fails like Objects.
 func (s *Source) Count(ctx context.Context, at object.Revision, scope object.Scope, start object.Key) (int64, error) {
-	return s.cfg.Store.CountScope(ctx, at, scope, start)
+	return s.cfg.Store.Count(ctx, at, scope, start)
 }
 
 // firstPage is the number of records of a first page. The store counts records, not bytes,
@@ -95,7 +87,7 @@ func (s *Source) nextPage(ctx context.Context, p *page) error {
 		p.size = firstPage
 	}
 	p.size = min(p.size, s.cfg.PageSize)
-	records, more, err := s.cfg.Store.ListScope(ctx, p.at, p.scope, p.start, p.size)
+	records, more, err := s.cfg.Store.List(ctx, p.at, p.scope, p.start, p.size)
 	if err != nil {
 		return fmt.Errorf("list at revision %d: %w", p.at, err)
 	}

@@ -11,42 +11,19 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Store holds the objects of the resource. All keys are relative to the resource. All
-// methods are safe for concurrent use.
-//
-// Errors wrap [object.ErrCompacted] if the requested revision is gone, and
-// [object.ErrUnavailable] if a later attempt may succeed.
+// Store holds the objects of the resource. Oldest, List and Watch, errors and concurrency are
+// those of [cacher.Store].
 type Store interface {
 	// Position returns the store's epoch and revision. The revision is at least as new
 	// as every write that was acknowledged before the call.
 	Position(ctx context.Context) (object.Position, error)
 
-	// Oldest returns the oldest revision between floor (at least 1) and ceiling that
-	// can still be listed. Ceiling is the store's present revision.
 	Oldest(ctx context.Context, floor, ceiling object.Revision) (object.Revision, error)
+	List(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) (records []object.Record, more bool, err error)
+	Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Watch, error)
 
-	// ListScope returns at most limit records of the scope with keys from start on, in
-	// ascending byte order of keys, as of the revision. More is true if
-	// records remain.
-	ListScope(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) (records []object.Record, more bool, err error)
-
-	// CountScope returns the number of records that ListScope would return without a limit.
-	CountScope(ctx context.Context, at object.Revision, scope object.Scope, start object.Key) (int64, error)
-
-	// WatchScope calls deliver with every change of the scope after the position, in
-	// order, with all changes of one revision in one call. It returns when an error
-	// occurs.
-	//
-	// Previous has the earlier record for each record of the update; nil means that
-	// there was none or that the store has forgotten it. An update without records
-	// reports progress. A receive from requests makes the store report progress soon,
-	// unless it has not moved beyond the position yet.
-	//
-	// WatchScope returns [object.ErrUnavailable] if the position is not of the store's
-	// epoch, and [object.ErrAnswerTooLarge] if it cannot send a change because of its size.
-	// While deliver waits, it reads little more.
-	WatchScope(ctx context.Context, scope object.Scope, after object.Position, requests <-chan struct{},
-		deliver func(u object.Update, previous []*object.Record) error) error
+	// Count returns the number of records that List would return without a limit.
+	Count(ctx context.Context, at object.Revision, scope object.Scope, start object.Key) (int64, error)
 }
 
 // Config configures a source. Resource, Store, Codec, Preencode, Encoder and Log are
@@ -130,7 +107,7 @@ func New(cfg Config) *Source {
 	}
 	return &Source{
 		cfg: cfg, log: cfg.Log.With("resource", cfg.Resource),
-		position: cacher.NewSharedFetch(cfg.Store.Position), missingKeys: cacher.NewMissingKeys(cfg.Keys),
+		position: cacher.NewSharedFetch(cfg.Store.Position, cfg.ReadWait), missingKeys: cacher.NewMissingKeys(cfg.Keys),
 	}
 }
 

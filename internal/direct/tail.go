@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/backoff"
+	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -20,13 +21,15 @@ type tail struct {
 	epoch    object.Epoch
 	wake     chan<- struct{} // receives a value when there is something new
 	taken    chan struct{}   // capacity 1: the watcher has emptied the buffer
-	requests chan struct{}   // makes the store report progress
+
+	fresh cacher.Freshness // when the tail had read everything that the store had
 
 	ctx        context.Context // of all its goroutines
 	stop       context.CancelFunc
 	goroutines sync.WaitGroup
 
 	mu       sync.Mutex
+	watch    object.Watch    // guarded by mu: the watch of the store; nil: there is none
 	changes  []object.Change // guarded by mu: the changes that the interest sees
 	bytes    int             // guarded by mu: size of changes
 	updates  int             // guarded by mu: number of updates received
@@ -34,8 +37,6 @@ type tail struct {
 	behind   bool            // guarded by mu: since the start, the tail has not had everything that the store had
 	through  object.Revision // guarded by mu: everything up to here has been read
 	upToDate bool            // guarded by mu: checkUpToDate found the tail at the store's revision
-	asOf     time.Time       // guarded by mu: a time at which the tail had read everything that the store had
-	live     bool            // guarded by mu: since a confirmation, the watch was neither opened again nor silent
 	checking bool            // guarded by mu: checkUpToDate is running
 	ended    error           // guarded by mu: why there will be no further changes
 }
@@ -43,7 +44,6 @@ type tail struct {
 // Reasons to end a tail. The third one is [object.ErrCompacted].
 var (
 	errFull            = errors.New("the buffer is full")
-	errEpochChanged    = errors.New("the store's epoch has changed")
 	errPreviousUnknown = fmt.Errorf("the object before a change: %w", object.ErrCompacted)
 )
 
@@ -52,7 +52,7 @@ var (
 func (s *Source) newTail(interest *dispatch.Interest, latest, replay, behind bool, after object.Position, wake chan<- struct{}) *tail {
 	t := &tail{
 		source: s, interest: interest, latest: latest, replay: replay, behind: behind, epoch: after.Epoch, through: after.Revision,
-		wake: wake, taken: make(chan struct{}, 1), requests: make(chan struct{}),
+		wake: wake, taken: make(chan struct{}, 1), fresh: cacher.NewFreshness(),
 	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	t.goroutines.Go(t.run)
@@ -67,14 +67,14 @@ func (t *tail) close() {
 
 // run follows the store until the tail ends.
 func (t *tail) run() {
-	var attempts backoff.Backoff
+	attempts := backoff.OfStore
 	for {
 		before := t.reached()
 		err := t.follow(object.Position{Epoch: t.epoch, Revision: before})
 		switch {
 		case t.ctx.Err() != nil:
 			return
-		case errors.Is(err, errFull), errors.Is(err, errEpochChanged), errors.Is(err, object.ErrCompacted),
+		case errors.Is(err, errFull), errors.Is(err, cacher.ErrEpochChanged), errors.Is(err, object.ErrCompacted),
 			errors.Is(err, object.ErrAnswerTooLarge):
 			t.end(err)
 			return
@@ -89,7 +89,7 @@ func (t *tail) run() {
 			}
 			if p, err := t.source.Position(t.ctx, 0); err == nil {
 				if p.Epoch != t.epoch {
-					t.end(errEpochChanged)
+					t.end(cacher.ErrEpochChanged)
 					return
 				}
 				break
@@ -101,29 +101,58 @@ func (t *tail) run() {
 // follow reads a watch of the store from a position on until it fails or the watchdog
 // gives it up.
 func (t *tail) follow(after object.Position) error {
+	t.fresh.Doubt() // the first updates may be old
+	after.Epoch = storeEpoch(after.Epoch)
+	watch, err := t.source.cfg.Store.Watch(t.ctx, t.interest.Scope, after, true)
+	if err != nil {
+		return err
+	}
+	defer watch.Close()
+	t.setWatch(watch)
+	defer t.setWatch(nil)
 	ctx, giveUp := context.WithCancelCause(t.ctx)
-	t.doubt() // the first updates may be old
 	var watchdog sync.WaitGroup
 	defer watchdog.Wait()
 	defer giveUp(nil)
 	watchdog.Go(func() { giveUp(t.runWatchdog(ctx)) })
-	after.Epoch = storeEpoch(after.Epoch)
-	err := t.source.cfg.Store.WatchScope(ctx, t.interest.Scope, after, t.requests, t.deliver)
+	for err == nil {
+		var u object.Update
+		if u, err = watch.Next(ctx); err == nil {
+			err = t.deliver(&u)
+		}
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
+func (t *tail) setWatch(w object.Watch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.watch = w
+}
+
+// requestProgress makes the watch of the store report progress soon, unless there is none. The next
+// request may help where one fails.
+func (t *tail) requestProgress(ctx context.Context) {
+	t.mu.Lock()
+	watch := t.watch
+	t.mu.Unlock()
+	if watch != nil {
+		_ = watch.RequestProgress(ctx)
+	}
+}
+
 // deliver adds an update of the store to the buffer.
-func (t *tail) deliver(u object.Update, previous []*object.Record) error {
+func (t *tail) deliver(u *object.Update) error {
 	var seen []object.Change
 	size := 0
 	for i := range u.Records {
 		if t.source.missingKeys.Note(&u.Records[i]) && t.source.servedEpoch(storeEpoch(t.epoch)) != t.epoch {
-			return errEpochChanged
+			return cacher.ErrEpochChanged
 		}
-		c, ok := t.source.change(&u.Records[i], previous[i])
+		c, ok := t.source.change(&u.Records[i], u.Previous[i])
 		if !ok {
 			return errPreviousUnknown
 		}
@@ -149,9 +178,7 @@ func (t *tail) add(changes []object.Change, size int, through object.Revision) (
 	t.changes = append(t.changes, changes...)
 	t.bytes += size
 	t.updates++
-	if t.live {
-		t.asOf = time.Now()
-	}
+	t.fresh.Updated(time.Now())
 	t.through = max(t.through, through)
 	t.wakeWatcher()
 	return t.bytes > t.source.cfg.BufferBytes && !t.mergeLocked(), t.behind
@@ -249,17 +276,8 @@ func (t *tail) reached() object.Revision {
 func (t *tail) confirm(at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.asOf.Before(at) {
-		t.asOf = at
-	}
-	t.live, t.behind = true, false
-}
-
-// doubt makes updates count only after the next confirmation.
-func (t *tail) doubt() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.live = false
+	t.fresh.Confirm(at)
+	t.behind = false
 }
 
 // take empties the buffer. It returns the changes, the last revision that has been read
@@ -273,7 +291,7 @@ func (t *tail) take() (changes []object.Change, through object.Revision, asOf ti
 	case t.taken <- struct{}{}:
 	default: // it is noted already
 	}
-	return changes, t.through, t.asOf, t.ended
+	return changes, t.through, t.fresh.Confirmed(), t.ended
 }
 
 // reachedIfEmpty returns reached if the buffer is empty, and otherwise 0.

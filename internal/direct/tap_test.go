@@ -31,34 +31,44 @@ func startTapped(t testing.TB, cfg direct.Config) (*fixture, *tap) {
 	}), tapped
 }
 
-func (s *tap) WatchScope(ctx context.Context, scope object.Scope, after object.Position, ask <-chan struct{},
-	deliver func(u object.Update, previous []*object.Record) error,
-) error {
-	return s.Store.WatchScope(ctx, scope, after, ask, func(u object.Update, previous []*object.Record) error {
-		if err := deliver(u, previous); err != nil {
-			return err
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if u.Through > s.through {
-			s.through = u.Through
-			close(s.moved)
-			s.moved = make(chan struct{})
-		}
-		if s.end > 0 && u.Through >= s.end {
-			s.end = 0
-			return object.ErrCompacted
-		}
-		return nil
-	})
+func (s *tap) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Watch, error) {
+	stream, err := s.Store.Watch(ctx, scope, after, previous)
+	return &tapWatch{Watch: stream, tap: s}, err
 }
 
-func (s *tap) CountScope(ctx context.Context, at object.Revision, scope object.Scope, start object.Key) (int64, error) {
-	return s.Store.CountScope(ctx, at, scope, start)
+// tapWatch notes each update when the next one is asked for, because the watcher then has it.
+type tapWatch struct {
+	object.Watch
+	tap  *tap
+	last object.Revision // of the last update
 }
 
-func (s *tap) ListScope(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) ([]object.Record, bool, error) {
-	records, more, err := s.Store.ListScope(ctx, at, scope, start, limit)
+func (s *tapWatch) Next(ctx context.Context) (object.Update, error) {
+	if err := s.tap.note(s.last); err != nil {
+		return object.Update{}, err
+	}
+	u, err := s.Watch.Next(ctx)
+	s.last = u.Through
+	return u, err
+}
+
+func (s *tap) note(through object.Revision) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if through > s.through {
+		s.through = through
+		close(s.moved)
+		s.moved = make(chan struct{})
+	}
+	if s.end > 0 && through >= s.end {
+		s.end = 0
+		return object.ErrCompacted
+	}
+	return nil
+}
+
+func (s *tap) List(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) ([]object.Record, bool, error) {
+	records, more, err := s.Store.List(ctx, at, scope, start, limit)
 	size := 0
 	for i := range records {
 		size += len(records[i].Value)

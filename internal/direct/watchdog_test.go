@@ -105,21 +105,29 @@ func (s *silentOnce) Position(context.Context) (object.Position, error) {
 	return object.Position{Epoch: "e", Revision: object.Revision(s.revision.Load())}, nil
 }
 
-func (s *silentOnce) WatchScope(ctx context.Context, _ object.Scope, after object.Position, ask <-chan struct{},
-	deliver func(u object.Update, previous []*object.Record) error,
-) error {
+func (s *silentOnce) Watch(_ context.Context, _ object.Scope, after object.Position, _ bool) (object.Watch, error) {
+	stream := &silentWatch{}
 	if s.watches.Add(1) > 1 {
 		at := after.Revision + 1
-		u := object.Update{Records: []object.Record{{Key: "k", CreateRevision: at, ModRevision: at, Version: 1}}, Through: at}
-		if err := deliver(u, make([]*object.Record, 1)); err != nil {
-			return err
-		}
+		records := []object.Record{{Key: "k", CreateRevision: at, ModRevision: at, Version: 1}}
+		stream.updates = []object.Update{{Records: records, Previous: make([]*object.Record, 1), Through: at}}
 	}
-	for {
-		select {
-		case <-ask:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return stream, nil
 }
+
+// silentWatch delivers its updates, and then nothing more.
+type silentWatch struct{ updates []object.Update }
+
+func (s *silentWatch) Next(ctx context.Context) (object.Update, error) {
+	if len(s.updates) == 0 {
+		<-ctx.Done()
+		return object.Update{}, ctx.Err()
+	}
+	u := s.updates[0]
+	s.updates = s.updates[1:]
+	return u, nil
+}
+
+func (*silentWatch) RequestProgress(context.Context) error { return nil }
+
+func (*silentWatch) Close() {}

@@ -101,9 +101,9 @@ func (s *Stream) sendOne(now time.Time) {
 	}
 }
 
-// maxKeptEntries is the number of entries of a response for which a stream keeps memory. When very
+// MaxKeptEntries is the number of entries of a response for which a stream and its sink keep memory. When very
 // many watches begin together, each has an entry. Most streams then have one for all of them.
-const maxKeptEntries = 64
+const MaxKeptEntries = 64
 
 // noteSending notes that the client may have the response from now on: it may report a position
 // before the sink has returned.
@@ -142,7 +142,7 @@ func (s *Stream) responseSent() {
 	}
 	s.answers.remove(answered)
 	s.mu.Unlock()
-	if cap(s.response.Entries) > maxKeptEntries {
+	if cap(s.response.Entries) > MaxKeptEntries {
 		s.response.Entries = nil
 	}
 	if s.hasWork() {

@@ -34,6 +34,11 @@ func (e *heldEncoder) AppendEvent(b []byte, event object.Event, p object.Project
 	return e.Encoder.AppendEvent(b, event, p)
 }
 
+// written is a store of which only metrics are read.
+type written struct{ backend.Store }
+
+func (written) OmittedKeys() int { return 0 }
+
 // The metrics show a blocked dispatcher, and collecting them does not block.
 func TestMetricsShowABlockedDispatcher(t *testing.T) {
 	codec, err := object.CodecByName("raw")
@@ -53,7 +58,7 @@ func TestMetricsShowABlockedDispatcher(t *testing.T) {
 	running.Go(func() { d.Run(ctx) })
 	<-c.Ready()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(newResourceCollector([]backend.Resource{{Name: "r", Codec: codec, Cacher: c, Dispatcher: d}}))
+	registry.MustRegister(newResourceCollector([]backend.Resource{{Name: "r", Codec: codec, Cacher: c, Dispatcher: d, Store: written{}}}))
 	look := func() (age, through, revision float64) {
 		t.Helper()
 		families, err := registry.Gather()

@@ -16,7 +16,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
-	"github.com/fanoutd/fanoutd/internal/store"
 	"github.com/fanoutd/fanoutd/internal/version"
 )
 
@@ -67,7 +66,7 @@ func (m *Metrics) Observers() rpc.Observers {
 
 // Register adds the metrics of a server, its resources, its store and its audit log, which
 // may be nil. The caller calls it at most once.
-func (m *Metrics) Register(srv *server.Server, resources []backend.Resource, st *store.Store, log *audit.Log) {
+func (m *Metrics) Register(srv *server.Server, resources []backend.Resource, st Store, log *audit.Log) {
 	// Initialize the counters of all methods to 0. Otherwise the rate of the first failure
 	// of a method would be unknown.
 	m.requests.InitializeMetrics(srv)

@@ -78,9 +78,7 @@ func (c *resourceCollector) Collect(to chan<- prometheus.Metric) {
 }
 
 func (c *resourceCollector) collect(to chan<- prometheus.Metric, r *backend.Resource) {
-	if keys, ok := r.Writer.(interface{ OmittedKeys() int }); ok {
-		send(to, c.leftOut, keys.OmittedKeys(), r.Name)
-	}
+	send(to, c.leftOut, r.Store.OmittedKeys(), r.Name)
 	if r.Direct != nil {
 		send(to, c.loaded, boolValue(r.Direct.Loaded()), r.Name)
 		send(to, c.following, boolValue(r.Direct.Following()), r.Name)

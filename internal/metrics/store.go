@@ -3,12 +3,21 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/fanoutd/fanoutd/internal/store"
+	"github.com/fanoutd/fanoutd/internal/object"
 )
+
+// Store is what the metrics need of a store.
+type Store interface {
+	// Calls calls f with the number of requests of each operation so far, and of those that failed.
+	Calls(f func(operation string, all, failed int64))
+
+	// Database returns false if the store has no database in this process.
+	Database() (object.Database, bool)
+}
 
 // storeCollector reads the counters of requests to etcd, and the size of an embedded etcd.
 type storeCollector struct {
-	store *store.Store
+	store Store
 	families
 
 	requests, errors   *family
@@ -16,7 +25,7 @@ type storeCollector struct {
 	diskFree, diskFull *family
 }
 
-func newStoreCollector(st *store.Store) *storeCollector {
+func newStoreCollector(st Store) *storeCollector {
 	c := &storeCollector{store: st}
 	c.requests = c.counter("etcd_requests_total", "Requests to etcd by operation: revision, list (one page), commit, watch (opened).", "operation")
 	c.errors = c.counter("etcd_request_errors_total", "Failed requests to etcd and broken watches. Failed preconditions and compacted history do not count.", "operation")
@@ -33,11 +42,10 @@ func (c *storeCollector) Describe(to chan<- *prometheus.Desc) { c.describe(to) }
 
 // Collect implements [prometheus.Collector].
 func (c *storeCollector) Collect(to chan<- prometheus.Metric) {
-	for _, op := range store.Operations {
-		calls := c.store.Calls(op)
-		send(to, c.requests, calls.All, string(op))
-		send(to, c.errors, calls.Failed, string(op))
-	}
+	c.store.Calls(func(operation string, all, failed int64) {
+		send(to, c.requests, all, operation)
+		send(to, c.errors, failed, operation)
+	})
 	if db, ok := c.store.Database(); ok {
 		send(to, c.size, db.Size)
 		send(to, c.inUse, db.InUse)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server"
-	"github.com/fanoutd/fanoutd/internal/server/watch"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 )
 
 // watchCollector reads the state and the counters of watches.
@@ -62,7 +62,7 @@ func (c *watchCollector) Collect(to chan<- prometheus.Metric) {
 		send(to, c.events, s.Events, name)
 		send(to, c.bytes, s.Bytes, name)
 		for kind := object.NoCatchUp + 1; kind < object.CatchUpKinds; kind++ {
-			for cause, because := range map[watch.Cause]string{watch.CauseBegin: "begin", watch.CauseBehind: "behind"} {
+			for cause, because := range map[registry.Cause]string{registry.CauseBegin: "begin", registry.CauseBehind: "behind"} {
 				send(to, c.catchUps, s.CatchUps[kind][cause], name, kind.String(), because)
 			}
 		}
@@ -77,11 +77,11 @@ func (c *watchCollector) Collect(to chan<- prometheus.Metric) {
 	send(to, c.slow, c.server.SlowRequests())
 }
 
-// appliedLags are the values of the label lag for watch.AppliedLagBounds.
-var appliedLags = [len(watch.AppliedLagBounds)]string{"0s", "1s", "10s", "1m", "10m", "1h"}
+// appliedLags are the values of the label lag for registry.AppliedLagBounds.
+var appliedLags = [len(registry.AppliedLagBounds)]string{"0s", "1s", "10s", "1m", "10m", "1h"}
 
 // sendApplied sends the numbers of watches by their reports.
-func (c *watchCollector) sendApplied(to chan<- prometheus.Metric, s *watch.AppliedStats, resource string) {
+func (c *watchCollector) sendApplied(to chan<- prometheus.Metric, s *registry.AppliedStats, resource string) {
 	for i, lag := range appliedLags {
 		send(to, c.byAppliedLag, s.ByLag[i], resource, lag)
 	}
@@ -92,7 +92,7 @@ func (c *watchCollector) sendApplied(to chan<- prometheus.Metric, s *watch.Appli
 }
 
 // sendDistribution sends a histogram to the registry.
-func sendDistribution(to chan<- prometheus.Metric, f *family, d *watch.Distribution, labels ...string) {
+func sendDistribution(to chan<- prometheus.Metric, f *family, d *registry.Distribution, labels ...string) {
 	buckets := make(map[float64]uint64, len(d.Bounds))
 	total := uint64(0)
 	for i, n := range d.Counts {

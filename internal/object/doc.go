@@ -8,7 +8,7 @@
 //   - [Record] is a key as the store holds it. A [Codec] decodes it, and [Build] makes
 //     an [Object] of it. A [Change] is one put or delete, with the object before and
 //     after it. An [Event] is a change as one watcher sees it.
-//   - [Op] and [Commit] are a write and its result. [Stream] is a watch of the store.
+//   - [Op] and [Commit] are a write and its result. [Watch] is a watch of the store.
 //   - [Schema] locates labels and fields inside values.
 //
 // Objects and changes are immutable after construction. Thousands of goroutines read

@@ -78,17 +78,17 @@ type RewriteResult struct {
 	Remaining int64 // approximate number of remaining records
 }
 
-// Stream is a running watch of a store. RequestProgress may be called concurrently with
-// Next. Only one goroutine at a time may call Next.
-type Stream interface {
-	// Next waits for the next update. After an error, the caller closes the stream.
+// Watch is a running watch of a store. Only one goroutine at a time may call Next.
+type Watch interface {
+	// Next waits for the next update. After an error, the caller closes the watch.
 	Next(ctx context.Context) (Update, error)
 
-	// RequestProgress requests an update that reports the progress of the stream. The
-	// store may not answer while the stream is catching up.
+	// RequestProgress requests an update that reports the progress of the watch. The
+	// store may not answer while the watch is catching up. It may be called concurrently with the
+	// other methods, and fails after Close.
 	RequestProgress(ctx context.Context) error
 
-	// Close ends the stream and waits for its goroutines.
+	// Close ends the watch and waits for its goroutines.
 	Close()
 }
 
@@ -97,6 +97,10 @@ type Update struct {
 	// Records are the next changes in order of revision. All records of one revision are
 	// in one update. Records may be empty.
 	Records []Record
+
+	// Previous has the record before each change, if the watch asked for it; nil: there was none,
+	// or the store has forgotten it.
+	Previous []*Record
 
 	// Through is the revision up to which this update and earlier ones are complete. It
 	// is at least the revision of the last record.

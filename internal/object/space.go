@@ -7,6 +7,15 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
+// Database is the size of the database of an embedded etcd, and the space for it, in bytes.
+type Database struct {
+	Size     int64 // of the file
+	InUse    int64 // used part of the file; etcd reuses the rest, and a defragmentation frees it
+	Quota    int64 // the size at which writes are refused
+	DiskFree int64 // available on the disk
+	DiskFull bool  // puts are refused because of the disk
+}
+
 // Reclaimed is what reclaiming the space of an embedded etcd has changed.
 type Reclaimed struct {
 	Before, After int64    // size of the database file, in bytes

@@ -21,9 +21,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
-	"github.com/fanoutd/fanoutd/internal/server/watch"
 	"github.com/fanoutd/fanoutd/internal/version"
 )
 
@@ -34,7 +34,7 @@ const maxWatchersPage = 1000
 type admin struct {
 	fanoutv1.UnimplementedAdminServiceServer
 	resources backend.Resources
-	watches   *watch.Service
+	watches   *registry.Registry
 	lagScans  *lagScans
 	limits    *quota.Limiter
 	rights    *rpc.Rights
@@ -63,9 +63,9 @@ func (a *admin) ListResources(ctx context.Context, req *fanoutv1.ListResourcesRe
 	if err != nil {
 		return nil, err
 	}
-	watchers := a.watches.Registry.CountByResource()
+	watchers := a.watches.CountByResource()
 	resp := &fanoutv1.ListResourcesResponse{Server: &fanoutv1.ServerStatus{
-		Id: a.watches.Registry.ServerID(), Version: version.Get().Version, Uptime: durationpb.New(time.Since(a.since)),
+		Id: a.watches.ServerID(), Version: version.Get().Version, Uptime: durationpb.New(time.Since(a.since)),
 	}}
 	var describing sync.WaitGroup // asks etcd about all resources at once
 	for _, name := range names {
@@ -102,10 +102,10 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 	var check request.Checker
 	size := cmp.Or(check.PageSize("page_size", req.GetPageSize(), maxWatchersPage), maxWatchersPage)
 	byLag := check.Order("order", req.GetOrder())
-	var after watch.Number
+	var after registry.Number
 	if token := req.GetPageToken(); token != "" {
 		var ok bool
-		if after, ok = a.watches.Registry.Number(token); !ok {
+		if after, ok = a.watches.Number(token); !ok {
 			check.Refuse("page_token", "is not a page token of this server")
 		}
 		if byLag {
@@ -115,15 +115,15 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 	if err := check.Err(); err != nil {
 		return nil, err
 	}
-	resp := &fanoutv1.ListWatchersResponse{Failing: a.watches.Registry.CountFailing(of...)}
-	watches := a.watches.Registry.After(after, of...)
+	resp := &fanoutv1.ListWatchersResponse{Failing: a.watches.CountFailing(of...)}
+	watches := a.watches.After(after, of...)
 	if req.GetFailing() {
 		resp.Total, watches = resp.GetFailing(), failing(watches)
 		if resp.GetTotal() == 0 {
 			return resp, nil
 		}
 	} else {
-		counts := a.watches.Registry.CountByResource()
+		counts := a.watches.CountByResource()
 		for _, name := range of {
 			resp.Total += int64(counts[name])
 		}
@@ -134,9 +134,9 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 		agreeWithRows(resp, all, req.GetFailing())
 		return resp, nil
 	}
-	bytes, lags := 0, watch.Lags{}
+	bytes, lags := 0, registry.Lags{}
 	for one := range watches {
-		w := one.Status(lags)
+		w := registry.StatusOf(one, lags)
 		bytes += proto.Size(w)
 		if n := len(resp.GetWatchers()); n == size || n > 0 && bytes > maxListBytes {
 			resp.NextPageToken = resp.GetWatchers()[n-1].GetId()
@@ -201,10 +201,10 @@ func agreeWithRows(resp *fanoutv1.ListWatchersResponse, all, onlyFailing bool) {
 }
 
 // failing returns those of the watches whose last report has an error.
-func failing(all iter.Seq[watch.Watch]) iter.Seq[watch.Watch] {
-	return func(yield func(watch.Watch) bool) {
+func failing(all iter.Seq[registry.Watch]) iter.Seq[registry.Watch] {
+	return func(yield func(registry.Watch) bool) {
 		for w := range all {
-			if w.Reported().Failed() && !yield(w) {
+			if registry.IsFailing(w) && !yield(w) {
 				return
 			}
 		}
@@ -237,7 +237,7 @@ func (a *admin) EndWatcher(ctx context.Context, req *fanoutv1.EndWatcherRequest)
 	if err := check.Err(); err != nil {
 		return nil, err
 	}
-	w := a.watches.Registry.Find(req.GetId())
+	w := a.watches.Find(req.GetId())
 	if w == nil || !slices.Contains(of, w.Resource()) {
 		return &fanoutv1.EndWatcherResponse{}, nil
 	}

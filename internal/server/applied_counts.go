@@ -9,14 +9,14 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/request"
-	"github.com/fanoutd/fanoutd/internal/server/watch"
 )
 
 // appliedCounts counts the watches that have applied a revision. Requests with the same question
 // share the counts, and the messages with them.
 type appliedCounts struct {
-	count func(request.Applied) *watch.Applied
+	count func(request.Applied) *registry.Applied
 	now   func() time.Time // time.Now, unless a test replaces it
 
 	mu   sync.Mutex
@@ -39,11 +39,11 @@ type appliedCount struct {
 	query request.Applied
 	users int // guarded by appliedCounts.mu
 
-	mu      sync.Mutex     // held during a count
-	due     time.Time      // guarded by mu: when the next count may begin
-	digest  watch.Digest   // guarded by mu: of the latest count; zero before the first
-	counted *watch.Applied // guarded by mu: the latest count; nil once it is encoded, so it keeps no watch in memory
-	message []byte         // guarded by mu: the latest count, encoded
+	mu      sync.Mutex        // held during a count
+	due     time.Time         // guarded by mu: when the next count may begin
+	digest  registry.Digest   // guarded by mu: of the latest count; zero before the first
+	counted *registry.Applied // guarded by mu: the latest count; nil once it is encoded, so it keeps no watch in memory
+	message []byte            // guarded by mu: the latest count, encoded
 }
 
 const (
@@ -63,7 +63,7 @@ const (
 	maxAppliedBytes      = 128 << 10
 )
 
-func newAppliedCounts(count func(request.Applied) *watch.Applied) *appliedCounts {
+func newAppliedCounts(count func(request.Applied) *registry.Applied) *appliedCounts {
 	return &appliedCounts{count: count, now: time.Now, open: map[appliedQuestion]*appliedCount{}}
 }
 
@@ -89,7 +89,7 @@ func (a *appliedCounts) use(q request.Applied) (c *appliedCount, done func()) {
 
 // current returns the digest of the latest count, after another count if it is time, and when the
 // next one is due.
-func (c *appliedCount) current() (watch.Digest, time.Time) {
+func (c *appliedCount) current() (registry.Digest, time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.recount()
@@ -97,14 +97,14 @@ func (c *appliedCount) current() (watch.Digest, time.Time) {
 }
 
 // encoded returns the latest count as a message, and its digest.
-func (c *appliedCount) encoded() (message []byte, _ watch.Digest, _ error) {
+func (c *appliedCount) encoded() (message []byte, _ registry.Digest, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.recount()
 	if c.counted != nil {
 		var err error
 		if c.message, err = proto.Marshal(appliedResponse(c.counted)); err != nil {
-			return nil, watch.Digest{}, err
+			return nil, registry.Digest{}, err
 		}
 		c.counted = nil
 	}
@@ -125,7 +125,7 @@ func (c *appliedCount) recount() {
 
 // appliedResponse returns a count as a message. It leaves out watches for which a message has no
 // room.
-func appliedResponse(a *watch.Applied) *fanoutv1.WatchAppliedResponse {
+func appliedResponse(a *registry.Applied) *fanoutv1.WatchAppliedResponse {
 	resp := &fanoutv1.WatchAppliedResponse{
 		Watches: a.Watches, Applied: a.Applied, Failed: a.Failed, Pending: statuses(a.Pending, maxPendingBytes),
 		NotReporting: a.NotReporting, NotReportingWatchers: statuses(a.Oldest, maxNotReportingBytes),
@@ -137,7 +137,7 @@ func appliedResponse(a *watch.Applied) *fanoutv1.WatchAppliedResponse {
 }
 
 // statuses returns the statuses of the first watches, as many as a message has room for.
-func statuses(watches []watch.Pending, room int) []*fanoutv1.WatcherStatus {
+func statuses(watches []registry.Pending, room int) []*fanoutv1.WatcherStatus {
 	var all []*fanoutv1.WatcherStatus
 	for _, p := range watches {
 		w := p.Status()

@@ -6,17 +6,17 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/selector"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/request"
-	"github.com/fanoutd/fanoutd/internal/server/watch"
 )
 
 // Requests with the same question share one count in a tick, and its message. A request that comes
 // later shares it, too. What nobody asks for any more is forgotten.
 func TestEqualQuestionsAreCountedOnce(t *testing.T) {
 	now, counted := time.Unix(1000, 0), map[object.Revision]int{}
-	a := newAppliedCounts(func(q request.Applied) *watch.Applied {
+	a := newAppliedCounts(func(q request.Applied) *registry.Applied {
 		counted[q.Revision]++
-		return &watch.Applied{Watches: int64(counted[q.Revision])}
+		return &registry.Applied{Watches: int64(counted[q.Revision])}
 	})
 	a.now = func() time.Time { return now }
 	cart, err := selector.ParseLabels("app=cart,zone=eu")

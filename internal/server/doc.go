@@ -9,7 +9,8 @@
 //	quota       limits, and who uses how much of them
 //	request     the generated message becomes a typed, validated value
 //	backend     what serves the resource: a cacher and a dispatcher, or etcd
-//	watch       the life of one watch
+//	registry    all watches, and what watch and subscribe have in common
+//	watch       the life of one watch; subscribe: of many on one stream
 //	grpcmsg     encoded messages, and the codec that passes them through
 //	apierr      errors become statuses
 //

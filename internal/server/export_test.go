@@ -3,11 +3,11 @@ package server
 import (
 	"time"
 
-	"github.com/fanoutd/fanoutd/internal/server/watch"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 )
 
 // DrainClock is the clock of the drain.
-type DrainClock = watch.DrainClock
+type DrainClock = registry.DrainClock
 
 // SetDrainClock makes the drain use a clock of the test.
 func (s *Server) SetDrainClock(c DrainClock) { s.watches.SetDrainClock(c) }
@@ -26,4 +26,4 @@ func (s *Server) SetSlotTimes(patience, lease time.Duration) {
 func (s *Server) AppliedCounts() int64 { return s.watches.AppliedCounts() }
 
 // Queues returns the number of send queues of connections that have watches.
-func (s *Server) Queues() int { return s.watches.Queues() }
+func (s *Server) Queues() int { return s.watches.Queues.Len() }

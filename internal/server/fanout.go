@@ -12,9 +12,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
-	"github.com/fanoutd/fanoutd/internal/server/watch"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
@@ -23,7 +23,7 @@ type fanout struct {
 	resources backend.Resources
 	rights    *rpc.Rights
 	limits    *quota.Limiter
-	watches   *watch.Registry
+	watches   *registry.Registry
 }
 
 // Get implements FanoutService.
@@ -65,12 +65,12 @@ const ttlTimeout = time.Second
 // remainingTTL returns what is left of the time to live of an object. It returns false if the
 // object has none, if the request does not ask etcd, and if etcd does not answer.
 func remainingTTL(ctx context.Context, r *backend.Resource, get request.Get, o *object.Object) (time.Duration, bool) {
-	if o.Lease == 0 || r.Leases == nil || get.Consistency.Level == request.Any || get.Consistency.Level == request.Exactly {
+	if o.Lease == 0 || get.Consistency.Level == request.Any || get.Consistency.Level == request.Exactly {
 		return 0, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, ttlTimeout)
 	defer cancel()
-	left, err := r.Leases.RemainingTTL(ctx, o.Lease)
+	left, err := r.Store.RemainingTTL(ctx, o.Lease)
 	return left, err == nil
 }
 

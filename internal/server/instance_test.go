@@ -195,7 +195,7 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 				Resource: name, Store: collection, Codec: codec, Preencode: wire.Preencode, Encoder: with.encoder, MessageBytes: with.messageBytes, Keys: keys, Log: log,
 			})
 			in.collections[name] = collection
-			cfg.Resources = append(cfg.Resources, backend.Resource{Name: name, Fields: schema.Names(), Codec: codec, Direct: source, Writer: s, Rewriter: collection, Leases: collection, Values: values})
+			cfg.Resources = append(cfg.Resources, backend.Resource{Name: name, Fields: schema.Names(), Codec: codec, Direct: source, Store: s, Values: values})
 			continue
 		}
 		c := cacher.New(cacher.Config{
@@ -205,7 +205,7 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 		d := dispatch.New(dispatch.Config{Source: c, Encoder: with.encoder, LogBytes: with.logBytes, MessageBytes: with.messageBytes, Indexed: schema.Indexed()})
 		in.collections[name], in.seams[name], in.dispatchers[name] = collection, s, d
 		cfg.Resources = append(cfg.Resources, backend.Resource{
-			Name: name, Fields: schema.Names(), Codec: codec, Cacher: c, Dispatcher: d, Writer: s, Rewriter: collection, Leases: collection, Values: values,
+			Name: name, Fields: schema.Names(), Codec: codec, Cacher: c, Dispatcher: d, Store: s, Values: values,
 		})
 	}
 	if with.configure != nil {

@@ -13,14 +13,14 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/lag"
-	"github.com/fanoutd/fanoutd/internal/server/watch"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 )
 
 // lagScans lists the watches that are furthest behind. A scan looks at all watches. If there are
 // many, callers within a second share a scan. Each answer sorts the watches of the scan by their
 // present lag.
 type lagScans struct {
-	registry *watch.Registry
+	registry *registry.Registry
 	now      func() time.Time // time.Now, unless a test replaces it
 	many     int              // manyWatches, unless a test replaces it
 
@@ -38,8 +38,8 @@ type lagQuestion struct {
 // lagScan is the result of a scan. It keeps no watch in memory.
 type lagScan struct {
 	began   time.Time
-	looked  int            // number of watches
-	numbers []watch.Number // of those that were furthest behind, at most maxWatchersPage
+	looked  int               // number of watches
+	numbers []registry.Number // of those that were furthest behind, at most maxWatchersPage
 }
 
 const (
@@ -51,7 +51,7 @@ const (
 	lagScanAge = time.Second
 )
 
-func newLagScans(r *watch.Registry) *lagScans {
+func newLagScans(r *registry.Registry) *lagScans {
 	return &lagScans{registry: r, now: time.Now, many: manyWatches, latest: map[lagQuestion]*lagScan{}}
 }
 
@@ -62,11 +62,11 @@ func (s *lagScans) list(resources []string, onlyFailing bool, most int) (_ []*fa
 	if onlyFailing {
 		found = failing(found)
 	}
-	lags := watch.Lags{}
+	lags := registry.Lags{}
 	var watchers []*fanoutv1.WatcherStatus
 	bytes := 0
-	for i, one := range mostLagging(found, most, lags) {
-		w := one.Status(lags)
+	for i, one := range mostLagging(found, most, lagOf(lags)) {
+		w := registry.StatusOf(one, lags)
 		if bytes += proto.Size(w); i > 0 && bytes > maxListBytes {
 			return watchers, false
 		}
@@ -76,7 +76,7 @@ func (s *lagScans) list(resources []string, onlyFailing bool, most int) (_ []*fa
 }
 
 // scan returns the numbers of the watches that are furthest behind, or were within the last second.
-func (s *lagScans) scan(resources []string, onlyFailing bool) []watch.Number {
+func (s *lagScans) scan(resources []string, onlyFailing bool) []registry.Number {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -86,19 +86,19 @@ func (s *lagScans) scan(resources []string, onlyFailing bool) []watch.Number {
 		return recent.numbers
 	}
 	scan := &lagScan{began: now}
-	all := func(yield func(watch.Watch) bool) {
-		for w := range s.registry.After(watch.Number{}, resources...) {
+	all := func(yield func(registry.Watch) bool) {
+		for w := range s.registry.After(registry.Number{}, resources...) {
 			scan.looked++
 			if !yield(w) {
 				return
 			}
 		}
 	}
-	watches := iter.Seq[watch.Watch](all)
+	watches := iter.Seq[registry.Watch](all)
 	if onlyFailing {
 		watches = failing(all)
 	}
-	for _, w := range mostLagging(watches, maxWatchersPage, watch.Lags{}) {
+	for _, w := range mostLagging(watches, maxWatchersPage, lagOf(registry.Lags{})) {
 		scan.numbers = append(scan.numbers, w.Number())
 	}
 	if s.looked += scan.looked; scan.looked >= s.many {
@@ -108,8 +108,8 @@ func (s *lagScans) scan(resources []string, onlyFailing bool) []watch.Number {
 }
 
 // watches returns the watches with the numbers. It leaves out those that have ended.
-func (s *lagScans) watches(numbers []watch.Number) iter.Seq[watch.Watch] {
-	return func(yield func(watch.Watch) bool) {
+func (s *lagScans) watches(numbers []registry.Number) iter.Seq[registry.Watch] {
+	return func(yield func(registry.Watch) bool) {
 		for _, n := range numbers {
 			if w := s.registry.At(n); w != nil && !yield(w) {
 				return
@@ -121,9 +121,9 @@ func (s *lagScans) watches(numbers []watch.Number) iter.Seq[watch.Watch] {
 // mostLagging returns the watches with the largest lag, and of those with equal lags the oldest.
 // More than 2*maxWatchersPage watches must come in the order of their numbers. The server does not
 // know how long a watch has had no position, if a RESET took away an earlier one.
-func mostLagging(all iter.Seq[watch.Watch], most int, lags watch.Lags) []watch.Watch {
+func mostLagging(all iter.Seq[registry.Watch], most int, lagOf func(registry.Watch) lag.Lag) []registry.Watch {
 	type lagging struct {
-		watch watch.Watch
+		watch registry.Watch
 		lag   lag.Lag
 	}
 	var found []lagging
@@ -138,7 +138,7 @@ func mostLagging(all iter.Seq[watch.Watch], most int, lags watch.Lags) []watch.W
 		}
 	}
 	for w := range all {
-		l := lagOf(w.Condition(lags))
+		l := lagOf(w)
 		if least != nil && l.Compare(*least) >= 0 {
 			continue
 		}
@@ -148,13 +148,16 @@ func mostLagging(all iter.Seq[watch.Watch], most int, lags watch.Lags) []watch.W
 		}
 	}
 	keep()
-	watches := make([]watch.Watch, 0, len(found))
+	watches := make([]registry.Watch, 0, len(found))
 	for _, one := range found {
 		watches = append(watches, one.watch)
 	}
 	return watches
 }
 
-func lagOf(c watch.Condition) lag.Lag {
-	return lag.Lag{Blocked: c.Blocked, NoPosition: c.NoPosition, IsMinimum: c.Lag.IsMinimum, Seconds: c.Lag.Waited.Seconds()}
+func lagOf(lags registry.Lags) func(registry.Watch) lag.Lag {
+	return func(w registry.Watch) lag.Lag {
+		c := registry.SampleOf(w, lags)
+		return lag.Lag{Blocked: c.Blocked, NoPosition: c.NoPosition, IsMinimum: c.Lag.IsMinimum, Seconds: c.Lag.Waited.Seconds()}
+	}
 }

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/lag"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
-	"github.com/fanoutd/fanoutd/internal/server/backend"
-	"github.com/fanoutd/fanoutd/internal/server/watch"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/test/poll"
 )
 
@@ -50,7 +50,7 @@ func subscribed(tb testing.TB, streams int) *admin {
 			}
 		}
 	}
-	return &admin{resources: srv.resources, watches: srv.watches, lagScans: newLagScans(srv.watches.Registry), rights: srv.rights}
+	return &admin{resources: srv.resources, watches: srv.watches, lagScans: newLagScans(srv.watches), rights: srv.rights}
 }
 
 // BenchmarkListWatchersByLag lists the 25 watches that are furthest behind, as the status page does.
@@ -112,7 +112,7 @@ func TestCallersShareALagScan(t *testing.T) {
 	concurrently()
 	wantLooked("a second later", 1000)
 
-	for w := range scans.registry.After(watch.Number{}, "r") {
+	for w := range scans.registry.After(registry.Number{}, "r") {
 		w.End(apierr.ErrEndedByOperator)
 		break
 	}
@@ -141,37 +141,35 @@ func TestALagScanTakesBoundedMemory(t *testing.T) {
 
 // laggingWatch is a watch that is some seconds behind.
 type laggingWatch struct {
-	watch.Watch
+	registry.Watch
 	number  uint64
 	seconds int
 }
 
-func (w *laggingWatch) Number() watch.Number { return watch.Number{RPC: w.number} }
+func (w *laggingWatch) Number() registry.Number { return registry.Number{RPC: w.number} }
 
-func (w *laggingWatch) Condition(watch.Lags) watch.Condition {
-	return watch.Condition{LagKnown: true, Lag: backend.Lag{Waited: time.Duration(w.seconds) * time.Second}}
-}
+func lagOfTest(w registry.Watch) lag.Lag { return lag.Lag{Seconds: float64(w.(*laggingWatch).seconds)} }
 
 // The watches that are furthest behind are found among very many, and the oldest of equal ones.
 func TestTheMostLaggingWatchesAreFound(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	var all []watch.Watch
+	var all []registry.Watch
 	for i := range uint64(10 * maxWatchersPage) {
 		all = append(all, &laggingWatch{number: i, seconds: random.IntN(20_000)})
 	}
 	want := slices.Clone(all)
-	slices.SortStableFunc(want, func(x, y watch.Watch) int {
+	slices.SortStableFunc(want, func(x, y registry.Watch) int {
 		return cmp.Compare(y.(*laggingWatch).seconds, x.(*laggingWatch).seconds)
 	})
 	for _, most := range []int{1, 25, maxWatchersPage} {
-		if !slices.Equal(mostLagging(slices.Values(all), most, nil), want[:most]) {
+		if !slices.Equal(mostLagging(slices.Values(all), most, lagOfTest), want[:most]) {
 			t.Errorf("the %d watches with the largest lag are not those of a complete sort", most)
 		}
 	}
 	// A scan that is used again has found them in the order of earlier lags.
 	few := slices.Clone(want[:maxWatchersPage])
 	slices.Reverse(few)
-	if !slices.Equal(mostLagging(slices.Values(few), 25, nil), want[:25]) {
+	if !slices.Equal(mostLagging(slices.Values(few), 25, lagOfTest), want[:25]) {
 		t.Error("the watches of a scan are not ordered anew")
 	}
 }

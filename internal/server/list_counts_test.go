@@ -8,7 +8,7 @@ import (
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
-	"github.com/fanoutd/fanoutd/internal/server/watch"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 )
 
 // The numbers of an answer are those of its rows, although a scan that callers share does not have
@@ -31,7 +31,7 @@ func TestNumbersOfWatchersAgreeWithTheRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tokens = append(tokens, header.Get(watch.TokenHeader)...)
+		tokens = append(tokens, header.Get(registry.TokenHeader)...)
 	}
 	fail := func(tokens []string) {
 		t.Helper()
@@ -43,7 +43,7 @@ func TestNumbersOfWatchersAgreeWithTheRows(t *testing.T) {
 		}
 	}
 	now := time.Now()
-	scans := newLagScans(srv.watches.Registry)
+	scans := newLagScans(srv.watches)
 	scans.now, scans.many = func() time.Time { return now }, 1
 	a := &admin{resources: srv.resources, watches: srv.watches, lagScans: scans, rights: srv.rights}
 	want := func(req *fanoutv1.ListWatchersRequest, rows int, total, failing int64) {

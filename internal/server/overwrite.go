@@ -115,9 +115,9 @@ func (w *overwrites) look(ctx context.Context, ops []object.Op, found *object.St
 		if *seen = have; have == 0 {
 			continue
 		}
-		records, _, err := w.resource.Writer.List(ctx, found.At, ops[i].Key, 1)
+		records, _, err := w.resource.Store.List(ctx, found.At, object.ExactKey(ops[i].Key), "", 1)
 		switch {
-		case errors.Is(err, object.ErrCompacted), err == nil && (len(records) == 0 || records[0].Key != ops[i].Key):
+		case errors.Is(err, object.ErrCompacted), err == nil && (len(records) == 0):
 			// The revision is gone, or the store was restored meanwhile. The next attempt finds another one.
 			*seen = object.Unseen
 			continue

@@ -45,7 +45,7 @@ var (
 // storedValue returns what is stored at a key.
 func (in *instance) storedValue(ctx context.Context, t *testing.T, resource, key string) string {
 	t.Helper()
-	records, _, err := in.collections[resource].List(ctx, 0, object.Key(key), 1)
+	records, _, err := in.collections[resource].List(ctx, 0, object.Scope{}, object.Key(key), 1)
 	if err != nil || len(records) == 0 || records[0].Key != object.Key(key) {
 		t.Fatalf("%s: got %v, %v", key, records, err)
 	}

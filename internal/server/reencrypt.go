@@ -48,7 +48,7 @@ func (a *admin) Reencrypt(ctx context.Context, req *fanoutv1.ReencryptRequest) (
 		return nil, err
 	}
 	resp := &fanoutv1.ReencryptResponse{Encrypted: r.Values.Encrypts(), PrimaryKeyId: r.Values.Primary()}
-	done, err := r.Rewriter.Rewrite(ctx, object.Key(start), size, min(a.rewrites, reencryptBatch))
+	done, err := r.Store.Rewrite(ctx, object.Key(start), size, min(a.rewrites, reencryptBatch))
 	if err != nil {
 		return nil, err
 	}

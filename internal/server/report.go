@@ -16,13 +16,13 @@ func (f *fanout) Report(ctx context.Context, req *fanoutv1.ReportRequest) (*fano
 	if err != nil {
 		return nil, err
 	}
-	e := f.watches.FindByToken(report.Watch)
-	if e == nil {
+	w := f.watches.FindByToken(report.Watch)
+	if w == nil {
 		return nil, apierr.ErrUnknownWatch
 	}
-	rpc.CallOf(ctx).Resource = e.Resource() // for the audit log
-	if caller := access.From(ctx); !e.OpenedBy(caller) {
-		return nil, &apierr.ForeignWatchError{Caller: caller, Resource: e.Resource()}
+	rpc.CallOf(ctx).Resource = w.Resource() // for the audit log
+	if caller := access.From(ctx); !w.Caller().HasOpened(caller) {
+		return nil, &apierr.ForeignWatchError{Caller: caller, Resource: w.Resource()}
 	}
-	return &fanoutv1.ReportResponse{}, e.Report(report)
+	return &fanoutv1.ReportResponse{}, f.watches.Report(w, report)
 }

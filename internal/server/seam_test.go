@@ -15,13 +15,13 @@ import (
 // underneath is the store that a seam wraps.
 type underneath interface {
 	cacher.Store
-	backend.Writer
+	backend.Store
 }
 
 // seam wraps the store of a resource. It counts the calls of each method, and a test can
 // fail or delay them.
 type seam struct {
-	store underneath
+	underneath
 
 	mu        sync.Mutex
 	calls     map[string]int // guarded by mu
@@ -29,7 +29,7 @@ type seam struct {
 }
 
 func newSeam(store underneath) *seam {
-	return &seam{store: store, calls: map[string]int{}}
+	return &seam{underneath: store, calls: map[string]int{}}
 }
 
 // on makes the seam call f before each call of the store. f may return an error, block or
@@ -63,52 +63,52 @@ func (s *seam) Commit(ctx context.Context, ops []object.Op) (object.Commit, erro
 	if err := s.call(ctx, "Commit"); err != nil {
 		return object.Commit{}, err
 	}
-	return s.store.Commit(ctx, ops)
+	return s.underneath.Commit(ctx, ops)
 }
 
 func (s *seam) Epoch(ctx context.Context) (object.Epoch, error) {
 	if err := s.call(ctx, "Epoch"); err != nil {
 		return "", err
 	}
-	return s.store.Epoch(ctx)
+	return s.underneath.Epoch(ctx)
 }
 
 func (s *seam) Revision(ctx context.Context) (object.Revision, error) {
 	if err := s.call(ctx, "Revision"); err != nil {
 		return 0, err
 	}
-	return s.store.Revision(ctx)
+	return s.underneath.Revision(ctx)
 }
 
 func (s *seam) Oldest(ctx context.Context, floor, ceiling object.Revision) (object.Revision, error) {
 	if err := s.call(ctx, "Oldest"); err != nil {
 		return 0, err
 	}
-	return s.store.Oldest(ctx, floor, ceiling)
+	return s.underneath.Oldest(ctx, floor, ceiling)
 }
 
-func (s *seam) List(ctx context.Context, at object.Revision, start object.Key, limit int) ([]object.Record, bool, error) {
+func (s *seam) List(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) ([]object.Record, bool, error) {
 	if err := s.call(ctx, "List"); err != nil {
 		return nil, false, err
 	}
-	return s.store.List(ctx, at, start, limit)
+	return s.underneath.List(ctx, at, scope, start, limit)
 }
 
-func (s *seam) Watch(ctx context.Context, after object.Position) (object.Stream, error) {
+func (s *seam) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Watch, error) {
 	if err := s.call(ctx, "Watch"); err != nil {
 		return nil, err
 	}
-	stream, err := s.store.Watch(ctx, after)
-	return &seamStream{stream, s}, err
+	stream, err := s.underneath.Watch(ctx, scope, after, previous)
+	return &seamWatch{stream, s}, err
 }
 
-type seamStream struct {
-	object.Stream
+type seamWatch struct {
+	object.Watch
 	seam *seam
 }
 
-func (s *seamStream) Next(ctx context.Context) (object.Update, error) {
-	u, err := s.Stream.Next(ctx)
+func (s *seamWatch) Next(ctx context.Context) (object.Update, error) {
+	u, err := s.Watch.Next(ctx)
 	if err != nil {
 		return u, err
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/frames"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/server/subscribe"
@@ -102,7 +103,7 @@ type Server struct {
 	within    *grpc.Server // serves the same services to in-process connections; see Local
 	health    *health.Server
 	resources backend.Resources
-	watches   *watch.Service
+	watches   *registry.Registry
 	subscribe *subscribe.Service
 	streams   otherStreams
 	rights    *rpc.Rights
@@ -141,10 +142,8 @@ func New(cfg Config) *Server {
 		r := &cfg.Resources[i]
 		s.resources[r.Name] = r
 	}
-	s.watches = watch.New(watch.Config{Resources: s.resources, Interceptors: s.interceptors, TimeLimit: cfg.WatchTimeLimit, Grace: cfg.WatchGrace})
-	s.subscribe = subscribe.New(subscribe.Config{
-		Resources: s.resources, Interceptors: s.interceptors, Watches: s.watches, TimeLimit: cfg.WatchTimeLimit,
-	})
+	s.watches = registry.New(registry.Config{Resources: s.resources, Interceptors: s.interceptors, TimeLimit: cfg.WatchTimeLimit, Grace: cfg.WatchGrace})
+	s.subscribe = subscribe.New(s.watches, s.resources)
 	budgets := func(address string) frames.Budget { return s.limits.StreamBudget(address) }
 	options := append(cfg.Observers.Options(), transport.ServerOptions(cfg.TLS, s.limits.RequestBytes, budgets, s.HandshakeFailed)...)
 	options = append(options,
@@ -160,9 +159,9 @@ func New(cfg Config) *Server {
 		oldest = 0
 	}
 	s.grpc = grpc.NewServer(append(options, transport.ConnectionOptions(s.limits.StreamsPerConnection, cfg.WatchTimeLimit, oldest)...)...)
-	f := &fanout{resources: s.resources, rights: s.rights, limits: s.limits, watches: s.watches.Registry}
+	f := &fanout{resources: s.resources, rights: s.rights, limits: s.limits, watches: s.watches}
 	a := &admin{
-		resources: s.resources, watches: s.watches, lagScans: newLagScans(s.watches.Registry), limits: s.limits, rights: s.rights,
+		resources: s.resources, watches: s.watches, lagScans: newLagScans(s.watches), limits: s.limits, rights: s.rights,
 		since: time.Now(), space: cfg.Space, appliedCounts: newAppliedCounts(s.watches.CountApplied),
 	}
 	if cfg.Writes {
@@ -172,9 +171,10 @@ func New(cfg Config) *Server {
 		resources: s.resources, rights: s.rights, limits: request.WriteLimits{ValueBytes: cfg.MaxValueBytes, Operations: cfg.MaxOperations, TTL: cfg.MaxTTL},
 		overwrites: overwritesOf(s.resources),
 	}
+	watchHandler := watch.Handler(s.watches)
 	for _, one := range []*grpc.Server{s.grpc, s.within} {
 		to := s.interceptors.Registrar(one, cfg.Observers, s.streams.intercept)
-		to.RegisterService(serviceDesc(f, s.watches.Handler(), s.subscribe.Handler()), nil)
+		to.RegisterService(serviceDesc(f, watchHandler, s.subscribe.Handler()), nil)
 		if cfg.Writes {
 			fanoutv1.RegisterStoreServiceServer(to, stores)
 		}
@@ -300,7 +300,7 @@ func (s *Server) UsePolicy(p *policy.Policy) {
 }
 
 // WatchStats describes the watches of each resource. It makes none of them wait.
-func (s *Server) WatchStats() map[string]*watch.Stats { return s.watches.Stats() }
+func (s *Server) WatchStats() map[string]*registry.Stats { return s.watches.Stats() }
 
 // StreamWatchesEnded returns the number of watches of Subscribe streams that were refused or have
 // ended, for each status code.

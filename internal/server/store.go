@@ -132,10 +132,10 @@ func (s *writes) commit(ctx context.Context, req writeRequest, fill func(*reques
 
 func (s *writes) write(ctx context.Context, resource *backend.Resource, ops []object.Op) (object.Commit, error) {
 	if resource.Tracer == nil {
-		return resource.Writer.Commit(ctx, ops)
+		return resource.Store.Commit(ctx, ops)
 	}
 	done := resource.Tracer.Writing(ctx)
-	commit, err := resource.Writer.Commit(ctx, ops)
+	commit, err := resource.Store.Commit(ctx, ops)
 	done(changedAt(commit, ops))
 	return commit, err
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
-	"github.com/fanoutd/fanoutd/internal/server/watch"
 )
 
 // WatchApplied implements AdminService.
@@ -45,7 +45,7 @@ func (a *admin) WatchApplied(req *fanoutv1.WatchAppliedRequest, stream grpc.Serv
 	count, done := a.appliedCounts.use(query)
 	defer done()
 	out := &appliedSender{stream: stream, limits: a.limits}
-	var sent watch.Digest
+	var sent registry.Digest
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
@@ -86,10 +86,10 @@ type appliedSender struct {
 func (s *appliedSender) isUnread() bool { return s.written != nil && !s.written.Load() }
 
 // send waits for memory and sends the count of that time. It returns the digest of the count.
-func (s *appliedSender) send(ctx context.Context, count *appliedCount, may func() error) (watch.Digest, error) {
+func (s *appliedSender) send(ctx context.Context, count *appliedCount, may func() error) (registry.Digest, error) {
 	memory, err := s.reserve(ctx)
 	if err != nil {
-		return watch.Digest{}, err
+		return registry.Digest{}, err
 	}
 	message, digest, err := count.encoded()
 	if err == nil {

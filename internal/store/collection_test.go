@@ -18,7 +18,7 @@ func list(t *testing.T, c *store.Collection, at object.Revision, page int) []obj
 	t.Helper()
 	var all []object.Record
 	for start := object.Key(""); ; {
-		records, more, err := c.List(contextFor(t), at, start, page)
+		records, more, err := c.List(contextFor(t), at, object.Scope{}, start, page)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,10 +118,10 @@ func TestOldestIsTheCompactedRevision(t *testing.T) {
 				t.Errorf("from %d on: got %d, want %d", floor, got, want)
 			}
 		}
-		if _, _, err := c.List(contextFor(t), compacted-1, "", 10); !errors.Is(err, object.ErrCompacted) {
+		if _, _, err := c.List(contextFor(t), compacted-1, object.Scope{}, "", 10); !errors.Is(err, object.ErrCompacted) {
 			t.Errorf("list before the compacted revision: got %v, want %v", err, object.ErrCompacted)
 		}
-		if _, _, err := c.List(contextFor(t), compacted, "", 10); err != nil {
+		if _, _, err := c.List(contextFor(t), compacted, object.Scope{}, "", 10); err != nil {
 			t.Errorf("list at the compacted revision: %v", err)
 		}
 	})
@@ -135,7 +135,7 @@ func TestCancelledCallsReturnTheErrorOfTheContext(t *testing.T) {
 		if _, err := c.Revision(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("Revision: %v", err)
 		}
-		if _, _, err := c.List(ctx, 1, "", 1); !errors.Is(err, context.Canceled) {
+		if _, _, err := c.List(ctx, 1, object.Scope{}, "", 1); !errors.Is(err, context.Canceled) {
 			t.Errorf("List: %v", err)
 		}
 		if _, err := c.Commit(ctx, []object.Op{put("k", "v")}); !errors.Is(err, context.Canceled) {
@@ -161,7 +161,7 @@ func TestPagesAreBoundedByBytes(t *testing.T) {
 		for start := object.Key(""); more; {
 			var records []object.Record
 			var err error
-			if records, more, err = c.List(contextFor(t), at, start, 1000); err != nil {
+			if records, more, err = c.List(contextFor(t), at, object.Scope{}, start, 1000); err != nil {
 				t.Fatal(err)
 			}
 			if len(records) > most {

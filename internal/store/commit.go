@@ -29,9 +29,9 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 	if err != nil {
 		return object.Commit{}, err
 	}
-	if bytes, writes := writtenBytes(ops, stored); writes {
-		if err := c.store.admit(bytes); err != nil {
-			c.store.calls.count(OpCommit, err)
+	if puts, bytes, writes := written(ops, stored); writes {
+		if err := c.store.admit(puts, bytes); err != nil {
+			c.store.calls.count(opCommit, err)
 			return object.Commit{}, err
 		}
 	}
@@ -41,10 +41,10 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 	if err != nil {
 		return object.Commit{}, fmt.Errorf("grant a lease: %w", classify(ctx, err))
 	}
-	h := c.store.epochs.currentHistory()
+	h := c.store.epochs.History()
 	txn, resp, err := c.send(call, ops, stored, leases)
 	err = classifyWrite(ctx, err, slices.ContainsFunc(ops, returnsValue))
-	c.store.calls.count(OpCommit, err)
+	c.store.calls.count(opCommit, err)
 	if err != nil {
 		if slices.ContainsFunc(leases, isOwnLease) {
 			// The transaction may have been applied, now or later. The sweep revokes the
@@ -63,7 +63,7 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 	commit := object.Commit{
 		Revision: object.Revision(resp.Header.GetRevision()), Deleted: make([]bool, len(ops)), Records: make([]*object.Record, len(ops)),
 	}
-	h.advance(commit.Revision)
+	h.Advance(commit.Revision)
 	for i, op := range ops {
 		if op.Kind != object.OpDelete {
 			continue
@@ -97,24 +97,18 @@ func (c *Collection) send(ctx context.Context, ops []object.Op, stored [][]byte,
 // returnsValue reports whether the answer to an operation may have a value.
 func returnsValue(op object.Op) bool { return op.ReturnDeleted || op.ReturnCurrent }
 
-// writtenBytes returns how much the puts among the operations add to the database, and
-// whether any operation writes.
-func writtenBytes(ops []object.Op, stored [][]byte) (bytes int64, writes bool) {
+// written returns the number of puts among the operations, with the size of their keys and values,
+// and whether any operation writes.
+func written(ops []object.Op, stored [][]byte) (puts int, bytes int64, writes bool) {
 	for i, op := range ops {
-		switch op.Kind {
-		case object.OpPut:
-			bytes += int64(len(op.Key)) + int64(len(stored[i])) + recordOverhead
-			writes = true
-		case object.OpDelete:
-			writes = true
-		case object.OpCheck:
+		if op.Kind == object.OpPut {
+			puts++
+			bytes += int64(len(op.Key) + len(stored[i]))
 		}
+		writes = writes || op.Kind != object.OpCheck
 	}
-	return bytes, writes
+	return puts, bytes, writes
 }
-
-// recordOverhead is more than what etcd stores besides a key and its value.
-const recordOverhead = 256
 
 // RemainingTTL returns the time until the lease removes its keys: whole seconds, rounded
 // down, and 0 if the lease has expired.

@@ -2,11 +2,9 @@ package store
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/stats"
 )
 
 // monitorInterval is the time between inspections of etcd while the connection is
@@ -32,34 +30,10 @@ func (s *Store) monitor(ctx context.Context) {
 		}
 		interval = monitorInterval
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		if err := s.epochs.verify(call); err != nil {
+		if err := s.epochs.Verify(call); err != nil {
 			s.log.Debug("could not verify the epoch of etcd", "error", err)
 			interval = monitorRetry
 		}
 		cancel()
 	}
 }
-
-// connectionCounter counts the connections made to etcd. It is a gRPC statistics
-// handler, and counts a connection before the client sends anything on it.
-type connectionCounter struct{ count atomic.Int64 }
-
-// HandleConn implements [stats.Handler].
-func (c *connectionCounter) HandleConn(_ context.Context, s stats.ConnStats) {
-	if _, ok := s.(*stats.ConnBegin); ok {
-		c.count.Add(1)
-	}
-}
-
-// TagConn implements [stats.Handler].
-func (*connectionCounter) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
-	return ctx
-}
-
-// TagRPC implements [stats.Handler].
-func (*connectionCounter) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
-	return ctx
-}
-
-// HandleRPC implements [stats.Handler].
-func (*connectionCounter) HandleRPC(context.Context, stats.RPCStats) {}

@@ -136,7 +136,7 @@ func (c *Collection) rewriteBatch(ctx context.Context, outdated []*mvccpb.KeyVal
 				return err
 			}
 			included = append(included, kv)
-			bytes += int64(len(key)+len(stored)) + recordOverhead
+			bytes += int64(len(key) + len(stored))
 			compares = append(compares, clientv3.Compare(clientv3.ModRevision(key), "=", kv.ModRevision))
 			puts = append(puts, clientv3.OpPut(key, string(stored), clientv3.WithIgnoreLease()))
 			reads = append(reads, clientv3.OpGet(key))
@@ -144,17 +144,17 @@ func (c *Collection) rewriteBatch(ctx context.Context, outdated []*mvccpb.KeyVal
 		if len(included) == 0 {
 			return nil
 		}
-		if err := c.store.admit(bytes); err != nil {
+		if err := c.store.admit(len(puts), bytes); err != nil {
 			return fmt.Errorf("rewrite records: %w", err)
 		}
-		h := c.store.epochs.currentHistory()
+		h := c.store.epochs.History()
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		resp, err := c.store.client.Txn(call).If(compares...).Then(puts...).Else(reads...).Commit()
 		cancel()
 		if err != nil {
 			return fmt.Errorf("rewrite records: %w", classifyWrite(ctx, err, false))
 		}
-		h.advance(object.Revision(resp.Header.GetRevision()))
+		h.Advance(object.Revision(resp.Header.GetRevision()))
 		if resp.Succeeded {
 			done.Rewritten += len(included)
 			return nil

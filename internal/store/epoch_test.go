@@ -15,6 +15,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store"
+	"github.com/fanoutd/fanoutd/internal/store/epochs"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 )
 
@@ -67,7 +68,7 @@ func TestConcurrentServersAgreeOnTheEpoch(t *testing.T) {
 	m := etcdproc.StartMember(t, "http")
 	client := etcdClient(t, m.Address)
 	for range 10 {
-		if _, err := client.Delete(t.Context(), store.EpochKey); err != nil {
+		if _, err := client.Delete(t.Context(), epochs.Key); err != nil {
 			t.Fatal(err)
 		}
 		epochs := make([]object.Epoch, 8)
@@ -149,7 +150,7 @@ func TestEpochSurvivesRestartsOfMembers(t *testing.T) {
 }
 
 // awaitEnd waits until the stream ends because etcd has gone back.
-func awaitEnd(t *testing.T, s object.Stream) {
+func awaitEnd(t *testing.T, s object.Watch) {
 	t.Helper()
 	ctx := contextFor(t)
 	for {
@@ -207,7 +208,7 @@ func TestRestoredEtcdHasANewEpoch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			streams := []object.Stream{watch(t, one, now), watch(t, other, now)}
+			streams := []object.Watch{watch(t, one, now), watch(t, other, now)}
 
 			m.Kill(t)
 			restore()
@@ -282,7 +283,7 @@ func TestReadsNeverReturnARestoredStateUnderTheOldEpoch(t *testing.T) {
 			return p.Epoch, err
 		},
 		"list": func(c *store.Collection, at object.Position) (object.Epoch, error) {
-			_, _, err := c.ListScope(t.Context(), at.Revision, object.Scope{}, "", 10)
+			_, _, err := c.List(t.Context(), at.Revision, object.Scope{}, "", 10)
 			return at.Epoch, err
 		},
 	} {
@@ -412,7 +413,7 @@ func TestEpochWithoutPermission(t *testing.T) {
 	for name, grants := range map[string]func(t *testing.T, ctx context.Context, admin *clientv3.Client){
 		"none": func(*testing.T, context.Context, *clientv3.Client) {},
 		"to read": func(t *testing.T, ctx context.Context, admin *clientv3.Client) {
-			if _, err := admin.RoleGrantPermission(ctx, "reader", store.EpochKey, "", clientv3.PermissionType(clientv3.PermRead)); err != nil {
+			if _, err := admin.RoleGrantPermission(ctx, "reader", epochs.Key, "", clientv3.PermissionType(clientv3.PermRead)); err != nil {
 				t.Fatal(err)
 			}
 		},

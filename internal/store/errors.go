@@ -12,10 +12,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// errClientClosed is the error of closing the client of an embedded etcd. That client
-// has only a context and no connection.
-var errClientClosed = context.Canceled
-
 // classify wraps an error of etcd in the sentinel error that callers handle. If ctx is
 // done, classify returns the error of ctx.
 func classify(ctx context.Context, err error) error {

@@ -30,6 +30,6 @@ func (s *Store) DisableLeaseQueue() { s.leases.maxQueue = 0 }
 
 // KnownEpoch returns the last known epoch, which may be empty.
 func (c *Collection) KnownEpoch() object.Epoch {
-	epoch, _ := c.store.epochs.current()
+	epoch, _ := c.store.epochs.Current()
 	return epoch
 }

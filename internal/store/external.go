@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -16,7 +15,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
-	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store/epochs"
+	"github.com/fanoutd/fanoutd/internal/store/etcdlog"
 	"github.com/fanoutd/fanoutd/internal/store/failover"
 )
 
@@ -57,7 +57,7 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 	if cfg.DialTimeout == 0 {
 		cfg.DialTimeout = 5 * time.Second
 	}
-	connections := &connectionCounter{}
+	connections := &epochs.Connections{}
 	members := failover.New(addresses(cfg.Endpoints), log)
 	options := append(members.DialOptions(),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: cfg.DialTimeout}),
@@ -81,7 +81,7 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 		// disconnects clients that send keepalives more often.
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 5 * time.Second,
-		Logger:               zapLogger(log.With("component", "etcd-client"), new(atomic.Bool)),
+		Logger:               etcdlog.New(log.With("component", "etcd-client"), nil),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd at %v: %w", cfg.Endpoints, err)
@@ -91,15 +91,12 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 	client.Maintenance = clientv3.NewMaintenanceFromMaintenanceClient(
 		clientv3.RetryMaintenanceClient(client, client.ActiveConnection()), client)
 	s := &Store{
-		client: client, log: log, epochs: newEpochTracker(client, connections, log), versions: newMemberVersions(client, members, log),
+		client: client, log: log, epochs: epochs.New(client, connections, log), versions: newMemberVersions(client, members, log),
 		watches: etcdserverpb.NewWatchClient(client.ActiveConnection()),
 		leases:  newLeaseCollector(client, log), grants: clientv3.RetryLeaseClient(client),
 		maxTransactionOps: cmp.Or(cfg.MaxTransactionOps, defaultTransactionOps),
 	}
 	s.leases.start()
-	if cfg.Username != "" {
-		s.epochs.refreshToken = func(ctx context.Context) error { return requestToken(ctx, client) }
-	}
 	monitoring, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopMonitor = stop
 	s.monitoring.Go(func() { s.monitor(monitoring) })
@@ -115,17 +112,6 @@ func addresses(endpoints []string) []string {
 		all[i] = strings.TrimPrefix(strings.TrimPrefix(endpoint, "http://"), "https://")
 	}
 	return all
-}
-
-// requestToken makes the client request a new token, which it does for every new stream.
-// By default, etcd's tokens become valid at a raft index. After a restore, an old token
-// may have an index that the new log has not reached. etcd does not refuse such a token
-// but waits for the index.
-func requestToken(ctx context.Context, client *clientv3.Client) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	_, err := etcdserverpb.NewWatchClient(client.ActiveConnection()).Watch(ctx)
-	return err
 }
 
 // tls returns the TLS configuration. It is nil if no TLS option is set; the schemes of
@@ -147,5 +133,3 @@ func (cfg ExternalConfig) tls() (*tls.Config, error) {
 	tlsConfig.MinVersion = max(tlsConfig.MinVersion, tls.VersionTLS12)
 	return tlsConfig, nil
 }
-
-var _ object.Stream = (*stream)(nil)

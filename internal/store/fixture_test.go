@@ -123,9 +123,9 @@ func show(records []object.Record) string {
 }
 
 // watch opens a stream. The test closes it when it ends.
-func watch(t testing.TB, c *store.Collection, after object.Revision) object.Stream {
+func watch(t testing.TB, c *store.Collection, after object.Revision) object.Watch {
 	t.Helper()
-	s, err := c.Watch(t.Context(), object.Position{Epoch: c.KnownEpoch(), Revision: after})
+	s, err := c.Watch(t.Context(), object.Scope{}, object.Position{Epoch: c.KnownEpoch(), Revision: after}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,8 +133,28 @@ func watch(t testing.TB, c *store.Collection, after object.Revision) object.Stre
 	return s
 }
 
+// eachUpdate calls f with each update of a watch of a scope, with previous records. It returns the
+// first error.
+func eachUpdate(t testing.TB, c *store.Collection, scope object.Scope, after object.Revision, f func(object.Update) error) error {
+	t.Helper()
+	s, err := c.Watch(t.Context(), scope, object.Position{Epoch: c.KnownEpoch(), Revision: after}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for {
+		u, err := s.Next(contextFor(t))
+		if err == nil {
+			err = f(u)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
 // next returns the next update that has records.
-func next(t testing.TB, s object.Stream) object.Update {
+func next(t testing.TB, s object.Watch) object.Update {
 	t.Helper()
 	for {
 		u, err := s.Next(contextFor(t))

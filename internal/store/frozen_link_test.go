@@ -90,7 +90,7 @@ func TestReadsWhileALinkIsFrozen(t *testing.T) {
 				}
 			})
 			reading.Go(func() {
-				err := within(t, maxReadWait, "List", func(ctx context.Context) error { _, _, err := c.List(ctx, 0, "", 10); return err })
+				err := within(t, maxReadWait, "List", func(ctx context.Context) error { _, _, err := c.List(ctx, 0, object.Scope{}, "", 10); return err })
 				if err != nil {
 					t.Errorf("without member %d: %v", i, err)
 				}

@@ -37,8 +37,7 @@ var errEnough = errors.New("enough")
 // number of changes in each update.
 func watchScope(t *testing.T, c *store.Collection, scope object.Scope, after, until object.Revision) (sizes []int) {
 	t.Helper()
-	at := object.Position{Epoch: c.KnownEpoch(), Revision: after}
-	err := c.WatchScope(contextFor(t), scope, at, nil, func(u object.Update, _ []*object.Record) error {
+	err := eachUpdate(t, c, scope, after, func(u object.Update) error {
 		if len(u.Records) > 0 {
 			sizes = append(sizes, len(u.Records))
 		}
@@ -101,8 +100,7 @@ func TestWatchEndsAtAChangeThatIsTooLarge(t *testing.T) {
 			return err
 		},
 		"scope": func(t *testing.T) error {
-			at := object.Position{Epoch: c.KnownEpoch(), Revision: before}
-			return c.WatchScope(contextFor(t), object.Scope{}, at, nil, func(object.Update, []*object.Record) error { return nil })
+			return eachUpdate(t, c, object.Scope{}, before, func(object.Update) error { return nil })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +130,7 @@ func TestListReadsSmallerPages(t *testing.T) {
 		for start, more := object.Key(""), true; more; {
 			var records []object.Record
 			var err error
-			if records, more, err = c.List(contextFor(t), at, start, 1000); err != nil {
+			if records, more, err = c.List(contextFor(t), at, object.Scope{}, start, 1000); err != nil {
 				t.Fatal(err)
 			}
 			n += len(records)
@@ -147,7 +145,7 @@ func TestListReadsSmallerPages(t *testing.T) {
 	}
 	narrow, direct, _ := behindProxy(t, 512<<10)
 	at = commit(t, direct, put("k", large))
-	if _, _, err := narrow.List(contextFor(t), at, "", 1000); !errors.Is(err, object.ErrAnswerTooLarge) || errors.Is(err, object.ErrTooLarge) {
+	if _, _, err := narrow.List(contextFor(t), at, object.Scope{}, "", 1000); !errors.Is(err, object.ErrAnswerTooLarge) || errors.Is(err, object.ErrTooLarge) {
 		t.Errorf("an object that is too large: got %v, want %v", err, object.ErrAnswerTooLarge)
 	}
 }
@@ -161,7 +159,7 @@ func TestWriteWithAnAnswerThatIsTooLarge(t *testing.T) {
 	if _, err := c.Commit(contextFor(t), []object.Op{op}); !errors.Is(err, object.ErrUnavailable) || errors.Is(err, object.ErrTooLarge) {
 		t.Errorf("got %v, want %v", err, object.ErrUnavailable)
 	}
-	if records, _, err := direct.List(contextFor(t), 0, "", 10); err != nil || len(records) > 0 {
+	if records, _, err := direct.List(contextFor(t), 0, object.Scope{}, "", 10); err != nil || len(records) > 0 {
 		t.Errorf("after the delete: got %s, %v", show(records), err)
 	}
 }
@@ -221,8 +219,7 @@ func TestBacklogIsReadAtThePaceOfTheReader(t *testing.T) {
 		taken += int64(n) * megabyte
 	}
 	t.Run("scope", func(t *testing.T) {
-		at := object.Position{Epoch: c.KnownEpoch(), Revision: before}
-		err := c.WatchScope(contextFor(t), object.Scope{}, at, nil, func(u object.Update, _ []*object.Record) error {
+		err := eachUpdate(t, c, object.Scope{}, before, func(u object.Update) error {
 			read(2 * len(u.Records)) // with the objects before
 			if u.Through >= last {
 				return errEnough
@@ -253,10 +250,9 @@ func TestBacklogThatIsCompacted(t *testing.T) {
 		for range 100 {
 			last = commit(t, c, put("k", large))
 		}
-		at := object.Position{Epoch: c.KnownEpoch(), Revision: before}
 		compacted := false
 		reached := before
-		err := c.WatchScope(contextFor(t), object.Scope{}, at, nil, func(u object.Update, _ []*object.Record) error {
+		err := eachUpdate(t, c, object.Scope{}, before, func(u object.Update) error {
 			for _, r := range u.Records {
 				if r.ModRevision != reached+1 {
 					t.Errorf("got revision %d after %d", r.ModRevision, reached)

@@ -13,23 +13,24 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store/epochs"
 	"github.com/fanoutd/fanoutd/internal/store/failover"
 )
 
-// RequestProgress implements [object.Stream]. Some versions of etcd do not answer
+// RequestProgress implements [object.Watch]. Some versions of etcd do not answer
 // progress requests reliably, see [progressIsReliable]. For those, RequestProgress
 // writes a progress mark into the watched range: the event of the mark confirms that
 // all earlier events have arrived.
-func (s *stream) RequestProgress(ctx context.Context) error {
-	if !s.collection.store.versions.progressIsReliable(ctx) {
-		return s.collection.writeProgressMark(ctx, s.history, object.Revision(s.delivered.Load()))
+func (w *watch) RequestProgress(ctx context.Context) error {
+	if !w.collection.store.versions.progressIsReliable(ctx) {
+		return w.collection.writeProgressMark(ctx, w.history, object.Revision(w.delivered.Load()))
 	}
 	// The client blocks while it connects, hence the timeout. It finds the gRPC stream
 	// by the context of the watch.
-	call, cancel := context.WithTimeout(s.ctx, requestTimeout)
+	call, cancel := context.WithTimeout(w.ctx, requestTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
-	err := s.watcher.RequestProgress(call)
+	err := w.watcher.RequestProgress(call)
 	if err != nil && errors.Is(call.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("request the progress of a watch: %w", object.ErrUnavailable)
 	}
@@ -47,15 +48,15 @@ const markInterval = time.Second
 // the bare prefix, which is never the key of an object.
 type progressMarks struct {
 	mu      sync.Mutex
-	history *history        // guarded by mu: the history of newest
+	history *epochs.History // guarded by mu: the history of newest
 	newest  object.Revision // guarded by mu; 0: no mark in that history
 	written time.Time       // guarded by mu; zero: no mark was ever written
 }
 
-// writeProgressMark writes a mark for a stream that has received everything up to the
+// writeProgressMark writes a mark for a watch that has received everything up to the
 // revision delivered. It writes nothing if the store has no later revision, or if a
-// mark of the same history is still on its way to the stream.
-func (c *Collection) writeProgressMark(ctx context.Context, h *history, delivered object.Revision) error {
+// mark of the same history is still on its way to the watch.
+func (c *Collection) writeProgressMark(ctx context.Context, h *epochs.History, delivered object.Revision) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	now, err := c.Revision(call)

@@ -31,7 +31,7 @@ func faultyEtcd(t *testing.T) (*etcd, *bytes.Buffer) {
 
 // await requests progress until the stream has reached the revision. It fails if the
 // stream delivers a change before.
-func await(t *testing.T, s object.Stream, through object.Revision) {
+func await(t *testing.T, s object.Watch, through object.Revision) {
 	t.Helper()
 	ctx := contextFor(t)
 	done := make(chan struct{})
@@ -135,7 +135,7 @@ func TestProgressRequestOnAnEndedWatch(t *testing.T) {
 		}
 		before := openWatchStreams()
 		for range 20 {
-			s, err := c.Watch(t.Context(), object.Position{Epoch: c.KnownEpoch(), Revision: 1})
+			s, err := c.Watch(t.Context(), object.Scope{}, object.Position{Epoch: c.KnownEpoch(), Revision: 1}, false)
 			if err != nil {
 				t.Fatal(err)
 			}

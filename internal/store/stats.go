@@ -3,49 +3,36 @@ package store
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Operation is a kind of request to etcd.
-type Operation string
+// operation is a kind of request to etcd.
+type operation uint8
 
-// The operations.
 const (
-	OpRevision Operation = "revision" // read the current revision
-	OpList     Operation = "list"     // read a page of objects
-	OpCommit   Operation = "commit"   // write
-	OpWatch    Operation = "watch"    // open a watch
+	opRevision operation = iota // read the current revision
+	opList                      // read a page of objects
+	opCommit                    // write
+	opWatch                     // open a watch
 )
 
-// Operations contains all operations.
-var Operations = [...]Operation{OpRevision, OpList, OpCommit, OpWatch}
-
-// Calls counts the requests of one operation. The counters never decrease.
-type Calls struct {
-	All int64
-
-	// Failed counts requests that etcd did not answer or answered with an error, and
-	// watches that broke. A failed precondition is not a failure, nor is compacted
-	// history.
-	Failed int64
-}
+var operationNames = [...]string{opRevision: "revision", opList: "list", opCommit: "commit", opWatch: "watch"}
 
 // calls counts calls by operation.
-type calls [len(Operations)]struct{ all, failures atomic.Int64 }
+type calls [len(operationNames)]struct{ all, failures atomic.Int64 }
 
 // count counts a call and its failure.
-func (c *calls) count(op Operation, err error) {
-	c[slices.Index(Operations[:], op)].all.Add(1)
+func (c *calls) count(op operation, err error) {
+	c[op].all.Add(1)
 	c.countFailure(op, err)
 }
 
 // countFailure counts the error if it is a failure of etcd.
-func (c *calls) countFailure(op Operation, err error) {
+func (c *calls) countFailure(op operation, err error) {
 	if isFailure(err) {
-		c[slices.Index(Operations[:], op)].failures.Add(1)
+		c[op].failures.Add(1)
 	}
 }
 
@@ -58,26 +45,11 @@ func isFailure(err error) bool {
 	return err != nil && !conflict && !stale && !cancelled && !errors.Is(err, object.ErrCompacted)
 }
 
-// Calls returns the counters of an operation.
-func (s *Store) Calls(op Operation) Calls {
-	c := &s.calls[slices.Index(Operations[:], op)]
-	return Calls{All: c.all.Load(), Failed: c.failures.Load()}
-}
-
-// Database is the size of the database of an embedded etcd, and the space for it, in bytes.
-type Database struct {
-	Size     int64 // of the file
-	InUse    int64 // used part of the file; etcd reuses the rest, and a defragmentation frees it
-	Quota    int64 // the size at which writes are refused
-	DiskFree int64 // available on the disk; see minFreeBytes
-	DiskFull bool  // puts are refused because of the disk
-}
-
-// Database returns the database size of an embedded etcd. It returns false for an
-// external etcd, which exports its own metrics.
-func (s *Store) Database() (Database, bool) {
-	if s.member == nil {
-		return Database{}, false
+// Calls calls f with the counters of each operation. They never decrease. Failed counts requests
+// that etcd did not answer or answered with an error, and watches that broke. A failed precondition
+// is not a failure, nor is compacted history.
+func (s *Store) Calls(f func(operation string, all, failed int64)) {
+	for op, name := range operationNames {
+		f(name, s.calls[op].all.Load(), s.calls[op].failures.Load())
 	}
-	return s.member.database(), true
 }

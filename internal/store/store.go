@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -10,6 +9,9 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fanoutd/fanoutd/internal/store/embedded"
+	"github.com/fanoutd/fanoutd/internal/store/epochs"
 )
 
 // Store is a connection to an external etcd, or an etcd in this process. Its methods
@@ -17,7 +19,7 @@ import (
 type Store struct {
 	client   *clientv3.Client
 	log      *slog.Logger
-	epochs   *epochTracker
+	epochs   *epochs.Tracker
 	versions *memberVersions // nil: embedded etcd
 
 	watches pb.WatchClient
@@ -29,14 +31,11 @@ type Store struct {
 	maxTransactionOps int
 
 	calls  calls
-	member *member    // nil: external etcd
-	failed chan error // receives the error after which an embedded etcd cannot go on
+	member *embedded.Member // nil: external etcd
 
 	monitoring  sync.WaitGroup     // the goroutines that observe the connection to an external etcd
 	stopMonitor context.CancelFunc // ends them; nil: embedded etcd
 	unreachable atomic.Bool        // see Unreachable
-
-	stop func(context.Context) error // stops an embedded etcd; nil: external etcd
 }
 
 // Collection returns the part of the store below an etcd prefix. The prefix ends in a
@@ -58,36 +57,27 @@ func (s *Store) Encrypted(name, prefix string, cipher Cipher) *Collection {
 	}
 }
 
-// Failed returns a channel that receives an error if an embedded etcd cannot go on. Requests
-// then wait until their contexts end. The caller closes the store.
-func (s *Store) Failed() <-chan error { return s.failed }
-
-// admit allows a write to an embedded etcd of so many bytes, or fails with
-// [object.ErrNoSpace]. A write that only deletes has 0 bytes.
-func (s *Store) admit(bytes int64) error {
-	if s.member == nil {
-		return nil
-	}
-	return s.member.disk.admit(bytes)
-}
-
-// Close closes the connection to etcd. The caller closes all streams first.
-//
-// An embedded etcd is stopped. Watches of its own clients end at once; their other
-// requests may finish until ctx is done. Close returns only after etcd has released
-// its files, even if ctx is done earlier.
+// Close closes the connection to etcd. The caller closes all watches first. An embedded etcd is
+// stopped, see [embedded.Member.Close].
 func (s *Store) Close(ctx context.Context) error {
 	if s.stopMonitor != nil {
 		s.stopMonitor()
 		s.monitoring.Wait()
 	}
 	s.leases.close()
-	var errs []error
-	if err := s.client.Close(); err != nil && !errors.Is(err, errClientClosed) {
-		errs = append(errs, fmt.Errorf("close the etcd client: %w", err))
+	if s.member != nil {
+		return s.member.Close(ctx)
 	}
-	if s.stop != nil {
-		errs = append(errs, s.stop(ctx))
+	if err := s.client.Close(); err != nil {
+		return fmt.Errorf("close the etcd client: %w", err)
 	}
-	return errors.Join(errs...)
+	return nil
+}
+
+// CheckRights returns an error if the store may not write the epoch record. It writes nothing.
+func (s *Store) CheckRights(ctx context.Context) error {
+	if err := s.epochs.CheckRight(ctx); err != nil {
+		return fmt.Errorf("cannot write the key %s in etcd at %v: %w", epochs.Key, s.client.Endpoints(), classify(ctx, err))
+	}
+	return nil
 }

@@ -10,57 +10,54 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store/embedded"
+	"github.com/fanoutd/fanoutd/internal/store/epochs"
 )
 
-// Watch returns a stream of every change after the position. The caller closes the
-// stream. The error is [object.ErrUnavailable] if the epoch has changed.
-func (c *Collection) Watch(ctx context.Context, after object.Position) (object.Stream, error) {
-	epoch, h := c.store.epochs.current()
+// Watch returns a watch of every change of the scope after the position, with the records before
+// the changes if previous is set. The caller closes the watch. The error is
+// [object.ErrUnavailable] if the epoch has changed.
+func (c *Collection) Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Watch, error) {
+	epoch, h := c.store.epochs.Current()
 	if epoch != after.Epoch {
-		return nil, errHistoryEnded
+		return nil, epochs.ErrEnded
 	}
-	return c.watch(ctx, h, watchRange{first: c.prefix, end: c.end}, after.Revision, maxUnread), nil
-}
-
-// watchRange is a range of etcd keys, as a watch reads it.
-type watchRange struct {
-	first, end string // end is empty for a single key
-	previous   bool   // with the record before each change
-}
-
-// watch returns a stream of the changes after a revision. It ends with the history h.
-func (c *Collection) watch(ctx context.Context, h *history, keys watchRange, after object.Revision, maxUnread int64) *stream {
-	c.store.calls.count(OpWatch, nil)
-	limits := newLimitedWatch(c.store.watches, maxUnread)
-	s := &stream{
-		collection: c, history: h, keys: keys, limits: limits,
-		// Each watch gets its own watcher. A watcher multiplexes its watches on one gRPC
-		// stream, and etcd answers a progress request only when every watch of the stream is
-		// up to date. A progress request before or after the watch opens another stream;
-		// closing the watcher closes that stream, too.
-		watcher: clientv3.NewWatchFromWatchClient(limits, c.store.client),
-		opens:   new(atomic.Int64),
+	c.store.calls.count(opWatch, nil)
+	w := &watch{
+		collection: c, history: h, scope: scope, previous: previous, limits: newLimitedWatch(c.store.watches, maxUnread), opens: new(atomic.Int64),
 	}
+	if previous {
+		w.limits.maxUnread = maxUnreadPrevious
+	}
+	w.first, w.end = c.keyRange(scope)
+	if scope != (object.Scope{}) && !c.store.versions.progressIsReliable(ctx) {
+		w.first, w.end = c.prefix, c.end // a range that includes the progress marks
+	}
+	// Each watch gets its own watcher. A watcher multiplexes its watches on one gRPC
+	// stream, and etcd answers a progress request only when every watch of the stream is
+	// up to date. A progress request before or after the watch opens another stream;
+	// closing the watcher closes that stream, too.
+	w.watcher = clientv3.NewWatchFromWatchClient(w.limits, c.store.client)
 	// A member that lost its leader ends the watch, and the client moves to another
 	// member. Otherwise a disconnected member would look like an idle etcd.
-	s.ctx, s.cancel = context.WithCancel(clientv3.WithRequireLeader(context.WithValue(ctx, opensKey{}, s.opens)))
-	s.delivered.Store(int64(after))
+	w.ctx, w.cancel = context.WithCancel(clientv3.WithRequireLeader(context.WithValue(ctx, opensKey{}, w.opens)))
+	w.delivered.Store(int64(after.Revision))
 	if c.store.member != nil {
-		s.backlog = c.store.member.backlog(keys, after)
+		w.backlog = c.store.member.Backlog(w.first, w.end, previous, int64(after.Revision))
 	}
-	if s.backlog == nil {
-		s.open(after)
+	if w.backlog == nil {
+		w.open(after.Revision)
 	}
-	return s
+	return w, nil
 }
 
 // open opens the watch of etcd.
-func (s *stream) open(after object.Revision) {
-	options := []clientv3.OpOption{clientv3.WithRange(s.keys.end), clientv3.WithRev(int64(after) + 1), clientv3.WithProgressNotify()}
-	if s.keys.previous {
+func (w *watch) open(after object.Revision) {
+	options := []clientv3.OpOption{clientv3.WithRange(w.end), clientv3.WithRev(int64(after) + 1), clientv3.WithProgressNotify()}
+	if w.previous {
 		options = append(options, clientv3.WithPrevKV())
 	}
-	s.responses = s.watcher.Watch(s.ctx, s.keys.first, options...)
+	w.responses = w.watcher.Watch(w.ctx, w.first, options...)
 }
 
 // opensKey is the context key of a watch for the number of times that its gRPC stream
@@ -76,17 +73,20 @@ func countOpens(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientCon
 	return open(ctx, desc, conn, method, options...)
 }
 
-// stream is a running watch. It keeps its context because the client finds the watch
+// watch is a running watch. It keeps its context because the client finds the watch
 // by the metadata in the context.
-type stream struct {
+type watch struct {
 	collection    *Collection
-	history       *history
-	keys          watchRange
+	history       *epochs.History
+	scope         object.Scope
+	first, end    string // range of keys of the watch of etcd, which includes the scope
+	previous      bool   // with the record before each change
 	ctx           context.Context
 	cancel        context.CancelFunc
-	backlog       *backlog // what an embedded etcd had at the start; nil: it has been read
+	backlog       *embedded.Backlog // what an embedded etcd had at the start; nil: it has been read
 	limits        *limitedWatch
-	taken         int // size of the changes in the last response
+	taken         int               // size of the changes in the last response
+	parts         [][]*mvccpb.Event // of the last response, that are left
 	watcher       clientv3.Watcher
 	responses     clientv3.WatchChan // nil while there is a backlog
 	opens         *atomic.Int64      // see opensKey
@@ -94,59 +94,63 @@ type stream struct {
 	delivered     atomic.Int64       // revision up to which everything has been delivered
 }
 
-// Next implements [object.Stream].
-func (s *stream) Next(ctx context.Context) (object.Update, error) {
+// Next implements [object.Watch].
+func (w *watch) Next(ctx context.Context) (object.Update, error) {
 	for {
-		resp, err := s.receive(ctx, nil)
-		if err != nil {
-			return object.Update{}, err
+		if len(w.parts) == 0 {
+			resp, err := w.receive(ctx)
+			if err != nil {
+				return object.Update{}, err
+			}
+			if resp.IsProgressNotify() {
+				through := object.Revision(resp.Header.GetRevision())
+				w.advance(through)
+				return object.Update{Through: through}, nil
+			}
+			w.parts = parts(resp.Events)
+			continue
 		}
-		if u, ok := s.collection.update(resp, nil); ok {
-			s.advance(u.Through)
-			return u, nil
-		}
+		u := w.update(w.parts[0])
+		w.parts = w.parts[1:]
+		w.advance(u.Through)
+		return u, nil
 	}
 }
 
 // advance records that everything up to a revision has been delivered.
-func (s *stream) advance(through object.Revision) {
-	s.delivered.Store(int64(through))
-	s.history.advance(through)
+func (w *watch) advance(through object.Revision) {
+	w.delivered.Store(int64(through))
+	w.history.Advance(through)
 }
 
-// receive waits for the next response. While it waits, it sends a progress request for
-// each value from ask. The caller has processed the response before.
-func (s *stream) receive(ctx context.Context, ask <-chan struct{}) (_ *clientv3.WatchResponse, err error) {
-	defer func() { s.collection.store.calls.countFailure(OpWatch, err) }()
-	s.limits.take(s.taken)
-	s.taken = 0
-	if s.backlog != nil {
-		return s.receiveBacklog(ctx)
+// receive waits for the next response. The caller has processed the response before.
+func (w *watch) receive(ctx context.Context) (_ *clientv3.WatchResponse, err error) {
+	defer func() { w.collection.store.calls.countFailure(opWatch, err) }()
+	w.limits.take(w.taken)
+	w.taken = 0
+	if w.backlog != nil {
+		return w.receiveBacklog(ctx)
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-s.history.ended:
-			return nil, errHistoryEnded
-		case <-ask:
-			if err := s.RequestProgress(ctx); err != nil {
-				return nil, classify(ctx, err)
-			}
-		case resp, ok := <-s.responses:
+		case <-w.history.Ended():
+			return nil, epochs.ErrEnded
+		case resp, ok := <-w.responses:
 			if !ok {
-				if err := s.ctx.Err(); err != nil {
+				if err := w.ctx.Err(); err != nil {
 					return nil, err
 				}
 				return nil, object.ErrUnavailable
 			}
 			if err := resp.Err(); err != nil {
-				return nil, s.endError(ctx, err)
+				return nil, w.endError(ctx, err)
 			}
-			if err := s.verifyIfReopened(ctx); err != nil {
+			if err := w.verifyIfReopened(ctx); err != nil {
 				return nil, err
 			}
-			s.taken = sizeOfEvents(resp.Events)
+			w.taken = sizeOfEvents(resp.Events)
 			return &resp, nil
 		}
 	}
@@ -154,103 +158,97 @@ func (s *stream) receive(ctx context.Context, ask <-chan struct{}) (_ *clientv3.
 
 // receiveBacklog returns the next part of the backlog. After the last part, it opens the watch
 // of etcd.
-func (s *stream) receiveBacklog(ctx context.Context) (*clientv3.WatchResponse, error) {
-	if s.history.hasEnded() {
-		return nil, errHistoryEnded
+func (w *watch) receiveBacklog(ctx context.Context) (*clientv3.WatchResponse, error) {
+	if w.history.HasEnded() {
+		return nil, epochs.ErrEnded
 	}
-	resp, err := s.backlog.next(ctx)
+	resp, err := w.backlog.Next(ctx)
 	if err != nil {
-		return nil, s.endError(ctx, err)
+		return nil, w.endError(ctx, err)
 	}
-	if s.backlog.done() {
-		s.open(object.Revision(s.backlog.end))
-		s.backlog = nil
+	if last, done := w.backlog.Done(); done {
+		w.open(object.Revision(last))
+		w.backlog = nil
 	}
 	return resp, nil
 }
 
 // verifyIfReopened returns an error if the responses may belong to another history than
-// the start of the stream. The client reopens a broken stream on its own, and continues
+// the start of the watch. The client reopens a broken watch on its own, and continues
 // even if etcd was restored in between.
-func (s *stream) verifyIfReopened(ctx context.Context) error {
-	if opens := s.opens.Load(); opens != s.verifiedOpens {
-		s.collection.store.versions.invalidate()
-		if err := s.verify(ctx); err != nil {
+func (w *watch) verifyIfReopened(ctx context.Context) error {
+	if opens := w.opens.Load(); opens != w.verifiedOpens {
+		w.collection.store.versions.invalidate()
+		if err := w.verify(ctx); err != nil {
 			return err
 		}
-		s.verifiedOpens = opens
+		w.verifiedOpens = opens
 	}
-	if s.history.hasEnded() {
-		return errHistoryEnded
+	if w.history.HasEnded() {
+		return epochs.ErrEnded
 	}
 	return nil
 }
 
 // verify verifies that etcd still has the known epoch.
-func (s *stream) verify(ctx context.Context) error {
+func (w *watch) verify(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return classify(ctx, s.collection.store.epochs.verify(call))
+	return classify(ctx, w.collection.store.epochs.Verify(call))
 }
 
-// endError returns the reason for the end of the stream, given the error of etcd. An
+// endError returns the reason for the end of the watch, given the error of etcd. An
 // etcd that was restored with raised revisions reports a compacted revision. The reader
 // must not mistake it for the old etcd.
-func (s *stream) endError(ctx context.Context, err error) error {
+func (w *watch) endError(ctx context.Context, err error) error {
 	if err = classify(ctx, err); !errors.Is(err, object.ErrCompacted) {
 		return err
 	}
-	if err := s.verify(ctx); err != nil {
+	if err := w.verify(ctx); err != nil {
 		return err
 	}
-	if s.history.hasEnded() {
-		return errHistoryEnded
+	if w.history.HasEnded() {
+		return epochs.ErrEnded
 	}
 	return err
 }
 
-// update converts a response, and returns false if the response is empty. If previous
-// is not nil, update appends the record before each change to it.
-func (c *Collection) update(resp *clientv3.WatchResponse, previous *[]*object.Record) (object.Update, bool) {
-	if resp.IsProgressNotify() {
-		return object.Update{Through: object.Revision(resp.Header.GetRevision())}, true
-	}
-	if len(resp.Events) == 0 {
-		return object.Update{}, false
-	}
+// update converts the events of whole revisions.
+func (w *watch) update(events []*mvccpb.Event) object.Update {
+	c := w.collection
 	u := object.Update{
-		Records: make([]object.Record, 0, len(resp.Events)),
-		Through: object.Revision(resp.Events[len(resp.Events)-1].Kv.ModRevision),
+		Records: make([]object.Record, 0, len(events)),
+		Through: object.Revision(events[len(events)-1].Kv.ModRevision),
 	}
-	for _, e := range resp.Events {
+	for _, e := range events {
 		key, ok := c.key(e.Kv.Key)
-		switch {
-		case !ok:
+		if !ok || !w.scope.Contains(key) {
 			continue
-		case e.Type == mvccpb.Event_DELETE:
+		}
+		if e.Type == mvccpb.Event_DELETE {
 			u.Records = append(u.Records, object.Record{Key: key, ModRevision: object.Revision(e.Kv.ModRevision), Deleted: true})
-		default:
+		} else {
 			u.Records = append(u.Records, c.record(key, e.Kv))
 		}
-		if previous != nil {
+		if w.previous {
 			var before *object.Record
 			if e.PrevKv != nil {
 				before = new(c.record(key, e.PrevKv))
 			}
-			*previous = append(*previous, before)
+			u.Previous = append(u.Previous, before)
 		}
 	}
-	return u, true
+	return u
 }
 
-// Close implements [object.Stream]. The client closes the channel of the watch after its
+// Close implements [object.Watch]. The client closes the channel of the watch after its
 // goroutines have ended.
-func (s *stream) Close() {
-	s.cancel()
-	if s.responses != nil {
-		for range s.responses {
+func (w *watch) Close() {
+	w.cancel()
+	if w.responses != nil {
+		for range w.responses {
 			// drain until the client closes the channel
 		}
 	}
-	_ = s.watcher.Close() // the error only reports that the watch was cancelled
+	_ = w.watcher.Close() // the error only reports that the watch was cancelled
 }

@@ -24,9 +24,9 @@ const (
 
 	// maxUnread is the size of the changes that may wait for the reader of a watch before the
 	// watch stops reading from the connection. etcd's client has no limit. There may be many
-	// watches of scopes.
-	maxUnread      = 8 << 20
-	maxUnreadScope = 1 << 20
+	// watches with previous records, because a cache needs none.
+	maxUnread         = 8 << 20
+	maxUnreadPrevious = 1 << 20
 
 	// maxRevisionBytes is the size of the largest revision that fragments may have: its
 	// changes, and the records before them if the reader wants those.
@@ -162,12 +162,17 @@ func sizeOfEvents(events []*mvccpb.Event) (bytes int) {
 	return bytes
 }
 
-// parts splits changes into parts of about size bytes, at the boundaries of revisions.
-func parts(events []*mvccpb.Event, size int) [][]*mvccpb.Event {
-	var all [][]*mvccpb.Event
+// partBytes is the intended size of an update.
+const partBytes = 1 << 20
+
+// parts splits changes into parts of about partBytes, at the boundaries of revisions.
+func parts(events []*mvccpb.Event) (all [][]*mvccpb.Event) {
+	if len(events) == 0 {
+		return nil
+	}
 	first, bytes := 0, 0
 	for i := range events {
-		if bytes >= size && events[i].Kv.ModRevision != events[i-1].Kv.ModRevision {
+		if bytes >= partBytes && events[i].Kv.ModRevision != events[i-1].Kv.ModRevision {
 			all = append(all, events[first:i])
 			first, bytes = i, 0
 		}
@@ -175,6 +180,3 @@ func parts(events []*mvccpb.Event, size int) [][]*mvccpb.Event {
 	}
 	return append(all, events[first:])
 }
-
-// partBytes is the intended size of an update that [Collection.WatchScope] delivers.
-const partBytes = 1 << 20

@@ -57,7 +57,7 @@ func TestTransactionArrivesInOneUpdate(t *testing.T) {
 		first := commit(t, c, ops...)
 		second := commit(t, c, append(ops[:50:50], remove("k099"), remove("absent"))...)
 		late := watch(t, c, 1)
-		for name, stream := range map[string]object.Stream{"live": live, "late": late} {
+		for name, stream := range map[string]object.Watch{"live": live, "late": late} {
 			sizes := map[object.Revision]int{}
 			for len(sizes) < 2 {
 				u := next(t, stream)

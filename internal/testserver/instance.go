@@ -50,7 +50,7 @@ func start(names []string, collections []*collection, listener net.Listener, ref
 		c := cacher.New(cacher.Config{Resource: name, Store: collections[n], Codec: codec, Preencode: wire.Preencode, Log: discard})
 		d := dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}})
 		cfg.Resources = append(cfg.Resources, backend.Resource{
-			Name: name, Codec: codec, Cacher: c, Dispatcher: d, Writer: collections[n], Leases: collections[n], Values: plaintext{},
+			Name: name, Codec: codec, Cacher: c, Dispatcher: d, Store: collections[n], Values: plaintext{},
 		})
 		i.caching.Go(func() { c.Run(caching) })
 		i.dispatching.Go(func() { d.Run(dispatching) })

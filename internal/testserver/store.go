@@ -62,7 +62,7 @@ func (s *store) close() {
 // lockedRevision returns the latest revision. The caller holds mu.
 func (s *store) lockedRevision() object.Revision { return object.Revision(len(s.history)) }
 
-// wakeLocked wakes the streams. The caller holds mu.
+// wakeLocked wakes the watches. The caller holds mu.
 func (s *store) wakeLocked() {
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -110,7 +110,7 @@ func (s *store) begin(epoch object.Epoch, collections []*collection) {
 	s.wakeLocked()
 }
 
-// Commit implements backend.Writer.
+// Commit implements backend.Store.
 func (c *collection) Commit(ctx context.Context, ops []object.Op) (object.Commit, error) {
 	if err := ctx.Err(); err != nil {
 		return object.Commit{}, err
@@ -226,7 +226,15 @@ func (c *collection) expire(key object.Key, id int64) {
 	s.wakeLocked()
 }
 
-// RemainingTTL implements backend.Leases.
+// Rewrite implements backend.Store: nothing is encrypted, so every record is current.
+func (c *collection) Rewrite(context.Context, object.Key, int, int) (object.RewriteResult, error) {
+	return object.RewriteResult{}, nil
+}
+
+// OmittedKeys implements backend.Store: the server refuses such keys.
+func (c *collection) OmittedKeys() int { return 0 }
+
+// RemainingTTL implements backend.Store.
 func (c *collection) RemainingTTL(_ context.Context, id int64) (time.Duration, error) {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
@@ -259,7 +267,7 @@ func (c *collection) Oldest(_ context.Context, floor, _ object.Revision) (object
 }
 
 // List implements cacher.Store.
-func (c *collection) List(_ context.Context, at object.Revision, start object.Key, limit int) (records []object.Record, more bool, err error) {
+func (c *collection) List(_ context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) (records []object.Record, more bool, err error) {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
 	if err := c.store.errLocked(); err != nil {
@@ -269,7 +277,7 @@ func (c *collection) List(_ context.Context, at object.Revision, start object.Ke
 		return nil, false, object.ErrCompacted
 	}
 	for key, r := range c.stateLocked(at) {
-		if key >= start {
+		if key >= start && scope.Contains(key) {
 			records = append(records, r)
 		}
 	}
@@ -298,8 +306,8 @@ func (c *collection) stateLocked(at object.Revision) map[object.Key]object.Recor
 	return state
 }
 
-// Watch implements cacher.Store.
-func (c *collection) Watch(_ context.Context, after object.Position) (object.Stream, error) {
+// Watch implements cacher.Store, for the whole resource without previous records.
+func (c *collection) Watch(_ context.Context, _ object.Scope, after object.Position, _ bool) (object.Watch, error) {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
 	if err := c.store.errLocked(); err != nil {
@@ -308,19 +316,19 @@ func (c *collection) Watch(_ context.Context, after object.Position) (object.Str
 	if after.Epoch != c.store.epoch {
 		return nil, object.ErrUnavailable
 	}
-	return &stream{collection: c, epoch: after.Epoch, at: after.Revision}, nil
+	return &watch{collection: c, epoch: after.Epoch, at: after.Revision}, nil
 }
 
-// stream is a watch of a collection.
-type stream struct {
+// watch is a watch of a collection.
+type watch struct {
 	collection *collection
 	epoch      object.Epoch
 	at         object.Revision // delivered up to here; guarded by store.mu
 	asked      bool            // for its progress; guarded by store.mu
 }
 
-// Next implements object.Stream.
-func (s *stream) Next(ctx context.Context) (object.Update, error) {
+// Next implements object.Watch.
+func (s *watch) Next(ctx context.Context) (object.Update, error) {
 	store := s.collection.store
 	for {
 		store.mu.Lock()
@@ -338,7 +346,7 @@ func (s *stream) Next(ctx context.Context) (object.Update, error) {
 	}
 }
 
-func (s *stream) nextLocked() (u object.Update, ok bool, err error) {
+func (s *watch) nextLocked() (u object.Update, ok bool, err error) {
 	store := s.collection.store
 	switch {
 	case store.down || s.epoch != store.epoch:
@@ -357,8 +365,8 @@ func (s *stream) nextLocked() (u object.Update, ok bool, err error) {
 	return u, true, nil
 }
 
-// RequestProgress implements object.Stream.
-func (s *stream) RequestProgress(context.Context) error {
+// RequestProgress implements object.Watch.
+func (s *watch) RequestProgress(context.Context) error {
 	s.collection.store.mu.Lock()
 	defer s.collection.store.mu.Unlock()
 	s.asked = true
@@ -366,5 +374,5 @@ func (s *stream) RequestProgress(context.Context) error {
 	return nil
 }
 
-// Close implements object.Stream.
-func (s *stream) Close() {}
+// Close implements object.Watch.
+func (s *watch) Close() {}

@@ -58,7 +58,7 @@ func (g *Generator) Oldest(context.Context, object.Revision, object.Revision) (o
 }
 
 // List implements cacher.Store.
-func (g *Generator) List(_ context.Context, at object.Revision, _ object.Key, _ int) ([]object.Record, bool, error) {
+func (g *Generator) List(_ context.Context, at object.Revision, _ object.Scope, _ object.Key, _ int) ([]object.Record, bool, error) {
 	if at > 1 {
 		return nil, false, errors.New("only the empty state of a generator can be listed")
 	}
@@ -66,7 +66,7 @@ func (g *Generator) List(_ context.Context, at object.Revision, _ object.Key, _ 
 }
 
 // Watch implements cacher.Store.
-func (g *Generator) Watch(_ context.Context, after object.Position) (object.Stream, error) {
+func (g *Generator) Watch(_ context.Context, _ object.Scope, after object.Position, _ bool) (object.Watch, error) {
 	return &generated{g, after.Revision}, nil
 }
 

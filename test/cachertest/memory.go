@@ -34,7 +34,7 @@ type Memory struct {
 	Answer    chan struct{}            // if set, Revision waits until it can receive from it
 
 	// Fault, if set, returns the error of every call of a method of the store or of a
-	// stream. It is called with the mutex held.
+	// watch. It is called with the mutex held.
 	Fault func(method string) error
 }
 
@@ -168,7 +168,7 @@ func (m *Memory) Oldest(_ context.Context, floor, _ object.Revision) (object.Rev
 }
 
 // List implements cacher.Store.
-func (m *Memory) List(_ context.Context, at object.Revision, start object.Key, limit int) ([]object.Record, bool, error) {
+func (m *Memory) List(_ context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) ([]object.Record, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.failsLocked("List"); err != nil {
@@ -180,7 +180,7 @@ func (m *Memory) List(_ context.Context, at object.Revision, start object.Key, l
 	state := m.stateLocked(at)
 	var records []object.Record
 	for _, key := range slices.Sorted(maps.Keys(state)) {
-		if key < start {
+		if key < start || !scope.Contains(key) {
 			continue
 		}
 		if len(records) == limit {
@@ -191,15 +191,15 @@ func (m *Memory) List(_ context.Context, at object.Revision, start object.Key, l
 	return records, false, nil
 }
 
-// Watch implements cacher.Store.
-func (m *Memory) Watch(_ context.Context, after object.Position) (object.Stream, error) {
+// Watch implements cacher.Store, for whole resources without previous records.
+func (m *Memory) Watch(_ context.Context, _ object.Scope, after object.Position, _ bool) (object.Watch, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if after.Epoch != m.epoch {
 		return nil, object.ErrUnavailable
 	}
 	m.opened++
-	return &memoryStream{m: m, epoch: m.epoch, after: after.Revision, at: after.Revision, number: m.opened}, m.failsLocked("Watch")
+	return &memoryWatch{m: m, epoch: m.epoch, after: after.Revision, at: after.Revision, number: m.opened}, m.failsLocked("Watch")
 }
 
 // Back removes everything after a revision, as if the store had been restored from a backup
@@ -215,7 +215,7 @@ func (m *Memory) Restart(epoch object.Epoch) {
 	})
 }
 
-type memoryStream struct {
+type memoryWatch struct {
 	m      *Memory
 	epoch  object.Epoch
 	after  object.Revision // where it began
@@ -224,7 +224,7 @@ type memoryStream struct {
 	number int
 }
 
-func (s *memoryStream) Next(ctx context.Context) (object.Update, error) {
+func (s *memoryWatch) Next(ctx context.Context) (object.Update, error) {
 	for {
 		s.m.mu.Lock()
 		changed := s.m.changed
@@ -241,7 +241,7 @@ func (s *memoryStream) Next(ctx context.Context) (object.Update, error) {
 	}
 }
 
-func (s *memoryStream) nextLocked() (object.Update, bool, error) {
+func (s *memoryWatch) nextLocked() (object.Update, bool, error) {
 	if err := s.m.failsLocked("Next"); err != nil {
 		return object.Update{}, false, err
 	}
@@ -272,9 +272,9 @@ func (s *memoryStream) nextLocked() (object.Update, bool, error) {
 	return object.Update{}, false, nil
 }
 
-func (s *memoryStream) RequestProgress(context.Context) error {
+func (s *memoryWatch) RequestProgress(context.Context) error {
 	s.m.Change(func() { s.asked = true })
 	return nil
 }
 
-func (s *memoryStream) Close() {}
+func (s *memoryWatch) Close() {}

@@ -3,6 +3,7 @@ package failures
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/test/fanoutdproc"
 	"github.com/fanoutd/fanoutd/test/loopback"
 	"github.com/fanoutd/fanoutd/test/poll"
@@ -98,17 +100,18 @@ func TestDamagedDataDirectory(t *testing.T) {
 		damage func(t *testing.T, dir string)
 		want   string
 	}{
-		"truncated database": {func(t *testing.T, dir string) { truncate(t, db(dir), 2) }, "is damaged, restore a backup"},
-		"short database":     {func(t *testing.T, dir string) { truncate(t, db(dir), 1<<20) }, "is damaged, restore a backup"},
-		"damaged meta pages": {func(t *testing.T, dir string) { overwriteFrom(t, db(dir), 0, 2*page) }, "is damaged, restore a backup"},
-		"damaged pages":      {func(t *testing.T, dir string) { overwriteFrom(t, db(dir), 2*page, 1<<40) }, "is damaged, restore a backup"},
-		"missing database":   {func(t *testing.T, dir string) { remove(t, db(dir)) }, "is missing: restore a backup"},
-		"missing log":        {func(t *testing.T, dir string) { remove(t, logs(t, dir)...) }, "is missing: restore a backup"},
-		"missing newest log": {func(t *testing.T, dir string) { remove(t, logs(t, dir)[1:]...) }, "files are missing, restore a backup"},
-		"missing oldest log": {func(t *testing.T, dir string) { remove(t, logs(t, dir)[0]) }, "files are missing, restore a backup"},
-		"gap in the log":     {func(t *testing.T, dir string) { remove(t, logs(t, dir)[1]) }, "has no file between"},
-		"damaged log":        {func(t *testing.T, dir string) { overwriteFrom(t, logs(t, dir)[0], 1<<20, page) }, "is damaged, restore a backup"},
-		"newer version":      {func(t *testing.T, dir string) { inDatabase(t, dir, "meta", "storageVersion", "3.99.0") }, "was written by etcd 3.99, which is newer"},
+		"truncated database":              {func(t *testing.T, dir string) { truncate(t, db(dir), 2) }, "is damaged, restore a backup"},
+		"short database":                  {func(t *testing.T, dir string) { truncate(t, db(dir), 1<<20) }, "is damaged, restore a backup"},
+		"damaged meta pages":              {func(t *testing.T, dir string) { overwriteFrom(t, db(dir), 0, 2*page) }, "is damaged, restore a backup"},
+		"damaged pages":                   {func(t *testing.T, dir string) { overwriteFrom(t, db(dir), 2*page, 1<<40) }, "is damaged, restore a backup"},
+		"pages that point beyond the end": {func(t *testing.T, dir string) { linkBeyondEnd(t, db(dir), page) }, "is damaged, restore a backup"},
+		"missing database":                {func(t *testing.T, dir string) { remove(t, db(dir)) }, "is missing: restore a backup"},
+		"missing log":                     {func(t *testing.T, dir string) { remove(t, logs(t, dir)...) }, "is missing: restore a backup"},
+		"missing newest log":              {func(t *testing.T, dir string) { remove(t, logs(t, dir)[1:]...) }, "files are missing, restore a backup"},
+		"missing oldest log":              {func(t *testing.T, dir string) { remove(t, logs(t, dir)[0]) }, "files are missing, restore a backup"},
+		"gap in the log":                  {func(t *testing.T, dir string) { remove(t, logs(t, dir)[1]) }, "has no file between"},
+		"damaged log":                     {func(t *testing.T, dir string) { overwriteFrom(t, logs(t, dir)[0], 1<<20, page) }, "is damaged, restore a backup"},
+		"newer version":                   {func(t *testing.T, dir string) { inDatabase(t, dir, "meta", "storageVersion", "3.99.0") }, "was written by etcd 3.99, which is newer"},
 		"member of a cluster": {func(t *testing.T, dir string) {
 			inDatabase(t, dir, "members", "0000000000000001", `{"id":1,"peerURLs":["http://127.0.0.1:1"],"name":"other"}`)
 		}, "a member of a cluster of 2"},
@@ -123,6 +126,34 @@ func TestDamagedDataDirectory(t *testing.T) {
 			status, output := runFanoutd(t, "--data-dir", dir)
 			wantOneLine(t, status, output, c.want)
 		})
+	}
+}
+
+// A crash may leave a file with a few records that was to become the next one of the write-ahead
+// log. etcd would overwrite its beginning only, and read the rest after the next crash.
+func TestUnfinishedLogFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	f := startFanoutd(t, "--data-dir", dir)
+	f.end(t, syscall.SIGKILL)
+	for _, name := range []string{"0.tmp", "1.tmp"} {
+		if err := os.WriteFile(filepath.Join(dir, "etcd/member/wal", name), bytes.Repeat([]byte{8, 0, 0, 0, 0, 0, 0, 0}, 2<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.start(t)
+	for i := range 40 {
+		if err := f.put(t, fmt.Sprint(i), strings.Repeat("x", 1_000_000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.end(t, syscall.SIGKILL)
+	f.start(t)
+	if _, err := f.reads.Get(contextFor(t), &fanoutv1.GetRequest{Resource: resource, Key: "39"}); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -155,6 +186,34 @@ func truncate(t *testing.T, path string, part int64) {
 		err = os.Truncate(path, info.Size()/part)
 	}
 	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// linkBeyondEnd makes the inner pages of a database point to pages beyond its end.
+func linkBeyondEnd(t *testing.T, path string, page int) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A page begins with its id (8 bytes), kind (2; 1 is an inner page) and number of links (2). The
+	// links follow after 16 bytes. Each has 16 bytes, and ends with the id of the other page.
+	links := 0
+	for at := 2 * page; at < len(content); at += page {
+		inner := content[at:]
+		if binary.LittleEndian.Uint64(inner) != uint64(at/page) || binary.LittleEndian.Uint16(inner[8:]) != 1 {
+			continue
+		}
+		for i := range int(binary.LittleEndian.Uint16(inner[10:])) {
+			binary.LittleEndian.PutUint64(inner[16+16*i+8:], uint64(len(content)/page+1))
+			links++
+		}
+	}
+	if links == 0 {
+		t.Fatal("the database has no inner pages")
+	}
+	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

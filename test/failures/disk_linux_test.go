@@ -238,6 +238,54 @@ func TestDiskFilledByObjects(t *testing.T) {
 	}
 }
 
+// TestRaftSnapshotOnAFullDisk gives etcd no space for the file of a raft snapshot. fanoutd goes on,
+// and keeps the log from which it starts again after a crash.
+func TestRaftSnapshotOnAFullDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	t.Parallel()
+	full := smallDisk(t, 1)
+	fill(t, full, "all")
+	dir := filepath.Join(t.TempDir(), "data")
+	f := startFanoutd(t, "--data-dir", dir)
+	snapshots := filepath.Join(dir, "etcd/member/snap")
+	if err := os.Rename(snapshots, snapshots+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(full, snapshots); err != nil {
+		t.Fatal(err)
+	}
+	// etcd makes a snapshot when its log has become large.
+	large := strings.Repeat("x", 1_000_000)
+	writes := 0
+	for ; writes < 400 && !strings.Contains(f.log.String(), "failed to save snapshot"); writes++ {
+		if err := f.put(t, strconv.Itoa(writes%10), strconv.Itoa(writes)+large); err != nil {
+			t.Fatalf("put %d: %v", writes, err)
+		}
+	}
+	if writes == 400 {
+		t.Fatal("etcd has not tried to make a snapshot")
+	}
+	if err := f.put(t, "last", "1"); err != nil {
+		t.Fatalf("a put after the failed snapshot: %v", err)
+	}
+	if err := errors.Join(os.Remove(snapshots), os.Rename(snapshots+".away", snapshots)); err != nil {
+		t.Fatal(err)
+	}
+	f.end(t, syscall.SIGKILL)
+	f.start(t)
+	for n := writes - 10; n < writes; n++ {
+		got, err := f.reads.Get(contextFor(t), &fanoutv1.GetRequest{Resource: resource, Key: strconv.Itoa(n % 10)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if number, _, _ := strings.Cut(string(got.GetObject().GetData())+got.GetObject().GetText(), "x"); number != strconv.Itoa(n) {
+			t.Errorf("key %d has the value of put %s, want that of put %d", n%10, number, n)
+		}
+	}
+}
+
 // A disk that is too small is one clear line, and status 1.
 func TestDiskTooSmallToStart(t *testing.T) {
 	disk := smallDisk(t, 24)

@@ -79,46 +79,50 @@ func in(path string, folders ...string) bool {
 // package of the product may import. Tests may import anything.
 func TestImportsGoOneWay(t *testing.T) {
 	allowed := map[string][]string{
-		"internal/object":      {},
-		"internal/access":      {"internal/access", "internal/object", "internal/reload"},
-		"internal/certificate": {"internal/reload"},
-		"internal/audit":       {},
-		"internal/reload":      {},
-		"internal/crypt":       {"internal/object"},
-		"internal/version":     {},
-		"internal/man":         {},
-		"internal/systemd":     {},
-		"internal/backoff":     {},
-		"internal/lag":         {},
-		"internal/cacher":      {"internal/backoff", "internal/object"},
-		"internal/dispatch":    {"internal/cacher", "internal/sendqueue", "internal/object", "internal/selector"},
-		"internal/sendqueue":   {},
-		"internal/selector":    {"internal/object"},
-		"internal/wire":        {"internal/object", "gen"},
-		"internal/store":       {"internal/object", "internal/store"},
-		"internal/admin":       {"internal/access", "gen"},
-		"internal/metrics":     {"internal/audit", "internal/object", "internal/server", "internal/store", "internal/version"},
-		"internal/tracing":     {"internal/dispatch", "internal/object", "internal/server", "internal/version"},
-		"internal/config":      {"internal/object"},
-		"internal/app":         {"internal"},
-		"internal/direct":      {"internal/backoff", "internal/cacher", "internal/dispatch", "internal/object"},
-		"client":               {"client/localfile", "gen"},
-		"client/localfile":     {},
-		"clienttest":           {"client", "internal/testserver"}, // for the tests of users
-		"internal/testserver":  {"internal/cacher", "internal/dispatch", "internal/object", "internal/server", "internal/wire"},
-		"cmd/fanoutd":          {"client/localfile", "internal/access", "internal/app", "internal/config", "internal/crypt", "internal/man", "internal/version"},
-		"internal/ctl":         {"client", "internal/ctl", "internal/lag", "gen"},
-		"cmd/fanouttest":       {"internal/man", "internal/testserver", "internal/version"},
-		"cmd/fanoutctl":        {"client", "internal/ctl", "internal/man", "internal/object", "internal/selector", "internal/version"},
-		"conformance":          {"conformance", "gen"},
-		"conformance/goclient": {"client", "conformance/script", "conformance/testclient", "gen"},
-		"examples":             {"client"},
-		"gen":                  {"gen"},
-		"test":                 {"internal", "gen", "test"},
-		"test/behaviour":       {"client", "test/behaviour"}, // the program of the Go client
-		"test/check":           {"internal/object", "internal/selector"},
-		"test/check/recorded":  {"internal/object", "gen", "test/check"},
-		"test/cachertest":      {"internal/object"},
+		"internal/object":         {},
+		"internal/access":         {"internal/access", "internal/object", "internal/reload"},
+		"internal/certificate":    {"internal/reload"},
+		"internal/audit":          {},
+		"internal/reload":         {},
+		"internal/crypt":          {"internal/object"},
+		"internal/version":        {},
+		"internal/man":            {},
+		"internal/systemd":        {},
+		"internal/backoff":        {},
+		"internal/lag":            {},
+		"internal/cacher":         {"internal/backoff", "internal/object"},
+		"internal/dispatch":       {"internal/cacher", "internal/sendqueue", "internal/object", "internal/selector"},
+		"internal/sendqueue":      {},
+		"internal/selector":       {"internal/object"},
+		"internal/wire":           {"internal/object", "gen"},
+		"internal/store":          {"internal/object", "internal/store"},
+		"internal/store/embedded": {"internal/object", "internal/store/etcdlog"},
+		"internal/store/epochs":   {"internal/object"},
+		"internal/store/etcdlog":  {},
+		"internal/store/failover": {},
+		"internal/admin":          {"internal/access", "gen"},
+		"internal/metrics":        {"internal/audit", "internal/object", "internal/server", "internal/version"},
+		"internal/tracing":        {"internal/dispatch", "internal/object", "internal/server", "internal/version"},
+		"internal/config":         {"internal/object"},
+		"internal/app":            {"internal"},
+		"internal/direct":         {"internal/backoff", "internal/cacher", "internal/dispatch", "internal/object"},
+		"client":                  {"client/localfile", "gen"},
+		"client/localfile":        {},
+		"clienttest":              {"client", "internal/testserver"}, // for the tests of users
+		"internal/testserver":     {"internal/cacher", "internal/dispatch", "internal/object", "internal/server", "internal/wire"},
+		"cmd/fanoutd":             {"client/localfile", "internal/access", "internal/app", "internal/config", "internal/crypt", "internal/man", "internal/version"},
+		"internal/ctl":            {"client", "internal/backoff", "internal/ctl", "internal/lag", "gen"},
+		"cmd/fanouttest":          {"internal/man", "internal/testserver", "internal/version"},
+		"cmd/fanoutctl":           {"client", "internal/ctl", "internal/man", "internal/object", "internal/selector", "internal/version"},
+		"conformance":             {"conformance", "gen"},
+		"conformance/goclient":    {"client", "conformance/script", "conformance/testclient", "gen"},
+		"examples":                {"client"},
+		"gen":                     {"gen"},
+		"test":                    {"internal", "gen", "test"},
+		"test/behaviour":          {"client", "test/behaviour"}, // the program of the Go client
+		"test/check":              {"internal/object", "internal/selector"},
+		"test/check/recorded":     {"internal/object", "gen", "test/check"},
+		"test/cachertest":         {"internal/object"},
 	}
 	maps.Copy(allowed, serverImports)
 	for _, p := range packages(t) {
@@ -144,8 +148,9 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"go.etcd.io/etcd":                    {"internal/store", "test"},
 		"google.golang.org/grpc":             {"client", "clienttest", "conformance", "internal/server", "internal/testserver", "internal/store", "gen", "test", "internal/admin", "internal/tracing", "internal/ctl/admin"},
 		"google.golang.org/protobuf":         {"client", "conformance", "internal/object", "internal/store", "internal/server", "internal/wire", "gen", "test", "internal/admin"},
-		"go.etcd.io/bbolt":                   {"internal/store", "test"},
-		"go.etcd.io/raft":                    {"internal/store"},
+		"go.etcd.io/etcd/server":             {"internal/store/embedded", "test"},
+		"go.etcd.io/bbolt":                   {"internal/store/embedded", "test"},
+		"go.etcd.io/raft":                    {"internal/store/embedded"},
 		"github.com/spf13":                   {"cmd", "internal/man", "test"},
 		"github.com/goccy/go-yaml":           {"cmd", "internal/config", "internal/access/policy"},
 		"github.com/tidwall/btree":           {"internal/cacher", "client", "clienttest"},
@@ -154,8 +159,8 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"k8s.io/client-go":                   {"internal/ctl/output"},
 		"google.golang.org/genproto":         {"client", "conformance", "gen", "internal/server", "internal/testserver", "test", "internal/admin"},
 		"github.com/grpc-ecosystem":          {"internal/server", "internal/admin", "internal/metrics", "gen/http"},
-		"github.com/gofrs/flock":             {"internal/store", "cmd/fanoutd"},
-		"go.uber.org/zap":                    {"internal/store", "test"},
+		"github.com/gofrs/flock":             {"internal/store/embedded", "cmd/fanoutd"},
+		"go.uber.org/zap":                    {"internal/store/embedded", "internal/store/etcdlog", "test"},
 		"github.com/prometheus":              {"internal/metrics", "test"},
 		"go.opentelemetry.io":                {"internal/tracing", "test"},
 		"go.yaml.in/yaml/v4":                 {"internal/ctl/document"},
@@ -208,6 +213,21 @@ func TestGeneratedCodeIsLight(t *testing.T) {
 		for _, path := range p.Deps {
 			if in(path, "github.com/grpc-ecosystem") {
 				t.Errorf("%s depends on %s", p.ImportPath, path)
+			}
+		}
+	}
+}
+
+// TestOneFileChoosesTheStore checks that the rest of the server knows a store only by the interfaces
+// that it declares.
+func TestOneFileChoosesTheStore(t *testing.T) {
+	for f := range files(t) {
+		if f.test || in(f.pkg.ImportPath, "internal/store", "test") || strings.HasSuffix(f.name, "internal/app/store.go") {
+			continue
+		}
+		for _, i := range f.syntax.Imports {
+			if in(strings.Trim(i.Path.Value, `"`), module+"internal/store") {
+				t.Errorf("%s imports %s", f.name, i.Path.Value)
 			}
 		}
 	}

@@ -4,9 +4,9 @@ package rules
 // server. Each package may import those that are listed above it, never one below.
 var serverImports = map[string][]string{
 	"internal/server/apierr":    {"internal/access", "internal/cacher", "internal/dispatch", "internal/object"},
-	"internal/server/grpcmsg":   {},
+	"internal/server/grpcmsg":   {"internal/dispatch", "internal/wire"},
 	"internal/server/frames":    {},
-	"internal/server/transport": {"internal/access", "internal/server/apierr", "internal/server/frames"},
+	"internal/server/transport": {"internal/access", "internal/backoff", "internal/server/apierr", "internal/server/frames"},
 	"internal/server/quota": {
 		"internal/access", "internal/dispatch", "internal/object", "internal/server/apierr", "internal/server/transport",
 	},
@@ -21,16 +21,20 @@ var serverImports = map[string][]string{
 		"internal/access", "internal/audit", "internal/object", "internal/server/apierr", "internal/server/frames",
 		"internal/server/quota", "internal/server/request", "internal/server/transport", "gen",
 	},
-	"internal/server/watch": {
+	"internal/server/registry": {
 		"internal/access", "internal/dispatch", "internal/object", "internal/sendqueue", "internal/server/apierr",
 		"internal/server/backend", "internal/server/frames", "internal/server/grpcmsg", "internal/server/quota",
-		"internal/server/request", "internal/server/rpc", "internal/server/transport", "internal/wire", "gen",
+		"internal/server/request", "internal/server/rpc", "internal/server/transport", "gen",
+	},
+	"internal/server/watch": {
+		"internal/access", "internal/dispatch", "internal/object", "internal/server/apierr", "internal/server/backend",
+		"internal/server/grpcmsg", "internal/server/quota", "internal/server/registry", "internal/server/rpc",
+		"internal/wire", "gen",
 	},
 	"internal/server/subscribe": {
-		"internal/access", "internal/dispatch", "internal/object", "internal/sendqueue", "internal/server/apierr",
-		"internal/server/backend", "internal/server/frames", "internal/server/grpcmsg", "internal/server/quota",
-		"internal/server/request", "internal/server/rpc", "internal/server/transport", "internal/server/watch",
-		"internal/wire", "gen",
+		"internal/access", "internal/dispatch", "internal/object", "internal/server/apierr", "internal/server/backend",
+		"internal/server/grpcmsg", "internal/server/quota", "internal/server/registry", "internal/server/request",
+		"internal/server/rpc", "internal/wire", "gen",
 	},
 	"internal/server": {
 		"internal/access", "internal/audit", "internal/cacher", "internal/direct", "internal/dispatch", "internal/sendqueue",

@@ -38,8 +38,6 @@ export interface Update {
   readonly position: Position;
   /** The servers had no other changes at this time, in milliseconds since 1970. */
   readonly asOf: number;
-  /** @internal The same on the clock of performance.now. */
-  readonly confirmedAt: number;
 }
 
 /** @internal An update with the time at which it was confirmed. */
@@ -51,7 +49,7 @@ export class CompleteUpdate extends Printable implements Update {
   readonly asOf: number;
   readonly #confirmedAt: number;
 
-  constructor({ events, replace, delta, position }: Omit<Update, 'asOf' | 'confirmedAt'>, confirmedAt: number) {
+  constructor({ events, replace, delta, position }: Omit<Update, 'asOf'>, confirmedAt: number) {
     super();
     this.events = events;
     this.replace = replace;
@@ -61,6 +59,7 @@ export class CompleteUpdate extends Printable implements Update {
     this.#confirmedAt = confirmedAt;
   }
 
+  /** The same as `asOf` on the clock of performance.now. */
   get confirmedAt(): number {
     return this.#confirmedAt;
   }
@@ -96,7 +95,7 @@ export class Assembler {
   }
 
   /** accept takes a message, and returns the update that it completes, with its size in bytes. */
-  accept(message: WatchResponse, size: number): { update: Update; size: number } | undefined {
+  accept(message: WatchResponse, size: number): { update: CompleteUpdate; size: number } | undefined {
     switch (message.kind) {
       case Kind.CATCH_UP_BEGIN:
         this.#catchUp = message.catchUp;

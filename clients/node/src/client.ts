@@ -16,8 +16,7 @@ import { Resource } from './resource.js';
  * ```
  */
 export class Client implements AsyncDisposable {
-  /** @internal */
-  readonly pool: ConnectionPool;
+  readonly #pool: ConnectionPool;
 
   /**
    * @param servers The addresses of servers over the same etcd, such as `host:port`, `dns:///host:port` or
@@ -27,17 +26,17 @@ export class Client implements AsyncDisposable {
     const list = typeof servers === 'string' ? servers.split(',') : servers;
     const addresses = list.map((address) => address.trim()).filter((address) => address !== '');
     if (addresses.length === 0) throw new TypeError('no server');
-    this.pool = new ConnectionPool(addresses, options);
+    this.#pool = new ConnectionPool(addresses, options);
   }
 
   /** resource returns a resource. It is a cheap handle; nothing is sent. */
   resource(name: string): Resource {
-    return new Resource(this.pool, name);
+    return new Resource(this.#pool, name);
   }
 
   /** The informers that run, for metrics. */
   get informers(): readonly InformerState[] {
-    return [...this.pool.informers];
+    return [...this.#pool.informers];
   }
 
   /**
@@ -45,7 +44,7 @@ export class Client implements AsyncDisposable {
    * last call of each handler, except for one that it is called in. After the timeout it does not wait any longer.
    */
   close(options: CloseOptions = {}): Promise<void> {
-    return this.pool.close(options);
+    return this.#pool.close(options);
   }
 
   [Symbol.asyncDispose](): Promise<void> {

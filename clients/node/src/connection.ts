@@ -5,14 +5,15 @@ import { Client as GrpcClient, connectivityState, Metadata, status, type ClientR
 import { onAbort } from './abort.js';
 import { onEnd } from './call_end.js';
 import type { OpenWatch, WatchSink, WatchStart } from './carrier.js';
-import type { ConnectionPool } from './connection_pool.js';
 import type { ConnectionSettings } from './credentials.js';
 import { Deadline, deadlineError, limited } from './deadline.js';
 import { closedError, errorOfCall, FanoutError, unavailable, UnsentError } from './errors.js';
+import type { Logger } from './logger.js';
 import { methods, type Method, type Sized } from './methods.js';
 import { OpenedSockets } from './opened_sockets.js';
 import type { RequestMetadata } from './options.js';
 import { SharedStream, type SubscribeCall } from './shared_stream.js';
+import type { SubscribeSupport } from './subscribe_support.js';
 import { openWatchCall, type WatchCallStream } from './watch_call.js';
 
 /** How long in milliseconds a server has to answer a report. */
@@ -30,6 +31,20 @@ export interface CallSettings {
   readonly sent?: () => void;
 }
 
+/** What connections need of the client to which they belong. */
+export interface ConnectionOwner {
+  /** The signal that is aborted when the client is closed. */
+  readonly closing: AbortSignal;
+  readonly log: Logger;
+  readonly subscribe: SubscribeSupport;
+  /** Whether there are several servers. */
+  readonly hasOthers: boolean;
+  /** failed makes later requests use another connection. */
+  failed(connection: Connection): void;
+  /** gone forgets a connection that is closed. */
+  gone(connection: Connection): void;
+}
+
 /**
  * Connection is a channel that uses one connection to one server. A client replaces it when it is lost or has failed. It
  * is closed when it was replaced and its last request has ended.
@@ -39,7 +54,7 @@ export class Connection {
   readonly server: number;
   readonly address: string;
   readonly #settings: ConnectionSettings;
-  readonly #pool: ConnectionPool;
+  readonly #owner: ConnectionOwner;
   readonly #rpc: GrpcClient;
   #requests = 0;
   #retired = false;
@@ -48,11 +63,11 @@ export class Connection {
   #stream: SharedStream | undefined;
   readonly #ends = new Set<() => void>();
 
-  constructor(server: number, address: string, settings: ConnectionSettings, pool: ConnectionPool) {
+  constructor(server: number, address: string, settings: ConnectionSettings, owner: ConnectionOwner) {
     this.server = server;
     this.address = address;
     this.#settings = settings;
-    this.#pool = pool;
+    this.#owner = owner;
     this.#rpc = new GrpcClient(address, settings.credentials, settings.options);
   }
 
@@ -120,7 +135,7 @@ export class Connection {
   /** #lost gives the channel up when it has lost its connection: gRPC would connect again, with the old certificate. */
   #lost(): void {
     if (this.#shut) return;
-    this.#pool.failed(this);
+    this.#owner.failed(this);
     // Streams go on if the server only wants no new ones. Calls that wait for a connection fail.
     process.nextTick(() => this.#shutDown());
   }
@@ -145,7 +160,7 @@ export class Connection {
       this.#shut = true;
       this.#rpc.close();
     }
-    if (this.#requests === 0 || this.#closed) this.#pool.gone(this);
+    if (this.#requests === 0 || this.#closed) this.#owner.gone(this);
   }
 
   /** retire makes the connection end with its last request. */
@@ -175,7 +190,7 @@ export class Connection {
    * metadata of its own.
    */
   watch(request: WatchStart, sink: WatchSink, metadata?: RequestMetadata): OpenWatch {
-    if (metadata || !this.#pool.subscribe.use()) return this.#watchAlone(request, sink, metadata);
+    if (metadata || !this.#owner.subscribe.use()) return this.#watchAlone(request, sink, metadata);
     this.#stream ??= this.#subscribe();
     let alone: OpenWatch | undefined;
     let stopped = false;
@@ -215,8 +230,8 @@ export class Connection {
         if (this.#stream === stream) this.#stream = undefined;
         left();
         if (unsupported) {
-          this.#pool.subscribe.failed();
-          this.#pool.log.info('the server or a proxy lacks Subscribe: each watch uses a stream of its own', { server: this.address, error });
+          this.#owner.subscribe.failed();
+          this.#owner.log.info('the server or a proxy lacks Subscribe: each watch uses a stream of its own', { server: this.address, error });
         } else {
           this.requestFailed(error);
         }
@@ -229,7 +244,7 @@ export class Connection {
   requestFailed(error: FanoutError | undefined): void {
     if (error?.code !== status.UNAVAILABLE) return;
     // An error with a reason comes from a server that works, but another one may be better off.
-    if (error.reason === undefined || this.#pool.hasOthers) this.#pool.failed(this);
+    if (error.reason === undefined || this.#owner.hasOthers) this.#owner.failed(this);
   }
 
   #watchAlone(request: WatchStart, sink: WatchSink, metadata?: RequestMetadata): OpenWatch {
@@ -253,7 +268,7 @@ export class Connection {
       },
       {
         message: (message, size) => {
-          if (!works) this.#pool.subscribe.watchWorked();
+          if (!works) this.#owner.subscribe.watchWorked();
           works = true;
           sink.message(message, size);
         },
@@ -265,7 +280,7 @@ export class Connection {
       },
       () => {
         this.#ends.delete(end);
-        if (!works) this.#pool.subscribe.watchFailed();
+        if (!works) this.#owner.subscribe.watchFailed();
         left();
       },
     );
@@ -326,7 +341,7 @@ export class Connection {
   ): Promise<MessageShape<O>> {
     const left = this.#begin();
     try {
-      const metadata = await limited(this.#open(own), { signals: [signal, this.#pool.closing], deadline });
+      const metadata = await limited(this.#open(own), { signals: [signal, this.#owner.closing], deadline });
       signal?.throwIfAborted();
       if (this.#closed) throw this.#closed;
       if (this.#shut) throw new UnsentError();

@@ -4,11 +4,12 @@ import { performance } from 'node:perf_hooks';
 import { addressOf } from './address.js';
 import { Backoff, pause } from './backoff.js';
 import type { ClientOptions, TLSOptions } from './client_options.js';
-import { Connection } from './connection.js';
+import { Connection, type ConnectionOwner } from './connection.js';
 import { Credentials } from './credentials.js';
 import { deadlineError, limited, type Deadline } from './deadline.js';
 import { closedError, FanoutError, unavailable } from './errors.js';
-import { abandonCalls } from './handler.js';
+import { abandonCalls } from './handler_calls.js';
+import { InterruptionLog } from './interruption_log.js';
 import { FencedLogger } from './logger.js';
 import { Hooks, type InformerState } from './observer.js';
 import type { CloseOptions } from './options.js';
@@ -23,9 +24,10 @@ const nextServerAfter = 1000;
  * ConnectionPool has the connection that a client uses, and older ones until their last request has ended. It also knows
  * what must end when the client is closed.
  */
-export class ConnectionPool {
+export class ConnectionPool implements ConnectionOwner {
   readonly hooks: Hooks;
   readonly log: FencedLogger;
+  readonly interruptions: InterruptionLog;
   readonly subscribe = new SubscribeSupport();
   readonly #options: ClientOptions;
   /** The informers that run. */
@@ -49,6 +51,7 @@ export class ConnectionPool {
     this.#credentials = new Credentials(options, addresses);
     this.hooks = new Hooks(options.observer);
     this.log = new FencedLogger(options.logger);
+    this.interruptions = new InterruptionLog(this.log);
     this.#turn = Math.floor(Math.random() * servers.length);
   }
 

@@ -6,12 +6,12 @@ import { checkServerIdentity, type PeerCertificate } from 'node:tls';
 import { credentials, Metadata, type ChannelCredentials, type ChannelOptions, type Interceptor } from '@grpc/grpc-js';
 import type { Address } from './address.js';
 import type { ClientOptions, SubscriberOptions, TLSOptions } from './client_options.js';
+import { longestTimer } from './deadline.js';
 import { errorOfCall, unavailable } from './errors.js';
 import type { RequestMetadata } from './options.js';
 
-/** The least interval of pings in milliseconds that servers permit, and the longest of a timer. */
+/** The least interval of pings in milliseconds that servers permit. */
 const leastKeepalive = 10_000;
-const longestKeepalive = 2 ** 31 - 1;
 /** The largest message that a client accepts. */
 const maxMessageBytes = 64 << 20;
 
@@ -96,7 +96,7 @@ export class Credentials {
         'grpc.service_config': JSON.stringify({ loadBalancingConfig: [{ pick_first: { shuffleAddressList: true } }] }),
         'grpc.service_config_disable_resolution': 1,
         'grpc.max_receive_message_length': maxMessageBytes,
-        'grpc.keepalive_time_ms': Math.min(Math.max(keepalive, leastKeepalive), longestKeepalive),
+        'grpc.keepalive_time_ms': Math.min(Math.max(keepalive, leastKeepalive), longestTimer),
         'grpc.keepalive_timeout_ms': 10_000,
         'grpc.keepalive_permit_without_calls': 1,
         'grpc.primary_user_agent': 'fanoutd-client-node',

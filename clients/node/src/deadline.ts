@@ -5,8 +5,8 @@ import { status } from '@grpc/grpc-js';
 import { onAbort } from './abort.js';
 import { FanoutError } from './errors.js';
 
-/** The longest time in milliseconds that a timer can wait. */
-const longestTimer = 2 ** 31 - 1;
+/** The longest time in milliseconds that a timer can wait. A longer one would fire at once. */
+export const longestTimer = 2 ** 31 - 1;
 
 /** When a request must have ended. It counts monotonic time, so that a step of the clock changes nothing. */
 export class Deadline {
@@ -46,6 +46,19 @@ export function deadlineError(failure?: FanoutError): FanoutError {
 export interface Limits {
   readonly signals: readonly (AbortSignal | undefined)[];
   readonly deadline?: Deadline | undefined;
+}
+
+/** within waits for a promise, but not longer than so many milliseconds. It reports whether the promise has settled. */
+export async function within(promise: Promise<unknown>, milliseconds: number): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const expired = new Promise<boolean>((resolve) => {
+    timer = setTimeout(() => resolve(false), Math.min(milliseconds, longestTimer));
+  });
+  try {
+    return await Promise.race([promise.then(() => true), expired]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /** limited waits for work, but not beyond the limits. The work goes on without the caller. */

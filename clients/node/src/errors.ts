@@ -149,7 +149,8 @@ export class UnsentError extends FanoutError {
   }
 }
 
-const finalCodes = new Set([
+/** @internal The codes of requests that no server accepts, however often they are sent. */
+export const finalCodes: ReadonlySet<status> = new Set([
   status.INVALID_ARGUMENT,
   status.NOT_FOUND,
   status.PERMISSION_DENIED,

@@ -1,9 +1,9 @@
 // Handlers of informers.
 
-import { AsyncLocalStorage } from 'node:async_hooks';
 import { setMaxListeners } from 'node:events';
 import { warn } from './fence.js';
 import { Gate } from './gate.js';
+import { calling } from './handler_calls.js';
 import { sameObject, type Item } from './item.js';
 import type { Mark } from './mark.js';
 import { RankedMap } from './ranked_map.js';
@@ -83,21 +83,6 @@ export interface Change<T> {
   readonly old: Item<T> | undefined;
   /** The last state whose version of the object was decoded, if it is not the state before the change. */
   readonly before?: Mark | undefined;
-}
-
-/** A call of a function of a handler. */
-interface Call {
-  readonly owners: readonly object[];
-  /** Ends the waiting for the call. Undefined if the call has ended. */
-  abandon: (() => void) | undefined;
-}
-
-/** The calls in which the present function runs. */
-const calls = new AsyncLocalStorage<readonly Call[]>();
-
-/** @internal abandonCalls ends the waiting of an owner for the calls in which the caller runs: they wait for the caller. */
-export function abandonCalls(owner: object): void {
-  for (const call of calls.getStore() ?? []) if (call.owners.includes(owner)) call.abandon?.();
 }
 
 /** @internal HandlerLoop calls a handler. */
@@ -247,21 +232,15 @@ export class HandlerLoop<T> implements Registration {
   }
 
   async #call(had: Item<T> | undefined, item: Item<T> | undefined): Promise<void> {
-    const around = (calls.getStore() ?? []).filter(({ abandon }) => abandon);
-    const call: Call = { owners: this.#source.owners, abandon: () => this.#abandoned.open() };
-    try {
-      await calls.run([...around, call], async () => {
-        if (item && had) {
-          if (!sameObject(had.object, item.object)) await this.#handler.update?.(had, item, this.#context);
-        } else if (item) {
-          await this.#handler.add?.(item, this.#context);
-        } else if (had) {
-          await this.#handler.delete?.(had, this.#context);
-        }
-      });
-    } finally {
-      call.abandon = undefined;
-    }
+    await calling(this.#source.owners, this.#abandoned.open, async () => {
+      if (item && had) {
+        if (!sameObject(had.object, item.object)) await this.#handler.update?.(had, item, this.#context);
+      } else if (item) {
+        await this.#handler.add?.(item, this.#context);
+      } else if (had) {
+        await this.#handler.delete?.(had, this.#context);
+      }
+    });
   }
 
   /** #wait waits for the next change or attempt. */

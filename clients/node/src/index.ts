@@ -43,6 +43,7 @@ export { NotReachedError, RefusedError, WaitStatus, type PendingWatch, type Wait
 export type { Watch } from './watch.js';
 export type {
   Conditional,
+  DeleteOperation,
   DeleteOptions,
   Operation,
   OperationResult,

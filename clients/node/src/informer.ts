@@ -3,13 +3,15 @@
 import { EventEmitter } from 'node:events';
 import { status } from '@grpc/grpc-js';
 import { anySignal, onAbort } from './abort.js';
-import { CompleteUpdate, type Update } from './assembler.js';
+import { CompleteUpdate } from './assembler.js';
 import type { ConnectionPool } from './connection_pool.js';
+import { within } from './deadline.js';
 import { closedError, FanoutError } from './errors.js';
 import { describe, errorOf, fenced, isThenable, warn } from './fence.js';
 import { freshFor, transit } from './freshness.js';
 import { Gate } from './gate.js';
-import { abandonCalls, HandlerLoop, type Change, type Failure, type Handler, type Registration } from './handler.js';
+import { HandlerLoop, type Change, type Failure, type Handler, type Registration } from './handler.js';
+import { abandonCalls } from './handler_calls.js';
 import { confirm, InformerWatch, type Member } from './informer_watch.js';
 import { sameObject, type Item } from './item.js';
 import { earliest, type Mark } from './mark.js';
@@ -21,9 +23,8 @@ import { NotRegularError } from './regular_file.js';
 import { mostFailedKeys, type Progress } from './reporter.js';
 import { Saver } from './saver.js';
 import { StateFile } from './state_file.js';
-import { bookmarksOf, startOf } from './watch.js';
+import { bookmarksOf, startOf } from './watch_start.js';
 import type { WatcherSettings } from './watcher.js';
-import { within } from './within.js';
 
 /** Options of an informer. */
 export interface InformerOptions<T> extends FollowOptions {
@@ -385,7 +386,7 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
     for (const { object } of this.#undecoded.values()) yield object;
   }
 
-  #apply(update: Update): void {
+  #apply(update: CompleteUpdate): void {
     const steps = this.#stepsOf(update);
     const { from, at } = this.#confirmed ?? { at: -Infinity };
     const proven = from?.epoch === update.position.epoch && from.revision <= update.position.revision;
@@ -396,7 +397,7 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
   }
 
   /** #stepsOf decodes the objects of an update. So the decoder, which may use the informer, sees one state. */
-  #stepsOf(update: Update): Step<T>[] {
+  #stepsOf(update: CompleteUpdate): Step<T>[] {
     const steps: Step<T>[] = [];
     if (update.replace) {
       const present = new Set(update.events.map(({ object }) => object.key));
@@ -462,7 +463,7 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
     return { objects, position, confirmedAt: this.#confirmedAt };
   }
 
-  #isFresh({ position, confirmedAt }: Update): boolean {
+  #isFresh({ position, confirmedAt }: CompleteUpdate): boolean {
     const { consistency } = this.#options;
     if (typeof consistency === 'object') {
       return 'minRevision' in consistency ? position.revision >= consistency.minRevision : true;

@@ -2,7 +2,7 @@
 
 import { toBinary, create } from '@bufbuild/protobuf';
 import { anySignal } from './abort.js';
-import { CompleteUpdate, type Update } from './assembler.js';
+import { CompleteUpdate } from './assembler.js';
 import type { WatchStart } from './carrier.js';
 import type { ConnectionPool } from './connection_pool.js';
 import { WatchRequestSchema } from './gen/fanout/v1/fanout_pb.js';
@@ -12,7 +12,7 @@ import { Watcher, type WatcherSettings } from './watcher.js';
 
 /** An informer that takes part in a watch. Its methods must not wait, and must not throw. */
 export interface Member {
-  receive(update: Update): void;
+  receive(update: CompleteUpdate): void;
   /** The watch has lost its server; without an error, before the member has joined. */
   interrupted(error: Error | undefined): void;
   /** The watch has ended with an error that no retry can help. */
@@ -133,7 +133,7 @@ export class InformerWatch {
     }
   }
 
-  #passOn(update: Update): void {
+  #passOn(update: CompleteUpdate): void {
     this.#lost = false;
     this.#applying = true;
     for (const member of [...this.#members]) member.receive(update);

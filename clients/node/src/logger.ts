@@ -8,7 +8,7 @@ export interface Logger {
   warn(message: string, details: Readonly<Record<string, unknown>>): unknown;
 }
 
-/** FencedLogger passes log lines on. A logger that throws changes nothing. Without a logger, there are no logs. */
+/** @internal FencedLogger passes log lines on. A logger that throws changes nothing. Without a logger, there are no logs. */
 export class FencedLogger implements Logger {
   readonly #logger: Logger | undefined;
 

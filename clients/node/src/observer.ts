@@ -94,7 +94,7 @@ export interface ObserverEvents {
  */
 export type Observer = { readonly [Hook in keyof ObserverEvents]?: ((event: ObserverEvents[Hook]) => unknown) | undefined };
 
-/** Hooks calls the hooks of an observer. */
+/** @internal Hooks calls the hooks of an observer. */
 export class Hooks {
   readonly #observer: Observer;
 

@@ -10,8 +10,8 @@ import { FanoutError, UnsentError } from './errors.js';
 import type { Method } from './methods.js';
 import type { CallOptions } from './options.js';
 
-/** The default timeout in milliseconds. */
-const defaultTimeout = 30_000;
+/** How long a request may take in milliseconds, if the caller does not say. */
+export const defaultTimeout = 30_000;
 
 /** How often a read is sent. The pauses in between are about 0.2, 0.6 and 1.8 s. */
 export const readAttempts = 4;

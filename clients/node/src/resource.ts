@@ -4,6 +4,7 @@ import type { DescMessage, MessageInitShape, MessageShape } from '@bufbuild/prot
 import { status } from '@grpc/grpc-js';
 import type { ConnectionPool } from './connection_pool.js';
 import { FanoutError } from './errors.js';
+import type { ListRequestSchema } from './gen/fanout/v1/fanout_pb.js';
 import { Informer, type InformerOptions } from './informer.js';
 import { printable } from './json.js';
 import { methods, type Method } from './methods.js';
@@ -23,6 +24,7 @@ import { update, type Change, type UpdateOptions } from './update.js';
 import type { WaitStatus } from './wait_status.js';
 import { Watch } from './watch.js';
 import {
+  deleteOf,
   operationOf,
   putOf,
   type DeleteOptions,
@@ -64,6 +66,8 @@ export interface TransactResult extends WriteResult {
   readonly results: readonly OperationResult[];
 }
 
+type ListRequest = Exclude<MessageInitShape<typeof ListRequestSchema>, { $typeName: string }>;
+
 /** A resource: a named collection of objects. */
 export class Resource {
   readonly #pool: ConnectionPool;
@@ -91,22 +95,12 @@ export class Resource {
 
   /** pages reads a list page by page. All pages show the same revision. */
   async *pages(options: ListOptions = {}): AsyncGenerator<Page, void, void> {
-    const consistency = consistencyOf(options.consistency);
+    const request = this.#listRequest(options);
     let pageToken = '';
     do {
-      const response = await this.#read(
-        methods.list,
-        {
-          resource: this.name,
-          scope: scopeOf(options),
-          ...selectorsOf(options),
-          startKey: options.startKey ?? '',
-          pageSize: options.pageSize ?? 0,
-          pageToken,
-          ...(pageToken === '' && consistency && { consistency }),
-        },
-        options,
-      );
+      // All pages have the revision of the first one.
+      const consistency = pageToken === '' ? request.consistency : undefined;
+      const response = await this.#read(methods.list, { ...request, consistency, pageToken }, options);
       pageToken = response.nextPageToken;
       yield printable({
         objects: response.objects.map(objectOf),
@@ -129,19 +123,8 @@ export class Resource {
 
   /** count counts the objects of a selection. */
   async count(options: Omit<ListOptions, 'pageSize'> = {}): Promise<{ count: bigint; position: Position }> {
-    const consistency = consistencyOf(options.consistency);
-    const { remainingCount, position } = await this.#read(
-      methods.list,
-      {
-        resource: this.name,
-        scope: scopeOf(options),
-        ...selectorsOf(options),
-        startKey: options.startKey ?? '',
-        countOnly: true,
-        ...(consistency && { consistency }),
-      },
-      options,
-    );
+    const request = { ...this.#listRequest(options), countOnly: true };
+    const { remainingCount, position } = await this.#read(methods.list, request, options);
     return printable({ count: remainingCount ?? 0n, position: positionOf(position) });
   }
 
@@ -153,12 +136,8 @@ export class Resource {
 
   /** delete removes an object. To remove a missing object is not an error. */
   async delete(key: string, options: DeleteOptions & CallOptions = {}): Promise<DeleteResult> {
-    const { ifModRevision, returnDeleted = false } = options;
-    const { revision, deleted, object } = await this.#write(
-      methods.delete,
-      { resource: this.name, delete: { key, returnDeleted, ...(ifModRevision !== undefined && { ifModRevision }) } },
-      options,
-    );
+    const request = { resource: this.name, delete: deleteOf({ key, ...options }) };
+    const { revision, deleted, object } = await this.#write(methods.delete, request, options);
     return printable({ revision, deleted, object: object && objectOf(object) });
   }
 
@@ -213,6 +192,11 @@ export class Resource {
   async wait(revision: bigint, options: WaitOptions = {}): Promise<WaitStatus> {
     const { wait } = await import('./wait.js'); // most programs do not wait
     return wait(this.#pool, this.name, revision, options);
+  }
+
+  #listRequest(options: ListOptions): ListRequest {
+    const { consistency, startKey = '', pageSize = 0 } = options;
+    return { resource: this.name, scope: scopeOf(options), ...selectorsOf(options), startKey, pageSize, consistency: consistencyOf(consistency) };
   }
 
   #read<I extends DescMessage, O extends DescMessage>(

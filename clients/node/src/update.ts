@@ -5,6 +5,7 @@ import { Deadline, deadlineError, limited } from './deadline.js';
 import { FanoutError } from './errors.js';
 import type { StoredObject } from './object.js';
 import type { CallOptions } from './options.js';
+import { defaultTimeout } from './request.js';
 import type { Conditional, PutOptions, Value, WriteResult } from './write.js';
 
 /** Returns the new value of an object, or undefined to leave it as it is. */
@@ -12,9 +13,6 @@ export type Change = (current: StoredObject | undefined) => Value | undefined | 
 
 /** Options of an update. */
 export type UpdateOptions = Omit<PutOptions, keyof Conditional> & CallOptions;
-
-/** How long an update may take in milliseconds, if the caller does not say. */
-const defaultTimeout = 30_000;
 
 /** @internal What an update reads and writes. */
 export interface Objects {

@@ -4,7 +4,7 @@ import { setMaxListeners } from 'node:events';
 import { performance } from 'node:perf_hooks';
 import { durationMs, timestampDate } from '@bufbuild/protobuf/wkt';
 import type { ConnectionPool } from './connection_pool.js';
-import { Deadline, limited } from './deadline.js';
+import { Deadline, limited, within } from './deadline.js';
 import { errorOfStatus } from './errors.js';
 import type { WatchAppliedResponse, WatcherStatus } from './gen/fanout/v1/admin_pb.js';
 import { positionOf } from './object.js';
@@ -12,7 +12,6 @@ import { scopeOf, type WaitOptions } from './options.js';
 import { RecentPeak } from './recent_peak.js';
 import { eachAddress, Follower, type Answer, type ServerAddress, type WaitRequest } from './wait_server.js';
 import { NotReachedError, RefusedError, WaitStatus, type PendingWatch, type WaitServer } from './wait_status.js';
-import { within } from './within.js';
 
 /** The milliseconds after which an unchanged status is passed to `progress` again. */
 const beat = 1000;

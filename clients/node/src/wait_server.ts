@@ -9,7 +9,7 @@ import { status } from '@grpc/grpc-js';
 import { Backoff, pause } from './backoff.js';
 import type { ConnectionPool } from './connection_pool.js';
 import { Deadline } from './deadline.js';
-import { FanoutError, unavailable } from './errors.js';
+import { FanoutError, finalCodes, unavailable } from './errors.js';
 import { WatchAppliedRequestSchema, WatchAppliedResponseSchema, type WatchAppliedResponse } from './gen/fanout/v1/admin_pb.js';
 import { method } from './methods.js';
 
@@ -36,15 +36,6 @@ const firstAnswer = 10_000;
 const steady = 5000;
 /** A name that DNS does not know by then is left to the connection. */
 const longestLookup = 5000;
-
-const finalCodes = new Set([
-  status.INVALID_ARGUMENT,
-  status.NOT_FOUND,
-  status.PERMISSION_DENIED,
-  status.UNIMPLEMENTED,
-  status.FAILED_PRECONDITION,
-  status.OUT_OF_RANGE,
-]);
 
 /** Follower asks one server again and again, and passes its answers on. */
 export class Follower {
@@ -116,7 +107,8 @@ export class Follower {
     if (!(error instanceof FanoutError)) return true;
     if (error.code === status.UNAUTHENTICATED) return !answered; // otherwise the credentials have expired, and there may be new ones
     // An error without a reason comes from a proxy, or from a server that lacks the method.
-    return finalCodes.has(error.code) && (error.reason !== undefined || !this.#answered);
+    const final = finalCodes.has(error.code) || error.code === status.OUT_OF_RANGE;
+    return final && (error.reason !== undefined || !this.#answered);
   }
 }
 

@@ -2,41 +2,13 @@
 
 import { anySignal } from './abort.js';
 import type { Update } from './assembler.js';
-import type { WatchStart } from './carrier.js';
 import type { ConnectionPool } from './connection_pool.js';
 import { fenced } from './fence.js';
-import { Delivery } from './gen/fanout/v1/fanout_pb.js';
 import { positionOf, type Position } from './object.js';
-import { consistencyOf, scopeOf, selectorsOf, type FollowOptions, type WatchOptions } from './options.js';
+import type { WatchOptions } from './options.js';
 import { UpdateQueue } from './update_queue.js';
+import { bookmarksOf, startOf } from './watch_start.js';
 import { Watcher } from './watcher.js';
-
-/** The default interval of bookmarks in milliseconds. */
-const defaultBookmarks = 10_000;
-
-/** bookmarksOf returns the interval of bookmarks in milliseconds. */
-export function bookmarksOf({ bookmarkInterval = defaultBookmarks }: FollowOptions): number {
-  if (!(bookmarkInterval > 0)) throw new RangeError('bookmarkInterval must be positive');
-  return bookmarkInterval;
-}
-
-/** startOf returns the request of a watch, except for where it begins. */
-export function startOf(resource: string, options: FollowOptions): Exclude<WatchStart, { $typeName: string }> {
-  const { latest = false, omitValues = false, jsonValues = false, maxBatchDelay = 0 } = options;
-  const consistency = consistencyOf(options.consistency);
-  return {
-    resource,
-    scope: scopeOf(options),
-    ...selectorsOf(options),
-    omitValues,
-    jsonValues,
-    delivery: latest ? Delivery.LATEST : Delivery.EVERY,
-    ...(consistency && { consistency }),
-    ...(maxBatchDelay > 0 && {
-      maxBatchDelay: { seconds: BigInt(Math.floor(maxBatchDelay / 1000)), nanos: Math.floor(maxBatchDelay % 1000) * 1e6 },
-    }),
-  };
-}
 
 /**
  * A watch. It begins with the first call of `next`, and yields updates until it is closed. `break` in a loop over it

@@ -1,10 +1,10 @@
 // A watch that lasts.
 
 import { performance } from 'node:perf_hooks';
-import { durationMs } from '@bufbuild/protobuf/wkt';
+import { durationFromMs, durationMs } from '@bufbuild/protobuf/wkt';
 import { status } from '@grpc/grpc-js';
 import { onAbort } from './abort.js';
-import { Assembler, type Update } from './assembler.js';
+import { Assembler, type CompleteUpdate } from './assembler.js';
 import { Backoff, longestRetryAfter, pause } from './backoff.js';
 import type { OpenWatch, WatchStart } from './carrier.js';
 import type { Connection } from './connection.js';
@@ -31,7 +31,7 @@ const renewalDelay = 5000;
 /** Takes the updates of a watch. */
 export interface Receiver {
   /** receive takes an update. It returns false if the watch must wait for `room`. */
-  receive(update: Update, size: number): boolean;
+  receive(update: CompleteUpdate, size: number): boolean;
   room(signal: AbortSignal): Promise<void>;
   /** The stream has ended with this error, and the watch goes on. */
   interrupted(error: Error): void;
@@ -78,7 +78,7 @@ export class Watcher {
     this.#pool = pool;
     this.#settings = settings;
     this.#receiver = receiver;
-    this.#position = settings.after;
+    this.#position = settings.after?.revision ? settings.after : undefined; // at revision 0, there is none
   }
 
   /** run runs until the signal is aborted, or until an error that no retry can help. Either is thrown. */
@@ -140,7 +140,7 @@ export class Watcher {
   }
 
   async #interrupted(error: Error, delay: number, server: string, signal: AbortSignal): Promise<void> {
-    this.#pool.log.info('a watch was interrupted', { resource: this.#resource, server, error, delay });
+    this.#pool.interruptions.add({ resource: this.#resource, server, error, delay });
     this.#pool.hooks.call('watchInterrupted', { resource: this.#resource, ...nameOf(error), delay });
     this.#receiver.interrupted(error);
     if (delay > 0) await pause(delay, signal);
@@ -149,7 +149,7 @@ export class Watcher {
   #request(): WatchStart {
     const { request, bookmarks, fromNow, reports } = this.#settings;
     const start = { ...request, reports } as Exclude<WatchStart, { $typeName: string }>;
-    start.bookmarkInterval = { seconds: BigInt(Math.floor(bookmarks / 1000)), nanos: (bookmarks % 1000) * 1e6 };
+    start.bookmarkInterval = durationFromMs(bookmarks);
     if (this.#position) {
       start.begin = { case: 'after', value: this.#position };
       delete start.consistency; // the position has its own revision

@@ -2,8 +2,9 @@
 
 import { types } from 'node:util';
 import type { MessageInitShape } from '@bufbuild/protobuf';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import type { StoredObject } from './object.js';
-import type { OperationSchema, PutOperationSchema } from './gen/fanout/v1/store_pb.js';
+import type { DeleteOperationSchema, OperationSchema, PutOperationSchema } from './gen/fanout/v1/store_pb.js';
 
 /** A value: text, such as JSON, or bytes. */
 export type Value = string | Uint8Array;
@@ -40,10 +41,15 @@ export interface PutOperation extends PutOptions {
   readonly value: Value;
 }
 
+/** Removes an object in a transaction. */
+export interface DeleteOperation extends DeleteOptions {
+  readonly key: string;
+}
+
 /** One operation of a transaction. */
 export type Operation =
   | { readonly put: PutOperation }
-  | { readonly delete: DeleteOptions & { readonly key: string } }
+  | { readonly delete: DeleteOperation }
   /** Writes nothing, and requires that the object has this `modRevision`. */
   | { readonly check: { readonly key: string; readonly modRevision: bigint } };
 
@@ -82,19 +88,19 @@ export function putOf({ key, value, contentType = '', labels = {}, ifModRevision
     keepTtl: keepTTL,
     overwriteOpaque,
     ...(ifModRevision !== undefined && { ifModRevision }),
-    ...(ttl !== undefined && { ttl: { seconds: BigInt(ttl / 1000), nanos: 0 } }),
+    ...(ttl !== undefined && { ttl: durationFromMs(ttl) }),
   };
+}
+
+/** @internal deleteOf returns the message of a delete. */
+export function deleteOf({ key, ifModRevision, returnDeleted = false }: DeleteOperation): MessageInitShape<typeof DeleteOperationSchema> {
+  return { key, returnDeleted, ...(ifModRevision !== undefined && { ifModRevision }) };
 }
 
 /** @internal operationOf returns the message of an operation. */
 export function operationOf(operation: Operation): MessageInitShape<typeof OperationSchema> {
   if ('put' in operation) return { operation: { case: 'put', value: putOf(operation.put) } };
-  if ('delete' in operation) {
-    const { key, ifModRevision, returnDeleted = false } = operation.delete;
-    return {
-      operation: { case: 'delete', value: { key, returnDeleted, ...(ifModRevision !== undefined && { ifModRevision }) } },
-    };
-  }
+  if ('delete' in operation) return { operation: { case: 'delete', value: deleteOf(operation.delete) } };
   if ('check' in operation) return { operation: { case: 'check', value: operation.check } };
   throw new TypeError('an operation must have put, delete or check');
 }

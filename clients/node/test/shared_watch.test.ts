@@ -4,18 +4,20 @@ import assert from 'node:assert/strict';
 import { on } from 'node:events';
 import { after, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import { Client, textOf, type Informer } from '../src/index.js';
+import { ConnectionPool } from '../src/connection_pool.js';
+import { textOf, type Informer } from '../src/index.js';
 import { lowest, sharedWatches } from '../src/informer_watch.js';
 import { failedKeysOf, type Progress } from '../src/reporter.js';
+import { Resource } from '../src/resource.js';
 import { Fanoutd } from './fanoutd.js';
 
 const server = await Fanoutd.start();
-const client = new Client(server.address, { insecure: true });
+const pool = new ConnectionPool([server.address], { insecure: true });
 after(async () => {
-  await client.close();
+  await pool.close();
   await server[Symbol.asyncDispose]();
 });
-const config = client.resource('config');
+const config = new Resource(pool, 'config');
 
 async function until<T>(informer: Informer<T>, key: string, value: T): Promise<void> {
   if (informer.get(key)?.value === value) return;
@@ -39,7 +41,7 @@ void test('equal informers have one watch', async () => {
   await second.start().waitForSync();
   const other = config.informer({ prefix: 'one', latest: true }).start();
   await other.waitForSync();
-  assert.equal(sharedWatches(client.pool).size, 2);
+  assert.equal(sharedWatches(pool).size, 2);
   assert.equal(second.get('one/a')?.object, first.get('one/a')?.object);
   await config.put('one/b', '2');
   await until(first, 'one/b', '2');
@@ -51,7 +53,7 @@ void test('equal informers have one watch', async () => {
   assert.equal(first.get('one/c'), undefined);
   await second.close();
   await other.close();
-  assert.equal(sharedWatches(client.pool).size, 0);
+  assert.equal(sharedWatches(pool).size, 0);
   assert.deepEqual(added, ['one/a', 'one/b', 'one/c']);
 });
 
@@ -118,7 +120,7 @@ void test('a version that a handler refuses after one that cannot be decoded', {
   await until(informer, 'bad/a', 1);
   await config.put('bad/a', '{');
   await config.put('bad/a', '"refused"');
-  const [watch] = sharedWatches(client.pool).values();
+  const [watch] = sharedWatches(pool).values();
   assert(watch);
   const progress = async (done: (p: Progress) => boolean): Promise<Progress> => {
     for (;;) {

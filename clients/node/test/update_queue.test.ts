@@ -10,7 +10,6 @@ const update = (revision: bigint, keys: string[] = []): Update => ({
   delta: false,
   position: { epoch: 'e', revision },
   asOf: 0,
-  confirmedAt: 0,
 });
 
 void test('bookmarks that wait are replaced by later ones', async () => {

@@ -202,6 +202,7 @@ void test('which errors end a watch', { timeout: 300_000 }, async () => {
     { code: status.OUT_OF_RANGE, reason: undefined, want: { fresh: true, worked: false } },
     { code: status.OUT_OF_RANGE, reason: undefined, options: { everyEvent: true }, want: ends },
     { code: status.OUT_OF_RANGE, reason: 'POSITION_EXPIRED', options: { after: position }, want: never },
+    { code: status.OUT_OF_RANGE, reason: 'EPOCH_CHANGED', options: { after: { epoch: '', revision: 0n } }, want: onlyFresh },
     { code: status.OUT_OF_RANGE, reason: 'POSITION_EXPIRED', want: never },
     { code: status.OUT_OF_RANGE, reason: 'POSITION_EXPIRED', options: { everyEvent: true }, want: ends },
     { code: status.OUT_OF_RANGE, reason: 'POSITION_EXPIRED', options: { consistency: { exactRevision: 3n } }, want: onlyFresh },
@@ -239,6 +240,7 @@ void test('a refused token that has worked gets 5 s', { timeout: 300_000 }, asyn
 void test('options of the first start do not apply after a lost position', { timeout: 300_000 }, async () => {
   for (const { options, first, second } of [
     { options: { fromNow: true }, first: 'fromNow undefined', second: 'undefined undefined' },
+    { options: { after: { epoch: '', revision: 0n }, fromNow: true }, first: 'fromNow undefined', second: 'undefined undefined' },
     { options: { after: position, fromNow: true }, first: 'after undefined', second: 'undefined undefined' },
     { options: { consistency: { minRevision: 3n } }, first: 'undefined minRevision', second: 'undefined undefined' },
     { options: { consistency: { exactRevision: 3n } }, first: 'undefined exactRevision', second: 'undefined undefined' },
@@ -252,14 +254,14 @@ void test('options of the first start do not apply after a lost position', { tim
         requests.push(stream.request);
         if (requests.length === 3) begun();
         synced(stream, 4n);
-        end(stream, requests.length === 2 || options.after ? refusal(status.OUT_OF_RANGE, 'EPOCH_CHANGED') : undefined);
+        end(stream, requests.length === 2 || options.after?.revision ? refusal(status.OUT_OF_RANGE, 'EPOCH_CHANGED') : undefined);
       },
     });
     await using client = new Client(server.address);
     await following(client, options, () => all);
     const shown = requests.map(({ begin, consistency }) => `${begin.case} ${consistency?.level.case}`);
     assert.equal(shown[0], first);
-    assert.equal(shown[options.after ? 1 : 2], second);
+    assert.equal(shown[options.after?.revision ? 1 : 2], second);
   }
 });
 
@@ -388,6 +390,36 @@ void test('hooks and loggers that throw change nothing', { timeout: 300_000 }, a
   await client.resource('config').get('a');
   await following(client, {}, () => third);
   assert.equal(lines.filter((line) => line === 'a watch was interrupted').length, 2);
+});
+
+void test('watches that are lost together are logged together', { timeout: 300_000 }, async () => {
+  const lines: [string, unknown][] = [];
+  let logged = () => {};
+  const both = new Promise<void>((resolve) => (logged = resolve));
+  let starts = 0;
+  let alones = 0;
+  await using server = await ScriptedServer.start({
+    watch: (stream) => {
+      if (++alones === 1) end(stream, refusal(status.ABORTED));
+    },
+    subscribe: (stream) => {
+      stream.sendMetadata(new Metadata());
+      stream.on('data', ({ request }: SubscribeRequest) => {
+        if (request.case === 'start' && ++starts === 3) stream.emit('error', refusal(status.INTERNAL));
+      });
+    },
+  });
+  const info = (message: string, { watches }: Readonly<Record<string, unknown>>) => {
+    lines.push([message, watches]);
+    if (lines.length === 2) logged();
+  };
+  await using client = new Client(server.address, { logger: { info, warn: info } });
+  const alone = { metadata: { tenant: 'x' } };
+  await following(client, {}, () => following(client, {}, () => following(client, {}, () => following(client, alone, () => both))));
+  assert.deepEqual(lines.sort(), [
+    ['a watch was interrupted', undefined],
+    ['watches were interrupted', 3],
+  ]);
 });
 
 void test('a watch goes on while no server can be reached, and tells so', { timeout: 300_000 }, async () => {

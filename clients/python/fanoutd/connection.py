@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import re
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import grpc
 
 from fanoutd.backoff import Backoff
-from fanoutd.credentials import TLS, Token, is_local
+from fanoutd.credentials import credentials_of, is_local
 from fanoutd.errors import ClosedError, Error
+from fanoutd.settings import Settings
 from fanoutd.tasks import Tasks
 from fanoutd.v1 import admin_pb2_grpc, fanout_pb2_grpc, store_pb2_grpc
+from fanoutd.version import VERSION
 
 __all__ = ["Connection", "Servers"]
 
@@ -74,63 +74,33 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self._users -= 1
-        self._close_if_unused()
-
-    def _retire(self) -> None:
-        """Make later requests use another connection."""
-        if not self._retired:
-            self._retired = True
-            self._servers._forget(self)
-            self._close_if_unused()
-
-    def _failed(self, replace: bool) -> None:
-        """Make later requests use the next server, and perhaps another connection to this one.
-
-        Requests that fail together move the turn once.
-        """
-        self._servers._end_turn(self)
-        if replace:
-            self._retire()
-
-    def _close_if_unused(self) -> None:
-        if self._retired and self._users == 0:
-            self._servers._close_later(self.channel)
+        self._servers.close_if_unused(self)
 
 
 class Servers:
     """The servers of a client, and at most one connection to each that is not retired."""
 
-    def __init__(
-        self,
-        addresses: Sequence[str],
-        tls: TLS | None,
-        token: Token | None,
-        tasks: Tasks,
-        log: logging.Logger,
-        options: Iterable[tuple[str, Any]] = (),
-        interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
-    ) -> None:
+    def __init__(self, settings: Settings, tasks: Tasks) -> None:
         """The tasks open and close connections."""
-        if not addresses:
+        self._addresses = list(settings.addresses)
+        self._tls, self._token, self._log = settings.tls, settings.token, settings.log
+        if not self._addresses:
             raise ValueError("there is no address")
-        for address in addresses:
+        for address in self._addresses:
             _check(address)
-            if token is not None and tls is None and not is_local(address):
+            if self._token is not None and self._tls is None and not is_local(address):
                 raise ValueError(f"a token is not sent in plaintext to another machine: use TLS for {address}")
-        if tls is not None:
-            tls.credentials()  # a mistake in the names of files shows at once
-        self._addresses = list(addresses)
-        self._tls = tls
-        self._token = token
-        self._options = {**_OPTIONS, **dict(options)}
-        if tls is not None and tls.server_name:
-            self._options["grpc.ssl_target_name_override"] = tls.server_name
-        self._interceptors = list(interceptors)
+        agent = f"fanoutd-python/{VERSION}"
+        self._options: dict[str, Any] = {**_OPTIONS, "grpc.primary_user_agent": agent, **dict(settings.options)}
+        if self._tls is not None:
+            credentials_of(self._tls)  # a mistake in the names of files shows at once
+            if self._tls.server_name:
+                self._options["grpc.ssl_target_name_override"] = self._tls.server_name
+        self._interceptors = list(settings.interceptors)
         self._turn = random.randrange(len(self._addresses))
         self._connections: dict[int, Connection] = {}
         self._closing: set[grpc.aio.Channel] = set()
         self._tasks = tasks
-        self._log = log
         self._connecting: asyncio.Task[None] | None = None
         self._pauses = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
         self.refusing = False
@@ -166,7 +136,7 @@ class Servers:
             if found is not None:
                 if found.channel.get_state() is _READY:
                     return found
-                found._retire()  # it has broken
+                self.retire(found)  # it has broken
             connecting = self._connecting
             if connecting is None:
                 connecting = self._connecting = self._tasks.start(self._connect())
@@ -177,9 +147,9 @@ class Servers:
     def note(self, connection: Connection, error: Error) -> None:
         """Note the error of a request."""
         if error.code is grpc.StatusCode.UNAVAILABLE:
-            connection._failed(replace=error.reason is None)
+            self.failed(connection, replace=error.reason is None)
         elif error.code is grpc.StatusCode.UNAUTHENTICATED and self._certificate_renewable:
-            connection._retire()
+            self.retire(connection)
 
     async def _connect(self) -> None:
         """Connect to the server whose turn it is, or to the next one that can be reached."""
@@ -229,7 +199,7 @@ class Servers:
         if known is not None:
             if known.channel.get_state() is _READY:
                 return known
-            known._retire()
+            self.retire(known)
         address = self._addresses[number]
         try:
             channel = self._open(address)
@@ -273,16 +243,31 @@ class Servers:
             options = {"grpc.enable_http_proxy": 0, **options}
         if self._tls is None:
             return grpc.aio.insecure_channel(address, list(options.items()), interceptors=self._interceptors)
-        credentials = self._tls.credentials()
+        credentials = credentials_of(self._tls)
         return grpc.aio.secure_channel(address, credentials, list(options.items()), interceptors=self._interceptors)
 
-    def _end_turn(self, connection: Connection) -> None:
+    def retire(self, connection: Connection) -> None:
+        """Make later requests use another connection than this one."""
+        if not connection._retired:
+            connection._retired = True
+            if self._connections.get(connection._number) is connection:
+                del self._connections[connection._number]
+            self.close_if_unused(connection)
+
+    def failed(self, connection: Connection, replace: bool = True) -> None:
+        """Make later requests use the next server, and perhaps another connection to this one.
+
+        Requests that fail together move the turn once.
+        """
         if self._turn == connection._number:
             self._turn = (self._turn + 1) % len(self._addresses)
+        if replace:
+            self.retire(connection)
 
-    def _forget(self, connection: Connection) -> None:
-        if self._connections.get(connection._number) is connection:
-            del self._connections[connection._number]
+    def close_if_unused(self, connection: Connection) -> None:
+        """Close a connection that was retired, unless something still uses it."""
+        if connection._retired and connection._users == 0:
+            self._close_later(connection.channel)
 
     def _close_later(self, channel: grpc.aio.Channel) -> None:
         self._closing.add(channel)

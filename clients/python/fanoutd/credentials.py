@@ -32,13 +32,14 @@ class TLS:
     server_name: str | None = None
     """The name that the certificate of the server must have. Default: the host of the address."""
 
-    def credentials(self) -> grpc.ChannelCredentials:
-        """Read the files."""
 
-        def read(path: str | None) -> bytes | None:
-            return Path(path).read_bytes() if path else None
+def credentials_of(tls: TLS) -> grpc.ChannelCredentials:
+    """Read the files."""
 
-        return grpc.ssl_channel_credentials(read(self.ca_file), read(self.key_file), read(self.cert_file))
+    def read(path: str | None) -> bytes | None:
+        return Path(path).read_bytes() if path else None
+
+    return grpc.ssl_channel_credentials(read(tls.ca_file), read(tls.key_file), read(tls.cert_file))
 
 
 def is_local(address: str) -> bool:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
+from fanoutd.core import Core
 from fanoutd.objects import Event, EventType, Object, Position, Update
 from fanoutd.reports import Progress
 from fanoutd.requests import Metadata
 from fanoutd.v1 import fanout_pb2
-from fanoutd.watch import Watch
+from fanoutd.watcher import Watcher
 
-if TYPE_CHECKING:
-    from fanoutd.client import Client
-
-__all__ = ["InformerWatch", "Member", "lower", "lowest", "state_of"]
+__all__ = ["InformerWatch", "InformerWatches", "Member", "lower", "lowest", "state_of"]
 
 
 class Member(Protocol):
@@ -47,47 +45,30 @@ class InformerWatch:
 
     def __init__(
         self,
-        client: Client,
-        identity: bytes,
+        core: Core,
         request: fanout_pb2.WatchRequest,
         bookmark_interval: float,
         metadata: Metadata,
+        forget: Callable[[], None],
     ) -> None:
-        self._client = client
-        self._identity = identity
+        """``forget`` is called when nothing may join any more."""
+        self._forget = forget
         self._members: list[Member] = []
         self._joining: list[Member] = []
         self._applying = False
         self._lost: float | None = None
-        self._watch = Watch(
-            client, request, bookmark_interval=bookmark_interval, metadata=metadata,
+        self._watcher = Watcher(
+            core, request, bookmark_interval=bookmark_interval, metadata=metadata,
             progress=self._progress, on_interruption=self._interrupted,
         )  # fmt: skip
-        self._task = client._tasks.start(self._run())
+        self._task = core.tasks.start(self._run())
 
-    @staticmethod
-    def join(
-        client: Client, request: fanout_pb2.WatchRequest, bookmark_interval: float, metadata: Metadata, m: Member
-    ) -> tuple[InformerWatch, bool]:
-        """Take part in a watch, and return whether others did before. The caller must leave it.
-
-        A request with a position or metadata is not shared.
-        """
-        identity = b""
-        if not request.HasField("after") and not metadata:
-            identity = request.SerializeToString(deterministic=True) + repr(bookmark_interval).encode()
-        shared = client._informer_watches.get(identity) if identity else None
-        if shared is None:
-            shared = InformerWatch(client, identity, request, bookmark_interval, metadata)
-            shared._members.append(m)
-            if identity:
-                client._informer_watches[identity] = shared
-            return shared, False
-        if shared._applying:
-            shared._joining.append(m)  # the others are between two states
+    def join(self, m: Member) -> None:
+        """Take part in the watch. The caller must leave it."""
+        if self._applying:
+            self._joining.append(m)  # the others are between two states
         else:
-            shared._admit(m)
-        return shared, True
+            self._admit(m)
 
     def _admit(self, m: Member) -> None:
         if self._lost is not None:
@@ -103,10 +84,10 @@ class InformerWatch:
         self._members = [other for other in self._members if other is not m]
         self._joining = [other for other in self._joining if other is not m]
         if self._members or self._joining:
-            self._watch._wake_reports()  # the others may have applied more
+            self._watcher.wake_reports()  # the others may have applied more
             return
         self._forget()
-        self._watch.close()
+        self._watcher.close()
         self._task.cancel()
 
     async def left(self) -> None:
@@ -116,19 +97,15 @@ class InformerWatch:
 
     def wake_reports(self) -> None:
         """Report the progress, which may have changed."""
-        self._watch._wake_reports()
+        self._watcher.wake_reports()
 
     def fresh_for(self) -> float:
         """Return how long a state counts as current after a server has confirmed it."""
-        return self._watch._fresh()
-
-    def _forget(self) -> None:
-        if self._client._informer_watches.get(self._identity) is self:
-            del self._client._informer_watches[self._identity]
+        return self._watcher.fresh_for()
 
     async def _run(self) -> None:
         try:
-            async for update in self._watch:
+            async for update in self._watcher:
                 self._pass_on(update)
         except asyncio.CancelledError:
             raise
@@ -156,6 +133,42 @@ class InformerWatch:
 
     def _progress(self) -> Progress:
         return lowest(m.progress() for m in self._members)
+
+
+class InformerWatches:
+    """The watches that the informers of a client share."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._shared: dict[bytes, InformerWatch] = {}
+
+    def __len__(self) -> int:
+        return len(self._shared)
+
+    def join(
+        self, request: fanout_pb2.WatchRequest, bookmark_interval: float, metadata: Metadata, m: Member
+    ) -> tuple[InformerWatch, bool]:
+        """Take part in a watch, and return whether others did before. The caller must leave it.
+
+        A request with a position or metadata is not shared.
+        """
+        if request.HasField("after") or metadata:
+            own = InformerWatch(self._core, request, bookmark_interval, metadata, lambda: None)
+            own.join(m)
+            return own, False
+        identity = request.SerializeToString(deterministic=True) + repr(bookmark_interval).encode()
+        shared = self._shared.get(identity)
+        joined = shared is not None
+        if shared is None:
+
+            def forget() -> None:
+                if self._shared.get(identity) is made:
+                    del self._shared[identity]
+
+            shared = made = InformerWatch(self._core, request, bookmark_interval, metadata, forget)
+            self._shared[identity] = shared
+        shared.join(m)
+        return shared, joined
 
 
 def state_of(objects: Iterable[Object], position: Position, as_of: float | None, complete: bool) -> Update:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
 from fanoutd.backoff import Backoff
+from fanoutd.connection import Connection, Servers
 from fanoutd.delays import Outcome
 from fanoutd.errors import Error, Reason, error_of_call
 from fanoutd.inbox import Inbox, Message, SilenceError, StreamEnd
@@ -17,12 +18,9 @@ from fanoutd.objects import position_to
 from fanoutd.reports import Progress
 from fanoutd.requests import Metadata
 from fanoutd.stream import Arrivals, size_of
+from fanoutd.tasks import Tasks
 from fanoutd.v1 import fanout_pb2
 from fanoutd.v1.status import status_pb2
-
-if TYPE_CHECKING:
-    from fanoutd.connection import Connection
-    from fanoutd.streams import Streams
 
 __all__ = ["OwnStream"]
 
@@ -35,9 +33,9 @@ class OwnStream:
 
     shared = False
 
-    def __init__(self, streams: Streams, request: fanout_pb2.WatchRequest, metadata: Metadata) -> None:
+    def __init__(self, servers: Servers, tasks: Tasks, request: fanout_pb2.WatchRequest, metadata: Metadata) -> None:
         self.inbox = Inbox()
-        self._streams = streams
+        self._servers, self._tasks = servers, tasks
         self._request_metadata = tuple(metadata)
         self._connection: Connection | None = None
         self._outcome = Outcome()
@@ -45,7 +43,7 @@ class OwnStream:
         self._id: str | None = None
         self._pauses = Backoff(1.0, 60.0)
         self._reporting: asyncio.Task[None] | None = None
-        self._task = streams.tasks.start(self._run(request))
+        self._task = tasks.start(self._run(request))
 
     @property
     def server(self) -> str:
@@ -58,7 +56,7 @@ class OwnStream:
 
     async def _run(self, request: fanout_pb2.WatchRequest) -> None:
         try:
-            with await self._streams.servers.connect() as self._connection:
+            with await self._servers.connect() as self._connection:
                 await self._watch(self._connection, request)
         except Error as error:
             self.inbox.end(error)  # no server can be reached, or there is no token
@@ -78,10 +76,10 @@ class OwnStream:
         finally:
             call.cancel()
             if self._outcome.at_once:
-                connection._failed(replace=True)
+                self._servers.failed(connection)
 
     async def _metadata(self) -> tuple[tuple[str, str | bytes], ...]:
-        return (*self._request_metadata, *await self._streams.servers.metadata())
+        return (*self._request_metadata, *await self._servers.metadata())
 
     async def _read(self, call: Any) -> None:
         for name, value in await call.initial_metadata():
@@ -103,15 +101,15 @@ class OwnStream:
 
     def _fail(self, connection: Connection, error: Error) -> None:
         if error.reason is None or error.reason == Reason.DRAINING:
-            connection._failed(replace=True)
+            self._servers.failed(connection)
         else:
-            self._streams.servers.note(connection, error)
+            self._servers.note(connection, error)
         self.inbox.end(error)
 
     def silent(self, error: SilenceError) -> None:
         """Implement Stream."""
         if self._connection is not None:
-            self._connection._failed(replace=True)
+            self._servers.failed(self._connection)
         self.close()
 
     def close(self) -> None:
@@ -127,7 +125,7 @@ class OwnStream:
             return
         request = fanout_pb2.ReportRequest(watch=self._id)
         fill(request, p)
-        self._reporting = self._streams.tasks.start(self._send_report(request, done))
+        self._reporting = self._tasks.start(self._send_report(request, done))
 
     async def _send_report(self, request: fanout_pb2.ReportRequest, done: Callable[[float | None], None]) -> None:
         assert self._connection is not None  # the watch has an id

@@ -6,21 +6,24 @@ import contextlib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from fanoutd.informer import Decoder, Informer
+from fanoutd.core import Core
+from fanoutd.informer import Informer
+from fanoutd.informer_watch import InformerWatches
+from fanoutd.item import Decoder
+from fanoutd.local_copy import LocalCopy
 from fanoutd.objects import Object, Position, object_from, position_from
 from fanoutd.requests import Metadata
 from fanoutd.selection import consistency, scope, watch_request
+from fanoutd.state_file import StateFile
 from fanoutd.update import Attempts
 from fanoutd.v1 import fanout_pb2, store_pb2
 from fanoutd.values import Value, value_of
 from fanoutd.wait import SETTLE, Options, statuses, wait_request
 from fanoutd.wait_status import WaitStatus
 from fanoutd.watch import Watch
-
-if TYPE_CHECKING:
-    from fanoutd.client import Client
+from fanoutd.watcher import Watcher
 
 __all__ = ["Check", "Delete", "Page", "Put", "Resource", "Transaction"]
 
@@ -88,8 +91,8 @@ class Page:
 class Resource:
     """A handle of one resource. ``Client.resource`` returns it."""
 
-    def __init__(self, client: Client, name: str) -> None:
-        self._client = client
+    def __init__(self, core: Core, informer_watches: InformerWatches, name: str) -> None:
+        self._core, self._informer_watches = core, informer_watches
         self.name = name
 
     async def get(
@@ -116,7 +119,7 @@ class Resource:
             consistency=consistency(allow_stale, min_revision, at_revision),
             json_values=json_values,
         )
-        response = await self._client._call("reads", "Get", request, timeout, True, metadata)
+        response = await self._core.call("reads", "Get", request, timeout, True, metadata)
         o = object_from(response.object)
         if response.HasField("ttl"):
             o.ttl = response.ttl.seconds + response.ttl.nanos / 1e9
@@ -151,7 +154,7 @@ class Resource:
             page_token=page_token,
             json_values=json_values,
         )
-        response = await self._client._call("reads", "List", request, timeout, True, metadata)
+        response = await self._core.call("reads", "List", request, timeout, True, metadata)
         remaining = response.remaining_count if response.HasField("remaining_count") else None
         return Page(
             [object_from(o) for o in response.objects],
@@ -217,7 +220,7 @@ class Resource:
             consistency=consistency(allow_stale, None, None),
             count_only=True,
         )
-        response = await self._client._call("reads", "List", request, timeout, True, metadata)
+        response = await self._core.call("reads", "List", request, timeout, True, metadata)
         return int(response.remaining_count)
 
     async def put(
@@ -241,7 +244,7 @@ class Resource:
         """
         operation = _put(Put(key, value, if_revision, ttl, keep_ttl, overwrite_opaque))
         request = store_pb2.PutRequest(resource=self.name, put=operation)
-        return int((await self._client._call("writes", "Put", request, timeout, False, metadata)).revision)
+        return int((await self._core.call("writes", "Put", request, timeout, False, metadata)).revision)
 
     async def delete(
         self,
@@ -253,7 +256,7 @@ class Resource:
     ) -> bool:
         """Remove an object. Return whether there was one."""
         request = store_pb2.DeleteRequest(resource=self.name, delete=_delete(Delete(key, if_revision)))
-        return bool((await self._client._call("writes", "Delete", request, timeout, False, metadata)).deleted)
+        return bool((await self._core.call("writes", "Delete", request, timeout, False, metadata)).deleted)
 
     async def transact(
         self, *operations: Put | Delete | Check, metadata: Metadata = (), timeout: float | None = None
@@ -272,7 +275,7 @@ class Resource:
                     )
                 case _:
                     raise TypeError(f"an operation is a Put, a Delete or a Check, not {type(operation).__name__}")
-        response = await self._client._call("writes", "Transact", request, timeout, False, metadata)
+        response = await self._core.call("writes", "Transact", request, timeout, False, metadata)
         return Transaction(response.revision, [r.deleted for r in response.results])
 
     async def update(
@@ -292,7 +295,7 @@ class Resource:
         The object keeps its labels, its content type and its time to live, unless a returned ``Value`` or ``ttl``
         has others. ``timeout`` is for all of it, with the calls of ``change``; by default it is 30 seconds.
         """
-        attempts = Attempts(self, key, ttl, metadata, timeout)
+        attempts = Attempts(self.get, self.put, key, ttl, metadata, timeout)
         while True:
             result = change(await attempts.read())
             value = await attempts.of(result) if inspect.isawaitable(result) else result
@@ -331,17 +334,18 @@ class Resource:
         after three intervals of silence the client takes another connection. Without ``reports``, the server does
         not learn what the caller has applied, and operators who wait for a change do not wait for this watch.
         """
-        self._client._check_open()
+        self._core.check_open()
         request = watch_request(
             self.name, prefix=prefix, key=key, label_selector=label_selector, field_selector=field_selector,
             after=after, from_now=from_now, omit_values=omit_values, previous_object=previous_object, latest=latest,
             every_event=every_event, max_batch_delay=max_batch_delay, allow_stale=allow_stale,
             min_revision=min_revision, at_revision=at_revision, json_values=json_values,
         )  # fmt: skip
-        return Watch(
-            self._client, request, metadata=metadata, bookmark_interval=bookmark_interval, reports=reports,
+        watcher = Watcher(
+            self._core, request, metadata=metadata, bookmark_interval=bookmark_interval, reports=reports,
             on_interruption=on_interruption,
         )  # fmt: skip
+        return Watch(watcher)
 
     def informer(
         self,
@@ -373,16 +377,19 @@ class Resource:
         ``on_error`` is called for an object that cannot be decoded, and without an object for a state file that
         cannot be used.
         """
-        self._client._check_open()
+        self._core.check_open()
         request = watch_request(
             self.name, prefix=prefix, key=key, label_selector=label_selector, field_selector=field_selector,
             omit_values=omit_values, latest=latest, max_batch_delay=max_batch_delay, allow_stale=allow_stale,
             min_revision=min_revision, json_values=json_values,
         )  # fmt: skip
-        return Informer(
-            self._client, request, decode, metadata=metadata, bookmark_interval=bookmark_interval,
-            state_file=state_file, max_state_bytes=max_state_bytes, on_interruption=on_interruption, on_error=on_error,
+        copy = LocalCopy(
+            self._core, self._informer_watches, request, decode, metadata=metadata,
+            bookmark_interval=bookmark_interval,
+            state_file=None if state_file is None else StateFile(state_file, request, max_state_bytes),
+            on_interruption=on_interruption, on_error=on_error,
         )  # fmt: skip
+        return Informer(copy)
 
     async def wait(
         self,
@@ -422,7 +429,7 @@ class Resource:
         ``timeout`` seconds (default: never), and Error if a server refuses the request.
         """
         found = statuses(
-            self._client,
+            self._core,
             wait_request(
                 self.name, revision, prefix=prefix, key=key, subscribers=subscribers, instance=instance,
                 require_all=require_all,

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from fanoutd.callbacks import in_callback
 from fanoutd.errors import ClosedError
 from fanoutd.loop_thread import LoopThread
 from fanoutd.process import Process
-
-if TYPE_CHECKING:
-    from fanoutd.client import Client
 
 __all__ = ["Runner"]
 
@@ -39,13 +36,23 @@ class Runner:
         self._calls: set[asyncio.Task[Any]] = set()
         self._ending: Future[None] | None = None
 
+    @property
+    def is_this_process(self) -> bool:
+        """Whether the process was not forked since."""
+        return self._process.is_this
+
+    @property
+    def is_in_loop(self) -> bool:
+        """Whether the caller runs in the event loop, which must not wait for itself."""
+        return self._thread.is_current
+
     def run(self, coroutine: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine, and return its result."""
         ended = threading.Event()
         future: Future[R] | None = None
         try:
             self._process.check()
-            if self._thread.is_current:
+            if self.is_in_loop:
                 raise RuntimeError("this function must not be called by a callback of the client")
             with self._lock:
                 if self._ending is not None:
@@ -71,24 +78,24 @@ class Runner:
             self._calls.discard(task)
             ended.set()
 
-    def close(self, client: Client | None) -> None:
-        """End the client, and all calls. A callback cannot wait for that."""
+    def close(self, end: Callable[[], Awaitable[None]] | None) -> None:
+        """End the client, if there is one, and all calls. A callback cannot wait for that."""
         if not self._process.is_this:
             return  # the thread is one of the parent
         with self._lock:
             if self._ending is None:
                 # The end is not part of the callback that asks for it.
-                self._ending = Context().run(lambda: self._thread.submit(self._end(client)))
+                self._ending = Context().run(lambda: self._thread.submit(self._end(end)))
                 self._ending.add_done_callback(self._ended)
-        if self._thread.is_current or in_callback():
+        if self.is_in_loop or in_callback():
             return
         self._ending.result()
         self._thread.join()
 
-    async def _end(self, client: Client | None) -> None:
+    async def _end(self, end: Callable[[], Awaitable[None]] | None) -> None:
         self._process.leave()
-        if client is not None:
-            await client.close()
+        if end is not None:
+            await end()
         if self._calls:
             await asyncio.wait(self._calls, timeout=_LAST_CALLS)  # they get their errors
             for task in self._calls:

@@ -6,22 +6,20 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import grpc
 
-from fanoutd.delays import Outcome
+from fanoutd.connection import Connection, Servers
+from fanoutd.delays import Delays, Outcome
 from fanoutd.errors import Error, Reason, error_of_call, error_of_status
 from fanoutd.inbox import Inbox, Message, SilenceError, StreamEnd
 from fanoutd.own_stream import fill
 from fanoutd.reports import Progress
 from fanoutd.stream import Arrivals, LostError, TooSlowError, size_of
+from fanoutd.tasks import Tasks
 from fanoutd.v1 import fanout_pb2
 from fanoutd.v1.status import status_pb2
-
-if TYPE_CHECKING:
-    from fanoutd.connection import Connection
-    from fanoutd.streams import Streams
 
 __all__ = ["SharedStream"]
 
@@ -74,14 +72,31 @@ class SharedWatch:
         done(0.0)
 
 
+class Owner(Protocol):
+    """What makes a shared stream."""
+
+    def forget(self, stream: SharedStream) -> None:
+        """Note that the stream has ended."""
+
+    def subscribe_missing(self, perhaps: bool) -> None:
+        """Note that the server lacks Subscribe."""
+
+    def subscribe_works(self) -> None:
+        """Note that the server has Subscribe."""
+
+
 class SharedStream:
     """A stream of Subscribe. It never waits for a watch, and ends with its last one."""
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(
+        self, owner: Owner, servers: Servers, tasks: Tasks, subscriber: fanout_pb2.Subscriber, delays: Delays
+    ) -> None:
+        """The delays are those between all shared streams: the watches of one come back together."""
         self._connection: Connection | None = None
         self.closing = False
         """No further watch may join."""
-        self._streams = streams
+        self._owner, self._servers, self._tasks = owner, servers, tasks
+        self._subscriber, self._delays = subscriber, delays
         self._watches: dict[int, SharedWatch] = {}
         self._next = 0
         self._starts_and_stops: deque[fanout_pb2.SubscribeRequest] = deque()
@@ -91,7 +106,7 @@ class SharedStream:
         self._opened = self._received = time.monotonic()
         self._outcome = Outcome()
         self._silence: SilenceError | None = None
-        self._task = streams.tasks.start(self._run())
+        self._task = tasks.start(self._run())
 
     @property
     def server(self) -> str:
@@ -135,7 +150,7 @@ class SharedStream:
         """Note that the server sends a watch nothing. If it sends nothing at all, the stream fails."""
         self.closing = True
         if self._connection is not None:
-            self._connection._failed(replace=True)
+            self._servers.failed(self._connection)
         if time.monotonic() - self._received >= error.limit and self._silence is None:
             self._silence = error
             self._task.cancel()
@@ -155,8 +170,8 @@ class SharedStream:
     async def _run(self) -> None:
         why: BaseException | None = None
         try:
-            metadata = await self._streams.servers.metadata()
-            with await self._streams.servers.connect() as self._connection:
+            metadata = await self._servers.metadata()
+            with await self._servers.connect() as self._connection:
                 await self._serve(self._connection, metadata)
             why = StreamEnd()
         except grpc.aio.AioRpcError as error:
@@ -175,21 +190,21 @@ class SharedStream:
 
     def _fail(self, why: BaseException | None) -> None:
         """End all watches."""
-        self._streams.forget(self)
+        self._owner.forget(self)
         watches, self._watches = list(self._watches.values()), {}
         self._starts_and_stops.clear()
         self._reports.clear()
         if not watches or why is None:
             return  # the last watch was stopped, or the client is closed
         if not self._header and self._lacks_subscribe(why):
-            self._streams.subscribe_missing(isinstance(why, NoSubscribeError))
+            self._owner.subscribe_missing(isinstance(why, NoSubscribeError))
             lost = LostError(why, 0.0)
             lost.why = NoSubscribeError(str(why))
         else:
             self._blame(why)
             lasted = time.monotonic() - self._opened if self._header else 0.0
-            self._streams.delays.ended(self._outcome, lasted)
-            lost = LostError(why, self._streams.delays.after(self._outcome, why))
+            self._delays.ended(self._outcome, lasted)
+            lost = LostError(why, self._delays.after(self._outcome, why))
         for w in watches:
             w.gone = True
             w.inbox.end(lost)
@@ -202,9 +217,9 @@ class SharedStream:
             why.reason is None or why.reason == Reason.DRAINING
         )
         if transport or self._outcome.at_once:
-            self._connection._failed(replace=True)
+            self._servers.failed(self._connection)
         elif isinstance(why, Error):
-            self._streams.servers.note(self._connection, why)
+            self._servers.note(self._connection, why)
 
     @staticmethod
     def _lacks_subscribe(why: BaseException) -> bool:
@@ -212,7 +227,7 @@ class SharedStream:
 
     async def _serve(self, connection: Connection, metadata: tuple[tuple[str, str], ...]) -> None:
         call = connection.reads.Subscribe(metadata=metadata)
-        writing = self._streams.tasks.start(self._write(call))
+        writing = self._tasks.start(self._write(call))
         try:
             try:
                 async with asyncio.timeout(_HEADER_TIMEOUT):
@@ -239,7 +254,7 @@ class SharedStream:
 
     async def _write(self, call: Any) -> None:
         try:
-            await call.write(fanout_pb2.SubscribeRequest(subscriber=self._streams.subscriber))
+            await call.write(fanout_pb2.SubscribeRequest(subscriber=self._subscriber))
             while True:
                 await self._written.wait()
                 self._written.clear()
@@ -256,7 +271,7 @@ class SharedStream:
     def _handle(self, response: fanout_pb2.SubscribeResponse, arrived: float) -> None:
         if not self._header:
             self._header = True
-            self._streams.subscribe_works()
+            self._owner.subscribe_works()
         for e in response.entries:
             content = e.WhichOneof("content")
             if content == "response":
@@ -290,7 +305,7 @@ class SharedStream:
     def _end(self, numbers: Any, status: status_pb2.Status) -> None:
         error = StreamEnd() if status.code == 0 else error_of_status(status)
         if isinstance(error, Error) and self._connection is not None:
-            self._streams.servers.note(self._connection, error)
+            self._servers.note(self._connection, error)
         for number in numbers:
             w = self._watches.get(number)
             if w is None:
@@ -298,4 +313,4 @@ class SharedStream:
             w.inbox.end(error)
             self._forget(w)
         if self._outcome.at_once and self._connection is not None:
-            self._connection._retire()
+            self._servers.retire(self._connection)

@@ -26,23 +26,20 @@ class Streams:
         self, servers: Servers, tasks: Tasks, subscriber: fanout_pb2.Subscriber, log: logging.Logger
     ) -> None:
         self._log = log
-        self.servers = servers
-        self.tasks = tasks
-        self.subscriber = subscriber
+        self._servers, self._tasks, self._subscriber = servers, tasks, subscriber
         self._shared: SharedStream | None = None
         self._without_until = 0.0
-        self.delays = Delays()
-        """The delays of the shared streams: all watches of one wait together."""
+        self._delays = Delays()
 
     def open(
         self, request: fanout_pb2.WatchRequest, alone: bool, metadata: Metadata
     ) -> SharedWatch | OwnStream:
         """Open a watch: on a stream of its own if it must be alone, or has metadata."""
         if alone or metadata or not self.has_subscribe:
-            request.subscriber.CopyFrom(self.subscriber)
-            return OwnStream(self, request, metadata)
+            request.subscriber.CopyFrom(self._subscriber)
+            return OwnStream(self._servers, self._tasks, request, metadata)
         if self._shared is None or self._shared.closing:
-            self._shared = SharedStream(self)
+            self._shared = SharedStream(self, self._servers, self._tasks, self._subscriber, self._delays)
         return self._shared.add(request)
 
     @property

@@ -27,10 +27,12 @@ import grpc
 
 import fanoutd
 from fanoutd.callbacks import refuse_coroutine_function
+from fanoutd.client import client_with
 from fanoutd.objects import Position, Update
 from fanoutd.requests import Metadata
 from fanoutd.resource import BOOKMARK_INTERVAL
 from fanoutd.runner import Runner
+from fanoutd.settings import Configured, Settings
 from fanoutd.sync_informer import Handler, Informer
 from fanoutd.update import Attempts
 from fanoutd.worker import Worker
@@ -85,34 +87,35 @@ def _watching(
         async def watch() -> fanoutd.Watch:
             return method(self._resource, *args, **kwargs)
 
-        return Watch(self._runner, self._runner.run(watch()))
+        return Watch(self._runner, self._runner.run(watch()), self._resource._core.later)
 
     return call
 
 
-class Client:
+def _informing(
+    method: Callable[Concatenate[fanoutd.Resource, P], fanoutd.Informer[T]]
+) -> Callable[Concatenate[Resource, P], Informer[T]]:
+    """Make a method that returns an informer."""
+
+    @functools.wraps(method)
+    def call(self: Resource, /, *args: P.args, **kwargs: P.kwargs) -> Informer[T]:
+        async def make() -> fanoutd.Informer[T]:
+            informer = method(self._resource, *args, **kwargs)
+            informer._copy.worker = Worker("fanoutd-callback")
+            return informer
+
+        informer = self._runner.run(make())
+        return Informer(self._runner, informer, informer._copy)
+
+    return call
+
+
+class Client(Configured):
     """A client of one or more servers; see fanoutd.Client."""
 
-    def __init__(
-        self,
-        servers: str | Sequence[str],
-        *,
-        tls: fanoutd.TLS | None = None,
-        insecure: bool = False,
-        token: str | fanoutd.TokenSource | None = None,
-        token_file: str | None = None,
-        instance: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        logger: logging.Logger | None = None,
-        interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
-        options: Sequence[tuple[str, Any]] = (),
-        observer: fanoutd.Observer | None = None,
-    ) -> None:
+    def __post_init__(self, settings: Settings) -> None:
         async def make() -> fanoutd.Client:
-            return fanoutd.Client(
-                servers, tls=tls, insecure=insecure, token=token, token_file=token_file, instance=instance,
-                labels=labels, logger=logger, interceptors=interceptors, options=options, observer=observer,
-            )  # fmt: skip
+            return client_with(settings)
 
         self._runner = Runner()
         try:
@@ -149,7 +152,7 @@ class Client:
         It may be called anywhere, and more than once. It waits for the end, also (but at most 10 seconds) for the calls
         of handlers, except in a handler or another callback.
         """
-        self._runner.close(self._client)
+        self._runner.close(self._client.close)
 
 
 class Resource:
@@ -167,6 +170,7 @@ class Resource:
     delete = _blocking(fanoutd.Resource.delete)
     transact = _blocking(fanoutd.Resource.transact)
     watch = _watching(fanoutd.Resource.watch)
+    informer = _informing(fanoutd.Resource.informer)
 
     def update(
         self,
@@ -182,48 +186,12 @@ class Resource:
         The function is called in this thread, so it may use the client.
         """
         refuse_coroutine_function("an update", change)
-        attempts = Attempts(self._resource, key, ttl, metadata, timeout)
+        attempts = Attempts(self._resource.get, self._resource.put, key, ttl, metadata, timeout)
         while True:
             value = change(self._runner.run(attempts.read()))
             revision = self._runner.run(attempts.write(value))
             if revision is not None:
                 return revision
-
-    def informer(
-        self,
-        decode: fanoutd.Decoder[T],
-        *,
-        prefix: str | None = None,
-        key: str | None = None,
-        label_selector: str = "",
-        field_selector: str = "",
-        omit_values: bool = False,
-        latest: bool = False,
-        max_batch_delay: float | None = None,
-        allow_stale: bool = False,
-        min_revision: int | None = None,
-        json_values: bool = False,
-        metadata: Metadata = (),
-        bookmark_interval: float = BOOKMARK_INTERVAL,
-        state_file: str | None = None,
-        max_state_bytes: int = 1 << 30,
-        on_interruption: Callable[[BaseException], None] | None = None,
-        on_error: Callable[[fanoutd.Object | None, Exception], None] | None = None,
-    ) -> Informer[T]:
-        """Return an informer; see fanoutd.Resource.informer."""
-
-        async def make() -> fanoutd.Informer[T]:
-            informer = self._resource.informer(
-                decode, prefix=prefix, key=key, label_selector=label_selector, field_selector=field_selector,
-                omit_values=omit_values, latest=latest, max_batch_delay=max_batch_delay, allow_stale=allow_stale,
-                min_revision=min_revision, json_values=json_values, metadata=metadata,
-                bookmark_interval=bookmark_interval, state_file=state_file,
-                max_state_bytes=max_state_bytes, on_interruption=on_interruption, on_error=on_error,
-            )  # fmt: skip
-            informer._worker = Worker("fanoutd-callback")
-            return informer
-
-        return Informer(self._runner, self._runner.run(make()))
 
     def wait(
         self,
@@ -246,7 +214,7 @@ class Resource:
         if inspect.iscoroutinefunction(progress):
             raise TypeError("progress is a coroutine function, which needs fanoutd.Resource.wait")
         found = statuses(
-            self._resource._client,
+            self._resource._core,
             wait_request(
                 self.name, revision, prefix=prefix, key=key, subscribers=subscribers, instance=instance,
                 require_all=require_all,
@@ -276,8 +244,8 @@ class Resource:
 class Watch:
     """An iterator over the updates of a watch; see fanoutd.Watch. Another thread may close it."""
 
-    def __init__(self, runner: Runner, watch: fanoutd.Watch) -> None:
-        self._runner, self._watch = runner, watch
+    def __init__(self, runner: Runner, watch: fanoutd.Watch, later: Callable[..., None]) -> None:
+        self._runner, self._watch, self._later = runner, watch, later
 
     def __iter__(self) -> Iterator[Update]:
         return _Loop(self._runner, aiter(self._watch))
@@ -301,7 +269,7 @@ class Watch:
 
     def close(self) -> None:
         """End the watch."""
-        self._watch._client._later(self._watch.close)
+        self._later(self._watch.close)
 
 
 class _Loop(Iterator[Update]):

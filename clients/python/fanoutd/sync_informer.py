@@ -6,16 +6,15 @@ import asyncio
 import threading
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import fanoutd
 from fanoutd.callbacks import refuse_awaitable, refuse_coroutine_function
 from fanoutd.item import Change, Item, Snapshot
+from fanoutd.local_copy import LocalCopy
 from fanoutd.objects import Position
+from fanoutd.runner import Runner
 from fanoutd.worker import Worker
-
-if TYPE_CHECKING:
-    from fanoutd.runner import Runner
 
 __all__ = ["Handler", "Informer"]
 
@@ -29,8 +28,8 @@ class Informer(Mapping[str, T]):
     was at its beginning.
     """
 
-    def __init__(self, runner: Runner, informer: fanoutd.Informer[T]) -> None:
-        self._runner, self._informer = runner, informer
+    def __init__(self, runner: Runner, informer: fanoutd.Informer[T], copy: LocalCopy[T]) -> None:
+        self._runner, self._informer, self._copy = runner, informer, copy
 
     def __enter__(self) -> Informer[T]:
         self.start()
@@ -50,25 +49,22 @@ class Informer(Mapping[str, T]):
         return key in self._informer
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values())
+        return iter(_values(self.snapshot()))
 
     def __len__(self) -> int:
         return len(self._informer)
 
     def keys(self) -> KeysView[str]:
         """Return the keys of the present state."""
-        return self._values().keys()
+        return _values(self.snapshot()).keys()
 
     def values(self) -> ValuesView[T]:
         """Return the values of the present state."""
-        return self._values().values()
+        return _values(self.snapshot()).values()
 
     def items(self) -> ItemsView[str, T]:
         """Return the keys and the values of the present state."""
-        return self._values().items()
-
-    def _values(self) -> dict[str, T]:
-        return {key: item.value for key, item in self.snapshot().items.items()}
+        return _values(self.snapshot()).items()
 
     def item(self, key: str) -> Item[T]:
         """Return the value of an object together with the object. Raise KeyError if there is none."""
@@ -106,7 +102,7 @@ class Informer(Mapping[str, T]):
     @property
     def closing(self) -> threading.Event:
         """Set when the informer is closed. A handler that waits for something should also wait for this."""
-        return self._informer._closing
+        return self._copy.closing
 
     # Waiting.
 
@@ -141,9 +137,9 @@ class Informer(Mapping[str, T]):
             raise TypeError(f"a handler is a function, not {type(function).__name__}")
 
         async def add() -> fanoutd.Handler[T]:
-            return self._informer._add_handler(_ThreadCaller(function))
+            return fanoutd.Handler(self._copy.add_handler(_ThreadCaller(function)), self._copy.wait)
 
-        return Handler(self._runner, self._informer, self._runner.run(add()))
+        return Handler(self._runner, self._runner.run(add()))
 
     # Running.
 
@@ -161,10 +157,10 @@ class Informer(Mapping[str, T]):
         ``closing`` is set, and the calls of the handlers return first, but after so many seconds, ``close`` does
         not wait for them any more. In a handler or another callback it does not wait for handlers.
         """
-        if not self._informer._client._process.is_this:
+        if not self._runner.is_this_process:
             return
-        if _is_in_loop_of(self._informer):
-            self._informer._begin_closing()
+        if self._runner.is_in_loop:  # a decoder is running
+            self._copy.begin_closing()
             return
         try:
             self._runner.run(self._informer.close(timeout))
@@ -175,12 +171,12 @@ class Informer(Mapping[str, T]):
 class Handler:
     """A handler that was added to an informer. It has a thread of its own."""
 
-    def __init__(self, runner: Runner, informer: fanoutd.Informer[Any], handler: fanoutd.Handler[Any]) -> None:
-        self._runner, self._informer, self._handler = runner, informer, handler
+    def __init__(self, runner: Runner, handler: fanoutd.Handler[Any]) -> None:
+        self._runner, self._handler = runner, handler
 
     def remove(self) -> None:
         """Remove the handler. It gets no further calls."""
-        if _is_in_loop_of(self._informer):
+        if self._runner.is_in_loop:
             self._handler.remove()
             return
 
@@ -224,9 +220,5 @@ class _ThreadCaller:
         await self._worker.ended()
 
 
-def _is_in_loop_of(informer: fanoutd.Informer[Any]) -> bool:
-    """Return whether a decoder of the client is running, which must not wait for the event loop."""
-    try:
-        return asyncio.get_running_loop() is informer._client._loop
-    except RuntimeError:
-        return False
+def _values(snapshot: Snapshot[T]) -> dict[str, T]:
+    return {key: item.value for key, item in snapshot.items.items()}

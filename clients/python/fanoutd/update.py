@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import grpc
 
@@ -14,9 +14,6 @@ from fanoutd.errors import Error, NotFoundError, PreconditionFailedError
 from fanoutd.objects import Object
 from fanoutd.requests import Metadata
 from fanoutd.values import Value, value_of
-
-if TYPE_CHECKING:
-    from fanoutd.resource import Resource
 
 __all__ = ["Attempts"]
 
@@ -30,9 +27,17 @@ class Attempts:
     """The attempts of one update. Their user calls ``read`` and ``write`` in turns, until ``write`` succeeds."""
 
     def __init__(
-        self, resource: Resource, key: str, ttl: float | None, metadata: Metadata, timeout: float | None
+        self,
+        get: Callable[..., Awaitable[Object]],
+        put: Callable[..., Awaitable[int]],
+        key: str,
+        ttl: float | None,
+        metadata: Metadata,
+        timeout: float | None,
     ) -> None:
-        self._resource, self._key, self._ttl, self._metadata = resource, key, ttl, metadata
+        """``get`` and ``put`` are those of a resource."""
+        self._get, self._put = get, put
+        self._key, self._ttl, self._metadata = key, ttl, metadata
         self._due = time.monotonic() + (_TIMEOUT if timeout is None else timeout)
         self._pauses = Backoff(0.005, 1.0)
         self._old: Object | None = None
@@ -40,7 +45,7 @@ class Attempts:
     async def read(self) -> Object | None:
         """Return the object, or None if there is none."""
         try:
-            self._old = await self._resource.get(self._key, metadata=self._metadata, timeout=self._left())
+            self._old = await self._get(self._key, metadata=self._metadata, timeout=self._left())
         except NotFoundError:
             self._old = None
         return self._old
@@ -68,7 +73,7 @@ class Attempts:
         if self._old is not None:
             value = value.completed_by(self._old)
         try:
-            return await self._resource.put(
+            return await self._put(
                 self._key, value, if_revision=at, ttl=self._ttl, keep_ttl=self._ttl is None,
                 metadata=self._metadata, timeout=self._left(),
             )  # fmt: skip

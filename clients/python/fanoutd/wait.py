@@ -8,17 +8,14 @@ import math
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from fanoutd.core import Core
 from fanoutd.errors import ClosedError
 from fanoutd.recent_peak import RecentPeak
 from fanoutd.selection import scope
 from fanoutd.v1 import admin_pb2
 from fanoutd.wait_server import Answer, Follower, each_address
 from fanoutd.wait_status import NotReachedError, PendingWatch, RefusedError, WaitServer, WaitStatus, order, pending_watch
-
-if TYPE_CHECKING:
-    from fanoutd.client import Client
 
 __all__ = ["SETTLE", "Options", "statuses", "wait_request"]
 
@@ -71,20 +68,20 @@ def wait_request(
 
 
 async def statuses(
-    client: Client, request: admin_pb2.WatchAppliedRequest, options: Options
+    core: Core, request: admin_pb2.WatchAppliedRequest, options: Options
 ) -> AsyncGenerator[WaitStatus, None]:
     """Yield each status until the wait is over. The last one has ``ended`` set, and means success."""
-    client._check_open()
+    core.check_open()
     due = math.inf if options.timeout is None else time.monotonic() + options.timeout
     answers: asyncio.Queue[Answer] = asyncio.Queue()
-    clients: list[Client] = []
+    cores: list[Core] = []
     following = []
-    closing = client._tasks.start(_report_end(client, answers))
+    closing = core.tasks.start(_report_end(core, answers))
     try:
-        for one in await _each_server(client, options.timeout):
-            clients.append(client._of(*one))  # one by one: if it fails, those before it are closed
-        gate = _Gate(request.revision, [c._addresses[0] for c in clients], options)
-        following = [client._tasks.start(Follower(i, c, request, answers).run()) for i, c in enumerate(clients)]
+        for one in await _each_server(core, options.timeout):
+            cores.append(Core(core.settings.of(*one)))  # one by one: if it fails, those before it are closed
+        gate = _Gate(request.revision, [c.settings.addresses[0] for c in cores], options)
+        following = [core.tasks.start(Follower(i, c, request, answers).run()) for i, c in enumerate(cores)]
         while True:
             try:
                 async with asyncio.timeout(min(due - time.monotonic(), gate.falls_in(), _BEAT)):
@@ -108,22 +105,22 @@ async def statuses(
         for task in (closing, *following):
             task.cancel()
         await asyncio.gather(closing, *following, return_exceptions=True)
-        for c in clients:
+        for c in cores:
             await c.close()
 
 
-async def _report_end(client: Client, answers: asyncio.Queue[Answer]) -> None:
+async def _report_end(core: Core, answers: asyncio.Queue[Answer]) -> None:
     """Make the wait end when the client, which cancels its tasks, is closed."""
     try:
         await asyncio.Event().wait()
     finally:
-        if client.closed:
+        if core.closed:
             answers.put_nowait(Answer(-1, error=ClosedError("the client is closed"), final=True))
 
 
-async def _each_server(client: Client, timeout: float | None) -> list[tuple[str, str | None]]:
+async def _each_server(core: Core, timeout: float | None) -> list[tuple[str, str | None]]:
     """Return the address of each server, and the name that its certificate must have, without duplicates."""
-    found = await asyncio.gather(*(each_address(a, timeout) for a in client._addresses))
+    found = await asyncio.gather(*(each_address(a, timeout) for a in core.settings.addresses))
     return list(dict.fromkeys(one for several in found for one in several))
 
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import grpc
 
 from fanoutd.backoff import Backoff
+from fanoutd.core import Core
 from fanoutd.credentials import is_local
 from fanoutd.errors import Error, error_of_call
 from fanoutd.v1 import admin_pb2
-
-if TYPE_CHECKING:
-    from fanoutd.client import Client
 
 __all__ = ["Answer", "Follower", "each_address"]
 
@@ -51,9 +49,9 @@ class Follower:
     """Asks one server again and again, and passes its answers on."""
 
     def __init__(
-        self, server: int, client: Client, request: admin_pb2.WatchAppliedRequest, answers: asyncio.Queue[Answer]
+        self, server: int, core: Core, request: admin_pb2.WatchAppliedRequest, answers: asyncio.Queue[Answer]
     ) -> None:
-        self._server, self._client, self._request, self._answers = server, client, request, answers
+        self._server, self._core, self._request, self._answers = server, core, request, answers
         self._answered = False  # once, on any stream
 
     async def run(self) -> None:
@@ -77,9 +75,9 @@ class Follower:
         call = None
         try:
             async with asyncio.timeout(_FIRST_ANSWER) as silence:
-                with await self._client._servers.connect() as connection:
+                with await self._core.servers.connect() as connection:
                     try:
-                        metadata = await self._client._servers.metadata()
+                        metadata = await self._core.servers.metadata()
                         call = connection.admin.WatchApplied(self._request, metadata=metadata)
                         while (response := await call.read()) is not grpc.aio.EOF:
                             silence.reschedule(None)
@@ -87,7 +85,7 @@ class Follower:
                             self._answers.put_nowait(Answer(self._server, response))
                         code, details = await call.code(), await call.details()
                     finally:
-                        connection._retire()  # the next attempt has another connection and other credentials
+                        self._core.servers.retire(connection)  # the next attempt has another connection and other credentials
                         if call is not None:
                             call.cancel()
         except TimeoutError:

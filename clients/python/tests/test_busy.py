@@ -50,8 +50,8 @@ class BusyTest(unittest.IsolatedAsyncioTestCase):
                     if update.complete:
                         break
                 revisions += [await config.put("a", "2"), await config.put("a", "3")]
-                assert watch._stream is not None
-                while len(watch._stream.inbox) < 2:
+                assert watch._watcher._stream is not None
+                while len(watch._watcher._stream.inbox) < 2:
                     await asyncio.sleep(0.01)
                 await asyncio.to_thread(self.server.stop)
                 await asyncio.to_thread(self.server.start)

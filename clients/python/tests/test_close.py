@@ -94,7 +94,7 @@ class CloseTest(unittest.IsolatedAsyncioTestCase):
         await asyncio.sleep(0)
         cancelled.cancel()  # the others still wait for the end
         await asyncio.gather(*others)
-        self.assertFalse(client._process.is_this and client._tasks._all)
+        self.assertFalse(client._core.process.is_this and client._core.tasks._all)
         await client.close()
 
     async def test_close_does_not_wait_for_the_calls_of_other_clients(self) -> None:
@@ -103,7 +103,7 @@ class CloseTest(unittest.IsolatedAsyncioTestCase):
             await anext(watch)
             client = fanoutd.Client(self.server.address)
             await client.resource("config").get("a")
-            with mock.patch("fanoutd.client._END_OF_CALLS", 10 * _TIMEOUT):
+            with mock.patch("fanoutd.core._END_OF_CALLS", 10 * _TIMEOUT):
                 async with asyncio.timeout(_TIMEOUT):
                     await client.close()
 

@@ -2,7 +2,7 @@
 
 import unittest
 
-from fanoutd.watch import _fresh_for
+from fanoutd.watcher import _fresh_for
 
 
 class FreshnessTest(unittest.TestCase):

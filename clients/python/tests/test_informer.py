@@ -134,9 +134,9 @@ class InformerTest(ClientTest):
                         revision = await self.config.put(key, "1")
                         while len(calls) < 2:
                             await asyncio.sleep(0)
-                    self.assertLess(informer._progress().applied.revision, revision)
+                    self.assertLess(informer._copy.progress().applied.revision, revision)
                     go.set()
-                    while informer._progress().applied.revision < revision:
+                    while informer._copy.progress().applied.revision < revision:
                         await asyncio.sleep(0)
                     await informer.wait_for_sync(_TIMEOUT)
 

@@ -110,8 +110,8 @@ class RequestsAndWatchesTest(ServerTest, unittest.IsolatedAsyncioTestCase):
                 async for update in quick:  # it goes on
                     if update.events:
                         break
-                assert slow._stream is not None
-                self.assertLessEqual(slow._stream.inbox.size, most)
+                assert slow._watcher._stream is not None
+                self.assertLessEqual(slow._watcher._stream.inbox.size, most)
             copy: dict[str, str] = {}
             async for update in slow:
                 for e in update.events:
@@ -148,7 +148,7 @@ class RequestsAndWatchesTest(ServerTest, unittest.IsolatedAsyncioTestCase):
                 while informer["i/a"] != [2]:
                     await informer.changed(informer.position)
                 await config.put("i/bad", "{")
-                while not informer._invalid:
+                while not informer.invalid:
                     await informer.changed(informer.position)
                 self.assertNotIn("i/bad", informer)
                 # An item keeps its value, and the handlers are not called.

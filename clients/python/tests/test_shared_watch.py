@@ -51,7 +51,7 @@ class SharedWatchTest(ClientTest):
                 self.assertNotIn("one/c", first)
                 self.assertGreater(second.position.revision, revision)
             await self._until_watches("one", 0)
-            self.assertEqual(self.client._informer_watches, {})
+            self.assertEqual(len(self.client._informer_watches), 0)
             self.assertEqual({key for what, key in seen if what is EventType.ADDED}, {"one/a", "one/b", "one/c"})
 
     async def test_one_that_joins_is_as_fresh_as_one_that_begins(self) -> None:
@@ -95,7 +95,7 @@ class SharedWatchTest(ClientTest):
                 slow.add_handler(wait)
                 revision = await self.config.put("slow/a", "1")
                 await self._until(first, "slow/a", "1")
-                progress = [w._progress() for w in self.client._informer_watches.values()]
+                progress = [w._progress() for w in self.client._informer_watches._shared.values()]
                 self.assertEqual([p.applied.revision >= revision for p in progress], [False])
                 gate.set()
                 while await applied() < revision:
@@ -116,14 +116,14 @@ class SharedWatchTest(ClientTest):
                 await self.config.put("bad/a", "{")
                 await self.config.put("bad/a", '"refused"')
                 while True:
-                    (progress,) = [w._progress() for w in self.client._informer_watches.values()]
+                    (progress,) = [w._progress() for w in self.client._informer_watches._shared.values()]
                     if progress.error is not None and "refused" in progress.error:
                         break
                     await asyncio.sleep(0)
             self.assertEqual(progress.applied.revision, good)
             accepted = await self.config.put("bad/a", "2")
             await self._until(informer, "bad/a", 2)
-            while informer._progress().applied.revision < accepted:
+            while informer._copy.progress().applied.revision < accepted:
                 await asyncio.sleep(0)
 
 

@@ -164,7 +164,7 @@ class CloseTest(ServerTest):
             raise SystemExit(1)
 
         with self.assertLogs("fanoutd", "ERROR"):
-            self.client._client._later(exit)
+            self.client._client._core.later(exit)
             self.assertTrue(called.wait(_TIMEOUT))
             self.config.count()
 

@@ -123,7 +123,7 @@ class SyncInformerTest(ServerTest):
                     with self.assertLogs("fanoutd", "WARNING"):
                         revision = self.config.put(f"call/{n}", "1")
                         self._wait(again)
-                    self.assertLess(informer._informer._progress().applied.revision, revision)
+                    self.assertLess(informer._copy.progress().applied.revision, revision)
                     go.set()
                     informer.wait_for_sync(_TIMEOUT)
                     self.assertEqual(self.config.count(key=f"call/{n}"), 1)

@@ -19,7 +19,9 @@ import grpc
 import fanoutd
 import fanoutd.sync
 from fanoutd import Reason, WaitServer, WaitStatus, decode
+from fanoutd.core import Core
 from fanoutd.recent_peak import RecentPeak
+from fanoutd.settings import Settings
 from fanoutd.testing import Server
 from fanoutd.v1 import admin_pb2
 from fanoutd.wait import Options, _Gate
@@ -296,15 +298,15 @@ class WaitTest(unittest.IsolatedAsyncioTestCase):
 
     async def test_the_clients_of_other_servers_are_closed_if_one_cannot_be_made(self) -> None:
         client = await self._client(self._server(), self._server())
-        made: list[fanoutd.Client] = []
+        made: list[Core] = []
 
-        def of(address: str, name: str | None) -> fanoutd.Client:
+        def make(settings: Settings) -> Core:
             if made:
                 raise OSError("a file is missing")
-            made.append(fanoutd.Client([address]))
+            made.append(Core(settings))
             return made[0]
 
-        with mock.patch.object(client, "_of", of), self.assertRaisesRegex(OSError, "missing"):
+        with mock.patch("fanoutd.wait.Core", make), self.assertRaisesRegex(OSError, "missing"):
             await client.resource("config").wait(1)
         self.assertTrue(made[0].closed)
 
@@ -488,12 +490,13 @@ class EachAddressTest(unittest.IsolatedAsyncioTestCase):
     async def test_the_certificate_has_the_name(self) -> None:
         tls = fanoutd.TLS(ca_file=None)
         async with fanoutd.Client("f.example.com:7420", tls=tls, token="secret", instance="me") as client:
-            async with client._of("10.0.0.1:7420", "f.example.com") as one:
-                self.assertEqual(one._settings["tls"], fanoutd.TLS(server_name="f.example.com"))
-                self.assertEqual((one._settings["token"], one._settings["instance"]), ("secret", "me"))
+            one = client._core.settings.of("10.0.0.1:7420", "f.example.com")
+            self.assertEqual(one.tls, fanoutd.TLS(server_name="f.example.com"))
+            assert one.token is not None
+            self.assertEqual(await one.token.metadata(), (("authorization", "Bearer secret"),))
+            self.assertEqual((one.addresses, one.subscriber.instance), (["10.0.0.1:7420"], "me"))
         async with fanoutd.Client("f.example.com:7420", insecure=True) as client:
-            async with client._of("10.0.0.1:7420", "f.example.com") as one:
-                self.assertIsNone(one._servers._tls)
+            self.assertIsNone(client._core.settings.of("10.0.0.1:7420", "f.example.com").tls)
 
 
 if __name__ == "__main__":

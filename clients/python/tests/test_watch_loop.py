@@ -85,12 +85,12 @@ class WatchLoopTest(ClientTest):
         async with self.config.watch(prefix="block") as watch:
             async for _ in watch:
                 break
-            stream = watch._stream
+            stream = watch._watcher._stream
             await self.config.put("block/a", "1")
             async for update in watch:
                 if update.events:
                     break
-            self.assertIs(watch._stream, stream)
+            self.assertIs(watch._watcher._stream, stream)
             self.assertEqual(await self._watches("block"), 1)
         await self._until_watches("block", 0)
 

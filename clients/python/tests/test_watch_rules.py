@@ -31,7 +31,7 @@ class WatchRulesTest(unittest.IsolatedAsyncioTestCase):
         self.server = await Scripted().start()
         self.addAsyncCleanup(self.server.stop)
         self.enterContext(mock.patch("fanoutd.delays._LAST", 0.001))
-        self.enterContext(mock.patch("fanoutd.watch._RENEWAL", 0.001))
+        self.enterContext(mock.patch("fanoutd.watcher._RENEWAL", 0.001))
 
     async def _end(self, failures: list[Failure | None], **options: Any) -> fanoutd.Error | None:
         """Return the error of a watch whose streams fail one after the other, or None if it goes on."""

@@ -76,7 +76,7 @@ func TestRawFileNamesMustBeUTF8(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "caf\xe9"), []byte("x"), 0o600); err != nil {
 		t.Skip("the file system does not allow such a name: ", err)
 	}
-	for _, err := range (Source{Path: dir, Raw: true}).Documents() {
+	for _, err := range (Source{Path: dir, Raw: true}).Documents(t.Context()) {
 		if err == nil || !strings.Contains(err.Error(), `caf\xe9" is not valid UTF-8`) {
 			t.Error(err)
 		}

@@ -1,6 +1,7 @@
 package document
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
 )
 
 // Source is a place to read documents from.
@@ -35,11 +38,14 @@ type Source struct {
 //
 // The documents of a directory are the complete wanted state: an import with --prune deletes
 // everything else. So Documents does not skip silently what may belong to it: a symbolic link
-// to a directory, which is not followed, and a dangling link are errors.
-func (s Source) Documents() iter.Seq2[Located, error] {
+// to a directory, which is not followed, and a dangling link are errors. The end of ctx ends a wait
+// for the writer of a pipe.
+func (s Source) Documents(ctx context.Context) iter.Seq2[Located, error] {
 	return func(yield func(Located, error) bool) {
 		if s.Path == "-" {
-			for d, err := range Stream("standard input", s.Stdin, s.Format) {
+			in := pipe.Reader(ctx, s.Stdin)
+			defer in.Close()
+			for d, err := range Stream("standard input", in, s.Format) {
 				if !yield(d, err) {
 					return
 				}
@@ -53,15 +59,15 @@ func (s Source) Documents() iter.Seq2[Located, error] {
 		case !info.IsDir() && s.Raw:
 			yield(Located{}, fmt.Errorf("%s is not a directory, as --raw requires", s.Path))
 		case !info.IsDir():
-			s.file(s.Path, yield)
+			s.file(ctx, s.Path, yield)
 		default:
-			s.directory(yield)
+			s.directory(ctx, yield)
 		}
 	}
 }
 
 // directory yields the documents of a directory.
-func (s Source) directory(yield func(Located, error) bool) {
+func (s Source) directory(ctx context.Context, yield func(Located, error) bool) {
 	stop := false
 	// With a trailing slash, WalkDir follows a link.
 	root := s.Path + string(filepath.Separator)
@@ -89,9 +95,9 @@ func (s Source) directory(yield func(Located, error) bool) {
 			}
 		}
 		if s.Raw {
-			stop = !s.value(path, yield)
+			stop = !s.value(ctx, path, yield)
 		} else if formatOf(path) != Auto {
-			stop = !s.file(path, yield)
+			stop = !s.file(ctx, path, yield)
 		}
 		if stop {
 			return filepath.SkipAll
@@ -116,8 +122,8 @@ func checkLink(path string) error {
 }
 
 // file yields the documents of a file and reports whether to go on.
-func (s Source) file(path string, yield func(Located, error) bool) bool {
-	f, err := os.Open(path)
+func (s Source) file(ctx context.Context, path string, yield func(Located, error) bool) bool {
+	f, err := pipe.Open(ctx, path)
 	if err != nil {
 		return yield(Located{}, err)
 	}
@@ -135,8 +141,8 @@ func (s Source) file(path string, yield func(Located, error) bool) bool {
 }
 
 // value yields the document of a raw file and reports whether to go on.
-func (s Source) value(path string, yield func(Located, error) bool) bool {
-	data, err := os.ReadFile(path)
+func (s Source) value(ctx context.Context, path string, yield func(Located, error) bool) bool {
+	data, err := pipe.ReadFile(ctx, path)
 	if err != nil {
 		return yield(Located{}, err)
 	}

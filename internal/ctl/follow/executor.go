@@ -3,6 +3,8 @@ package follow
 import (
 	"context"
 	"fmt"
+
+	"github.com/fanoutd/fanoutd/client"
 )
 
 // Executor runs a command for each change, one at a time and in order. It does not read the
@@ -24,13 +26,13 @@ type Executor struct {
 func (e *Executor) Run(ctx context.Context, updates Updates) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var m mirror
+	var objects client.Copy
 	n, ran := 0, false // ran: commands have run since the last position
 	for u, err := range updates(ctx) {
 		if err != nil {
 			return err
 		}
-		changes := m.Apply(u)
+		changes := objects.Apply(u)
 		for _, change := range changes {
 			err := e.Policy.attempt(ctx, e.Report, func() error {
 				if err := e.Command.Event(ctx, e.Resource, change); err != nil {

@@ -7,18 +7,18 @@
 // Each has a Run method, which reads the watch until the context ends, the watch fails or
 // its goal is reached. Run stops the watch and all goroutines before it returns.
 //
-// A watch that starts over sends the complete state again. A mirror keeps the objects and
-// reports only real differences. [PositionFile] saves the position, so that the next process
+// A watch that starts over sends the complete state again. A [client.Copy] keeps the objects
+// and reports only real differences. [PositionFile] saves the position, so that the next process
 // can resume.
 package follow
 
 import (
 	"context"
 	"iter"
-	"math/rand/v2"
 	"time"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/backoff"
 )
 
 // Updates starts a watch that lasts until ctx ends.
@@ -37,16 +37,13 @@ const (
 	Retry    Policy = "retry"    // report the error and run the command again until it succeeds
 )
 
-// The backoff of retries.
-const (
-	minRetryDelay = time.Second
-	maxRetryDelay = 30 * time.Second
-)
+// retries are the delays before further attempts.
+var retries = backoff.Backoff{First: time.Second, Most: 30 * time.Second}
 
 // attempt calls run and handles its failures by the policy. It returns the cause of ctx if
 // ctx ends.
 func (p Policy) attempt(ctx context.Context, report func(error), run func() error) error {
-	for wait := minRetryDelay; ; wait = min(2*wait, maxRetryDelay) {
+	for delays := retries; ; {
 		err := run()
 		switch {
 		case err == nil:
@@ -60,12 +57,8 @@ func (p Policy) attempt(ctx context.Context, report func(error), run func() erro
 		if p == Continue {
 			return nil
 		}
-		timer := time.NewTimer(wait/2 + rand.N(wait/2))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !backoff.Sleep(ctx, delays.Next()) {
 			return context.Cause(ctx)
-		case <-timer.C:
 		}
 	}
 }

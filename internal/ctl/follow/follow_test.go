@@ -62,7 +62,7 @@ func TestRendererBatchesChangesAndKeepsTransactionsWhole(t *testing.T) {
 	if err := os.WriteFile(template, []byte(`{{range .Objects}}{{.Key}}={{.Text}} {{end}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := OpenTemplate(path, template)
+	f, err := OpenTemplate(t.Context(), path, template)
 	if err != nil {
 		t.Fatal(err)
 	}

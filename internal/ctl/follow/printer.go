@@ -41,7 +41,7 @@ func (p *Printer) Run(ctx context.Context, updates Updates) error {
 	defer cancel()
 	present := map[string]bool{}
 	synced, shown := false, 0
-	var m mirror
+	var objects client.Copy
 	for u, err := range updates(ctx) {
 		if err != nil {
 			return err
@@ -49,8 +49,8 @@ func (p *Printer) Run(ctx context.Context, updates Updates) error {
 		show := *u
 		if p.Differences {
 			// The initial objects are printed as they arrive.
-			complete := m.Synced()
-			if changes := m.Apply(u); complete {
+			complete := objects.Synced()
+			if changes := objects.Apply(u); complete {
 				show.Events = changes
 			}
 		}

@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,12 +53,12 @@ func (r *Renderer) Run(ctx context.Context, updates Updates) error {
 		}
 	})
 
-	var m mirror
+	var objects client.Copy
 	dirty := false
 	delay := time.NewTimer(0)
 	defer delay.Stop()
-	var due <-chan time.Time // delay.C while changes are collected, or a retry is due
-	var retry time.Duration  // the delay of the retry that is due; 0: none is
+	var due <-chan time.Time           // delay.C while changes are collected, or a retry is due
+	delays, retrying := retries, false // retrying: a retry is due
 	for first := true; ; {
 		select {
 		case u, ok := <-received:
@@ -67,33 +68,32 @@ func (r *Renderer) Run(ctx context.Context, updates Updates) error {
 			case u.err != nil:
 				return u.err
 			}
-			changed := len(m.Apply(u.Update)) > 0
+			changed := len(objects.Apply(u.Update)) > 0
 			dirty = changed || dirty
 			switch {
-			case first && m.Synced() && m.AtRevision():
+			case first && objects.Synced() && objects.Complete():
 				first, dirty = false, false
-				if _, err := r.render(ctx, &m, true); err != nil || r.Once {
+				if _, err := r.render(ctx, &objects, true); err != nil || r.Once {
 					return err
 				}
-			case !first && dirty && m.AtRevision() && (due == nil || changed && retry > 0):
+			case !first && dirty && objects.Complete() && (due == nil || changed && retrying):
 				delay.Reset(r.Delay)
-				due, retry = delay.C, 0
+				due, delays, retrying = delay.C, retries, false
 			}
 		case <-due:
 			due = nil
-			if !m.AtRevision() {
+			if !objects.Complete() {
 				continue // the end of the new state starts the delay again
 			}
-			complete, err := r.render(ctx, &m, false)
+			complete, err := r.render(ctx, &objects, false)
 			if err != nil {
 				return err
 			}
-			if dirty = !complete; complete {
-				retry = 0
+			if dirty, retrying = !complete, !complete; complete {
+				delays = retries
 				continue
 			}
-			retry = min(max(2*retry, minRetryDelay), maxRetryDelay)
-			delay.Reset(retry)
+			delay.Reset(delays.Next())
 			due = delay.C
 		}
 	}
@@ -101,8 +101,8 @@ func (r *Renderer) Run(ctx context.Context, updates Updates) error {
 
 // render renders all files and calls Changed for those that have changed. It reports whether
 // all files are complete. If not, a retry may succeed.
-func (r *Renderer) render(ctx context.Context, m *mirror, first bool) (complete bool, err error) {
-	data := newTemplateData(r.Resource, m.Objects())
+func (r *Renderer) render(ctx context.Context, objects *client.Copy, first bool) (complete bool, err error) {
+	data := newTemplateData(r.Resource, slices.Collect(objects.Objects()))
 	var changed []*TemplateFile
 	complete = true
 	for _, f := range r.Files {

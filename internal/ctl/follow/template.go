@@ -2,6 +2,7 @@ package follow
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/client/localfile"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
+	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
 )
 
 // TemplateFile is a file that is rendered from a template. The file is replaced atomically,
@@ -26,9 +28,9 @@ type TemplateFile struct {
 }
 
 // OpenTemplate parses the template of a file. It fails if the file cannot be replaced because it is a
-// device, for example.
-func OpenTemplate(path, templatePath string) (*TemplateFile, error) {
-	text, err := os.ReadFile(templatePath)
+// device, for example. The end of ctx ends a wait for the writer of a pipe.
+func OpenTemplate(ctx context.Context, path, templatePath string) (*TemplateFile, error) {
+	text, err := pipe.ReadFile(ctx, templatePath)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read template: %w", err)
 	}

@@ -37,7 +37,7 @@ func TestFileIsReplacedAtomically(t *testing.T) {
 	if err := os.WriteFile(template, []byte(`{{range .Objects}}{{.JSON.a}} {{end}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := OpenTemplate(path, template)
+	f, err := OpenTemplate(t.Context(), path, template)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestChangesAreReportedUntilNotified(t *testing.T) {
 	}
 	render := func(notify bool, objects int) (*TemplateFile, bool) {
 		t.Helper()
-		f, err := OpenTemplate(path, template)
+		f, err := OpenTemplate(t.Context(), path, template)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ func TestTemporaryFilesOfKilledProcessesAreRemoved(t *testing.T) {
 			return err
 		},
 		"rendered file": func(path string) error {
-			_, err := OpenTemplate(path, os.DevNull)
+			_, err := OpenTemplate(t.Context(), path, os.DevNull)
 			return err
 		},
 	} {

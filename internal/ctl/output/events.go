@@ -1,7 +1,6 @@
 package output
 
 import (
-	"fmt"
 	"io"
 
 	"github.com/charmbracelet/x/ansi"
@@ -53,23 +52,16 @@ func NewEvent(e client.Event) Event {
 }
 
 // Events prints the updates of a watch. Not safe for concurrent use.
-type Events struct {
-	w      io.Writer
-	format Format
-	table  *TableWriter
-	n      int
-}
+type Events struct{ list *list }
 
 // NewEvents returns an Events that writes to w. Width is the width of the terminal, or 0 if
 // there is none.
 func NewEvents(w io.Writer, format Format, width int) *Events {
-	e := &Events{w: w, format: format}
-	if format == Table || format == Wide {
-		columns := append([]Column{{Title: "EVENT"}}, objectColumns(format == Wide)...)
-		e.table = NewTable(w, width, columns...)
-		e.table.SetMinWidth(0, len("MODIFIED"))
+	l := newList(w, format, width, append([]Column{{Title: "EVENT"}}, objectColumns(format == Wide)...))
+	if l.table != nil {
+		l.table.SetMinWidth(0, len("MODIFIED"))
 	}
-	return e
+	return &Events{l}
 }
 
 // Show prints an update.
@@ -94,8 +86,8 @@ func (l *Events) Show(u *client.Update) error {
 			return err
 		}
 	}
-	if l.table != nil {
-		return l.table.Flush()
+	if l.list.table != nil {
+		return l.list.table.Flush()
 	}
 	return nil
 }
@@ -105,38 +97,22 @@ func MarksResets(f Format) bool { return f == JSON || f == JSONL || f == YAML }
 
 // marker prints RESET, DELTA or SYNCED, in the formats for programs only.
 func (l *Events) marker(e Event) error {
-	switch l.format {
-	case JSONL:
-		return write(l.w, e, false)
-	case JSON:
-		return write(l.w, e, true)
-	case YAML:
-		l.n++
-		return writeYAML(l.w, e, l.n > 1)
+	if !MarksResets(l.list.format) {
+		return nil
 	}
-	return nil
+	return l.list.add(item{document: func() any { return e }})
 }
 
+var eventStyles = map[client.EventType]ansi.Style{client.Added: Good, client.Modified: Notice, client.Deleted: Bad}
+
 func (l *Events) event(e client.Event) error {
-	l.n++
-	if l.format.IsTemplate() {
-		return executeLine(l.w, l.format, NewEvent(e))
+	if l.list.format == Value && e.Type == client.Deleted {
+		return nil // the object has no value any more
 	}
-	switch l.format {
-	case JSON, JSONL:
-		return write(l.w, NewEvent(e), l.format == JSON)
-	case YAML:
-		return writeYAML(l.w, NewEvent(e), l.n > 1)
-	case Key:
-		_, err := fmt.Fprintln(l.w, e.Object.Key)
-		return err
-	case Value:
-		if e.Type == client.Deleted {
-			return nil // the object has no value any more
-		}
-		_, err := fmt.Fprintf(l.w, "%s\n", e.Object.Value)
-		return err
-	}
-	style := map[client.EventType]ansi.Style{client.Added: Good, client.Modified: Notice, client.Deleted: Bad}[e.Type]
-	return l.table.StyledRow(style, append([]string{e.Type.String()}, objectCells(e.Object, e.Revision, l.format == Wide)...)...)
+	return l.list.add(item{
+		document: func() any { return NewEvent(e) }, key: e.Object.Key, value: e.Object.Value, style: eventStyles[e.Type],
+		cells: func() []string {
+			return append([]string{e.Type.String()}, objectCells(e.Object, e.Revision, l.list.format == Wide)...)
+		},
+	})
 }

@@ -7,7 +7,6 @@
 package output
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -65,30 +64,21 @@ func names() string {
 
 // Objects prints a list of objects as they arrive. Call Add for each object and Close at the
 // end. Not safe for concurrent use.
-type Objects struct {
-	w      io.Writer
-	format Format
-	table  *TableWriter
-	n      int
-}
+type Objects struct{ list *list }
 
 // NewObjects returns an Objects that writes to w. Width is the width of the terminal, or 0 if
 // there is none.
 func NewObjects(w io.Writer, format Format, width int) *Objects {
-	o := &Objects{w: w, format: format}
-	if format == Table || format == Wide {
-		o.table = NewTable(w, width, objectColumns(format == Wide)...)
-	}
-	return o
+	return &Objects{newList(w, format, width, objectColumns(format == Wide))}
 }
 
 // One prints a single object: as JSON without an array, and the value exactly.
 func One(w io.Writer, format Format, width int, o *client.Object) error {
 	switch {
 	case format.IsTemplate():
-		return execute(w, format, object(o))
+		return execute(w, format, document.Of(o))
 	case format == JSON:
-		return write(w, object(o), true)
+		return write(w, document.Of(o), true)
 	case format == Value:
 		_, err := w.Write(o.Value)
 		return err
@@ -102,54 +92,14 @@ func One(w io.Writer, format Format, width int, o *client.Object) error {
 
 // Add prints one more object.
 func (l *Objects) Add(o *client.Object) error {
-	l.n++
-	if l.format.IsTemplate() {
-		return executeLine(l.w, l.format, object(o))
-	}
-	switch l.format {
-	case JSON:
-		text, err := document.EncodeJSON(object(o), true)
-		if err != nil {
-			return err
-		}
-		opening := ",\n"
-		if l.n == 1 {
-			opening = "[\n"
-		}
-		text = bytes.ReplaceAll(bytes.TrimRight(text, "\n"), []byte("\n"), []byte("\n  "))
-		_, err = fmt.Fprintf(l.w, "%s  %s", opening, text)
-		return err
-	case YAML:
-		return writeYAML(l.w, object(o), l.n > 1)
-	case JSONL:
-		return write(l.w, object(o), false)
-	case Value:
-		_, err := fmt.Fprintf(l.w, "%s\n", o.Value)
-		return err
-	case Key:
-		_, err := fmt.Fprintln(l.w, o.Key)
-		return err
-	default:
-		return l.table.Row(objectCells(o, o.ModRevision, l.format == Wide)...)
-	}
+	return l.list.addElement(item{
+		document: func() any { return document.Of(o) }, key: o.Key, value: o.Value,
+		cells: func() []string { return objectCells(o, o.ModRevision, l.list.format == Wide) },
+	})
 }
 
 // Close ends the list.
-func (l *Objects) Close() error {
-	switch {
-	case l.table != nil:
-		return l.table.Flush()
-	case l.format == JSON && l.n == 0:
-		_, err := fmt.Fprintln(l.w, "[]")
-		return err
-	case l.format == JSON:
-		_, err := fmt.Fprint(l.w, "\n]\n")
-		return err
-	}
-	return nil
-}
-
-func object(o *client.Object) document.Document { return document.Of(o) }
+func (l *Objects) Close() error { return l.list.close() }
 
 func write(w io.Writer, v any, indent bool) error {
 	text, err := document.EncodeJSON(v, indent)
@@ -190,47 +140,18 @@ func Record(w io.Writer, format Format, v any) error {
 // Records prints rows of another type, such as resources. Tables consist of the cells, and the
 // first cell is the key. The other formats encode the rows.
 func Records[T any](w io.Writer, format Format, width int, header []Column, rows []T, cells func(T) []string) error {
-	if format.IsTemplate() {
-		for _, r := range rows {
-			if err := executeLine(w, format, r); err != nil {
-				return err
-			}
-		}
-		return nil
+	if format == Value {
+		format = JSONL // a row has no value
 	}
-	switch format {
-	case JSON:
-		if rows == nil {
-			rows = []T{}
+	l := newList(w, format, width, header)
+	for _, r := range rows {
+		i := item{document: func() any { return r }, cells: func() []string { return cells(r) }}
+		if format == Key {
+			i.key = cells(r)[0]
 		}
-		return write(w, rows, true)
-	case YAML, JSONL, Value:
-		for i, r := range rows {
-			var err error
-			if format == YAML {
-				err = writeYAML(w, r, i > 0)
-			} else {
-				err = write(w, r, false)
-			}
-			if err != nil {
-				return err
-			}
+		if err := l.addElement(i); err != nil {
+			return err
 		}
-		return nil
-	case Key:
-		for _, r := range rows {
-			if _, err := fmt.Fprintln(w, cells(r)[0]); err != nil {
-				return err
-			}
-		}
-		return nil
-	default:
-		table := NewTable(w, width, header...)
-		for _, r := range rows {
-			if err := table.Row(cells(r)...); err != nil {
-				return err
-			}
-		}
-		return table.Flush()
 	}
+	return l.close()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/client/localfile"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
+	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
 )
 
 // Sink is the target of an export.
@@ -68,7 +69,7 @@ func NewFile(ctx context.Context, path string, format Format) (*Stream, error) {
 }
 
 func openOutput(ctx context.Context, path string, format Format) (*Stream, error) {
-	f, err := localfile.Open(ctx, path)
+	f, err := pipe.Create(ctx, path)
 	if err != nil {
 		return nil, err
 	}

@@ -12,27 +12,26 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
-// Writer applies writes, and reads what they would replace. The store implements it.
-type Writer interface {
+// Store is what handlers and metrics need of the store of a resource, besides its source.
+type Store interface {
 	// Commit applies the operations at one revision, or none of them.
 	Commit(ctx context.Context, ops []object.Op) (object.Commit, error)
 
-	// List returns at most limit records as of revision at, with keys from start on.
-	List(ctx context.Context, at object.Revision, start object.Key, limit int) (records []object.Record, more bool, err error)
-}
+	// List returns at most limit records of the scope as of a revision, with keys from start on.
+	List(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) (records []object.Record, more bool, err error)
 
-// Rewriter stores values again, encrypted with the current key. The store implements it.
-type Rewriter interface {
 	// Rewrite reads at most limit records with keys from start on. It stores those again that
-	// a write would store differently today, at most batch of them in a transaction.
+	// a write would store differently today, for example with another key, at most batch of them
+	// in a transaction.
 	Rewrite(ctx context.Context, start object.Key, limit, batch int) (object.RewriteResult, error)
-}
 
-// Leases knows how long leases last. The store implements it.
-type Leases interface {
 	// RemainingTTL returns the time until the lease removes its objects, in whole seconds;
 	// 0 if it has expired.
 	RemainingTTL(ctx context.Context, lease int64) (time.Duration, error)
+
+	// OmittedKeys returns the number of keys that the store leaves out because they are empty or
+	// not valid UTF-8.
+	OmittedKeys() int
 }
 
 // Values reports how values are encrypted. A keyring implements it.
@@ -53,9 +52,7 @@ type Resource struct {
 	Cacher     *cacher.Cacher       // nil: see Direct
 	Dispatcher *dispatch.Dispatcher // of the cacher
 	Direct     *direct.Source       // nil: see Cacher
-	Writer     Writer
-	Rewriter   Rewriter
-	Leases     Leases
+	Store      Store
 	Values     Values
 	Tracer     WriteTracer // nil: writes are not traced
 }

@@ -1,6 +1,11 @@
 package grpcmsg
 
-import "google.golang.org/grpc/mem"
+import (
+	"google.golang.org/grpc/mem"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/wire"
+)
 
 // SharedMessage is one encoded message that many watches send. It is made once.
 type SharedMessage struct {
@@ -11,6 +16,10 @@ type SharedMessage struct {
 // smallMessage is the size up to which the pieces of a message are copied into one. Each further
 // piece costs something for each watch; the copy is made once for all watches.
 const smallMessage = 4 << 10
+
+// CopiedBytes is the size up to which a message is copied into the response of a stream. This copy is
+// made for each stream, so it pays only for smaller messages.
+const CopiedBytes = 1 << 10
 
 // headerBytes is the room for the header, which follows the events in a message.
 const headerBytes = 64
@@ -45,4 +54,11 @@ func (m *SharedMessage) Size() int { return m.size }
 func (m *SharedMessage) WithFence(f *WriteFence) Response {
 	pieces := make(Response, 0, len(m.pieces)+1)
 	return append(append(pieces, m.pieces...), f)
+}
+
+// Encoded returns the encoded message of a batch. All watches share it, whatever their entrance.
+func Encoded(b *dispatch.Batch) *SharedMessage { return b.Encoded(encode).(*SharedMessage) }
+
+func encode(m *dispatch.Message) any {
+	return NewSharedMessage(m.Events, func(b []byte) []byte { return wire.AppendHeader(b, m.Header) })
 }

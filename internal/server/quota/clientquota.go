@@ -40,7 +40,7 @@ func (q *clientQuota) acquireWithin(c Client, total, perClient int) (release fun
 	if err := q.takeWithin(c, total, perClient); err != nil {
 		return nil, err
 	}
-	return func() { q.giveBack(c, 1) }, nil
+	return func() { q.giveBack(c) }, nil
 }
 
 // take is like acquire. The caller releases the thing with giveBack.
@@ -60,12 +60,12 @@ func (q *clientQuota) takeWithin(c Client, total, perClient int) error {
 	return nil
 }
 
-// giveBack releases n things of a client.
-func (q *clientQuota) giveBack(c Client, n int) {
+// giveBack releases one thing of a client.
+func (q *clientQuota) giveBack(c Client) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.held -= n
-	if q.heldBy[c] -= n; q.heldBy[c] == 0 {
+	q.held--
+	if q.heldBy[c]--; q.heldBy[c] == 0 {
 		delete(q.heldBy, c)
 	}
 }

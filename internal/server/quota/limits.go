@@ -215,24 +215,29 @@ func (l *Limiter) AllowRequest(c Client) error { return l.requestRate.allow(c) }
 // AllowReport counts a report of a client. It returns an error if the client makes too many.
 func (l *Limiter) AllowReport(c Client) error { return l.reportRate.allow(c) }
 
-// Watch counts a watch until it is released.
-func (l *Limiter) Watch(ctx context.Context) (release func(), err error) {
-	c := ClientOf(ctx)
-	release, err = l.watches.acquire(c)
-	return release, limitReached(err, c, "watches", apierr.MaxWatchers, apierr.MaxWatchersPerClient)
-}
+// WatchQuota is what a watch has taken besides its place among the watches. The zero value is nothing.
+type WatchQuota struct{ releaseSelector func() } // nil: its selector costs nothing
 
-// TakeWatch counts a watch of a client until the caller gives it back with ReturnWatches. Unlike
-// Watch, it allocates nothing for the watch.
-func (l *Limiter) TakeWatch(c Client) error {
-	return limitReached(l.watches.take(c), c, "watches", apierr.MaxWatchers, apierr.MaxWatchersPerClient)
-}
-
-// ReturnWatches gives back n watches of a client.
-func (l *Limiter) ReturnWatches(c Client, n int) {
-	if n > 0 {
-		l.watches.giveBack(c, n)
+// TakeWatch takes the quotas of a watch until ReturnWatch: one place among the watches, and if the
+// selector of its interest has to be evaluated for each change (scans), one among the distinct
+// selectors. Every entrance takes them with this method, so a limit on watches belongs here.
+func (l *Limiter) TakeWatch(c Client, resource string, i *dispatch.Interest, scans bool) (q WatchQuota, err error) {
+	if err := limitReached(l.watches.take(c), c, "watches", apierr.MaxWatchers, apierr.MaxWatchersPerClient); err != nil || !scans {
+		return q, err
 	}
+	q.releaseSelector, err = l.selectors.acquire(c, selectorKey{resource, i.Scope, i.Selector.String(), i.Projection})
+	if err != nil {
+		l.watches.giveBack(c)
+	}
+	return q, limitReached(err, c, "different selectors", apierr.MaxSelectors, apierr.MaxSelectorsPerClient)
+}
+
+// ReturnWatch gives back what a watch has taken.
+func (l *Limiter) ReturnWatch(c Client, q WatchQuota) {
+	if q.releaseSelector != nil {
+		q.releaseSelector()
+	}
+	l.watches.giveBack(c)
 }
 
 // AppliedWait counts a request that waits until watches have applied a revision, until it is released.
@@ -240,57 +245,6 @@ func (l *Limiter) AppliedWait(ctx context.Context) (release func(), err error) {
 	c := ClientOf(ctx)
 	release, err = l.waits.acquire(c)
 	return release, limitReached(err, c, "waits for watches", apierr.MaxWaits, apierr.MaxWaitsPerClient)
-}
-
-// SnapshotSlot waits until the watches of a stream may send a RESET or a DELTA. It returns an
-// [apierr.LimitError] if the wait takes longer than the patience. It returns this error at once
-// if the watches are new and too many new watches already wait. Watches that have begun may wait
-// in any case: if they ended, their client would only begin new ones.
-func (l *Limiter) SnapshotSlot(ctx context.Context, patience time.Duration, isNew bool) (*Reservation, error) {
-	most := 0
-	if isNew {
-		most = l.WaitingSnapshots
-	}
-	held, err := l.SnapshotSlots.AcquireOrRefuse(ctx, ClientOf(ctx), 1, patience, most)
-	switch {
-	case errors.Is(err, ErrTimeout):
-		return nil, &apierr.LimitError{
-			Name: apierr.MaxSnapshots, What: "catch-ups that are being sent", Limit: float64(l.Snapshots), RetryAfter: RetryDelay,
-		}
-	case errors.Is(err, ErrCrowded):
-		return nil, &apierr.LimitError{
-			Name: apierr.MaxWaitingSnapshots, What: "new watches that wait for their snapshot", Limit: float64(most), RetryAfter: RetryDelay,
-		}
-	}
-	return held, err
-}
-
-// ReleaseWritten releases a snapshot slot when gRPC has written the catch-up, but not later than
-// after one more lease. When it is written, onWritten calls the function that it is given.
-func (l *Limiter) ReleaseWritten(held *Reservation, onWritten func(func())) {
-	lease := time.AfterFunc(l.Lease, held.Release)
-	onWritten(func() {
-		lease.Stop()
-		held.Release()
-	})
-}
-
-// SnapshotPatience returns how long a watch with the bookmark interval waits for a snapshot slot
-// at most: a client that gets no message for too long takes the server for dead. 0: the watch
-// gets no periodic bookmarks.
-func (l *Limiter) SnapshotPatience(bookmarkInterval time.Duration) time.Duration {
-	if bookmarkInterval == 0 {
-		return l.Patience
-	}
-	return min(l.Patience, max(bookmarkInterval, MinPatience))
-}
-
-// Selector counts the selector of a watch until it is released. The caller counts only
-// selectors that have to be evaluated for each change.
-func (l *Limiter) Selector(ctx context.Context, resource string, i *dispatch.Interest) (release func(), err error) {
-	c := ClientOf(ctx)
-	release, err = l.selectors.acquire(c, selectorKey{resource, i.Scope, i.Selector.String(), i.Projection})
-	return release, limitReached(err, c, "different selectors", apierr.MaxSelectors, apierr.MaxSelectorsPerClient)
 }
 
 // limitReached turns a [*fullError] into the error for the client: with the name total if

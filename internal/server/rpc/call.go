@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 
-	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
@@ -16,7 +15,7 @@ import (
 )
 
 // Call carries what inner interceptors find out to outer ones, such as the identity of the
-// caller for the audit log. The context of an outer interceptor does not have it.
+// caller for the audit log.
 type Call struct {
 	Identity access.Identity // of the caller, once it is known
 	Resource string          // that the request names
@@ -29,12 +28,12 @@ type exchange struct {
 	answer  any // nil: there is none
 }
 
-// CallKey is the key of a *Call in the context of a request.
-type CallKey struct{}
+// callKey is the key of a *Call in the context of a request.
+type callKey struct{}
 
-// CallOf returns the call of a request.
+// CallOf returns the call of a request. It is a part of the context that [WithStreamContext] has made.
 func CallOf(ctx context.Context) *Call {
-	if c, ok := ctx.Value(CallKey{}).(*Call); ok {
+	if c, ok := ctx.Value(callKey{}).(*Call); ok {
 		return c
 	}
 	return &Call{} // a discarded one
@@ -47,14 +46,12 @@ func (c *Call) exchange() *exchange {
 	return c.unary
 }
 
-// beginCall puts a call into the context, and records it in the audit log when it ends.
+// beginCall records a call in the audit log when it ends.
 func (i *Interceptors) beginCall(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	c := &Call{unary: &exchange{}}
-	ctx := stream.Context()
-	called := middleware.WrapServerStream(stream)
-	called.WrappedContext = context.WithValue(ctx, CallKey{}, c)
-	err := handler(srv, called)
-	i.Record(ctx, c, info.FullMethod, err)
+	c := CallOf(stream.Context())
+	c.unary = &exchange{}
+	err := handler(srv, stream)
+	i.Record(stream.Context(), c, info.FullMethod, err)
 	return err
 }
 

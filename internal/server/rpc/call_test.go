@@ -66,7 +66,11 @@ func TestAuditRecordHasTheIdentity(t *testing.T) {
 		authenticate := func(_ any, stream grpc.ServerStream) error {
 			return s.limitRequests(nil, oneRequest{stream, access.With(stream.Context(), ann)}, one.info, handle)
 		}
-		if err := s.beginCall(nil, oneRequest{nil, t.Context()}, one.info, authenticate); status.Code(err) != codes.PermissionDenied {
+		ctx, err := WithStreamContext(s.Limits, t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.beginCall(nil, oneRequest{nil, ctx}, one.info, authenticate); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("got %v, want PermissionDenied", err)
 		}
 	}

@@ -46,9 +46,9 @@ func (i *Interceptors) Finish(ctx context.Context, err error) error {
 // Conclude does for a handler what the interceptors do at the end of a request, if the handler
 // has used only those of Admission. It returns the status for the client, and writes the audit
 // record and the log line.
-func (i *Interceptors) Conclude(ctx context.Context, c *Call, fullMethod string, began time.Time, err error) error {
+func (i *Interceptors) Conclude(ctx context.Context, fullMethod string, began time.Time, err error) error {
 	result := i.Finish(ctx, err)
-	i.Record(ctx, c, fullMethod, result)
+	i.Record(ctx, CallOf(ctx), fullMethod, result)
 	code := status.Code(result)
 	address, _ := transport.CallerOf(ctx)
 	service, name := path.Split(fullMethod)

@@ -13,7 +13,7 @@ import (
 // those of [Interceptors.Operator].
 func (i *Interceptors) Receive(ctx context.Context, what string, certificate *x509.Certificate, authorization []string, bytes int64) (done func(), err error) {
 	c := &Call{}
-	ctx = context.WithValue(ctx, CallKey{}, c)
+	ctx = context.WithValue(ctx, callKey{}, c)
 	memory, err := i.receive(ctx, c, certificate, authorization, bytes)
 	if err = i.Finish(ctx, err); err != nil {
 		i.auditOperator(ctx, c, what, err)

@@ -32,6 +32,8 @@ type streamContext struct {
 	refuse     func(error) // guarded by violations; set by OnViolation; nil: not set
 	reads      bool        // guarded by violations; see beginReading
 
+	call Call
+
 	conn    *frames.Conn    // nil: the connection is in-process
 	request *frames.Request // the received part of the request; nil: it is complete, or the connection is in-process
 }
@@ -201,8 +203,11 @@ func (c *streamContext) Lost() {
 
 // Value implements [context.Context].
 func (c *streamContext) Value(key any) any {
-	if key == (streamContextKey{}) {
+	switch key.(type) {
+	case streamContextKey:
 		return c
+	case callKey:
+		return &c.call
 	}
 	return c.Context.Value(key)
 }

@@ -15,7 +15,7 @@ import (
 // Context and arguments are those of [Interceptors.Operator].
 func (i *Interceptors) Verbs(ctx context.Context, what string, certificate *x509.Certificate, authorization []string, resource string, scope object.Scope) ([]policy.Verb, error) {
 	c := &Call{}
-	ctx = context.WithValue(ctx, CallKey{}, c)
+	ctx = context.WithValue(ctx, callKey{}, c)
 	verbs, err := i.verbs(ctx, c, certificate, authorization, resource, scope)
 	if err = i.Finish(ctx, err); err != nil {
 		i.auditOperator(ctx, c, what, err)

@@ -1,15 +1,14 @@
 // Package subscribe serves the Subscribe method: many watches on one stream.
 //
-//	Service ── stream, one for each RPC ── table ── entry, one for each watch
+//	Service ── stream, one for each RPC ── table ── watch, one for each watch
 //	             ├─ reader: requests ──> start, stop, report
 //	             ├─ waits: starts that wait for etcd
 //	             └─ dispatch.Stream ──> sink ──> gRPC stream
 //
 // [dispatch.Stream] makes the responses, and one worker sends them. It owns the cursors, the order
-// on the wire and the times of ends. This package owns everything else: requests, ids, rights,
-// quotas, the registry, reports, and the encoding of responses. It shares with the
-// Watch method, in package watch: the registry, the counters, the parsing of requests,
-// the window of bytes in flight, and reports.
+// on the wire and the times of ends. This package owns requests, ids,
+// the encoding of responses, and the table of the stream's watches. The registry does what all watches
+// have in common: it admits, counts and lists them, and records reports.
 //
 // # Goroutines and locks
 //

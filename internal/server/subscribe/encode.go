@@ -11,7 +11,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
-	"github.com/fanoutd/fanoutd/internal/server/watch"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
@@ -33,9 +32,6 @@ type part struct {
 	status  []byte
 }
 
-// copiedBytes is the size up to which a message is copied.
-const copiedBytes = 1 << 10
-
 // maxEntryHead is the size of the fields of an entry without its ids and its content.
 const maxEntryHead = 16
 
@@ -48,7 +44,7 @@ func (c *encoder) encode(r *dispatch.Response) grpcmsg.Response {
 		copied += maxEntryHead + len(p.ids) + len(p.status)
 		switch {
 		case p.message == nil:
-		case p.message.Size() <= copiedBytes:
+		case p.message.Size() <= grpcmsg.CopiedBytes:
 			copied += p.message.Size()
 		default:
 			pieces += 1 + len(p.message.Buffers())
@@ -66,7 +62,7 @@ func (c *encoder) encode(r *dispatch.Response) grpcmsg.Response {
 		b = append(wire.AppendEntryHead(b, p.ids, p.kind, size), p.status...)
 		switch {
 		case p.message == nil:
-		case size <= copiedBytes:
+		case size <= grpcmsg.CopiedBytes:
 			for _, piece := range p.message.Buffers() {
 				b = append(b, piece.ReadOnlyData()...)
 			}
@@ -79,7 +75,7 @@ func (c *encoder) encode(r *dispatch.Response) grpcmsg.Response {
 		b = wire.AppendMore(b)
 	}
 	clear(c.parts) // messages must not stay in memory
-	if cap(c.parts) > maxKeptEntries {
+	if cap(c.parts) > dispatch.MaxKeptEntries {
 		c.parts = nil
 	}
 	return append(response, mem.SliceBuffer(b))
@@ -89,7 +85,7 @@ func (c *encoder) part(e *dispatch.Entry) part {
 	p := part{ids: e.IDs.Encoded(func(ids []uint64) []byte { return wire.AppendWatchIDs(nil, ids...) })}
 	switch {
 	case e.Batch != nil:
-		p.kind, p.message = wire.EntryResponse, watch.Encoded(e.Batch)
+		p.kind, p.message = wire.EntryResponse, grpcmsg.Encoded(e.Batch)
 	case e.Ended != nil:
 		p.kind, p.status = wire.EntryEnded, encodeStatus(c.statusOf(e.Ended.Reason))
 		if e.Unbegun {
@@ -118,13 +114,10 @@ func (s *stream) statusOf(reason error) error {
 	if reason == nil {
 		return nil
 	}
-	i := s.service.cfg.Interceptors
-	if p, ok := errors.AsType[*dispatch.PanicError](reason); ok {
-		reason = i.Recovered(s.ctx, p.Value, p.Stack)
-	}
-	result := i.Finish(s.ctx, reason)
+	i := s.service.registry.Interceptors
+	result := i.Finish(s.ctx, s.service.registry.LogPanic(s.ctx, reason))
 	if denied, ok := errors.AsType[*apierr.DeniedError](reason); ok {
-		i.Record(s.ctx, &rpc.Call{Identity: s.identity, Resource: denied.Question.Resource}, fullMethod, result)
+		i.Record(s.ctx, &rpc.Call{Identity: *s.caller.Identity, Resource: denied.Question.Resource}, fullMethod, result)
 	}
 	return result
 }

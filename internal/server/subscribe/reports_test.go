@@ -16,8 +16,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
-	"github.com/fanoutd/fanoutd/internal/server/watch"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
@@ -60,7 +60,7 @@ func (c *quickClient) SendMsg(m any) error {
 		for _, applied := range []*fanoutv1.Position{at, later} {
 			c.stream.report(&fanoutv1.SubscribeRequest_Report{WatchId: id, Applied: applied})
 		}
-		c.reported <- c.stream.table.find(id).Reported().Applied.Revision
+		c.reported <- object.Revision(registry.StatusOf(c.stream.table.find(id), nil).GetApplied().GetRevision())
 	}
 	return nil
 }
@@ -84,8 +84,8 @@ func TestAPositionIsKnownBeforeTheClientHasIt(t *testing.T) {
 	interceptors := &rpc.Interceptors{
 		Log: log, Rights: &rpc.Rights{}, Limits: quota.New(quota.Limits{}, log), Denials: rpc.NewDenials(), Slow: rpc.NewSlowLog(0, log),
 	}
-	watches := watch.New(watch.Config{Resources: resources, Interceptors: interceptors})
-	s := New(Config{Resources: resources, Interceptors: interceptors, Watches: watches})
+	watches := registry.New(registry.Config{Resources: resources, Interceptors: interceptors})
+	s := New(watches, resources)
 
 	client := &quickClient{t: t, ctx: ctx, requests: make(chan *fanoutv1.SubscribeRequest, 1), reported: make(chan object.Revision)}
 	client.stream = newStream(s, client)

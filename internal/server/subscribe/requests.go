@@ -11,9 +11,9 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
-	"github.com/fanoutd/fanoutd/internal/server/watch"
 )
 
 // maxAnswers is the number of answers that may wait to be sent before the server reads another
@@ -97,15 +97,13 @@ func (s *stream) setSubscriber(named *fanoutv1.Subscriber, first bool) error {
 	if err := request.CheckSubscriber(named); err != nil {
 		return err
 	}
-	if name := watch.NameOf(named); name != (watch.SubscriberName{}) {
-		s.name.Store(&name)
-	}
+	s.caller.SetName(named)
 	return nil
 }
 
 // start starts a watch, or answers that it is refused. An error ends the stream.
 func (s *stream) start(req *fanoutv1.SubscribeRequest_Start) error {
-	if err := s.awaitBudget(); err != nil {
+	if err := s.caller.AwaitTurn(s.ending); err != nil {
 		return err
 	}
 	p, err := s.admit(req)
@@ -118,80 +116,46 @@ func (s *stream) start(req *fanoutv1.SubscribeRequest_Start) error {
 	return s.awaitStore(p)
 }
 
-// awaitBudget counts a start like a new stream of the connection, and waits as long as the limits
-// require.
-func (s *stream) awaitBudget() error {
-	if s.conn == nil {
-		return nil
-	}
-	wait := s.conn.OpenWatch()
-	if wait <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-s.ending.Done():
-		return s.ending.Err()
-	}
-}
-
-// admit checks whether a watch may start, and adds it to the table. It takes the quotas of the
-// watch last, so a start that is refused has taken nothing.
-func (s *stream) admit(req *fanoutv1.SubscribeRequest_Start) (*pending, error) {
+// admit checks whether a watch may start, and adds it to the table.
+func (s *stream) admit(req *fanoutv1.SubscribeRequest_Start) (*waitingStart, error) {
 	if s.table.find(req.GetWatchId()) != nil {
 		return nil, apierr.ErrWatchIDInUse
 	}
-	limits := s.service.cfg.Interceptors.Limits
-	if err := limits.AllowRequest(s.client); err != nil {
-		return nil, err
-	}
-	p, err := s.parse(req.GetRequest())
+	w := &watch{stream: s}
+	w.StreamWatch.ID = req.GetWatchId()
+	w.SetBegan(time.Now())
+	admitted, err := s.service.registry.Admit(s.ctx, w, req.GetRequest())
 	if err != nil {
 		return nil, err
 	}
-	e := &entry{stream: s, resource: p.resource, scope: p.watch.Interest.Scope, summary: p.summary, since: time.Since(s.since), reports: p.request.GetReports()}
-	e.StreamWatch.ID = req.GetWatchId()
-	if err := limits.TakeWatch(s.client); err != nil {
-		return nil, err
-	}
-	if p.resource.Scans(&p.watch.Interest) {
-		if e.releaseSelector, err = limits.Selector(s.ctx, p.resource.Name, &p.watch.Interest); err != nil {
-			limits.ReturnWatches(s.client, 1)
-			return nil, err
-		}
-	}
-	s.sink.slot.expect(p.watch.Options.BookmarkInterval)
+	s.sink.slot.Expect(admitted.Options.BookmarkInterval)
 	s.calls.Lock()
 	defer s.calls.Unlock()
-	s.table.add(e)
+	s.table.add(w)
 	s.waiting++
 	if s.reason != nil || s.closed {
-		s.drop(e) // the end of the stream answers the start
+		s.drop(w) // the end of the stream answers the start
 	}
-	return &pending{e, &p.watch}, nil
+	return &waitingStart{w, &admitted.Watch}, nil
 }
 
 // refuse answers a start that is refused. It is called with calls held, so that the answer comes
 // before those to later requests with the same id.
 func (s *stream) refuse(id uint64, resource string, err error) {
-	i := s.service.cfg.Interceptors
+	i := s.service.registry.Interceptors
 	result := i.Finish(s.ctx, err)
 	s.service.ended.add(status.Code(result), 1)
-	i.Record(s.ctx, &rpc.Call{Identity: s.identity, Resource: apierr.Clip(resource, apierr.MaxEchoBytes)}, fullMethod, result)
+	i.Record(s.ctx, &rpc.Call{Identity: *s.caller.Identity, Resource: apierr.Clip(resource, apierr.MaxEchoBytes)}, fullMethod, result)
 	if !s.endsAll.Load() && !s.closed {
 		s.out.Refuse(id, result)
 	}
 }
 
 // drop removes a watch before it is started. It is called with calls held.
-func (s *stream) drop(e *entry) {
-	e.state = stateDropped
+func (s *stream) drop(w *watch) {
 	s.waiting--
-	s.table.free(e)
-	s.releaseQuotas([]*entry{e})
+	s.table.free(w)
+	s.service.registry.End(w)
 }
 
 // errStopped answers the start of a watch that was stopped while it waited for etcd. The sink sends
@@ -200,24 +164,24 @@ var errStopped = errors.New("the watch was stopped before it began")
 
 // stop stops a watch. It does nothing if no watch has the id.
 func (s *stream) stop(id uint64) {
-	e := s.table.find(id)
-	if e == nil {
+	w := s.table.find(id)
+	if w == nil {
 		return
 	}
 	s.calls.Lock()
-	switch {
+	switch stage := registry.StageOf(w); {
 	case s.reason != nil || s.closed:
-	case e.state == stateWaiting:
-		s.drop(e)
+	case stage == registry.Admitted:
+		s.drop(w)
 		s.service.ended.add(codes.OK, 1)
 		s.out.Refuse(id, errStopped)
 		s.finishIfIdle()
-	case e.state == stateStarted:
-		s.table.free(e)
-		s.out.End(&e.StreamWatch, dispatch.Ending{Deny: true})
+	case stage == registry.Begun:
+		s.table.free(w)
+		s.out.End(&w.StreamWatch, dispatch.Ending{Deny: true})
 	}
 	s.calls.Unlock()
-	if s.conn != nil {
-		s.conn.AbandonWatch(s.identity.Name, time.Since(e.began()))
+	if conn := s.caller.Conn; conn != nil {
+		conn.AbandonWatch(s.caller.Identity.Name, time.Since(w.Began()))
 	}
 }

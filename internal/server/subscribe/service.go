@@ -5,29 +5,18 @@ import (
 	"sync"
 	"time"
 
-	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
-	"github.com/fanoutd/fanoutd/internal/server/watch"
 )
-
-// Config configures the streams of a server. TimeLimit is optional.
-type Config struct {
-	Resources    backend.Resources
-	Interceptors *rpc.Interceptors // with rights, limits and logs
-	Watches      *watch.Service    // registers and counts the watches
-
-	// TimeLimit is the longest time that a stream lasts. 0: no limit.
-	TimeLimit time.Duration
-}
 
 // Service serves the Subscribe method.
 type Service struct {
-	cfg        Config
+	registry   *registry.Registry
 	resourceOf map[*dispatch.Dispatcher]*backend.Resource
 	newOutbox  func(dispatch.StreamConfig) outbox // dispatch.NewStream, unless a test replaces it
 	ended      endedCounts
@@ -50,12 +39,12 @@ type outbox interface {
 }
 
 // New returns a service. The caller must stop it.
-func New(cfg Config) *Service {
+func New(watches *registry.Registry, resources backend.Resources) *Service {
 	s := &Service{
-		cfg: cfg, resourceOf: map[*dispatch.Dispatcher]*backend.Resource{},
+		registry: watches, resourceOf: map[*dispatch.Dispatcher]*backend.Resource{},
 		newOutbox: func(c dispatch.StreamConfig) outbox { return dispatch.NewStream(c) },
 	}
-	for _, r := range cfg.Resources {
+	for _, r := range resources {
 		if r.Dispatcher != nil {
 			s.resourceOf[r.Dispatcher] = r
 		}
@@ -75,14 +64,12 @@ var method = &grpc.StreamServerInfo{FullMethod: fullMethod, IsServerStream: true
 // Handler returns the handler of the Subscribe method. Like that of Watch, it uses only the
 // interceptors of [rpc.Interceptors.Admission], and only around stream.begin.
 func (s *Service) Handler() grpc.StreamHandler {
-	admit := rpc.Chain(s.cfg.Interceptors.Admission(), func(st any, requests grpc.ServerStream) error {
+	admit := rpc.Chain(s.registry.Interceptors.Admission(), func(st any, requests grpc.ServerStream) error {
 		return st.(*stream).begin(requests)
 	}, method)
 	return func(_ any, rpcStream grpc.ServerStream) error {
 		st := newStream(s, rpcStream)
-		admitted := middleware.WrapServerStream(rpcStream)
-		admitted.WrappedContext = st.ctx
-		err := dispatch.OnFreshStack(func() error { return admit(st, rpc.Receiving{ServerStream: admitted}) })
+		err := dispatch.OnFreshStack(func() error { return admit(st, rpc.Receiving{ServerStream: rpcStream}) })
 		if err == nil {
 			err = st.serve()
 		}

@@ -12,15 +12,17 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
-	"github.com/fanoutd/fanoutd/internal/server/watch"
+	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 )
 
 // sink sends the responses of a stream. It is the [dispatch.StreamSink] of the stream. The handler
-// is the waiting sender of the [watch.SendWindow].
+// is the waiting sender of the [grpcmsg.SendWindow].
 type sink struct {
-	watch.SendWindow
+	grpcmsg.SendWindow
 	stream  *stream
-	slot    slot
+	slot    quota.Slot
 	encoder encoder
 	sending atomic.Bool // the handler is sending a response
 	times   catchUpTimes
@@ -30,7 +32,7 @@ type sink struct {
 
 func (k *sink) init(s *stream) {
 	k.stream = s
-	k.slot.limits, k.slot.request = s.service.cfg.Interceptors.Limits, s.ctx
+	k.slot.Init(s.service.registry.Interceptors.Limits, s.caller.Client())
 	k.encoder.statusOf = s.statusOf
 	k.SendWindow.Init(s.out.Ready)
 }
@@ -45,7 +47,7 @@ func (k *sink) HasRoom() bool {
 	if k.times.waits() {
 		k.times.endWait(time.Now())
 	}
-	k.slot.endPart()
+	k.slot.EndPart()
 	return true
 }
 
@@ -94,13 +96,13 @@ func (k *sink) Send(r *dispatch.Response) error {
 }
 
 // Reserve implements [dispatch.StreamSink].
-func (k *sink) Reserve(ctx context.Context, isNew bool) error { return k.slot.reserve(ctx, isNew) }
+func (k *sink) Reserve(ctx context.Context, isNew bool) error { return k.slot.Reserve(ctx, isNew) }
 
 // HoldsReservation implements [dispatch.StreamSink].
-func (k *sink) HoldsReservation() bool { return k.slot.isHeld() }
+func (k *sink) HoldsReservation() bool { return k.slot.IsHeld() }
 
 // Release implements [dispatch.StreamSink].
-func (k *sink) Release() { k.slot.release(k.OnWritten) }
+func (k *sink) Release() { k.slot.Release(k.OnWritten) }
 
 // isBlocked reports whether a response waits for the client.
 func (k *sink) isBlocked() bool { return k.IsBlocked(k.sending.Load(), time.Now) }
@@ -109,12 +111,12 @@ func (k *sink) isBlocked() bool { return k.IsBlocked(k.sending.Load(), time.Now)
 // again, and RESETs.
 func (k *sink) begin(r *dispatch.Response) {
 	if r.Part {
-		k.slot.beginPart()
+		k.slot.BeginPart()
 	}
 	t := &k.stream.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if cap(k.resources) > maxKeptEntries && len(r.Entries) <= maxKeptEntries {
+	if cap(k.resources) > dispatch.MaxKeptEntries && len(r.Entries) <= dispatch.MaxKeptEntries {
 		k.resources = nil
 	}
 	k.resources = k.resources[:0]
@@ -136,15 +138,11 @@ func (k *sink) begin(r *dispatch.Response) {
 	}
 }
 
-// maxKeptEntries is the number of entries of a response for which a stream keeps memory. When very
-// many watches begin together, each has an entry. Most streams then have one for all of them.
-const maxKeptEntries = 64
-
 // beginReset records that a RESET of some watches begins. It is called with mu held.
 func (t *table) beginReset(ids *dispatch.IDs) {
 	for _, id := range ids.All() {
-		if e := t.byID[id]; e != nil && e.observed != nil {
-			e.observed.BeginReset()
+		if e := t.byID[id]; e != nil {
+			e.BeginReset()
 		}
 	}
 }
@@ -152,7 +150,7 @@ func (t *table) beginReset(ids *dispatch.IDs) {
 // done counts and traces a response that gRPC has accepted, and removes the watches that have ended.
 func (k *sink) done(r *dispatch.Response) {
 	s, now := k.stream, time.Now()
-	watches, worker := s.service.cfg.Watches, s.queue.Worker()
+	worker := s.queue.Worker()
 	for i := range r.Entries {
 		e := &r.Entries[i]
 		if e.Batch == nil {
@@ -168,13 +166,13 @@ func (k *sink) done(r *dispatch.Response) {
 		if resource == nil {
 			continue // the watch of a resource without a cache has been stopped
 		}
-		watches.CountSent(resource.Name, worker, &e.Batch.Message, e.IDs.Len(), size, e.First, now)
+		s.service.registry.Counters(resource.Name, worker).Note(&e.Batch.Message, e.IDs.Len(), size, e.First, now)
 		if t := resource.Tracer; t != nil && e.Dispatcher != nil && e.Batch.Header.Kind == object.Live && t.Wants() {
 			k.trace(t, e, size, now)
 		}
 		k.logSlow(e, now)
 	}
-	if cap(k.encoder.sizes) > maxKeptEntries {
+	if cap(k.encoder.sizes) > dispatch.MaxKeptEntries {
 		k.encoder.sizes = nil
 	}
 }
@@ -185,7 +183,7 @@ func (k *sink) resourceOf(e *dispatch.Entry) *backend.Resource {
 		return k.stream.service.resourceOf[e.Dispatcher]
 	}
 	if w := k.stream.table.byID[e.IDs.All()[0]]; w != nil {
-		return w.resource
+		return w.Backend()
 	}
 	return nil
 }
@@ -205,7 +203,7 @@ func (k *sink) trace(t backend.WriteTracer, e *dispatch.Entry, size int, now tim
 		}
 		st := w.StreamWatch.Status()
 		t.Delivered(backend.Delivery{
-			Watch: k.stream.ctx, Watcher: w.ID(), Peer: k.stream.peer,
+			Watch: k.stream.ctx, Watcher: registry.IDOf(w), Peer: k.stream.caller.Peer,
 			After: st.Sent.Revision, Upto: e.Batch.Header.Position.Revision, Shows: w.Shows, Others: others,
 			Events: e.Batch.Count, Bytes: size, Arrived: e.Batch.Arrived, Sent: now,
 		})
@@ -217,23 +215,23 @@ func (k *sink) trace(t backend.WriteTracer, e *dispatch.Entry, size int, now tim
 // or catch up together need one line. The first catch-up is measured from the beginning of the watch,
 // a later one from its own beginning.
 func (k *sink) logSlow(e *dispatch.Entry, now time.Time) {
-	id, slow := e.IDs.All()[0], k.stream.service.cfg.Interceptors.Slow
+	id, slow := e.IDs.All()[0], k.stream.service.registry.Interceptors.Slow
 	if e.First && slow.IsSlow(now.Sub(k.stream.since)) { // otherwise no watch of the stream is slow
 		if w := k.stream.table.find(id); w != nil {
-			slow.Note(k.stream.ctx, "first message", now.Sub(k.times.beginOf(w.began())), w.summary.Request(w.scope))
+			slow.Note(k.stream.ctx, "first message", now.Sub(k.times.beginOf(w.Began())), w.Request())
 		}
 	}
 	switch e.Batch.Header.Kind {
 	case object.CatchUpBegin:
 		began := now
 		if w := k.stream.table.find(id); w != nil && e.First {
-			began = k.times.beginOf(w.began())
+			began = k.times.beginOf(w.Began())
 		}
 		k.times.begin(id, began)
 	case object.Synced:
 		if took := k.times.end(id, now); slow.IsSlow(took) {
 			if w := k.stream.table.find(id); w != nil {
-				slow.Note(k.stream.ctx, "catch-up", took, w.summary.Request(w.scope))
+				slow.Note(k.stream.ctx, "catch-up", took, w.Request())
 			}
 		}
 	}
@@ -244,18 +242,13 @@ func (s *stream) retire(ended []*dispatch.StreamWatch, how *dispatch.Ending) {
 	if len(ended) == 0 || s.endsAll.Load() {
 		return // at the end of the stream, finish removes all watches
 	}
-	gone := make([]*entry, 0, len(ended))
-	s.table.mu.Lock()
-	for _, w := range ended {
-		if e := s.table.removeAt(w.Index); e != nil {
-			gone = append(gone, e)
-		}
-	}
-	s.table.mu.Unlock()
+	gone := s.table.remove(ended...)
 	code := codes.OK
 	if how.Reason != nil {
 		code = status.Code(apierr.Status(s.ctx, how.Reason))
 	}
 	s.service.ended.add(code, len(gone))
-	s.releaseQuotas(gone)
+	for _, e := range gone {
+		s.service.registry.End(e)
+	}
 }

@@ -3,53 +3,36 @@ package subscribe
 import (
 	"context"
 	"errors"
-	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/fanoutd/fanoutd/internal/access"
-	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
-	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
-	"github.com/fanoutd/fanoutd/internal/server/frames"
-	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
-	"github.com/fanoutd/fanoutd/internal/server/transport"
-	"github.com/fanoutd/fanoutd/internal/server/watch"
 )
 
-// stream serves one Subscribe RPC. It implements [watch.Stream].
+// stream serves one Subscribe RPC. It implements [registry.RPC].
 type stream struct {
 	service *Service
 	grpc    grpc.ServerStream
-	call    rpc.Call
 	since   time.Time
 
 	// begin sets these.
 
-	requests        grpc.ServerStream // of grpc, reads the first request and limits its memory
-	ctx             context.Context   // of the RPC, with the values that the interceptors have added
-	ending          context.Context   // of what must not outlast the stream
-	end             context.CancelFunc
-	number          uint64 // in the registry; 0: not registered
-	conn            *frames.Conn
-	client          quota.Client
-	identity        access.Identity
-	pass            *access.Pass
-	peer, userAgent string
-	queue           *sendqueue.Queue
-	releaseQueue    func()
+	requests grpc.ServerStream // of grpc, reads the first request and limits its memory
+	ctx      context.Context   // of the RPC, with the values that the interceptors have added
+	ending   context.Context   // of what must not outlast the stream
+	end      context.CancelFunc
+	caller   registry.Caller
+	queue    *registry.ConnQueue // nil: not admitted
 
-	parsed *parsedRequest // of the latest valid start; nil: there was none. Only the reader uses it
-
-	name  atomic.Pointer[watch.SubscriberName] // nil: none
 	out   outbox
 	sink  sink
 	table table
@@ -68,8 +51,7 @@ type stream struct {
 }
 
 func newStream(s *Service, rpcStream grpc.ServerStream) *stream {
-	st := &stream{service: s, grpc: rpcStream, since: time.Now()}
-	st.ctx = context.WithValue(rpcStream.Context(), rpc.CallKey{}, &st.call)
+	st := &stream{service: s, grpc: rpcStream, ctx: rpcStream.Context(), since: time.Now()}
 	st.table.init()
 	return st
 }
@@ -80,48 +62,36 @@ func (s *stream) begin(requests grpc.ServerStream) error {
 	if err := s.register(requests); err != nil {
 		return err
 	}
-	// gRPC would compress on the worker, for which other streams wait.
-	err := grpc.SetSendCompressor(s.ctx, encoding.Identity)
-	if err == nil {
-		err = s.grpc.SendHeader(metadata.MD{})
-	}
-	if err != nil {
-		return status.FromContextError(context.Canceled).Err() // the client has gone
-	}
-	return nil
+	return rpc.Accept(s.ctx, s.grpc, metadata.MD{})
 }
 
 func (s *stream) register(requests grpc.ServerStream) error {
 	s.requests, s.ctx = requests, requests.Context()
 	s.ending, s.end = context.WithCancel(s.ctx)
-	s.conn, s.client = transport.FramesOf(s.ctx), quota.ClientOf(s.ctx)
-	s.identity, s.pass = access.From(s.ctx), rpc.PassOf(s.ctx)
-	s.peer, s.userAgent = transport.CallerOf(s.ctx)
-	watches := s.service.cfg.Watches
-	s.queue, s.releaseQueue = watches.AcquireQueue(s.ctx)
-	limit := watch.RandomLimit(s.service.cfg.TimeLimit)
+	s.caller.Init(s.ctx, true)
+	watches := s.service.registry
+	s.queue = watches.Queues.Acquire(s.ctx)
+	limit := watches.TimeLimit()
 	s.out = s.service.newOutbox(dispatch.StreamConfig{
-		Queue: s.queue, Sink: &s.sink, LastBookmark: watch.LastBookmark(s.ctx, s.since, limit),
+		Queue: s.queue.Queue, Sink: &s.sink, LastBookmark: registry.LastBookmark(s.ctx, s.since, limit),
 	})
 	s.sink.init(s)
 	s.waits.init()
-	number, err := watches.Registry.RegisterStream(s)
-	if err != nil {
+	if err := watches.Register(s); err != nil {
 		return err
 	}
-	s.number = number
 	rpc.OnDone(s.ctx, s.out.Abort)
 	rpc.OnViolation(s.ctx, s.out.Abort)
 	// The stream is registered, so Reexamine finds it after a later change of the credentials.
-	if err := s.pass.Check(); err != nil {
+	if err := s.caller.Pass.Check(); err != nil {
 		return err
 	}
 	s.calls.Lock()
-	if expires := s.pass.Expires; !expires.IsZero() {
+	if expires := s.caller.Pass.Expires; !expires.IsZero() {
 		s.expiryTimer = time.AfterFunc(time.Until(expires), func() { s.EndAll(access.ErrExpired) })
 	}
 	if limit > 0 {
-		s.limitTimer = time.AfterFunc(time.Until(s.since.Add(limit)), func() { s.EndAll(errTimeLimit) })
+		s.limitTimer = time.AfterFunc(time.Until(s.since.Add(limit)), func() { s.EndAll(registry.ErrTimeLimit) })
 	}
 	s.calls.Unlock()
 	return nil
@@ -131,8 +101,8 @@ func (s *stream) register(requests grpc.ServerStream) error {
 func (s *stream) serve() error {
 	s.service.readers.Go(s.read)
 	err := s.out.Serve()
-	if p, ok := errors.AsType[*dispatch.PanicError](err); ok {
-		return s.service.cfg.Interceptors.Recovered(s.ctx, p.Value, p.Stack)
+	if _, panicked := errors.AsType[*dispatch.PanicError](err); panicked {
+		return s.service.registry.LogPanic(s.ctx, err)
 	}
 	if err != nil {
 		if gone := s.ctx.Err(); gone != nil {
@@ -145,7 +115,7 @@ func (s *stream) serve() error {
 	}
 	s.calls.Lock()
 	defer s.calls.Unlock()
-	if errors.Is(s.reason, errTimeLimit) {
+	if errors.Is(s.reason, registry.ErrTimeLimit) {
 		return nil
 	}
 	return s.reason
@@ -153,27 +123,22 @@ func (s *stream) serve() error {
 
 // finish releases everything that the stream holds, and returns the status for the client.
 func (s *stream) finish(err error) error {
-	i := s.service.cfg.Interceptors
 	watches := 0
-	if released := dispatch.Guard(func() error { watches = s.release(); return nil }); released != nil {
-		if p, ok := errors.AsType[*dispatch.PanicError](released); ok {
-			err = i.Recovered(s.ctx, p.Value, p.Stack)
-		}
+	if panicked := dispatch.Guard(func() error { watches = s.release(); return nil }); panicked != nil {
+		err = s.service.registry.LogPanic(s.ctx, panicked)
 	}
-	result := i.Conclude(s.ctx, &s.call, fullMethod, s.since, err)
+	result := s.service.registry.Interceptors.Conclude(s.ctx, fullMethod, s.since, err)
 	s.service.ended.add(status.Code(result), watches)
 	return result
 }
 
 // release returns the number of watches that were left.
 func (s *stream) release() (watches int) {
-	if s.out == nil {
+	if s.queue == nil {
 		return 0 // not admitted
 	}
-	if s.number > 0 {
-		defer s.service.cfg.Watches.Registry.UnregisterStream(s.number)
-	}
-	defer s.releaseQueue()
+	defer s.service.registry.Unregister(s)
+	defer s.service.registry.Queues.Release(s.queue)
 	s.calls.Lock()
 	s.closed = true
 	for _, timer := range []*time.Timer{s.expiryTimer, s.limitTimer, s.cutOffTimer} {
@@ -184,30 +149,15 @@ func (s *stream) release() (watches int) {
 	s.calls.Unlock()
 	s.end()
 	s.waits.close()
-	s.sink.slot.close()
+	s.sink.slot.Close()
 	left := s.table.clear()
-	s.releaseQuotas(left)
+	for _, e := range left {
+		s.service.registry.End(e)
+	}
 	return len(left)
 }
 
-// releaseQuotas gives back what watches have taken that the table no longer has.
-func (s *stream) releaseQuotas(gone []*entry) {
-	watches := s.service.cfg.Watches
-	for _, e := range gone {
-		if e.Index > 0 {
-			watches.Registry.CountEnded(e.Resource(), e.Reported().Failed())
-		}
-		if e.releaseSelector != nil {
-			e.releaseSelector()
-		}
-	}
-	s.service.cfg.Interceptors.Limits.ReturnWatches(s.client, len(gone))
-}
-
-// errTimeLimit ends a stream at its time limit. Clients expect this end, so its status is OK.
-var errTimeLimit = errors.New("the stream has reached its time limit")
-
-// EndAll implements [watch.Stream].
+// EndAll implements [registry.RPC].
 func (s *stream) EndAll(reason error) {
 	s.calls.Lock()
 	defer s.calls.Unlock()
@@ -217,7 +167,7 @@ func (s *stream) EndAll(reason error) {
 	s.reason = reason
 	if s.waiting > 0 {
 		refusal := reason
-		if errors.Is(reason, errTimeLimit) {
+		if errors.Is(reason, registry.ErrTimeLimit) {
 			refusal = apierr.ErrDraining // the client starts it again on another stream
 		}
 		for _, e := range s.table.waiting() {
@@ -227,7 +177,7 @@ func (s *stream) EndAll(reason error) {
 	}
 	s.endsAll.Store(true)
 	s.out.EndAll(endingOf(reason))
-	if grace := s.service.cfg.Watches.GraceAfter(reason); grace > 0 {
+	if grace := s.service.registry.GraceAfter(reason); grace > 0 {
 		s.cutOffTimer = time.AfterFunc(grace, func() { rpc.CutOff(s.grpc.Context()) })
 	}
 }
@@ -235,7 +185,7 @@ func (s *stream) EndAll(reason error) {
 // endingOf returns how a watch ends that the server ends for a reason.
 func endingOf(reason error) dispatch.Ending {
 	switch {
-	case errors.Is(reason, errTimeLimit):
+	case errors.Is(reason, registry.ErrTimeLimit):
 		return dispatch.Ending{Last: true}
 	case apierr.IsDenied(reason):
 		return dispatch.Ending{Reason: reason, Deny: true}
@@ -243,52 +193,24 @@ func endingOf(reason error) dispatch.Ending {
 	return dispatch.Ending{Reason: reason, Last: true, ResumeAtOnce: errors.Is(reason, apierr.ErrDrainedInTurn)}
 }
 
-// Reexamine implements [watch.Stream]. Watches that follow each other and need the same right
-// share the question.
-func (s *stream) Reexamine() (ended int) {
-	if err := s.pass.Check(); err != nil {
-		n := s.table.len()
-		s.EndAll(err)
-		return n
-	}
-	var question policy.Question
-	var denied error
-	for e := range s.table.after(0) {
-		if q := e.question(); q != question {
-			question, denied = q, s.service.cfg.Interceptors.Rights.Examine(s.identity, q)
-		}
-		if denied != nil {
-			e.End(denied)
-			ended++
-		}
-	}
-	return ended
-}
+// Caller implements [registry.RPC].
+func (s *stream) Caller() *registry.Caller { return &s.caller }
 
-// Conn implements [watch.Stream].
-func (s *stream) Conn() *frames.Conn { return s.conn }
-
-// Len implements [watch.Stream].
+// Len implements [registry.RPC].
 func (s *stream) Len() int { return s.table.len() }
 
-// CheckFence implements [watch.Stream].
+// CheckFence implements [registry.RPC].
 func (s *stream) CheckFence(now time.Time) { s.sink.CheckFence(now) }
 
-// After implements [watch.Stream].
-func (s *stream) After(index uint32) iter.Seq[watch.Watch] {
-	return func(yield func(watch.Watch) bool) {
-		for e := range s.table.after(index) {
-			if !yield(e) {
-				return
-			}
-		}
-	}
+// Each implements [registry.RPC].
+func (s *stream) Each(from uint32, yield func(registry.Watch) bool) bool {
+	return s.table.each(from, func(e *watch) bool { return yield(e) })
 }
 
-// Find implements [watch.Stream].
-func (s *stream) Find(index uint32) watch.Watch {
+// Find implements [registry.RPC].
+func (s *stream) Find(index uint32) registry.Watch {
 	if e := s.table.at(index); e != nil {
 		return e
 	}
-	return nil // not a nil *entry
+	return nil // not a nil *watch
 }

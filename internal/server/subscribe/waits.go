@@ -6,25 +6,26 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
-// pending is a watch that waits for etcd before it starts.
-type pending struct {
-	entry *entry
-	watch *request.Watch // must not be modified
+// waitingStart is a watch that waits for etcd before it starts.
+type waitingStart struct {
+	watch   *watch
+	request *request.Watch // must not be modified
 }
 
 // waits are the waits for etcd of the starts of a stream. Starts that wait for the same share a
 // goroutine. Those that come while it waits share its next wait, because a wait that began
 // earlier is not fresh enough for them.
 type waits struct {
-	slots   chan struct{} // has an element for each goroutine
-	running sync.WaitGroup
+	goroutines chan struct{} // has an element for each goroutine
+	running    sync.WaitGroup
 
 	mu     sync.Mutex
-	next   map[backend.Freshness][]*pending // guarded by mu: those of the next wait; absent: no goroutine
-	closed bool                             // guarded by mu
+	later  map[backend.Freshness][]*waitingStart // guarded by mu: those of the next wait; absent: no goroutine
+	closed bool                                  // guarded by mu
 }
 
 // maxWaits limits the goroutines of a stream that wait for etcd. A client needs more only if its
@@ -32,7 +33,7 @@ type waits struct {
 const maxWaits = 64
 
 func (w *waits) init() {
-	w.slots, w.next = make(chan struct{}, maxWaits), map[backend.Freshness][]*pending{}
+	w.goroutines, w.later = make(chan struct{}, maxWaits), map[backend.Freshness][]*waitingStart{}
 }
 
 // close waits until nothing waits for etcd. The caller has ended stream.ending.
@@ -45,124 +46,120 @@ func (w *waits) close() {
 
 // awaitStore starts a watch after its wait for etcd. Only the reader calls it. An error ends the
 // stream.
-func (s *stream) awaitStore(p *pending) error {
-	w, resource := &s.waits, p.entry.resource
+func (s *stream) awaitStore(p *waitingStart) error {
+	waits, resource := &s.waits, p.watch.Backend()
 	var key backend.Freshness
 	serve := func() error { s.startUncached(p); return nil }
 	if resource.Direct == nil {
-		key = resource.FreshnessOf(p.watch)
-		if w.join(key, p) {
+		key = resource.FreshnessOf(p.request)
+		if waits.addToLater(key, p) {
 			return nil
 		}
 		serve = func() error { s.serveWait(key); return nil }
 	}
 	select {
-	case w.slots <- struct{}{}:
+	case waits.goroutines <- struct{}{}:
 	case <-s.ending.Done():
 		return s.ending.Err()
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
+	waits.mu.Lock()
+	defer waits.mu.Unlock()
+	if waits.closed {
 		return nil
 	}
 	if resource.Direct == nil {
-		w.next[key] = []*pending{p}
+		waits.later[key] = []*waitingStart{p}
 	}
-	w.running.Go(func() {
+	waits.running.Go(func() {
 		if err := dispatch.Guard(serve); err != nil {
 			s.out.Abort(err)
 		}
-		<-w.slots
+		<-waits.goroutines
 	})
 	return nil
 }
 
-// join adds a watch to the next wait of a goroutine. It returns false if there is no goroutine for
+// addToLater adds a watch to the next wait of a goroutine. It returns false if there is no goroutine for
 // the key.
-func (w *waits) join(key backend.Freshness, p *pending) bool {
+func (w *waits) addToLater(key backend.Freshness, p *waitingStart) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	others, ok := w.next[key]
+	others, ok := w.later[key]
 	if ok {
-		w.next[key] = append(others, p)
+		w.later[key] = append(others, p)
 	}
 	return ok
 }
 
 // take returns the watches of the next wait. If there are none, it returns nil, and the goroutine
 // must end.
-func (w *waits) take(key backend.Freshness) []*pending {
+func (w *waits) take(key backend.Freshness) []*waitingStart {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all := w.next[key]
+	all := w.later[key]
 	if len(all) == 0 {
-		delete(w.next, key)
+		delete(w.later, key)
 		return nil
 	}
-	w.next[key] = nil
+	w.later[key] = nil
 	return all
 }
 
 // serveWait waits for etcd and starts watches, until none is left that waits for the same.
 func (s *stream) serveWait(key backend.Freshness) {
 	for all := s.waits.take(key); all != nil; all = s.waits.take(key) {
-		begin, err := all[0].entry.resource.Await(s.ending, all[0].watch)
+		begin, err := all[0].watch.Backend().Await(s.ending, all[0].request)
 		for i := range all {
-			e, parsed := all[i].entry, all[i].watch
+			w, parsed := all[i].watch, all[i].request
 			s.startAfterWait(all[i], err, func() {
-				s.out.Start(e.resource.Dispatcher, &e.StreamWatch, parsed.Interest, backend.BeginOf(parsed, begin), parsed.Options)
+				s.out.Start(w.Backend().Dispatcher, &w.StreamWatch, parsed.Interest, backend.BeginOf(parsed, begin), parsed.Options)
 			})
 		}
 	}
 }
 
 // startUncached waits for etcd and starts a watch of a resource without a cache.
-func (s *stream) startUncached(p *pending) {
-	watcher, err := p.entry.resource.Source().Watch(s.ending, p.watch, nil, nil)
+func (s *stream) startUncached(p *waitingStart) {
+	watcher, err := p.watch.Backend().Source().Watch(s.ending, p.request, nil, nil)
 	if err != nil {
 		s.startAfterWait(p, err, nil)
 		return
 	}
 	source := watcher.(dispatch.DirectWatcher)
-	p.entry.uncached = source
-	if !s.startAfterWait(p, nil, func() { s.out.StartDirect(&p.entry.StreamWatch, source) }) {
+	p.watch.uncached = source
+	if !s.startAfterWait(p, nil, func() { s.out.StartDirect(&p.watch.StreamWatch, source) }) {
 		watcher.Close()
 	}
 }
 
 // startAfterWait starts a watch after its wait for etcd, or refuses it with the error of the wait.
 // It does nothing if the watch has ended meanwhile. It reports whether the watch was started.
-func (s *stream) startAfterWait(p *pending, err error, start func()) bool {
+func (s *stream) startAfterWait(p *waitingStart, err error, start func()) bool {
 	s.calls.Lock()
 	defer s.calls.Unlock()
-	e := p.entry
-	if e.state != stateWaiting || s.closed {
+	w := p.watch
+	if registry.StageOf(w) != registry.Admitted || s.closed {
 		return false
 	}
 	defer s.finishIfIdle()
-	watches := s.service.cfg.Watches
 	if err == nil {
-		if !s.table.markComplete(e) {
-			s.drop(e)
+		if !s.table.begin(w) {
+			s.drop(w)
 			s.out.Abort(apierr.ErrDraining) // the stream has used up all indexes
 			return false
 		}
-		watches.CountBegun(e.Resource(), s.queue.Worker())
-		// The watch is complete, so Reexamine finds it after a later change of the policy.
-		err = s.service.cfg.Interceptors.Rights.Examine(s.identity, e.question())
+		err = s.service.registry.Begin(w)
 	}
 	if err != nil {
-		s.table.remove(e)
-		s.drop(e)
-		s.refuse(e.StreamWatch.ID, e.Resource(), err)
+		s.table.remove(&w.StreamWatch)
+		s.drop(w)
+		s.refuse(w.StreamWatch.ID, w.Resource(), err)
 		return false
 	}
 	s.waiting--
-	e.state = stateStarted
 	start()
-	if limit := p.watch.TimeLimit; limit > 0 {
-		s.out.EndAt(&e.StreamWatch, e.began().Add(limit), dispatch.Ending{Last: true})
+	if limit := p.request.TimeLimit; limit > 0 {
+		s.out.EndAt(&w.StreamWatch, w.Began().Add(limit), dispatch.Ending{Last: true})
 	}
 	return true
 }

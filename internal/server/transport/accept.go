@@ -5,13 +5,12 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"github.com/fanoutd/fanoutd/internal/backoff"
 )
 
-// The pause after a failed accept. It doubles with each failure until one succeeds.
-const (
-	firstAcceptPause = 5 * time.Millisecond
-	maxAcceptPause   = time.Second
-)
+// acceptPauses are the pauses after failed attempts to accept a connection.
+var acceptPauses = backoff.Backoff{First: 5 * time.Millisecond, Most: 1500 * time.Millisecond}
 
 // isShortage reports whether a connection could not be accepted because the process or the
 // machine lacks something, such as file descriptors. The connection stays in the queue of the
@@ -28,17 +27,13 @@ func isShortage(err error) bool {
 // acceptNext accepts a connection, and waits while none can be accepted. Only the goroutine of
 // Accept calls it.
 func (l *limitedListener) acceptNext() (net.Conn, error) {
-	for pause := firstAcceptPause; ; pause = min(2*pause, maxAcceptPause) {
+	for pauses := acceptPauses; ; {
 		conn, err := l.Listener.Accept()
 		if err == nil || !isShortage(err) {
 			return conn, err
 		}
 		l.failed(err)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-l.closed:
-			timer.Stop()
+		if !backoff.Sleep(l.open, pauses.Next()) {
 			return nil, net.ErrClosed
 		}
 	}
@@ -46,6 +41,6 @@ func (l *limitedListener) acceptNext() (net.Conn, error) {
 
 // Close implements net.Listener.
 func (l *limitedListener) Close() error {
-	l.closeOnce.Do(func() { close(l.closed) })
+	l.close()
 	return l.Listener.Close()
 }

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"net"
 	"sync"
 	"time"
@@ -13,7 +14,8 @@ import (
 // While connections cannot be accepted for lack of file descriptors or memory, it reports that
 // to failed and waits longer and longer before it tries again.
 func LimitListener(l net.Listener, admit Admission, failed func(error)) net.Listener {
-	return &limitedListener{Listener: l, admit: admit, failed: failed, closed: make(chan struct{})}
+	open, stop := context.WithCancel(context.Background())
+	return &limitedListener{Listener: l, admit: admit, failed: failed, open: open, close: stop}
 }
 
 // Admission decides about a connection from an address. If ok, the connection is accepted and
@@ -22,10 +24,10 @@ type Admission func(address string) (release func(), wait time.Duration, ok bool
 
 type limitedListener struct {
 	net.Listener
-	admit     Admission
-	failed    func(error)
-	closed    chan struct{} // closed with the listener
-	closeOnce sync.Once
+	admit  Admission
+	failed func(error)
+	open   context.Context // ends with the listener
+	close  context.CancelFunc
 }
 
 // Accept implements net.Listener.

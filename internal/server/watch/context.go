@@ -5,24 +5,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
-
-	"github.com/fanoutd/fanoutd/internal/server/rpc"
 )
-
-// callContext is the context of a request together with the [rpc.Call], which the interceptors
-// read and write. A context of the standard library with a value would take more memory.
-type callContext struct {
-	context.Context // of gRPC
-	call            rpc.Call
-}
-
-// Value implements [context.Context].
-func (c *callContext) Value(key any) any {
-	if _, ok := key.(rpc.CallKey); ok {
-		return &c.call
-	}
-	return c.Context.Value(key)
-}
 
 // watchContext is the context of a watch. It ends when the context of the request ends, and
 // when the watch has to end for another reason. A context of the standard library would take

@@ -1,15 +1,12 @@
-// Package watch serves the Watch method.
+// Package watch serves the Watch method: one watch for each RPC.
 //
-//	Service ── Registry ── Entry, one for each watch
-//	   └─ handler (gRPC) ── streamSender ── gRPC stream
-//	         └─ dispatch.Watcher ──┘ Send, TrySend
-//
-// A [Service] serves all watches of a server. It has the handler of the method, the registry
-// of the watches, their counters, and the workers that send live events.
+//	handler (gRPC) ── watch, in the registry
+//	    │      └───── streamSender ── gRPC stream
+//	    └─ dispatch.Watcher ──┘ Send, TrySend
 //
 // gRPC calls the handler for each watch. First, interceptors admit the request. Then the
-// handler parses the resource and the scope, checks the right to watch them, parses the rest
-// of the request, registers the watch, and takes its quotas. From then on,
+// handler registers the RPC, and the registry admits the watch: it checks the right to the resource
+// and the scope, parses the request, and takes the quotas. From then on,
 // [dispatch.Watcher.Serve] runs on the goroutine of the handler until the watch ends. For a
 // resource without a cache, serveUncached runs instead.
 //
@@ -24,12 +21,11 @@
 // # Goroutines and locks
 //
 // Either the handler or a worker uses a streamSender, never both at the same time; see
-// package dispatch. The lock of an Entry guards the fields that change with the messages of
-// the watch. Operators can read these fields at any time. A worker takes this lock once for
-// each message, a handler twice. The lock of the registry is taken when a watch begins or
-// ends, and to list the watches.
+// package dispatch. The mutex of a watch guards the fields that change with the messages of
+// the watch. Operators can read these fields at any time. A worker takes this mutex once for
+// each message, a handler twice.
 //
 // For each watch, this package allocates one large object, the handler, which contains the
-// Entry, the streamSender and the watchContext. Ten thousand handlers do not fit into the
+// watch, the streamSender and the watchContext. Ten thousand handlers do not fit into the
 // caches of a processor. So the fields that change with each message are in two cache lines.
 package watch

@@ -11,15 +11,15 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // transportBuffer has the messages of one stream that gRPC has accepted and not written yet.
-// Like gRPC, it blocks the sender at grpcWindow bytes.
+// Like gRPC, it blocks the sender at grpcmsg.StreamWindow bytes.
 type transportBuffer struct {
 	recordingStream
 	loses bool // writes everything at once, and never frees a buffer
-	alone bool // only the test sends: where gRPC would block, SendMsg returns errWouldBlock
 
 	mu       sync.Mutex
 	room     sync.Cond
@@ -29,8 +29,6 @@ type transportBuffer struct {
 	closed   bool
 	blocked  int // number of times that gRPC would have blocked a worker
 }
-
-var errWouldBlock = errors.New("gRPC would block the sender")
 
 func newTransportBuffer(a *sharedWatches) *transportBuffer {
 	b := &transportBuffer{recordingStream: recordingStream{watches: a}}
@@ -43,13 +41,10 @@ func (b *transportBuffer) SendMsg(m any) error {
 	buffers := m.(grpcmsg.Message).Buffers()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, encoded := m.(*grpcmsg.SharedMessage); b.bytes >= grpcWindow && encoded {
+	if _, encoded := m.(*grpcmsg.SharedMessage); b.bytes >= grpcmsg.StreamWindow && encoded {
 		b.blocked++ // handlers send no such messages
 	}
-	for b.bytes >= grpcWindow && !b.closed {
-		if b.alone {
-			return errWouldBlock
-		}
+	for b.bytes >= grpcmsg.StreamWindow && !b.closed {
 		b.room.Wait()
 	}
 	if b.closed {
@@ -102,20 +97,25 @@ func (b *transportBuffer) accepted() int {
 	return b.messages
 }
 
+// awaitsFence reports whether the worker has a message and waits for the fence.
+func awaitsFence(h *handler) bool {
+	return h.sender.IsBlocked(false, func() time.Time { return time.Time{} }) // it is blocked for no other reason
+}
+
 // fillUntilOverdue puts events until the sender of a watch is full, and makes its fence overdue.
 func (a *sharedWatches) fillUntilOverdue(t *testing.T, h *handler, value string) {
 	t.Helper()
 	poll.Until(t, "the sender is full", func() bool {
-		if !h.sender.awaitsFence.Load() {
+		if !awaitsFence(h) {
 			a.store.Put("key", value)
 		}
-		return h.sender.awaitsFence.Load()
+		return awaitsFence(h)
 	})
-	h.sender.CheckFence(time.Now().Add(fenceTimeout - time.Second))
-	if h.sender.overdue.Load() {
+	h.sender.CheckFence(time.Now().Add(grpcmsg.FenceTimeout - time.Second))
+	if h.sender.IsOverdue() {
 		t.Fatal("the fence is overdue before the timeout")
 	}
-	h.sender.CheckFence(time.Now().Add(fenceTimeout + time.Second))
+	h.sender.CheckFence(time.Now().Add(grpcmsg.FenceTimeout + time.Second))
 }
 
 // A watch whose write fence is lost ends with an error. It continues to send until then.
@@ -128,8 +128,8 @@ func TestLostFenceEndsTheWatch(t *testing.T) {
 	poll.Until(t, "the watch has ended", func() bool {
 		select {
 		case err := <-done:
-			if !errors.Is(err, errFenceLost) {
-				t.Errorf("Serve returned %v, want %v", err, errFenceLost)
+			if !errors.Is(err, grpcmsg.ErrFenceLost) {
+				t.Errorf("Serve returned %v, want %v", err, grpcmsg.ErrFenceLost)
 			}
 			return true
 		default:
@@ -165,7 +165,7 @@ func testClientThatDoesNotRead(t *testing.T, read func(*transportBuffer)) {
 	poll.Until(t, "gRPC blocks the handler", func() bool {
 		stream.mu.Lock()
 		defer stream.mu.Unlock()
-		return stream.bytes >= grpcWindow
+		return stream.bytes >= grpcmsg.StreamWindow
 	})
 	for range 3 {
 		h.sender.CheckFence(time.Now().Add(time.Hour))
@@ -177,16 +177,16 @@ func testClientThatDoesNotRead(t *testing.T, read func(*transportBuffer)) {
 	}
 	poll.Until(t, "the client has everything", func() bool {
 		read(stream)
-		return h.entry.position().Revision >= last
+		return h.watch.Progress().Position.Revision >= last
 	})
 	stream.write()
 	// The worker serves the watch again.
 	last = a.store.Put("key", value)
 	poll.Until(t, "the client has the next event", func() bool {
 		stream.write()
-		return h.entry.position().Revision >= last
+		return h.watch.Progress().Position.Revision >= last
 	})
-	if h.sender.overdue.Load() {
+	if h.sender.IsOverdue() {
 		t.Error("the fence is still overdue")
 	}
 	stream.mu.Lock()
@@ -194,121 +194,6 @@ func testClientThatDoesNotRead(t *testing.T, read func(*transportBuffer)) {
 	if stream.blocked > 0 {
 		t.Errorf("gRPC blocked the worker %d times", stream.blocked)
 	}
-}
-
-// soleSender returns a sender that only the test uses. The test calls Send as the handler would,
-// and trySend, which sends a message of 2 KiB, as a worker would.
-func soleSender(t *testing.T) (s *streamSender, stream *transportBuffer, trySend func() error) {
-	t.Helper()
-	a := startWatches(t, 0)
-	stream = newTransportBuffer(a)
-	stream.alone = true
-	h := newHandler(t, a, stream)
-	t.Cleanup(h.sender.watcher.Close)
-	b := &dispatch.Batch{Message: bigMessage()}
-	return &h.sender, stream, func() error { return h.sender.TrySend(b, time.Now()) }
-}
-
-func bigMessage() dispatch.Message {
-	m := oneEvent()
-	m.Events = [][]byte{make([]byte, 2<<10)}
-	return m
-}
-
-// When an overdue fence is released, the messages that the handler sent after the fence still
-// count as in flight. Otherwise gRPC would block the worker.
-func TestReleaseOfAnOverdueFenceLeavesLaterMessagesInFlight(t *testing.T) {
-	s, stream, trySend := soleSender(t)
-	if err := s.Send(bigMessage()); err != nil {
-		t.Fatal(err)
-	}
-	if err := trySend(); !errors.Is(err, dispatch.ErrFull) {
-		t.Fatalf("got %v from the worker while the fence is out, want %v", err, dispatch.ErrFull)
-	}
-	s.CheckFence(time.Now().Add(2 * fenceTimeout))
-	for stream.bytes < grpcWindow-4<<10 {
-		if err := s.Send(bigMessage()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	stream.writeFirst() // the message with the fence, and nothing else
-	if !s.fence.Released() {
-		t.Fatal("the fence is not released")
-	}
-	if err := trySend(); !errors.Is(err, dispatch.ErrNeedsHandler) {
-		t.Errorf("got %v from the worker after the fence is released, want %v", err, dispatch.ErrNeedsHandler)
-	}
-	if err := s.Send(bigMessage()); err != nil {
-		t.Fatal(err)
-	}
-	if err := trySend(); !errors.Is(err, dispatch.ErrFull) {
-		t.Errorf("got %v from the worker after a message of the handler, want %v", err, dispatch.ErrFull)
-	}
-	stream.write()
-	if err := trySend(); err != nil {
-		t.Errorf("got %v from the worker after everything is written, want no error", err)
-	}
-}
-
-// A fence is overdue only if a worker waits for it when the whole timeout has passed since the
-// message with the fence was sent.
-func TestNewFenceIsNotOverdue(t *testing.T) {
-	s, stream, trySend := soleSender(t)
-	if err := s.Send(bigMessage()); err != nil {
-		t.Fatal(err)
-	}
-	if err := trySend(); !errors.Is(err, dispatch.ErrFull) {
-		t.Fatalf("got %v from the worker while the fence is out, want %v", err, dispatch.ErrFull)
-	}
-	stream.write()
-	s.sentAt.Add(-int64(fenceTimeout)) // the first fence went out long ago
-	// The handler goes first, with a catch-up.
-	for range 3 {
-		if err := s.Send(bigMessage()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if s.CheckFence(time.Now().Add(fenceTimeout - time.Second)); s.overdue.Load() {
-		t.Error("the handler's fence is overdue at once")
-	}
-	if s.CheckFence(time.Now().Add(2 * fenceTimeout)); s.overdue.Load() {
-		t.Error("a fence is overdue although no worker waits for it")
-	}
-	// A worker waited, but the handler has the watch again and sends.
-	if err := trySend(); !errors.Is(err, dispatch.ErrFull) {
-		t.Fatalf("got %v from the worker while the fence is out, want %v", err, dispatch.ErrFull)
-	}
-	if err := s.Send(bigMessage()); err != nil {
-		t.Fatal(err)
-	}
-	if s.CheckFence(time.Now().Add(2 * fenceTimeout)); s.overdue.Load() {
-		t.Error("a fence is overdue although the handler sends")
-	}
-}
-
-// A watch is blocked while a message waits for its client, but not merely because it sends a
-// message.
-func TestBlockedMeansThatAMessageWaits(t *testing.T) {
-	s, stream, trySend := soleSender(t)
-	check := func(what string, sending bool, after time.Duration, want bool) {
-		t.Helper()
-		if got := s.IsBlocked(sending, func() time.Time { return time.Now().Add(after) }); got != want {
-			t.Errorf("%s: got blocked %v, want %v", what, got, want)
-		}
-	}
-	check("before the first message", false, 0, false)
-	if err := s.Send(bigMessage()); err != nil {
-		t.Fatal(err)
-	}
-	check("a message was just sent", false, 0, false)
-	check("gRPC does not write a message", false, time.Second, true)
-	if err := trySend(); !errors.Is(err, dispatch.ErrFull) {
-		t.Fatalf("got %v from the worker while the fence is out, want %v", err, dispatch.ErrFull)
-	}
-	check("a worker has a message and waits", false, 0, true)
-	stream.write()
-	check("everything is written", false, time.Second, false)
-	check("the handler is blocked without a fence", true, time.Second, true)
 }
 
 // serve serves one watch whose stream is a transport buffer.
@@ -324,7 +209,7 @@ func (a *sharedWatches) serve(t *testing.T, change func(*transportBuffer)) (*han
 	}()
 	t.Cleanup(func() {
 		stream.close()
-		h.ctx.end(errTimeLimit)
+		h.ctx.end(registry.ErrTimeLimit)
 		<-served
 		h.sender.watcher.Close()
 	})
@@ -336,7 +221,7 @@ func newHandler(t *testing.T, a *sharedWatches, stream *transportBuffer) *handle
 	t.Helper()
 	h := &handler{}
 	h.ctx.Context = t.Context()
-	h.sender.init(&h.ctx, &h.entry, stream)
+	h.init(stream)
 	h.sender.counters, h.sender.slow = &a.counts, a.slow
 	h.sender.attach(a.dispatcher.Watch(dispatch.Interest{}, dispatch.FromNow(a.dispatcher.Stats().DispatchedUpTo), dispatch.Options{}, a.workers.NewQueue(), &h.sender))
 	return h

@@ -7,9 +7,7 @@ import (
 	"slices"
 	"time"
 
-	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -19,8 +17,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
-	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
 // handler serves one watch. Most handlers only wait, so their goroutines keep small stacks.
@@ -30,33 +28,33 @@ import (
 // watch (serveUncached).
 //
 // The fields that change with each message are in two cache lines. The first line has the
-// fields from ctx.reason to entry.at, the second line has the fields from sender.stream to
+// fields from ctx.reason to watch.at, the second line has the fields from sender.stream to
 // sender.sentAt. The runtime places a handler 8 bytes after the beginning of a cache line. These
 // 8 bytes and the fields before ctx.reason fill whole cache lines, so ctx.reason begins a
-// line. The fields of the context and the entry after ctx.reason fill whole lines too, so
+// line. The fields of the context and the watch after ctx.reason fill whole lines too, so
 // sender.stream begins a line. A test checks both lines. It also checks that a handler has at
 // most 632 bytes, because the runtime would reserve more memory for a larger one.
 type handler struct {
-	service *Service
-	callCtx callContext
-	cleanup []func() // guarded by ctx.mu: called at the end of the watch, in reverse order
-	queue   *connQueue
-
-	cleanedUp bool // guarded by ctx.mu: the cleanup has begun
+	registry *registry.Registry
+	queue    *registry.ConnQueue
 
 	ctx    watchContext
-	entry  Entry
+	watch  watch
 	sender streamSender
+
+	cleanup   []func() // guarded by ctx.mu: called at the end of the watch, in reverse order
+	cleanedUp bool     // guarded by ctx.mu: the cleanup has begun
 }
 
 var watchMethod = &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName, IsServerStream: true}
 
-// Handler returns the handler of the Watch method. Of [rpc.Interceptors], the handler uses
+// Handler returns the handler of the Watch method, for one server. Of [rpc.Interceptors], the handler uses
 // only [rpc.Interceptors.Admission], and only around handler.begin. The method handler.finish
 // does what the other interceptors do for other RPCs: it sets the status and writes the log
 // line and the audit record.
-func (s *Service) Handler() grpc.StreamHandler {
-	admit := rpc.Chain(s.cfg.Interceptors.Admission(), func(h any, stream grpc.ServerStream) error {
+func Handler(r *registry.Registry) grpc.StreamHandler {
+	ending := dispatch.NewTurns()
+	admit := rpc.Chain(r.Interceptors.Admission(), func(h any, stream grpc.ServerStream) error {
 		req := &fanoutv1.WatchRequest{}
 		if err := stream.RecvMsg(req); err != nil {
 			return err
@@ -64,99 +62,80 @@ func (s *Service) Handler() grpc.StreamHandler {
 		return h.(*handler).begin(stream.Context(), req)
 	}, watchMethod)
 	return func(_ any, stream grpc.ServerStream) error {
-		h := &handler{service: s}
-		h.callCtx.Context, h.entry.since = stream.Context(), time.Now()
-		h.ctx.Context = &h.callCtx
-		h.sender.init(&h.ctx, &h.entry, stream)
-		admitted := middleware.WrapServerStream(stream)
-		admitted.WrappedContext = &h.callCtx
-		err := h.onFreshStack(func() error { return admit(h, rpc.Receiving{ServerStream: admitted}) })
+		h := &handler{registry: r}
+		h.ctx.Context = stream.Context()
+		h.watch.SetBegan(time.Now())
+		h.init(stream)
+		err := h.onFreshStack(func() error { return admit(h, rpc.Receiving{ServerStream: stream}) })
 		if err == nil {
 			err = h.serve()
 		}
 		// Very many watches may end at once, so their handlers take turns.
-		s.ending.Do(func() { err = h.onFreshStack(func() error { return h.finish(err) }) })
+		ending.Do(func() { err = h.onFreshStack(func() error { return h.finish(err) }) })
 		return err
 	}
+}
+
+// init connects the parts of the handler.
+func (h *handler) init(stream grpc.ServerStream) {
+	h.watch.handler = h
+	h.sender.init(&h.ctx, &h.watch, stream)
 }
 
 func (h *handler) onFreshStack(do func() error) error { return h.logPanic(dispatch.OnFreshStack(do)) }
 
 // logPanic logs the error if it is a panic, and returns the error for the client.
-func (h *handler) logPanic(err error) error {
-	if p, ok := errors.AsType[*dispatch.PanicError](err); ok {
-		return h.service.cfg.Interceptors.Recovered(h.ctx.Context, p.Value, p.Stack)
-	}
-	return err
-}
+func (h *handler) logPanic(err error) error { return h.registry.LogPanic(h.ctx.Context, err) }
 
-// begin checks the request and registers the watch. ctx is the context of the request with
+// begin registers the watch and checks the request. ctx is the context of the request with
 // the values that the interceptors have added.
 func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	h.ctx.Context = ctx
-	s := h.service
-	i := s.cfg.Interceptors
-	resource, watch, err := s.Parse(ctx, req)
-	if err != nil {
-		return err
-	}
-	now := time.Now() // the time limit includes the wait in Source.Watch
-	watch.TimeLimit = shorter(watch.TimeLimit, RandomLimit(s.cfg.TimeLimit))
-	watch.Options.LastBookmark = LastBookmark(ctx, now, watch.TimeLimit)
-	watch.Options.Place = rpc.StreamID(ctx)
+	r, w := h.registry, &h.watch
 	rpc.OnDone(ctx, h.ctx.end)
-	h.entry.conn = transport.FramesOf(ctx)
-	if err := s.Registry.register(&h.entry, h.end); err != nil {
+	w.caller.Init(ctx, false)
+	if err := r.Register(w); err != nil {
 		return err
 	}
-	release, err := i.Limits.Watch(ctx)
+	admitted, err := r.Admit(ctx, w, req)
 	if err != nil {
 		return err
 	}
-	h.onCleanup(release)
-	if resource.Scans(&watch.Interest) {
-		release, err := i.Limits.Selector(ctx, resource.Name, &watch.Interest)
-		if err != nil {
-			return err
-		}
-		h.onCleanup(release)
-	}
-	h.queue = s.queues.acquire(ctx)
-	h.sender.tracer, h.sender.slow = resource.Tracer, i.Slow
-	h.sender.counters = &s.counters[resource.Name][h.queue.Worker()]
-	h.sender.slot.init(i.Limits, watch.Options.BookmarkInterval)
-	watcher, err := resource.Source().Watch(&h.ctx, &watch, h.queue.Queue, &h.sender)
+	now, request := time.Now(), admitted.Watch // the time limit includes the wait in Source.Watch
+	request.TimeLimit = registry.Shorter(request.TimeLimit, r.TimeLimit())
+	request.Options.LastBookmark = registry.LastBookmark(ctx, now, request.TimeLimit)
+	request.Options.Place = rpc.StreamID(ctx)
+	h.queue = r.Queues.Acquire(ctx)
+	h.sender.tracer, h.sender.slow = admitted.Resource.Tracer, r.Interceptors.Slow
+	h.sender.counters = r.Counters(w.Resource(), h.queue.Worker())
+	h.sender.limits, h.sender.bookmarkInterval = r.Interceptors.Limits, request.Options.BookmarkInterval
+	watcher, err := admitted.Resource.Source().Watch(&h.ctx, &request, h.queue.Queue, &h.sender)
 	if err != nil {
-		if reason, _ := h.ctx.why(); errors.Is(reason, apierr.ErrDraining) {
-			return apierr.ErrDraining
+		if reason, byServer := h.ctx.why(); byServer {
+			if errors.Is(reason, apierr.ErrDraining) {
+				return apierr.ErrDraining
+			}
+			return reason
 		}
 		return err
 	}
-	h.entry.describe(ctx, req, resource, watch.Interest.Scope, watcher, &h.sender)
-	if w, ok := watcher.(*dispatch.Watcher); ok {
-		h.sender.attach(w)
+	w.watcher, w.catchingUp = watcher, !request.FromNow
+	if cached, ok := watcher.(*dispatch.Watcher); ok {
+		h.sender.attach(cached)
 		h.ctx.forgetDone() // only the wait for the cacher needed the channel
 	}
-	s.Registry.markComplete(&h.entry)
-	h.sender.counters.begun.Add(1)
-	if err := s.examine(&h.entry); err != nil {
+	if err := r.Begin(w); err != nil {
 		return err
 	}
-	if expires := h.entry.pass.Expires; !expires.IsZero() {
+	if expires := w.caller.Pass.Expires; !expires.IsZero() {
 		h.endAfter(time.Until(expires), access.ErrExpired)
 	}
-	// Messages are not compressed. gRPC would compress a message once for each watch, on the
-	// worker for which other watches wait.
-	err = grpc.SetSendCompressor(ctx, encoding.Identity)
-	if err == nil {
-		// The header tells the client that the watch is registered.
-		err = h.sender.stream.SendHeader(metadata.MD{TokenHeader: {h.entry.token()}})
+	// The header tells the client that the watch is registered.
+	if err := rpc.Accept(ctx, h.sender.stream, metadata.MD{registry.TokenHeader: {w.caller.Token()}}); err != nil {
+		return err
 	}
-	if err != nil {
-		return status.FromContextError(context.Canceled).Err() // the client has gone
-	}
-	if watch.TimeLimit > 0 {
-		h.endAfter(time.Until(now.Add(watch.TimeLimit)), errTimeLimit)
+	if request.TimeLimit > 0 {
+		h.endAfter(time.Until(now.Add(request.TimeLimit)), registry.ErrTimeLimit)
 	}
 	return nil
 }
@@ -189,7 +168,7 @@ func (h *handler) serve() error {
 
 // serveUncached sends the messages of a watch of a resource without a cache.
 func (h *handler) serveUncached() error {
-	watcher := h.entry.watcher.(backend.UncachedWatcher)
+	watcher := h.watch.watcher.(backend.UncachedWatcher)
 	for {
 		if reason, _ := h.ctx.why(); reason != nil {
 			return nil
@@ -213,30 +192,22 @@ func (h *handler) serveUncached() error {
 // error for the client. At the time limit it returns nil, because clients expect this end.
 func (h *handler) sendLast(reason error) error {
 	last := dispatch.Message{Header: object.Header{
-		Kind: object.Draining, Position: h.entry.watcher.Position(), ResumeAtOnce: errors.Is(reason, apierr.ErrDrainedInTurn),
+		Kind: object.Draining, Position: h.watch.watcher.Position(), ResumeAtOnce: errors.Is(reason, apierr.ErrDrainedInTurn),
 	}}
 	if err := h.sender.Send(last); err != nil {
 		return err
 	}
-	if errors.Is(reason, errTimeLimit) {
+	if errors.Is(reason, registry.ErrTimeLimit) {
 		return nil
 	}
 	return reason
 }
 
-// errTimeLimit ends a watch at its time limit.
-var errTimeLimit = errors.New("the watch has reached its time limit")
-
-// deniedGrace limits the grace period when rights or credentials are lost. One second is
-// enough for the message that is being sent. It is also enough for the last message, which
-// the client gets if only the credentials were lost.
-const deniedGrace = time.Second
-
 // end ends the watch. It cuts off the stream if the client does not read the remaining
 // messages within the grace period. Any goroutine may call it.
 func (h *handler) end(reason error) {
 	h.ctx.end(reason)
-	if grace := h.service.GraceAfter(reason); grace > 0 {
+	if grace := h.registry.GraceAfter(reason); grace > 0 {
 		h.callAfter(grace, func() { rpc.CutOff(h.sender.stream.Context()) })
 	}
 }
@@ -269,9 +240,9 @@ func (h *handler) onCleanup(f func()) {
 // run. Otherwise the watch could stay in the registry, and a server that stops would wait for
 // the watch forever.
 func (h *handler) release() (err error) {
-	steps := []func(){h.sender.slot.release}
-	if h.entry.watcher != nil {
-		steps = append(steps, h.entry.watcher.Close)
+	steps := []func(){h.sender.releaseSlot}
+	if h.watch.watcher != nil {
+		steps = append(steps, h.watch.watcher.Close)
 	}
 	h.ctx.mu.Lock()
 	h.cleanedUp = true
@@ -281,11 +252,9 @@ func (h *handler) release() (err error) {
 		steps = append(steps, f)
 	}
 	if h.queue != nil {
-		steps = append(steps, func() { h.service.queues.release(h.queue) })
+		steps = append(steps, func() { h.registry.Queues.Release(h.queue) })
 	}
-	if h.entry.number > 0 {
-		steps = append(steps, func() { h.entry.registry.unregister(&h.entry) })
-	}
+	steps = append(steps, func() { h.registry.End(&h.watch) }, func() { h.registry.Unregister(&h.watch) })
 	for _, step := range steps {
 		err = cmp.Or(dispatch.Guard(func() error { step(); return nil }), err)
 	}
@@ -298,5 +267,5 @@ func (h *handler) finish(err error) error {
 	if panicked := h.release(); panicked != nil {
 		err = h.logPanic(panicked)
 	}
-	return h.service.cfg.Interceptors.Conclude(h.ctx.Context, &h.callCtx.call, watchMethod.FullMethod, h.entry.since, err)
+	return h.registry.Interceptors.Conclude(h.ctx.Context, watchMethod.FullMethod, h.watch.Began(), err)
 }

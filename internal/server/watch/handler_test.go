@@ -11,6 +11,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 )
 
 // panickingWatcher is a watcher whose Close panics.
@@ -21,12 +22,14 @@ func (panickingWatcher) Close() { panic("in Close") }
 
 // A panic in the cleanup of a watch skips no other step, so a drain still ends.
 func TestPanicInCleanupDoesNotKeepTheWatch(t *testing.T) {
-	r := newRegistry()
-	h := &handler{}
-	if err := r.register(&h.entry, h.end); err != nil {
+	r := registry.New(registry.Config{})
+	defer r.Stop()
+	h := &handler{registry: r}
+	h.init(nil)
+	if err := r.Register(&h.watch); err != nil {
 		t.Fatal(err)
 	}
-	h.entry.watcher = panickingWatcher{}
+	h.watch.watcher = panickingWatcher{}
 	calls := 0
 	h.onCleanup(func() { calls++ })
 	h.onCleanup(func() { panic("in a cleanup") })
@@ -36,7 +39,7 @@ func TestPanicInCleanupDoesNotKeepTheWatch(t *testing.T) {
 	if calls != 1 {
 		t.Errorf("got %d calls of the cleanup after a panic, want 1", calls)
 	}
-	r.endAll()
+	r.EndAll()
 }
 
 // countingStream counts the calls of Context.
@@ -56,21 +59,24 @@ func (s *countingStream) Context() context.Context {
 func TestEndedWatchIsNotCutOff(t *testing.T) {
 	for name, end := range map[string]func(h *handler){
 		"ended before": func(h *handler) {
-			h.end(errTimeLimit)
+			h.end(registry.ErrTimeLimit)
 			_ = h.release()
 		},
 		"ended afterwards": func(h *handler) {
 			_ = h.release()
-			h.end(errTimeLimit)
+			h.end(registry.ErrTimeLimit)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stream := &countingStream{}
-				h := &handler{service: &Service{cfg: Config{Grace: defaultGrace}}}
-				h.sender.init(&h.ctx, &h.entry, stream)
+				const grace = 30 * time.Second
+				r := registry.New(registry.Config{Grace: grace})
+				defer r.Stop()
+				h := &handler{registry: r}
+				h.init(stream)
 				end(h)
-				time.Sleep(2 * defaultGrace)
+				time.Sleep(2 * grace)
 				if stream.calls != 0 {
 					t.Error("the timer ran after the end of the watch")
 				}
@@ -83,7 +89,7 @@ func TestEndedWatchIsNotCutOff(t *testing.T) {
 func TestLastBookmarkPrecedesTheTimeLimit(t *testing.T) {
 	now := time.Now().Add(-time.Hour)
 	for limit, want := range map[time.Duration]time.Duration{0: 0, time.Minute: 59 * time.Second, time.Second: 900 * time.Millisecond} {
-		got := LastBookmark(t.Context(), now, limit)
+		got := registry.LastBookmark(t.Context(), now, limit)
 		if limit == 0 && !got.IsZero() || limit > 0 && got.Sub(now) != want {
 			t.Errorf("limit %v: got a last bookmark after %v, want after %v", limit, got.Sub(now), want)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/stats"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -20,6 +21,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 	"github.com/fanoutd/fanoutd/internal/wire"
@@ -38,11 +41,11 @@ func oneEvent() dispatch.Message {
 }
 
 func TestCountingAllocatesNothing(t *testing.T) {
-	e, m, now := &Entry{}, oneEvent(), time.Now()
-	var counts counters
+	e, m, now := &watch{}, oneEvent(), time.Now()
+	var counts registry.Counters
 	if n := testing.AllocsPerRun(100, func() {
 		_, first := e.note(&m.Header, 200)
-		counts.note(&m, 1, 200, first, now)
+		counts.Note(&m, 1, 200, first, now)
 	}); n != 0 {
 		t.Errorf("got %v allocations, want 0", n)
 	}
@@ -79,20 +82,20 @@ func BenchmarkMessage(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			stream := openStream(b, c.stats)
-			h, counts := &handler{}, &counters{}
-			h.sender.init(&h.ctx, &h.entry, stream)
+			h, counts := &handler{}, &registry.Counters{}
+			h.init(stream)
 			h.sender.tracer = c.tracer
 			m, now := oneEvent(), time.Now()
-			p := encode(&m).(*grpcmsg.SharedMessage)
+			p := grpcmsg.Encoded(&dispatch.Batch{Message: m})
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := stream.SendMsg(p); err != nil {
 					b.Fatal(err)
 				}
 				if c.counted {
-					before, first := h.entry.note(&m.Header, p.Size())
+					before, first := h.watch.note(&m.Header, p.Size())
 					h.sender.trace(&m, p.Size(), before)
-					counts.note(&m, 1, p.Size(), first, now)
+					counts.Note(&m, 1, p.Size(), first, now)
 				}
 			}
 		})
@@ -103,13 +106,13 @@ func BenchmarkMessage(b *testing.B) {
 func BenchmarkCounting(b *testing.B) {
 	for _, kind := range []object.MessageKind{object.Bookmark, object.Live} {
 		b.Run(fmt.Sprintf("kind=%d", kind), func(b *testing.B) {
-			e, m, now := &Entry{}, oneEvent(), time.Now()
-			var counts counters
+			e, m, now := &watch{}, oneEvent(), time.Now()
+			var counts registry.Counters
 			m.Header.Kind = kind
 			b.ReportAllocs()
 			for b.Loop() {
 				_, first := e.note(&m.Header, 200)
-				counts.note(&m, 1, 200, first, now)
+				counts.Note(&m, 1, 200, first, now)
 			}
 		})
 	}
@@ -162,45 +165,58 @@ func openStream(b *testing.B, observer stats.Handler) grpc.ServerStream {
 	return <-streams
 }
 
-// watched returns a service with watches that have no connection, and its store.
-func watched(tb testing.TB, watches int) (*Service, *cachertest.Memory) {
+// watched returns a registry with watches that have no connection, and their store.
+func watched(tb testing.TB, watches int) (*registry.Registry, *cachertest.Memory) {
 	tb.Helper()
 	codec, err := object.CodecByName("raw")
 	if err != nil {
 		tb.Fatal(err)
 	}
+	log := slog.New(slog.DiscardHandler)
 	memory := cachertest.NewMemory()
-	c := cacher.New(cacher.Config{Resource: "r", Store: memory, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler)})
+	c := cacher.New(cacher.Config{Resource: "r", Store: memory, Codec: codec, Preencode: wire.Preencode, Log: log})
 	d := dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { c.Run(ctx) })
 	running.Go(func() { d.Run(ctx) })
-	srv := New(Config{Resources: backend.Resources{"r": {Name: "r", Codec: codec, Cacher: c, Dispatcher: d}}, Interceptors: &rpc.Interceptors{}})
+	r := registry.New(registry.Config{
+		Resources:    backend.Resources{"r": {Name: "r", Codec: codec, Cacher: c, Dispatcher: d}},
+		Interceptors: &rpc.Interceptors{Limits: quota.New(quota.Limits{}, log), Rights: &rpc.Rights{}},
+	})
 	tb.Cleanup(func() {
 		cancel()
 		running.Wait()
-		srv.Stop()
+		r.Stop()
 	})
 	<-c.Ready()
-	now, q := c.State().Position(), srv.queues.workers.NewQueue()
+	now := c.State().Position()
 	for range watches {
-		h := &handler{}
-		w := d.Watch(dispatch.Interest{}, dispatch.FromNow(now), dispatch.Options{}, q, &h.sender)
-		tb.Cleanup(w.Close)
-		if err := srv.Registry.register(&h.entry, func(error) {}); err != nil {
+		h := &handler{registry: r}
+		h.init(nil)
+		e, caller := &h.watch, peer.NewContext(tb.Context(), &peer.Peer{Addr: &net.TCPAddr{}})
+		e.caller.Init(caller, false)
+		if err := r.Register(e); err != nil {
 			tb.Fatal(err)
 		}
-		h.entry.describe(tb.Context(), &fanoutv1.WatchRequest{Resource: "r"}, srv.cfg.Resources["r"], object.Scope{}, w, &h.sender)
-		srv.Registry.markComplete(&h.entry)
+		if _, err := r.Admit(caller, e, &fanoutv1.WatchRequest{Resource: "r"}); err != nil {
+			tb.Fatal(err)
+		}
+		h.queue = r.Queues.Acquire(caller)
+		w := d.Watch(dispatch.Interest{}, dispatch.FromNow(now), dispatch.Options{}, h.queue.Queue, &h.sender)
+		e.watcher = w
+		tb.Cleanup(w.Close)
+		if err := r.Begin(e); err != nil {
+			tb.Fatal(err)
+		}
 		m := dispatch.Message{Header: object.Header{Kind: object.Bookmark, Position: now}}
-		_, first := h.entry.note(&m.Header, 100)
-		srv.counters["r"][0].note(&m, 1, 100, first, time.Now())
+		_, first := e.note(&m.Header, 100)
+		r.Counters("r", 0).Note(&m, 1, 100, first, time.Now())
 	}
 	// An event waits for all of them.
 	memory.Put("k", "v")
 	poll.Until(tb, "the dispatcher has seen the change", func() bool { return d.Stats().DispatchedUpTo.Revision >= memory.Now() })
-	return srv, memory
+	return r, memory
 }
 
 // The statistics of ten thousand watches take as many allocations as those of ten. Only one array

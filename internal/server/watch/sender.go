@@ -11,35 +11,41 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
 // streamSender sends the messages of a watch to its gRPC stream. It is the [dispatch.Sink] of
 // the watcher. The handler calls Send, which waits while the client does not read. A worker
-// calls TrySend, which must not wait. So the handler is the waiting sender of the [SendWindow].
+// calls TrySend, which must not wait. So the handler is the waiting sender of the [grpcmsg.SendWindow].
 type streamSender struct {
 	stream grpc.ServerStream
 	tracer backend.WriteTracer // nil: none
-	SendWindow
+	grpcmsg.SendWindow
 
 	ctx      *watchContext
-	entry    *Entry
-	counters *counters
+	watch    *watch
+	counters *registry.Counters
 	watcher  *dispatch.Watcher // nil: the resource has no cache
 
-	slot snapshotSlot
-	slow *rpc.SlowLog
+	limits           *quota.Limiter
+	bookmarkInterval time.Duration
+	slot             *quota.Slot // nil: the watch sends no RESET and no DELTA. Only the handler uses it
 
-	// notCounted is the part of the time since entry.since that does not count for the slow
+	slow   *rpc.SlowLog
+	broken bool // a message could not be sent, or it is not known
+
+	// notCounted is the part of the time since the watch began that does not count for the slow
 	// log. This is the time before the present catch-up began, and the time in which messages
 	// of the catch-up waited for the client.
 	notCounted time.Duration
 }
 
 // init sets the fields that all methods need.
-func (s *streamSender) init(ctx *watchContext, entry *Entry, stream grpc.ServerStream) {
-	s.ctx, s.entry, s.stream = ctx, entry, stream
+func (s *streamSender) init(ctx *watchContext, w *watch, stream grpc.ServerStream) {
+	s.ctx, s.watch, s.stream = ctx, w, stream
 }
 
 // attach sets the watcher, before it is served.
@@ -51,8 +57,15 @@ func (s *streamSender) attach(w *dispatch.Watcher) {
 
 // Reserve implements [dispatch.Sink].
 func (s *streamSender) Reserve() error {
-	messages, _ := s.entry.sent()
-	err := s.slot.reserve(s.ctx, messages == 0)
+	if s.slot == nil {
+		s.slot = &quota.Slot{}
+		s.slot.Init(s.limits, s.watch.caller.Client())
+		s.slot.Expect(s.bookmarkInterval)
+	}
+	if s.slot.IsHeld() {
+		return nil
+	}
+	err := s.slot.Reserve(s.ctx, !s.watch.hasSent())
 	if s.watcher != nil {
 		s.ctx.forgetDone() // only the wait for the slot needed the channel
 	}
@@ -71,22 +84,51 @@ func (s *streamSender) Send(m dispatch.Message) error {
 	if fence != nil {
 		message = append(message, fence)
 	}
-	s.slot.beginSend()
-	s.entry.beginSend(m.Header.Position)
+	if s.slot != nil {
+		s.slot.BeginPart()
+	}
+	s.watch.beginSend(m.Header.Position)
 	if err := s.stream.SendMsg(message); err != nil {
 		s.broken = true
 		return err
 	}
 	s.notCounted += time.Since(began) // the log of slow catch-ups does not count the time of the client
 	if err := s.EndSend(size, fence); err != nil {
+		s.broken = true
 		return err
 	}
-	before, first := s.entry.note(&m.Header, size)
+	before, first := s.watch.note(&m.Header, size)
 	s.trace(&m, size, before)
-	s.counters.note(&m, 1, size, first, time.Now())
-	s.slot.endSend(&m.Header, fence)
+	s.counters.Note(&m, 1, size, first, time.Now())
+	s.endPart(&m.Header, fence)
 	s.logSlowWatch(&m.Header, first)
 	return nil
+}
+
+// endPart ends the lease of the slot when gRPC has accepted a message.
+//
+// After the last message of a catch-up, gRPC may still hold the parts in its buffers. So the
+// watch keeps the slot until gRPC releases the fence of that message, but not longer than one
+// more lease. If the fence is nil, the watch returns the slot at once.
+func (s *streamSender) endPart(h *object.Header, fence *grpcmsg.WriteFence) {
+	switch {
+	case s.slot == nil:
+	case h.Kind != object.Synced:
+		s.slot.EndPart()
+	case fence == nil:
+		s.releaseSlot()
+	default:
+		s.slot.Release(fence.OnRelease)
+		s.slot = nil
+	}
+}
+
+// releaseSlot returns the slot, if the watch has one.
+func (s *streamSender) releaseSlot() {
+	if s.slot != nil {
+		s.slot.Close()
+		s.slot = nil
+	}
 }
 
 // TrySend implements [dispatch.Sink].
@@ -100,13 +142,13 @@ func (s *streamSender) TrySend(b *dispatch.Batch, now time.Time) error {
 	case !s.HasRoom():
 		return dispatch.ErrFull
 	}
-	encoded := Encoded(b)
+	encoded := grpcmsg.Encoded(b)
 	var message any = encoded
 	if fence := s.BeginTrySend(encoded.Size(), now); fence != nil {
 		message = encoded.WithFence(fence)
 	}
-	// The entry has the position before the client can report that it has applied it.
-	before, _ := s.entry.note(&b.Header, encoded.Size())
+	// The watch has the position before the client can report that it has applied it.
+	before, _ := s.watch.note(&b.Header, encoded.Size())
 	if err := s.stream.SendMsg(message); err != nil {
 		s.broken = true
 		return err
@@ -117,7 +159,7 @@ func (s *streamSender) TrySend(b *dispatch.Batch, now time.Time) error {
 
 // CountSent implements [dispatch.Sink].
 func (s *streamSender) CountSent(b *dispatch.Batch, n int, now time.Time) {
-	s.counters.note(&b.Message, n, n*Encoded(b).Size(), false, now)
+	s.counters.Note(&b.Message, n, n*grpcmsg.Encoded(b).Size(), false, now)
 }
 
 // Prefetch implements [dispatch.Sink].
@@ -132,22 +174,12 @@ func (s *streamSender) Prefetch() int {
 	return read
 }
 
-// Encoded returns the encoded message of a batch. All watches share the message, also those of
-// Subscribe streams.
-func Encoded(b *dispatch.Batch) *grpcmsg.SharedMessage {
-	return b.Encoded(encode).(*grpcmsg.SharedMessage)
-}
-
-func encode(m *dispatch.Message) any {
-	return grpcmsg.NewSharedMessage(m.Events, func(b []byte) []byte { return wire.AppendHeader(b, m.Header) })
-}
-
 // trace reports a live message that gRPC has accepted to the tracer. The revision before is
 // that of the previous message.
 func (s *streamSender) trace(m *dispatch.Message, size int, before object.Revision) {
 	if t := s.tracer; t != nil && s.watcher != nil && m.Header.Kind == object.Live && t.Wants() {
 		t.Delivered(backend.Delivery{
-			Watch: s.stream.Context(), Watcher: s.entry.ID(), Peer: s.entry.peer,
+			Watch: s.stream.Context(), Watcher: registry.IDOf(s.watch), Peer: s.watch.caller.Peer,
 			After: before, Upto: m.Header.Position.Revision, Shows: s.watcher.Shows,
 			Events: m.Count, Bytes: size, Arrived: m.Arrived, Sent: time.Now(),
 		})
@@ -163,15 +195,15 @@ func (s *streamSender) logSlowWatch(h *object.Header, first bool) {
 	case first:
 		s.logSlow("first message")
 	case h.Kind == object.CatchUpBegin:
-		s.notCounted = time.Since(s.entry.since)
+		s.notCounted = time.Since(s.watch.Began())
 	case h.Kind == object.Synced:
 		s.logSlow("catch-up")
 	}
 }
 
 func (s *streamSender) logSlow(what string) {
-	if took := time.Since(s.entry.since) - s.notCounted; s.slow.IsSlow(took) {
+	if took := time.Since(s.watch.Began()) - s.notCounted; s.slow.IsSlow(took) {
 		var ctx context.Context = s.ctx
-		s.slow.Note(ctx, what, took, s.entry.summary.Request(s.entry.scope))
+		s.slow.Note(ctx, what, took, s.watch.Request())
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
@@ -19,6 +18,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
@@ -36,7 +36,7 @@ type sharedWatches struct {
 	fences   int                            // number of messages that were sent with a fence
 
 	written func(mem.BufferSlice) // gets the messages with a fence; nil: their buffers are freed at once
-	counts  counters
+	counts  registry.Counters
 	slow    *rpc.SlowLog
 
 	dispatcher *dispatch.Dispatcher
@@ -102,7 +102,7 @@ func startWatches(t *testing.T, watches int, options ...dispatch.Options) *share
 		}
 		w := &handler{}
 		w.ctx.Context = ctx
-		w.sender.init(&w.ctx, &w.entry, &recordingStream{watches: a})
+		w.init(&recordingStream{watches: a})
 		w.sender.counters, w.sender.slow = &a.counts, rpc.NewSlowLog(0, slog.New(slog.DiscardHandler))
 		w.sender.attach(d.Watch(dispatch.Interest{}, begin, options[i%len(options)], q, &w.sender))
 		a.handlers = append(a.handlers, w)
@@ -123,7 +123,7 @@ func startWatches(t *testing.T, watches int, options ...dispatch.Options) *share
 	a.after(watches, func() { a.store.Put("key", "first") })
 	for _, h := range a.handlers {
 		poll.Until(t, "both messages are counted", func() bool {
-			messages, _ := h.entry.sent()
+			messages := h.watch.Progress().Messages
 			return messages == 2
 		})
 	}
@@ -177,56 +177,13 @@ func TestSendingAllocatesNothingForEachWatch(t *testing.T) {
 	}
 }
 
-// A sender that waits for its fence becomes ready when the fence is released, even if that
-// happens just before it begins to wait. A sender that does not wait does not become ready.
-func TestNoReleaseOfAFenceIsMissed(t *testing.T) {
-	workers := sendqueue.Start(1)
-	t.Cleanup(workers.Stop)
-	on := workers.NewQueue()
-	ran := make(chan struct{}, 10)
-	s := &streamSender{}
-	ready := on.NewTask(func(time.Time) { ran <- struct{}{} })
-	s.Init(ready.Ready)
-	runs := func() int {
-		done := make(chan struct{})
-		last := on.NewTask(func(time.Time) { close(done) })
-		last.Ready()
-		<-done
-		n := len(ran)
-		for range n {
-			<-ran
-		}
-		return n
-	}
-	s.fence.Ref()
-	s.fence.Free()
-	if n := runs(); n != 0 {
-		t.Errorf("got %d runs although the sender does not wait", n)
-	}
-	s.awaitFence()
-	if n := runs(); n != 1 {
-		t.Errorf("got %d runs for a fence that was released, want 1", n)
-	}
-	s.fence.Ref()
-	s.fence.Ref()
-	s.awaitFence()
-	s.fence.Free()
-	if n := runs(); n != 0 {
-		t.Errorf("got %d runs while a message is in flight, want none", n)
-	}
-	s.fence.Free()
-	if n := runs(); n != 1 {
-		t.Errorf("got %d runs after the release, want 1", n)
-	}
-}
-
 // A worker sends nothing after a right is revoked, even before the handler has ended the watch.
 func TestWorkerSendsNothingWithoutTheRight(t *testing.T) {
 	a := startWatches(t, 2, dispatch.Options{})
 	denied := a.handlers[0]
 	denied.ctx.end(&apierr.DeniedError{})
 	a.after(1, func() { a.store.Put("key", "value") })
-	if messages, _ := denied.entry.sent(); messages != 2 {
+	if messages := denied.watch.Progress().Messages; messages != 2 {
 		t.Errorf("got %d messages, want the two before", messages)
 	}
 }
@@ -239,7 +196,7 @@ func TestWorkerSendsNothingOfAWatchThatEnds(t *testing.T) {
 	ending.ctx.end(apierr.ErrDraining)
 	a.after(1, func() { a.store.Put("key", "value") })
 	a.after(1, func() { a.store.Put("key", "more") })
-	if messages, _ := ending.entry.sent(); messages != 2 {
+	if messages := ending.watch.Progress().Messages; messages != 2 {
 		t.Errorf("got %d messages, want the two before", messages)
 	}
 }
@@ -248,7 +205,7 @@ func TestWorkerSendsNothingOfAWatchThatEnds(t *testing.T) {
 func TestNoWatchIsLeftWaiting(t *testing.T) {
 	const watches, events = 8, 3000
 	a := startWatches(t, watches, dispatch.Options{})
-	before := a.counts.liveEvents.Load()
+	before := a.counts.Events()
 	// The connection writes messages while more of them come.
 	queue := make(chan mem.BufferSlice, watches*events)
 	var writing sync.WaitGroup
@@ -268,33 +225,10 @@ func TestNoWatchIsLeftWaiting(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
-	poll.Until(t, "all events are delivered", func() bool { return a.counts.liveEvents.Load()-before >= watches*events })
+	poll.Until(t, "all events are delivered", func() bool { return a.counts.Events()-before >= watches*events })
 	close(queue)
 	writing.Wait()
 	if a.fences == 0 {
 		t.Error("the test is too easy: no message had a fence")
-	}
-}
-
-// OnRelease calls its function once, even if the fence is already released.
-func TestOnReleaseCallsOnce(t *testing.T) {
-	f, calls := &grpcmsg.WriteFence{}, 0
-	f.Init(func() {})
-	f.OnRelease(func() { calls++ })
-	if calls != 1 {
-		t.Errorf("got %d calls for a released fence, want 1", calls)
-	}
-	f.Ref()
-	f.OnRelease(func() { calls++ })
-	f.Ref()
-	f.Free()
-	if calls != 1 {
-		t.Errorf("got %d calls while a message is in flight, want 1", calls)
-	}
-	f.Free()
-	f.Ref()
-	f.Free()
-	if calls != 2 {
-		t.Errorf("got %d calls, want one for each OnRelease", calls)
 	}
 }

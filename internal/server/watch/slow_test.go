@@ -3,15 +3,21 @@ package watch
 import (
 	"context"
 	"log/slog"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
 )
 
@@ -29,11 +35,10 @@ func TestSlowWatchesAreLogged(t *testing.T) {
 		"what happens meanwhile": {[]object.MessageKind{object.Live, object.Bookmark}, false, 0},
 	} {
 		slow := rpc.NewSlowLog(time.Minute, slog.New(slog.DiscardHandler))
-		h := &handler{}
-		h.sender.init(&h.ctx, &h.entry, nil)
+		h := admitted(t, nil)
 		h.sender.slow = slow
-		h.ctx.Context, h.entry.since = context.Background(), time.Now().Add(-time.Hour)
-		h.entry.summary = Summarize(&fanoutv1.WatchRequest{})
+		h.ctx.Context = context.Background()
+		h.watch.SetBegan(time.Now().Add(-time.Hour))
 		for i, kind := range c.kinds {
 			h.sender.logSlowWatch(&object.Header{Kind: kind}, c.first && i == 0)
 		}
@@ -41,6 +46,28 @@ func TestSlowWatchesAreLogged(t *testing.T) {
 			t.Errorf("%s: got %d slow parts, want %d", name, n, c.want)
 		}
 	}
+}
+
+// admitted returns the handler of a watch that was admitted.
+func admitted(t *testing.T, stream grpc.ServerStream) *handler {
+	t.Helper()
+	codec, err := object.CodecByName("raw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := registry.New(registry.Config{
+		Resources:    backend.Resources{"r": {Name: "r", Codec: codec, Direct: &direct.Source{}}},
+		Interceptors: &rpc.Interceptors{Limits: quota.New(quota.Limits{}, slog.New(slog.DiscardHandler)), Rights: &rpc.Rights{}},
+	})
+	defer r.Stop()
+	h := &handler{registry: r}
+	h.init(stream)
+	caller := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{}})
+	h.watch.caller.Init(caller, false)
+	if _, err := r.Admit(caller, &h.watch, &fanoutv1.WatchRequest{Resource: "r"}); err != nil {
+		t.Fatal(err)
+	}
+	return h
 }
 
 // unread is a stream whose client takes a minute for each message.
@@ -63,11 +90,10 @@ func TestSlowClientsAreNotLogged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				slow := rpc.NewSlowLog(30*time.Second, slog.New(slog.DiscardHandler))
-				h := &handler{}
-				h.sender.init(&h.ctx, &h.entry, unread{})
-				h.sender.slow, h.sender.counters = slow, &counters{}
-				h.ctx.Context, h.entry.since = context.Background(), time.Now()
-				h.entry.summary = Summarize(&fanoutv1.WatchRequest{})
+				h := admitted(t, unread{})
+				h.sender.slow, h.sender.counters = slow, &registry.Counters{}
+				h.ctx.Context = context.Background()
+				h.watch.SetBegan(time.Now())
 				for range 2 {
 					for _, kind := range []object.MessageKind{object.CatchUpBegin, object.CatchUpPart, object.CatchUpPart, object.CatchUpPart, object.Synced, object.Live} {
 						if kind == object.CatchUpPart {

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"testing"
-	"time"
 
 	"github.com/fanoutd/fanoutd/test/poll"
 )
@@ -26,21 +25,5 @@ func TestLagGrowsAfterANewEpoch(t *testing.T) {
 	})
 	if now := srv.Stats()["r"]; now.BeyondWindow != 1 || now.Lag <= before.Lag {
 		t.Errorf("got a lag of %v, and %v before that", now.Lag, before.Lag)
-	}
-}
-
-// Each watch counts once by its applied lag: with the first bound that its lag does not exceed.
-func TestWatchesAreCountedByAppliedLag(t *testing.T) {
-	var s AppliedStats
-	s.add(ReportCondition{Failing: true})
-	s.add(ReportCondition{Reported: true, Failing: true})
-	for _, lag := range []time.Duration{
-		0, 1, time.Second, time.Second + 1, 10 * time.Second, time.Minute, time.Minute + 1, 10 * time.Minute, 30 * time.Minute, time.Hour, time.Hour + 1,
-	} {
-		s.add(ReportCondition{Reported: true, LagKnown: true, Lag: lag})
-	}
-	want := AppliedStats{ByLag: [...]int{1, 2, 2, 1, 2, 2, 1}, UnknownLag: 1, Unreported: 1, Failing: 2}
-	if s != want {
-		t.Errorf("got %+v, want %+v", s, want)
 	}
 }

@@ -1,0 +1,85 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/internal/crypt"
+	"github.com/fanoutd/fanoutd/internal/direct"
+	"github.com/fanoutd/fanoutd/internal/metrics"
+	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/store"
+)
+
+// Store is everything that the server needs of its store. Each part is declared where it is used.
+// Another kind of store implements it in a package of its own, and openStore opens it.
+type Store interface {
+	metrics.Store
+	server.SpaceReclaimer
+
+	// Collection returns the objects of a resource, which the store keeps below the prefix. Values
+	// encrypts and decrypts their values.
+	Collection(resource, prefix string, values *crypt.Values) Collection
+
+	// CheckRights returns an error if the store may not write what it needs besides objects.
+	CheckRights(ctx context.Context) error
+
+	// Unreachable reports whether the store has not been reached for a while. Failed returns a
+	// channel that receives an error if the store cannot go on; it may be nil.
+	Unreachable() bool
+	Failed() <-chan error
+
+	// Close waits for requests of other clients of the store until ctx is done.
+	Close(ctx context.Context) error
+}
+
+// Collection is everything that the server needs of the store of a resource.
+type Collection interface {
+	cacher.Store
+	direct.Store
+	backend.Store
+}
+
+// etcd is a [store.Store] as a Store.
+type etcd struct{ *store.Store }
+
+// asStore returns the result of opening an etcd.
+func asStore(s *store.Store, err error) (Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return etcd{s}, nil
+}
+
+func (e etcd) Collection(resource, prefix string, values *crypt.Values) Collection {
+	return e.Encrypted(resource, prefix, values)
+}
+
+func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (Store, error) {
+	if len(cfg.EtcdEndpoints) == 0 {
+		return asStore(store.OpenEmbedded(ctx, store.EmbeddedConfig{
+			Dir:                 cfg.DataDir,
+			ListenClient:        cfg.EmbeddedEtcdListen,
+			QuotaBytes:          int64(cfg.EmbeddedEtcdQuota),
+			CompactionRetention: time.Duration(cfg.EmbeddedEtcdRetention),
+			MaxTransactionOps:   cfg.MaxTransactionOperations,
+			UnsafeNoFsync:       cfg.EmbeddedEtcdUnsafe,
+		}, log))
+	}
+	return asStore(store.Dial(ctx, store.ExternalConfig{
+		Endpoints:   cfg.EtcdEndpoints,
+		DialTimeout: time.Duration(cfg.EtcdDialTimeout),
+		CAFile:      cfg.EtcdCAFile,
+		CertFile:    cfg.EtcdCertFile,
+		KeyFile:     cfg.EtcdKeyFile,
+		ServerName:  cfg.EtcdServerName,
+		Username:    cfg.EtcdUsername,
+		Password:    string(cfg.EtcdPassword),
+
+		MaxTransactionOps: cfg.MaxTransactionOperations,
+	}, log))
+}

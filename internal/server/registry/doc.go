@@ -1,0 +1,30 @@
+// Package registry has all watches of a server, whatever entrance they came through: package watch
+// serves the method Watch, package subscribe the method Subscribe.
+//
+//	Registry ── RPC, one for each Watch and each Subscribe ── Watch, with its Registration
+//	   ├─ Queues, and the workers that serve them
+//	   └─ Counters of each resource and worker
+//
+// An entrance has two types of its own. The one implements [RPC], the other [Watch], and embeds a
+// [Registration]. It calls these methods, in this order:
+//
+//   - [Registry.Register] with the RPC. A drain ends it from now on.
+//   - [Caller.AwaitTurn] before each watch, if an RPC may carry many.
+//   - [Registry.Admit] with each watch: rights, the parsed request and all limits.
+//   - [Registry.Begin] when the watch has its watcher. Operators see it from now on.
+//   - [Registry.Report] when the client has reported.
+//   - [Registry.End] with each watch, and [Registry.Unregister] with the RPC.
+//
+// An entrance cannot forget a limit on watches: Begin accepts only a watch that Admit has admitted. What
+// operators see of a watch ([StatusOf]) and metrics read ([SampleOf]) is made here, from what the
+// entrance knows of the messages ([Progress]).
+//
+// # Goroutines and locks
+//
+// The entrance's mutex guards the part of a Registration that changes (Watch.Mutex). It is held for moments,
+// and before the locks of this package: that of the counts of a resource, and that of the registry. The
+// latter is taken when an RPC begins or ends, and a few times to list all watches.
+//
+// Besides the workers, three goroutines run until [Registry.Stop]: they look for overdue write fences,
+// run the garbage collector while very many watches begin or end, and return memory afterwards.
+package registry

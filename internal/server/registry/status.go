@@ -1,0 +1,138 @@
+package registry
+
+import (
+	"time"
+
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
+)
+
+// Sample is what metrics and the order by lag need to know of a watch.
+type Sample struct {
+	CatchingUp bool
+	Blocked    bool // a message waits for the client
+	NoPosition bool // nothing was sent, or a RESET is being sent
+	Lagging
+
+	Report ReportSample
+}
+
+// SampleOf returns what metrics need to know of a watch.
+func SampleOf(w Watch, lags Lags) Sample {
+	p := w.Progress()
+	_, r := reportOf(w)
+	c := Sample{
+		CatchingUp: p.CatchingUp, Blocked: p.Blocked, NoPosition: p.Position.Revision == 0, Lagging: laggingOf(w, &p, lags),
+		Report: ReportSample{Reported: r.Applied != (object.Position{}), Failing: r.Failed()},
+	}
+	if c.Report.Reported {
+		c.Report.Lag, c.Report.LagKnown = appliedLag(w, &p, c.Lagging, r.Applied)
+	}
+	return c
+}
+
+// StatusOf returns what ListWatchers shows of a watch.
+func StatusOf(w Watch, lags Lags) *fanoutv1.WatcherStatus {
+	reports, reported := reportOf(w)
+	return statusOf(w, lags, reports, reported)
+}
+
+// statusOf returns the status of a watch with a report. It fills in all fields, for all entrances.
+func statusOf(w Watch, lags Lags, reports bool, reported Reported) *fanoutv1.WatcherStatus {
+	reg, caller, p := w.registration(), w.Caller(), w.Progress()
+	s := &fanoutv1.WatcherStatus{
+		Id:         IDOf(w),
+		Peer:       caller.Peer,
+		UserAgent:  caller.UserAgent,
+		Identity:   caller.Identity.Name,
+		Subscriber: caller.Name().Subscriber(),
+		Request:    reg.Request(),
+		Since:      timestamppb.New(reg.Began()),
+		State:      fanoutv1.WatcherStatus_STATE_LIVE,
+		Blocked:    p.Blocked,
+		Position:   backend.ProtoPosition(p.Position),
+		Messages:   p.Messages,
+		Bytes:      p.Bytes,
+		Reports:    reports,
+	}
+	if p.CatchingUp {
+		s.State = fanoutv1.WatcherStatus_STATE_CATCHING_UP
+	}
+	l := laggingOf(w, &p, lags)
+	if l.Known {
+		s.LagRevisions, s.Lag, s.LagIsMinimum = &l.Lag.Revisions, durationpb.New(l.Lag.Waited), l.Lag.IsMinimum
+		if l.Backlog.Events >= 0 {
+			s.LagEvents = new(int64(l.Backlog.Events))
+		}
+	}
+	if f := reported.failure; f != nil {
+		s.Error = &rpcstatus.Status{Code: int32(f.code), Message: f.message.Value()}
+		s.ErrorTime = timestamppb.New(f.since)
+		for _, key := range f.keys {
+			s.FailedKeys = append(s.FailedKeys, string(key.Value()))
+		}
+		if f.attempted != (object.Position{}) {
+			s.Attempted = backend.ProtoPosition(f.attempted)
+		}
+	}
+	if reported.Applied != (object.Position{}) {
+		s.Applied = backend.ProtoPosition(reported.Applied)
+		if lag, ok := appliedLag(w, &p, l, reported.Applied); ok {
+			s.AppliedLag = durationpb.New(lag)
+		}
+	}
+	return s
+}
+
+// laggingOf returns how far a watch is behind.
+func laggingOf(w Watch, p *Progress, lags Lags) Lagging {
+	reg := w.registration()
+	if reg.resource.Dispatcher == nil || p.Position.Revision == 0 {
+		return Lagging{}
+	}
+	if l, ok := lags[p.Shared]; ok {
+		return l
+	}
+	l := Lagging{Backlog: p.Backlog, Lag: reg.resource.LagOf(p.Backlog, p.Position), Known: true}
+	mu := w.Mutex()
+	mu.Lock()
+	reg.observeWaiting(p.Position, l.Backlog, &l.Lag)
+	mu.Unlock()
+	lags.note(p.Shared, l)
+	return l
+}
+
+// appliedLag returns how long the oldest event after the applied position has waited. It returns
+// false if that is unknown.
+func appliedLag(w Watch, p *Progress, sent Lagging, applied object.Position) (time.Duration, bool) {
+	if !sent.Known {
+		return 0, false
+	}
+	if applied == p.Position { // most watches
+		return waitedFor(sent.Backlog, sent.Lag), true
+	}
+	reg, backlog := w.registration(), w.Unapplied(applied)
+	lag := reg.resource.LagOf(backlog, applied)
+	mu := w.Mutex()
+	mu.Lock()
+	defer mu.Unlock()
+	if reg.observed != nil {
+		reg.observed.ObserveUnapplied(applied, backlog, &lag)
+	}
+	return waitedFor(backlog, lag), true
+}
+
+// waitedFor returns how long the oldest event of a backlog has waited to be applied. It is 0 only if
+// there is no event, because the time at which an event arrived may be unknown.
+func waitedFor(backlog dispatch.Backlog, lag backend.Lag) time.Duration {
+	if backlog.Events == 0 {
+		return 0
+	}
+	return max(lag.Waited, 1)
+}

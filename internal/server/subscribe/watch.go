@@ -1,0 +1,72 @@
+package subscribe
+
+import (
+	"sync"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/registry"
+)
+
+// watch is one watch of a stream. It implements [registry.Watch]. There may be a million of them, so
+// it has nothing that the stream has.
+type watch struct {
+	dispatch.StreamWatch // its index is 0 until the watch begins
+	registry.Registration
+
+	stream   *stream
+	uncached dispatch.DirectWatcher // nil: the resource has a cache
+}
+
+// Caller implements [registry.Watch].
+func (w *watch) Caller() *registry.Caller { return &w.stream.caller }
+
+// Number implements [registry.Watch].
+func (w *watch) Number() registry.Number {
+	return registry.Number{RPC: w.stream.caller.Number(), Index: w.Index}
+}
+
+// Mutex implements [registry.Watch].
+func (w *watch) Mutex() *sync.Mutex { return &w.stream.table.mu }
+
+// End implements [registry.Watch].
+func (w *watch) End(reason error) {
+	s := w.stream
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	if s.closed {
+		return
+	}
+	switch registry.StageOf(w) {
+	case registry.Admitted:
+		s.drop(w)
+		s.refuse(w.StreamWatch.ID, w.Resource(), reason)
+		s.finishIfIdle()
+	case registry.Begun:
+		s.out.End(&w.StreamWatch, endingOf(reason))
+	}
+}
+
+// Progress implements [registry.Watch].
+func (w *watch) Progress() registry.Progress {
+	st := w.StreamWatch.Status()
+	return registry.Progress{
+		Position: st.Sent, CatchingUp: st.CatchingUp, Blocked: st.Waiting || w.stream.sink.isBlocked(),
+		Messages: st.Messages, Bytes: st.Bytes, Backlog: st.Backlog, Shared: w.Shared(),
+	}
+}
+
+// Quiet implements [registry.Watch]. If the client has applied the latest message of the watch, it has
+// applied everything up to the position to which the stream has sent everything, however old the
+// log is.
+func (w *watch) Quiet(applied object.Position, to object.Revision) bool {
+	if uncached, ok := w.uncached.(backend.Watcher); ok {
+		return uncached.Quiet(applied, to)
+	}
+	st := w.StreamWatch.Status()
+	if applied.Epoch == st.Sent.Epoch && applied.Revision >= st.Sent.Revision && st.Complete.Revision >= to {
+		return true
+	}
+	return w.StreamWatch.Quiet(applied, to)
+}

@@ -1,0 +1,294 @@
+package embedded
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-semver/semver"
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+	"go.etcd.io/etcd/api/v3/version"
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/server/v3/storage/datadir"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// checkMember finds out why etcd could not work with a data directory. etcd itself would
+// panic, crash or wait forever. The caller has set [debug.SetPanicOnFault] and recovers
+// panics, because a damaged database may cause one anywhere.
+//
+// checkMember reads the write-ahead log, which etcd reads anyway. Of the database it reads
+// only a few pages. Damage elsewhere shows when etcd reads the rest.
+func checkMember(dir string) error {
+	path := datadir.ToBackendFileName(dir)
+	names, err := walNames(datadir.ToWALDir(dir))
+	if err != nil {
+		return err
+	}
+	switch _, err := os.Stat(path); {
+	case errors.Is(err, os.ErrNotExist) && len(names) == 0:
+		return nil // a new directory
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("the database %s is missing: restore a backup", path)
+	case err != nil:
+		return err
+	}
+	db, err := readDatabase(path)
+	if err != nil {
+		return err
+	}
+	if err := db.checkOrigin(); err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		if db.applied == 0 {
+			return nil // the first start was interrupted
+		}
+		return fmt.Errorf("the write-ahead log %s is missing: restore a backup", datadir.ToWALDir(dir))
+	}
+	log, err := readLog(datadir.ToWALDir(dir), names)
+	if err != nil {
+		return err
+	}
+	switch {
+	case log.first > log.snapshot:
+		return fmt.Errorf("the write-ahead log %s begins at entry %d instead of %d: files are missing, restore a backup",
+			datadir.ToWALDir(dir), log.first, log.snapshot)
+	case log.last < db.applied:
+		return fmt.Errorf("the write-ahead log %s ends at entry %d, but the database contains entry %d: files are missing, restore a backup",
+			datadir.ToWALDir(dir), log.last, db.applied)
+	case log.snapshot > db.applied:
+		return fmt.Errorf("the database %s ends at entry %d, but the write-ahead log begins after entry %d: restore a backup", path, db.applied, log.snapshot)
+	}
+	return nil
+}
+
+// databaseState is what the database of a member contains about the member.
+type databaseState struct {
+	applied uint64          // index of the last raft entry that it contains
+	storage *semver.Version // of its format; nil: unknown, or older than etcd 3.6
+	cluster *semver.Version // of the cluster; nil: unknown
+	members int
+}
+
+// readDatabase reads the state of a database, and thereby the pages at the root of all its
+// buckets.
+func readDatabase(path string) (state databaseState, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return state, err
+	}
+	if info.Size() == 0 {
+		return state, nil // etcd was interrupted when it created the file
+	}
+	damaged := func(cause any) error {
+		return fmt.Errorf("the database %s is damaged, restore a backup: %v", path, cause)
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = damaged(p)
+		}
+	}()
+	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		return state, fmt.Errorf("the database %s is in use by another process", path)
+	}
+	if err != nil {
+		return state, damaged(err)
+	}
+	defer db.Close()
+	err = db.View(func(tx *bolt.Tx) error {
+		if size := tx.Size(); size > info.Size() {
+			return fmt.Errorf("it has %d bytes instead of %d", info.Size(), size)
+		}
+		return state.read(tx)
+	})
+	if err != nil {
+		return state, damaged(err)
+	}
+	return state, nil
+}
+
+func (s *databaseState) read(tx *bolt.Tx) error {
+	err := tx.ForEach(func(_ []byte, b *bolt.Bucket) error {
+		b.Cursor().First()
+		b.Cursor().Last()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if meta := tx.Bucket(schema.Meta.Name()); meta != nil {
+		if index := meta.Get(schema.MetaConsistentIndexKeyName); len(index) == 8 {
+			s.applied = binary.BigEndian.Uint64(index)
+		}
+		s.storage = parseVersion(meta.Get(schema.MetaStorageVersionName))
+	}
+	if cluster := tx.Bucket(schema.Cluster.Name()); cluster != nil {
+		s.cluster = parseVersion(cluster.Get(schema.ClusterClusterVersionKeyName))
+	}
+	if members := tx.Bucket(schema.Members.Name()); members != nil {
+		return members.ForEach(func(_, _ []byte) error { s.members++; return nil })
+	}
+	return nil
+}
+
+// parseVersion returns the minor version, or nil if the text is not a version.
+func parseVersion(text []byte) *semver.Version {
+	v, err := semver.NewVersion(string(text))
+	if err != nil {
+		return nil
+	}
+	return &semver.Version{Major: v.Major, Minor: v.Minor}
+}
+
+// checkOrigin refuses the databases of other versions and of larger clusters.
+func (s *databaseState) checkOrigin() error {
+	own := parseVersion([]byte(version.Version))
+	previous := &semver.Version{Major: own.Major, Minor: own.Minor - 1}
+	first := &semver.Version{Major: 3} // also that of a new cluster, whatever the version
+	switch {
+	case s.members > 1:
+		return fmt.Errorf("the data is that of a member of a cluster of %d: restore a snapshot of the cluster with etcdutl instead", s.members)
+	case s.storage != nil && own.LessThan(*s.storage):
+		return fmt.Errorf("the data was written by etcd %d.%d, which is newer than the embedded etcd %d.%d: use a newer version of fanoutd",
+			s.storage.Major, s.storage.Minor, own.Major, own.Minor)
+	case s.storage == nil && s.cluster != nil && first.LessThan(*s.cluster) && s.cluster.LessThan(*previous):
+		return fmt.Errorf("the data was written by etcd %d.%d, which the embedded etcd %d.%d cannot read: start etcd %d.%d with it once, which upgrades it",
+			s.cluster.Major, s.cluster.Minor, own.Major, own.Minor, previous.Major, previous.Minor)
+	}
+	return nil
+}
+
+// logState is what the write-ahead log of a member contains.
+type logState struct {
+	first    uint64 // index with which the oldest file begins
+	snapshot uint64 // index of the last snapshot record that is committed
+	last     uint64 // index of the last entry
+}
+
+// readLog reads the whole write-ahead log and verifies its checksums.
+func readLog(dir string, names []string) (logState, error) {
+	first, err := checkSequence(dir, names)
+	if err != nil {
+		return logState{}, err
+	}
+	readers := make([]fileutil.FileReader, len(names))
+	for i, name := range names {
+		f, err := os.Open(filepath.Join(dir, name))
+		if err != nil {
+			return logState{}, err
+		}
+		defer f.Close()
+		readers[i] = fileutil.NewFileReader(f)
+	}
+	state := logState{first: first}
+	var snapshots []uint64
+	var committed uint64
+	decoder := wal.NewDecoder(readers...)
+	record := &walpb.Record{}
+	err = decoder.Decode(record)
+	for ; err == nil; err = decoder.Decode(record) {
+		switch record.GetType() {
+		case wal.EntryType:
+			entry := &raftpb.Entry{}
+			if err := proto.Unmarshal(record.GetData(), entry); err != nil {
+				return state, damagedLog(dir, err)
+			}
+			state.last = entry.GetIndex()
+		case wal.StateType:
+			hard := &raftpb.HardState{}
+			if err := proto.Unmarshal(record.GetData(), hard); err != nil {
+				return state, damagedLog(dir, err)
+			}
+			committed = hard.GetCommit()
+		case wal.SnapshotType:
+			snapshot := &walpb.Snapshot{}
+			if err := proto.Unmarshal(record.GetData(), snapshot); err != nil {
+				return state, damagedLog(dir, err)
+			}
+			snapshots = append(snapshots, snapshot.GetIndex())
+		case wal.CrcType:
+			if crc := decoder.LastCRC(); crc != 0 && record.Validate(crc) != nil {
+				return state, damagedLog(dir, wal.ErrCRCMismatch)
+			}
+			decoder.UpdateCRC(record.GetCrc())
+		}
+	}
+	// etcd repairs a log whose last record is incomplete.
+	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return state, damagedLog(dir, err)
+	}
+	for _, index := range snapshots {
+		if index <= committed {
+			state.snapshot = index
+		}
+	}
+	// A snapshot may stand for entries whose file is gone.
+	state.last = max(state.last, state.snapshot)
+	return state, nil
+}
+
+func damagedLog(dir string, err error) error {
+	return fmt.Errorf("the write-ahead log %s is damaged, restore a backup: %w", dir, err)
+}
+
+// walNames returns the names of the files of a write-ahead log, oldest first.
+func walNames(dir string) ([]string, error) {
+	names, err := fileutil.ReadDir(dir, fileutil.WithExt(".wal"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return names, err
+}
+
+// checkSequence verifies that no file between the first and the last one is missing. It
+// returns the index with which the first one begins.
+func checkSequence(dir string, names []string) (first uint64, err error) {
+	previous := uint64(0)
+	for i, name := range names {
+		sequence, index, ok := parseWALName(name)
+		if !ok {
+			return 0, fmt.Errorf("%s is not a file of a write-ahead log: remove it", filepath.Join(dir, name))
+		}
+		if i > 0 && sequence != previous+1 {
+			return 0, fmt.Errorf("the write-ahead log %s has no file between %s and %s: restore a backup", dir, names[i-1], name)
+		}
+		if i == 0 {
+			first = index
+		}
+		previous = sequence
+	}
+	return first, nil
+}
+
+// parseWALName returns the sequence number of a file of the write-ahead log, and the index
+// of its first entry.
+func parseWALName(name string) (sequence, index uint64, ok bool) {
+	_, err := fmt.Sscanf(name, "%016x-%016x.wal", &sequence, &index)
+	return sequence, index, err == nil
+}
+
+// memberBytes returns the size of the files of a member.
+func memberBytes(dir string) int64 {
+	var size int64
+	for _, folder := range []string{datadir.ToSnapDir(dir), datadir.ToWALDir(dir)} {
+		entries, _ := os.ReadDir(folder) // a missing folder has no files
+		for _, e := range entries {
+			if info, err := e.Info(); err == nil && !strings.HasSuffix(e.Name(), ".tmp") {
+				size += info.Size()
+			}
+		}
+	}
+	return size
+}

@@ -1,0 +1,169 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Database returns the size of the database.
+func (m *Member) Database() object.Database {
+	free, accepts := m.disk.status()
+	return object.Database{Size: m.backend.Size(), InUse: m.backend.SizeInUse(), Quota: m.quota, DiskFree: free, DiskFull: !accepts}
+}
+
+// spareBytes is the free space that a full etcd needs before it accepts writes again:
+// several times its largest request.
+const spareBytes = 8 << 20
+
+// hasRoom reports whether the database is smaller than its quota, given its size.
+func (m *Member) hasRoom(size int64) bool { return size+spareBytes <= m.quota }
+
+// recoverSpace makes an embedded etcd that reached its quota accept writes again if that is
+// possible at the start: the quota was raised, or deleted data has been compacted and only a
+// defragmentation is missing.
+func (m *Member) recoverSpace(ctx context.Context) error {
+	m.space.Lock()
+	defer m.space.Unlock()
+	alarms, err := m.spaceAlarms(ctx)
+	if err != nil || len(alarms) == 0 {
+		return err
+	}
+	before := m.backend.Size()
+	if !m.hasRoom(before) && m.hasRoom(m.backend.SizeInUse()) {
+		if err := m.defragment(); err != nil && !errors.Is(err, object.ErrNoSpace) {
+			return err
+		}
+	}
+	cleared, err := m.clearAlarms(ctx, alarms)
+	switch {
+	case err != nil:
+		return err
+	case cleared:
+		m.log.Info("embedded etcd was full and accepts writes again", "bytes_before", before, "bytes", m.backend.Size(), "quota", m.quota)
+	default:
+		m.log.Warn("embedded etcd is full and refuses writes: delete objects and run fanoutctl reclaim, or raise the quota and restart",
+			"bytes", m.backend.Size(), "bytes_in_use", m.backend.SizeInUse(), "quota", m.quota)
+	}
+	return nil
+}
+
+// spaceAlarms returns the alarms that make etcd refuse writes.
+func (m *Member) spaceAlarms(ctx context.Context) ([]*pb.AlarmMember, error) {
+	resp, err := m.etcd.Server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET, Alarm: pb.AlarmType_NOSPACE})
+	if err != nil {
+		return nil, fmt.Errorf("read the space alarm: %w", err)
+	}
+	return resp.GetAlarms(), nil
+}
+
+// clearAlarms clears space alarms if the database has room again. It returns false if it has none,
+// or if there are no alarms.
+func (m *Member) clearAlarms(ctx context.Context, alarms []*pb.AlarmMember) (cleared bool, err error) {
+	if !m.hasRoom(m.backend.Size()) {
+		return false, nil
+	}
+	for _, alarm := range alarms {
+		_, err := m.etcd.Server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, Alarm: alarm.GetAlarm(), MemberID: alarm.GetMemberID()})
+		if err != nil {
+			return false, fmt.Errorf("clear the space alarm: %w", err)
+		}
+	}
+	return len(alarms) > 0, nil
+}
+
+// defragment rewrites the database file without its unused pages. Reads and writes of etcd
+// wait meanwhile. The caller holds space.
+func (m *Member) defragment() error {
+	// The sizes are those of the last commit, and pages that it has freed count as used
+	// until the next one.
+	m.backend.ForceCommit()
+	m.backend.ForceCommit()
+	// etcd writes a second file before it removes the first one.
+	needed := m.backend.SizeInUse() + m.backend.SizeInUse()/8 + emptyBytes
+	free, err := freeBytes(m.disk.dir)
+	if err == nil && free < needed {
+		defer m.disk.lendReserve()()
+		free, err = freeBytes(m.disk.dir)
+	}
+	if err != nil {
+		return err
+	}
+	if free < needed {
+		return &object.SpaceError{What: "a defragmentation", Needed: needed, Free: free}
+	}
+	// Unlike that of the server, this method lets others read the sizes meanwhile.
+	if err := m.backend.Defrag(); err != nil {
+		if isDiskFull(err) {
+			err = fmt.Errorf("%w: %w", object.ErrNoSpace, err)
+		}
+		return fmt.Errorf("defragment: %w", err)
+	}
+	return nil
+}
+
+// ReclaimSpace frees the space that nothing needs: it discards the history, unless keepHistory
+// is set, defragments the database, and clears the space alarm if the database is now smaller
+// than the quota. Other requests to etcd wait while it defragments.
+//
+// Errors are those of etcd, [*object.SpaceError] if the disk has no room for the
+// defragmentation, and [object.ErrUnavailable] if etcd has been stopped.
+func (m *Member) ReclaimSpace(ctx context.Context, keepHistory bool) (object.Reclaimed, error) {
+	m.space.Lock()
+	defer m.space.Unlock()
+	if err := ctx.Err(); err != nil {
+		return object.Reclaimed{}, err
+	}
+	if m.stopped() {
+		return object.Reclaimed{}, object.ErrUnavailable
+	}
+	done := object.Reclaimed{Before: m.backend.Size(), Quota: m.quota}
+	if !keepHistory {
+		var err error
+		if done.Compacted, err = m.compact(ctx); err != nil {
+			return object.Reclaimed{}, fmt.Errorf("compact: %w", err)
+		}
+	}
+	if err := m.defragment(); err != nil {
+		return object.Reclaimed{}, err
+	}
+	done.After = m.backend.Size()
+	alarms, err := m.spaceAlarms(ctx)
+	if err == nil {
+		done.Cleared, err = m.clearAlarms(ctx, alarms)
+	}
+	if err != nil {
+		return object.Reclaimed{}, err
+	}
+	m.log.Info("reclaimed space of embedded etcd", "bytes_before", done.Before, "bytes", done.After,
+		"compacted_revision", done.Compacted, "cleared_alarm", done.Cleared)
+	return done, nil
+}
+
+// stopped reports whether etcd has been stopped, or cannot go on.
+func (m *Member) stopped() bool {
+	select {
+	case <-m.etcd.Server.StopNotify():
+		return true
+	case <-m.fatal.happened:
+		return true
+	default:
+		return false
+	}
+}
+
+// compact discards the history before the present revision.
+func (m *Member) compact(ctx context.Context) (object.Revision, error) {
+	at := m.etcd.Server.KV().Rev()
+	_, err := m.Client.Compact(ctx, at, clientv3.WithCompactPhysical())
+	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+		return 0, err
+	}
+	return object.Revision(at), nil
+}
