@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,7 +42,7 @@ type instance struct {
 	reads   fanoutv1.FanoutServiceClient
 	writes  fanoutv1.StoreServiceClient
 
-	log    bytes.Buffer // of all its processes
+	log    processLog // of all its processes
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when the process has exited
 }
@@ -62,7 +63,7 @@ func startFanoutd(t *testing.T, args ...string) *instance {
 			}
 		}
 		if t.Failed() {
-			t.Logf("log of fanoutd:\n%s", s.log.Bytes())
+			t.Logf("log of fanoutd:\n%s", s.log.String())
 		}
 	})
 	return s
@@ -152,4 +153,22 @@ func (s *instance) await(t *testing.T, service string, want healthv1.HealthCheck
 			t.Fatalf("the health of %q is not %v: %v", service, want, err)
 		}
 	}
+}
+
+// processLog is what a process has printed. It may be read while the process runs.
+type processLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (l *processLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *processLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
