@@ -202,8 +202,11 @@ class HandlerLoop(Generic[T]):
 
 def _oldest(before: Iterable[Position], at: Position) -> Position:
     """Return the oldest position, or the present one. Revision 0: it is of another epoch."""
-    oldest = at
+    oldest = last = at
     for p in before:
+        if p is last:
+            continue  # the changes of one message follow each other
+        last = p
         if p.epoch != at.epoch:
             return Position()
         if p.revision < oldest.revision:
