@@ -1,7 +1,6 @@
 package failures
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -9,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/test/fanoutdproc"
+	"github.com/fanoutd/fanoutd/test/logs"
 	"github.com/fanoutd/fanoutd/test/loopback"
 	"github.com/fanoutd/fanoutd/test/poll"
 )
@@ -42,7 +41,7 @@ type instance struct {
 	reads   fanoutv1.FanoutServiceClient
 	writes  fanoutv1.StoreServiceClient
 
-	log    processLog // of all its processes
+	log    logs.Buffer // of all its processes
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when the process has exited
 }
@@ -153,22 +152,4 @@ func (s *instance) await(t *testing.T, service string, want healthv1.HealthCheck
 			t.Fatalf("the health of %q is not %v: %v", service, want, err)
 		}
 	}
-}
-
-// processLog is what a process has printed. It may be read while the process runs.
-type processLog struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (l *processLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *processLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
