@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"context"
 	"time"
 
 	"google.golang.org/grpc"
@@ -203,7 +202,6 @@ func (s *streamSender) logSlowWatch(h *object.Header, first bool) {
 
 func (s *streamSender) logSlow(what string) {
 	if took := time.Since(s.watch.Began()) - s.notCounted; s.slow.IsSlow(took) {
-		var ctx context.Context = s.ctx
-		s.slow.Note(ctx, what, took, s.watch.Request())
+		s.slow.Note(s.ctx, what, took, s.watch.Request())
 	}
 }
