@@ -218,5 +218,5 @@ func (p progress) errorMessage() *status.Status {
 	if p.err == nil {
 		return nil
 	}
-	return &status.Status{Code: int32(codes.FailedPrecondition), Message: messageOfError(p.err)}
+	return &status.Status{Code: int32(codes.Unknown), Message: messageOfError(p.err)}
 }

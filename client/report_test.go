@@ -39,7 +39,7 @@ func (l *reportLog) report(req *fanoutv1.ReportRequest) error {
 	}
 	if e := req.GetError(); e != nil {
 		line += fmt.Sprintf("-%d: %s", req.GetAttempted().GetRevision(), e.GetMessage())
-		if c := codes.Code(e.GetCode()); c != codes.FailedPrecondition {
+		if c := codes.Code(e.GetCode()); c != codes.Unknown {
 			line += fmt.Sprintf(" (code %s)", c)
 		}
 	}

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"io"
 	"log/slog"
 	"net"
@@ -13,12 +12,13 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"github.com/fanoutd/fanoutd/test/logs"
 	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // Clients that break HTTP/2 write few lines into the log, however often they connect.
 func TestDamagedFramesDoNotFillTheLog(t *testing.T) {
-	var lines buffer
+	var lines logs.Buffer
 	address := serve(t, Config{Log: slog.New(slog.NewTextHandler(&lines, nil))})
 	const connections = 100
 	var clients sync.WaitGroup
@@ -46,7 +46,7 @@ func TestDamagedFramesDoNotFillTheLog(t *testing.T) {
 // The next line says how many were left out.
 func TestLeftOutLinesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lines buffer
+		var lines logs.Buffer
 		l := &errorLog{log: slog.New(slog.NewTextHandler(&lines, nil))}
 		for range 100 {
 			if _, err := l.Write([]byte("http2: server: error\n")); err != nil {
@@ -64,22 +64,4 @@ func TestLeftOutLinesAreCounted(t *testing.T) {
 			t.Errorf("got %s, want %s", lines.String(), want)
 		}
 	})
-}
-
-// buffer is a bytes.Buffer for several goroutines.
-type buffer struct {
-	mu  sync.Mutex
-	all bytes.Buffer // guarded by mu
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.String()
 }

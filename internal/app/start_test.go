@@ -1,14 +1,13 @@
 package app_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/logs"
 )
 
 // A server that starts for the first time, and one that starts again, warn of nothing. Only a slow
@@ -39,10 +38,7 @@ func TestCleanStartsWarnOfNothing(t *testing.T) {
 }
 
 // logBuffer collects log lines in JSON.
-type logBuffer struct {
-	mu  sync.Mutex
-	all bytes.Buffer // guarded by mu
-}
+type logBuffer struct{ logs.Buffer }
 
 type logLine struct {
 	Level   slog.Level
@@ -50,18 +46,9 @@ type logLine struct {
 	raw     string
 }
 
-// Write implements io.Writer.
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.Write(p)
-}
-
 func (b *logBuffer) lines(t *testing.T) (all []logLine) {
 	t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for raw := range strings.Lines(b.all.String()) {
+	for raw := range strings.Lines(b.String()) {
 		line := logLine{raw: raw}
 		if err := json.Unmarshal([]byte(raw), &line); err != nil {
 			t.Fatal(err)

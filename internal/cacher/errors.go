@@ -39,7 +39,7 @@ var (
 	ErrEpochChanged = errors.New("the store's epoch has changed")
 )
 
-// More such reasons, all of which make the cacher fill again.
+// Reasons why the cacher gives up its watch, and lists everything again.
 var (
 	errWentBack   = errors.New("the store is at an older revision than before")
 	errMismatch   = errors.New("the state differs from the store")

@@ -27,8 +27,8 @@ type testStream struct {
 	mu        sync.Mutex
 	responses []response                          // guarded by mu: those that take has not returned
 	room      int                                 // guarded by mu: number of responses that the sink has room for; negative: any
-	hadRoom   bool                                // guarded by mu: the last result of HasRoom
 	asked     int                                 // guarded by mu: calls of HasRoom
+	mayTry    bool                                // guarded by mu: HasRoom has reported room, which only a response takes away
 	try       func(r *dispatch.Response) error    // guarded by mu: the result of TrySend; nil: no error
 	send      func(r *dispatch.Response) error    // guarded by mu: the result of Send; nil: no error
 	reserve   func(context.Context, bool) error   // guarded by mu: nil: no error
@@ -144,7 +144,8 @@ func (s *testStream) locked(do func()) {
 	do()
 }
 
-// setRoom sets how many responses the sink has room for.
+// setRoom sets how many responses the sink has room for. A response that the stream is making gets the
+// room that it was promised.
 func (s *testStream) setRoom(n int) {
 	s.locked(func() { s.room = n })
 	s.Ready()
@@ -200,8 +201,8 @@ func (s *testStream) HasRoom() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++
-	s.hadRoom = s.room != 0
-	return s.hadRoom
+	s.mayTry = s.room != 0
+	return s.mayTry
 }
 
 // TrySend implements [dispatch.StreamSink].
@@ -209,9 +210,10 @@ func (s *testStream) TrySend(r *dispatch.Response, now time.Time) error {
 	defer s.enter()()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.hadRoom { // meanwhile, the test may have taken the room away
-		s.t.Error("TrySend was called although there is no room")
+	if !s.mayTry {
+		s.t.Error("TrySend was called although HasRoom has not reported room")
 	}
+	s.mayTry = false
 	if s.try != nil {
 		if err := s.try(r); err != nil {
 			return err

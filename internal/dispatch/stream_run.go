@@ -101,8 +101,8 @@ func (s *Stream) sendOne(now time.Time) {
 	}
 }
 
-// MaxKeptEntries is the number of entries of a response for which a stream and its sink keep memory. When very
-// many watches begin together, each has an entry. Most streams then have one for all of them.
+// MaxKeptEntries limits the entries for which a stream and its sink keep memory between responses. A response
+// has very many when very many watches begin together; later, most have one.
 const MaxKeptEntries = 64
 
 // noteSending notes that the client may have the response from now on: it may report a position

@@ -34,7 +34,7 @@ func (e *heldEncoder) AppendEvent(b []byte, event object.Event, p object.Project
 	return e.Encoder.AppendEvent(b, event, p)
 }
 
-// written is a store of which only metrics are read.
+// written is a store that only the metrics read.
 type written struct{ backend.Store }
 
 func (written) OmittedKeys() int { return 0 }

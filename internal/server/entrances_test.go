@@ -231,8 +231,8 @@ var notExceededByWatches = map[apierr.Limit]bool{
 	apierr.MaxListMemory: true, apierr.MaxWaits: true, apierr.MaxWaitsPerClient: true,
 }
 
-// Every limit holds for the watches of every entrance, and counts what it refuses. A new limit must
-// say whether watches can exceed it.
+// Every limit holds for the watches of every entrance, and counts what it refuses. For a new limit,
+// this file must say whether watches can exceed it.
 func TestEveryLimitHoldsForEveryEntrance(t *testing.T) {
 	t.Parallel()
 	byWatches := exceededByWatches()

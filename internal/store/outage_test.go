@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -13,6 +12,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
+	"github.com/fanoutd/fanoutd/test/logs"
 	"github.com/fanoutd/fanoutd/test/loopback"
 	"github.com/fanoutd/fanoutd/test/poll"
 )
@@ -61,23 +61,7 @@ func TestOutagesAreLoggedWithoutRepetitions(t *testing.T) {
 	}
 }
 
-// logBuffer is a bytes.Buffer for several goroutines.
-type logBuffer struct {
-	mu  sync.Mutex
-	all bytes.Buffer // guarded by mu
-}
-
-// Write implements io.Writer.
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.String()
-}
+// logBuffer counts what a log has.
+type logBuffer struct{ logs.Buffer }
 
 func (b *logBuffer) count(text string) int { return strings.Count(b.String(), text) }

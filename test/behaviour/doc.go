@@ -10,5 +10,6 @@
 //	FANOUTD_TEST_CLIENTS=python,node go test ./test/behaviour -run 'TestBehaviour/deadline'
 //
 // Tests assert counts, orders and values. Where the table names a delay, they assert that the client waits at least so
-// long, and that it does not wait for the much longer time of a client without the rule.
+// long, and that it does not wait for the much longer time of a client without the rule. The second bound grows with the
+// load of the machine. For the first one, the time begins before the client can know what it waits for.
 package behaviour

@@ -1,7 +1,6 @@
 package failures
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -19,6 +18,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/test/fanoutdproc"
+	"github.com/fanoutd/fanoutd/test/logs"
 	"github.com/fanoutd/fanoutd/test/loopback"
 	"github.com/fanoutd/fanoutd/test/poll"
 )
@@ -41,7 +41,7 @@ type instance struct {
 	reads   fanoutv1.FanoutServiceClient
 	writes  fanoutv1.StoreServiceClient
 
-	log    bytes.Buffer // of all its processes
+	log    logs.Buffer // of all its processes
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when the process has exited
 }
@@ -62,7 +62,7 @@ func startFanoutd(t *testing.T, args ...string) *instance {
 			}
 		}
 		if t.Failed() {
-			t.Logf("log of fanoutd:\n%s", s.log.Bytes())
+			t.Logf("log of fanoutd:\n%s", s.log.String())
 		}
 	})
 	return s

@@ -1,14 +1,12 @@
 package security
 
 import (
-	"bytes"
 	"crypto/tls"
 	"encoding/json"
 	"maps"
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/test/certs"
 	"github.com/fanoutd/fanoutd/test/jwts"
+	"github.com/fanoutd/fanoutd/test/logs"
 	"github.com/fanoutd/fanoutd/test/poll"
 )
 
@@ -116,23 +115,7 @@ func handshake(t *testing.T, address string, config *tls.Config, shown *tls.Cert
 }
 
 // logBuffer collects log lines in JSON.
-type logBuffer struct {
-	mu  sync.Mutex
-	all bytes.Buffer // guarded by mu
-}
-
-// Write implements io.Writer.
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.String()
-}
+type logBuffer struct{ logs.Buffer }
 
 // faults returns the lines about refused credentials by their fault.
 func (b *logBuffer) faults(t *testing.T) map[string][]string {

@@ -119,8 +119,8 @@ export class Connection {
   }
 
   /**
-   * #explain finds out why the channel cannot connect. Only calls are told. The returned function ends the call, which would be
-   * sent if the channel could connect after all.
+   * #explain finds out why the channel cannot connect. gRPC says so only in the status of a call, so it makes one. The returned
+   * function ends it: it would be sent if the channel could connect after all.
    */
   #explain(explained: (why: string) => void): () => void {
     const call = this.#rpc.getChannel().createCall('/', Infinity, null, null, null);

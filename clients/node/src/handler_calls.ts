@@ -1,4 +1,4 @@
-// The calls of handlers in which a function runs.
+// Knows whether the present function was called by a handler, and by which.
 
 import { AsyncLocalStorage } from 'node:async_hooks';
 

@@ -91,7 +91,7 @@ function reportOf(progress: Progress): Report {
   const report: Report = { failedKeys: failedKeysOf(progress) };
   if (applied) report.applied = applied;
   if (attempted) report.attempted = attempted;
-  if (error !== undefined) report.error = { code: status.FAILED_PRECONDITION, message: error };
+  if (error !== undefined) report.error = { code: status.UNKNOWN, message: error };
   return report;
 }
 

@@ -56,8 +56,14 @@ def message_of(error: BaseException) -> str:
         return type(error).__name__
 
 
+# Results without a look for awaitables: informers ask for each object.
+_PLAIN = frozenset({type(None), str, bytes, int, float, bool, dict, list})
+
+
 def refuse_awaitable(result: object) -> None:
     """Raise TypeError if a function has returned an awaitable that nothing would await."""
+    if type(result) in _PLAIN:
+        return
     if inspect.iscoroutine(result):
         result.close()
     if inspect.isawaitable(result):

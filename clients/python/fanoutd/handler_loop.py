@@ -132,8 +132,8 @@ class HandlerLoop(Generic[T]):
     async def run(self) -> None:
         """Call the function for each change, until the handler is removed.
 
-        A task of its own makes the calls, because the function may cancel the task in which it runs. Another one
-        then goes on. A cancellation of this task, for example by the end of the event loop, is none of a call.
+        Another task makes the calls, because the function may cancel the task in which it runs. If it does, a new task
+        goes on. If this task is cancelled, for example at the end of the event loop, the loop ends.
         """
         calling.set(self)
         while not self.removed:
@@ -202,8 +202,11 @@ class HandlerLoop(Generic[T]):
 
 def _oldest(before: Iterable[Position], at: Position) -> Position:
     """Return the oldest position, or the present one. Revision 0: it is of another epoch."""
-    oldest = at
+    oldest = last = at
     for p in before:
+        if p is last:
+            continue  # the changes of one message follow each other
+        last = p
         if p.epoch != at.epoch:
             return Position()
         if p.revision < oldest.revision:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from fanoutd.caller import Caller
@@ -361,7 +361,7 @@ class LocalCopy(Generic[T]):
             return
         if update.replace:
             self._incoming = {}
-        news: list[tuple[str, Object | None]]
+        news: Iterable[tuple[str, Object | None]]
         if self._incoming is not None:
             for e in update.events:
                 if e.type is EventType.DELETED:
@@ -373,14 +373,14 @@ class LocalCopy(Generic[T]):
             incoming, self._incoming = self._incoming, None
             news = self._difference(incoming)
         else:
-            news = [(e.object.key, None if e.type is EventType.DELETED else e.object) for e in update.events]
-        self._put_all(news, update.position)
+            news = ((e.object.key, None if e.type is EventType.DELETED else e.object) for e in update.events)
+        changed = self._put_all(news, update.position)
         self._as_of = update.as_of
         if update.synced or not self._has_state and update.complete:
             self._has_state = True
         self._settle()
         if self._saver is not None:
-            self._saver.changed(bool(news))
+            self._saver.changed(changed)
         self._tell_failures()
 
     def _settle(self) -> None:
@@ -410,31 +410,35 @@ class LocalCopy(Generic[T]):
             return self.position.revision >= self._request.consistency.min_revision
         return self._as_of >= self._began
 
-    def _difference(self, objects: Mapping[str, Object]) -> list[tuple[str, Object | None]]:
+    def _difference(self, objects: Mapping[str, Object]) -> Iterator[tuple[str, Object | None]]:
         """Return the changes that lead from the copy to other objects: the deletions, then the others by key."""
-        news: list[tuple[str, Object | None]] = [
-            (key, None) for key in self.items.keys() | self._invalid.keys() if key not in objects
-        ]
+        for key in self.items.keys() | self._invalid.keys():
+            if key not in objects:
+                yield key, None
         for key in sorted(objects):
             o = objects[key]
             known = self._invalid[key][0] if key in self._invalid else None
             if known is None and key in self.items:
                 known = self.items[key].object
             if known != o:
-                news.append((key, o))
-        return news
+                yield key, o
 
-    def _put_all(self, news: Iterable[tuple[str, Object | None]], position: Position) -> None:
-        """Change objects, all at once: decode them first."""
+    def _put_all(self, news: Iterable[tuple[str, Object | None]], position: Position) -> bool:
+        """Change objects, all at once: decode them first. Return whether there were any."""
         since = self.position
-        decoded = [(key, None if o is None else self._decoded(o)) for key, o in news]
+        keys: list[str] = []
+        decoded: list[Item[T] | _Failure | None] = []  # not pairs, each of which the garbage collector would visit
+        for key, o in news:
+            keys.append(key)
+            decoded.append(None if o is None else self._decoded(o))
         with self._lock:
-            for key, new in decoded:
+            for key, new in zip(keys, decoded, strict=True):
                 if isinstance(new, _Failure):
                     self._note_invalid(new, since)
                 else:
                     self._put(key, new, since)
             self.position = position
+        return bool(keys)
 
     def _decoded(self, o: Object) -> Item[T] | _Failure:
         try:
@@ -493,7 +497,7 @@ class LocalCopy(Generic[T]):
         except DamagedError as error:
             self._file_failed(error)
             return
-        self._put_all([(o.key, o) for o in objects], position)
+        self._put_all(((o.key, o) for o in objects), position)
         self._has_state = position.revision > 0
         self._tell_failures()
 

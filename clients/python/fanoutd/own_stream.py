@@ -152,7 +152,7 @@ def fill(request: fanout_pb2.ReportRequest | fanout_pb2.SubscribeRequest.Report,
     if p.applied.revision > 0:
         request.applied.CopyFrom(position_to(p.applied))
     if p.error is not None:
-        request.error.CopyFrom(status_pb2.Status(code=grpc.StatusCode.FAILED_PRECONDITION.value[0], message=p.error))
+        request.error.CopyFrom(status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=p.error))
         if p.attempted.revision > 0:
             request.attempted.CopyFrom(position_to(p.attempted))
         request.failed_keys.extend(p.failed_keys())

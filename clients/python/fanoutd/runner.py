@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from contextvars import Context
 from typing import Any, TypeVar
 
-from fanoutd.callbacks import in_callback
+from fanoutd.callbacks import in_callback, refuse_awaitable
 from fanoutd.errors import ClosedError
 from fanoutd.loop_thread import LoopThread
 from fanoutd.process import Process
@@ -48,6 +49,32 @@ class Runner:
 
     def run(self, coroutine: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine, and return its result."""
+        return self._run(coroutine, Future.result)
+
+    def run_calling(
+        self, start: Callable[[Callable[..., Awaitable[Any]]], Coroutine[Any, Any, R]], function: Callable[..., Any]
+    ) -> R:
+        """Run a coroutine that calls a function, which this thread calls."""
+        calls: queue.SimpleQueue[tuple[tuple[Any, ...], Future[Any]] | None] = queue.SimpleQueue()
+
+        async def relay(*args: Any) -> Any:
+            result: Future[Any] = Future()
+            calls.put((args, result))
+            return await asyncio.wrap_future(result)
+
+        def serve(future: Future[R]) -> R:
+            future.add_done_callback(lambda _: calls.put(None))
+            while (call := calls.get()) is not None:
+                args, result = call
+                if result.set_running_or_notify_cancel():
+                    value = function(*args)  # what it raises ends the coroutine
+                    refuse_awaitable(value)
+                    result.set_result(value)
+            return future.result()
+
+        return self._run(start(relay), serve)
+
+    def _run(self, coroutine: Coroutine[Any, Any, R], wait: Callable[[Future[R]], R]) -> R:
         ended = threading.Event()
         future: Future[R] | None = None
         try:
@@ -58,7 +85,7 @@ class Runner:
                 if self._ending is not None:
                     raise ClosedError("the client is closed")
                 future = self._thread.submit(self._call(coroutine, ended))
-            return future.result()
+            return wait(future)
         except CancelledError:
             raise ClosedError("the client is closed") from None
         except BaseException:

@@ -9,34 +9,27 @@
 A client runs a ``fanoutd.Client`` in a thread that all clients share. Any number of threads may use the client. Each
 function takes the arguments of the function of ``fanoutd`` with the same name, and waits for its result.
 
-Handlers, ``on_error`` and ``on_interruption`` of an informer run in other threads, where they may use the client. Other
-callbacks run in the shared thread: they must return soon, and cannot call these functions, except for ``close``.
+``change`` of an update and ``progress`` of a wait run in the thread that waits for the result. Handlers, ``on_error`` and
+``on_interruption`` of an informer run in other threads. All of these may use the client. Other callbacks run in the shared
+thread: they must return soon, and cannot call these functions, except for ``close``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
-import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
-
-import grpc
 
 import fanoutd
 from fanoutd.callbacks import refuse_coroutine_function
 from fanoutd.client import client_with
 from fanoutd.objects import Position, Update
-from fanoutd.requests import Metadata
-from fanoutd.resource import BOOKMARK_INTERVAL
 from fanoutd.runner import Runner
 from fanoutd.settings import Configured, Settings
 from fanoutd.sync_informer import Handler, Informer
-from fanoutd.update import Attempts
 from fanoutd.worker import Worker
-from fanoutd.wait import SETTLE, Options, statuses, wait_request
 
 __all__ = ["Client", "Handler", "Informer", "Resource", "Watch"]
 
@@ -53,6 +46,29 @@ def _blocking(
     @functools.wraps(method)
     def call(self: Resource, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._runner.run(method(self._resource, *args, **kwargs))
+
+    return call
+
+
+def _calling(
+    name: str, method: Callable[Concatenate[fanoutd.Resource, P], Coroutine[Any, Any, R]]
+) -> Callable[Concatenate[Resource, P], R]:
+    """Make a method that waits for its result. The thread that waits calls the argument with this name."""
+    signature = inspect.signature(method)
+
+    @functools.wraps(method)
+    def call(self: Resource, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        arguments = signature.bind(self._resource, *args, **kwargs)
+        function = arguments.arguments.get(name)
+        if function is None:
+            return self._runner.run(method(self._resource, *args, **kwargs))
+        refuse_coroutine_function(name, function)
+
+        def start(relay: Callable[..., Any]) -> Coroutine[Any, Any, R]:
+            arguments.arguments[name] = relay
+            return method(*arguments.args, **arguments.kwargs)
+
+        return self._runner.run_calling(start, function)
 
     return call
 
@@ -171,74 +187,8 @@ class Resource:
     transact = _blocking(fanoutd.Resource.transact)
     watch = _watching(fanoutd.Resource.watch)
     informer = _informing(fanoutd.Resource.informer)
-
-    def update(
-        self,
-        key: str,
-        change: Callable[[fanoutd.Object | None], str | bytes | fanoutd.Value | None],
-        *,
-        ttl: float | None = None,
-        metadata: Metadata = (),
-        timeout: float | None = None,
-    ) -> int:
-        """Read an object, change it, and write it unless it was changed meanwhile; see fanoutd.Resource.update.
-
-        The function is called in this thread, so it may use the client.
-        """
-        refuse_coroutine_function("an update", change)
-        attempts = Attempts(self._resource.get, self._resource.put, key, ttl, metadata, timeout)
-        while True:
-            value = change(self._runner.run(attempts.read()))
-            revision = self._runner.run(attempts.write(value))
-            if revision is not None:
-                return revision
-
-    def wait(
-        self,
-        revision: int,
-        *,
-        prefix: str | None = None,
-        key: str | None = None,
-        subscribers: str = "",
-        instance: str = "",
-        require_all: bool = False,
-        quorum: float = 1.0,
-        tolerate: int = 0,
-        min_watches: int = 1,
-        allow_missing_servers: bool = False,
-        settle: float = SETTLE,
-        timeout: float | None = None,
-        progress: Callable[[fanoutd.WaitStatus], Any] | None = None,
-    ) -> fanoutd.WaitStatus:
-        """Wait until watches have applied a revision; see fanoutd.Resource.wait. This thread calls ``progress``."""
-        if inspect.iscoroutinefunction(progress):
-            raise TypeError("progress is a coroutine function, which needs fanoutd.Resource.wait")
-        found = statuses(
-            self._resource._core,
-            wait_request(
-                self.name, revision, prefix=prefix, key=key, subscribers=subscribers, instance=instance,
-                require_all=require_all,
-            ),
-            Options(quorum, tolerate, min_watches, allow_missing_servers, settle, timeout),
-        )  # fmt: skip
-
-        async def following() -> fanoutd.WaitStatus | None:
-            return await anext(found, None)
-
-        async def end() -> None:
-            await found.aclose()
-
-        status = None
-        try:
-            while latest := self._runner.run(following()):
-                status = latest
-                if progress is not None:
-                    progress(status)
-        finally:
-            with contextlib.suppress(fanoutd.ClosedError):  # it has ended with the client
-                self._runner.run(end())
-        assert status is not None  # without one, it raises
-        return status
+    update = _calling("change", fanoutd.Resource.update)
+    wait = _calling("progress", fanoutd.Resource.wait)
 
 
 class Watch:

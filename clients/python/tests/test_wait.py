@@ -378,6 +378,8 @@ class SyncTest(unittest.TestCase):
 
     def test_an_interrupt_ends_the_wait(self) -> None:
         """The interrupt comes while the wait of this thread runs in the thread of the client."""
+        # A shell starts its background jobs with this signal ignored.
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
         main, interrupts = threading.get_ident(), 1
 
         def token() -> str:

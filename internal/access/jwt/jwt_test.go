@@ -1,7 +1,6 @@
 package jwt_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -26,6 +25,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access/jwt"
 	"github.com/fanoutd/fanoutd/test/certs"
 	"github.com/fanoutd/fanoutd/test/jwts"
+	"github.com/fanoutd/fanoutd/test/logs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -316,7 +316,7 @@ func TestKeysAreNotFetchedInPlainText(t *testing.T) {
 		}
 		login.set(nil, at)
 		cfg := settings(t, nil)
-		var logged lockedBuffer
+		var logged logs.Buffer
 		cfg.Issuer, cfg.KeysFile, cfg.Log = login.URL+"/realm", "", slog.New(slog.NewTextHandler(&logged, nil))
 		v := open(t, cfg)
 		run(t, v)
@@ -327,22 +327,4 @@ func TestKeysAreNotFetchedInPlainText(t *testing.T) {
 			t.Errorf("%s: %s", at, logged.String())
 		}
 	}
-}
-
-// lockedBuffer is a buffer that is safe for concurrent use.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// Reader reads from a file that is open already, such as standard input, until ctx ends. What it has read is lost for
-// others. Close must be called.
+// Reader reads from a file that is open already, such as standard input, until ctx ends. It reads ahead, so nothing
+// else can read the file afterwards. Close must be called.
 func Reader(ctx context.Context, in io.Reader) io.ReadCloser {
 	out, into := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { into.CloseWithError(context.Cause(ctx)) })

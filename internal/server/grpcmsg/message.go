@@ -17,8 +17,8 @@ type SharedMessage struct {
 // piece costs something for each watch; the copy is made once for all watches.
 const smallMessage = 4 << 10
 
-// CopiedBytes is the size up to which a message is copied into the response of a stream. This copy is
-// made for each stream, so it pays only for smaller messages.
+// CopiedBytes is the largest size at which copying a message into the response of a stream is cheaper than
+// a reference to it. Each stream makes its own copy.
 const CopiedBytes = 1 << 10
 
 // headerBytes is the room for the header, which follows the events in a message.

@@ -42,8 +42,8 @@ func (s *Slot) Expect(interval time.Duration) {
 }
 
 // Reserve waits for the slot. It returns an [apierr.LimitError] if the wait takes too long, and at once
-// if the watches are new and too many new watches already wait. Watches that have begun may wait in any
-// case: if they ended, their client would only begin new ones.
+// if the watches are new and too many new watches already wait. Watches that have begun are never turned
+// away like that: if they ended, their client would only begin new ones.
 func (s *Slot) Reserve(ctx context.Context, isNew bool) error {
 	most := 0
 	if isNew {
