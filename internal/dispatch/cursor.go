@@ -118,6 +118,9 @@ func (c *cursor) delayedUntil(now time.Time) (time.Time, bool) {
 	return c.timing.HeldUntil(now)
 }
 
+// hasBatchDelay reports whether live events are sent at least a batch delay apart.
+func (c *cursor) hasBatchDelay() bool { return c.timing != nil && c.timing.batchDelay > 0 }
+
 // isDelayed reports whether live events have to wait for the batch delay.
 func (c *cursor) isDelayed(now time.Time) bool {
 	_, delayed := c.delayedUntil(now)

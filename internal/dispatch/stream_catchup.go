@@ -39,7 +39,7 @@ type catchUpMessage struct {
 // madeParts is what Serve gives to the worker.
 type madeParts struct {
 	messages []catchUpMessage
-	synced   []*cursor // SYNCED comes next
+	synced   []*cursor // the worker goes on: with SYNCED, or with live events
 	failed   []failedCatchUp
 }
 
@@ -186,8 +186,8 @@ var (
 	errNeedsReservation = errors.New("the next part needs the reservation")
 )
 
-// makePartsOf makes messages of one cursor until SYNCED comes next, and returns their size. It
-// returns errPartsFull when their size has reached the limit.
+// makePartsOf makes messages of one cursor until SYNCED or a batch delay comes next, and returns their
+// size. It returns errPartsFull when their size has reached the limit.
 func (s *Stream) makePartsOf(c *cursor, made *madeParts, limit int) (bytes int, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -221,6 +221,9 @@ func (s *Stream) makePartsOf(c *cursor, made *madeParts, limit int) (bytes int, 
 		}
 		isPart := c.transfersState() && m.Header.Kind == object.CatchUpPart
 		made.messages = append(made.messages, catchUpMessage{c, m, isPart})
+		if m.Header.Kind == object.Live && c.hasBatchDelay() {
+			return bytes, nil // the next events wait for the delay
+		}
 		// A cursor does not wait for its next turn while it holds its first part.
 		if bytes += m.size() + 2*entryBytes; bytes >= limit && !c.holdsPart() && !c.syncedIsNext() {
 			return bytes, errPartsFull

@@ -90,7 +90,6 @@ func (s *Stream) sendOne(now time.Time) {
 		s.isWaiting.Store(true)
 	case ErrNeedsHandler:
 		s.unsent, s.handlerSends = true, true
-		s.isWaiting.Store(true)
 		s.mu.Lock()
 		s.toSend = &s.response
 		s.mu.Unlock()
