@@ -16,7 +16,7 @@ func StatedAge(confirmed, now time.Time) time.Duration {
 }
 
 // statedAge returns the [object.Header.Age] of a bookmark that is sent now.
-func (d *Dispatcher) statedAge(now time.Time) time.Duration {
+func (d *feeds) statedAge(now time.Time) time.Duration {
 	return StatedAge(d.cfg.Source.Confirmed(), now)
 }
 
@@ -24,7 +24,7 @@ func (d *Dispatcher) statedAge(now time.Time) time.Duration {
 // wait for the watcher, the message does not lead to the newest state. The client then has
 // everything that the server knew when the first event of the message arrived, but perhaps
 // nothing later.
-func (d *Dispatcher) liveAge(now, firstArrived time.Time, more bool) time.Duration {
+func (d *feeds) liveAge(now, firstArrived time.Time, more bool) time.Duration {
 	confirmed := d.cfg.Source.Confirmed()
 	if more && firstArrived.Before(confirmed) {
 		confirmed = firstArrived

@@ -16,7 +16,7 @@ func TestASharedBatchThatIsOldIsMadeAgain(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
 		var watchers [4]*Polled
 		for i := range watchers {
-			watchers[i] = d.Poll(q, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
+			watchers[i] = d.Poll(q, Interest{}, FromNow(d.feeds.cfg.Source.State().Position()), Options{})
 			defer watchers[i].Close()
 			if _, ok, _ := watchers[i].Try(); !ok {
 				t.Fatal("got no bookmark")

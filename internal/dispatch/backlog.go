@@ -27,7 +27,7 @@ func (f *feed) backlog(at object.Position) Backlog {
 // up to the argument.
 func (f *feed) completeAfter(at object.Position) object.Position {
 	// The order matters: the view has every event up to the position that was loaded before.
-	p := f.dispatcher.dispatchedUpTo.Load()
+	p := f.feeds.dispatchedUpTo.Load()
 	v := f.view.Load()
 	if p == nil || p.Epoch != at.Epoch || !v.covers(at) {
 		return at
@@ -44,7 +44,7 @@ func (f *feed) completeAfter(at object.Position) object.Position {
 // revision, or because the log does not reach back to the position.
 func (f *feed) quiet(from object.Position, to object.Revision) bool {
 	// The order matters: the view has every event up to the position that was loaded before.
-	if p := f.dispatcher.dispatchedUpTo.Load(); p == nil || p.Epoch != from.Epoch || p.Revision < to {
+	if p := f.feeds.dispatchedUpTo.Load(); p == nil || p.Epoch != from.Epoch || p.Revision < to {
 		return false
 	}
 	v := f.view.Load()
@@ -69,9 +69,9 @@ func (f *feed) shows(revision object.Revision) bool {
 // may share an older state, because its client has seen nothing after its position.
 func (f *feed) changedAt() object.Revision {
 	// The order matters: the view has every event up to the position that was loaded before.
-	dispatched := f.dispatcher.dispatchedUpTo.Load()
+	dispatched := f.feeds.dispatchedUpTo.Load()
 	v := f.view.Load()
-	present := f.dispatcher.cfg.Source.State().Position()
+	present := f.feeds.cfg.Source.State().Position()
 	if dispatched == nil || *dispatched != present || v.base.Epoch != present.Epoch {
 		// Another watch may have read changes from the window that are not yet dispatched.
 		return present.Revision

@@ -73,7 +73,7 @@ func (f *feed) batch(start batchStart, now time.Time) *Batch {
 	if b := f.batches.find(start, now); b != nil {
 		return b
 	}
-	b := newLiveBatch(start, f.dispatcher.cfg.MessageBytes, allRevisions, f.dispatcher, now)
+	b := newLiveBatch(start, f.feeds.cfg.MessageBytes, allRevisions, f.feeds, now)
 	if b != nil && f.hadSeveral.Load() {
 		f.keepBatch(b)
 	}
@@ -82,7 +82,7 @@ func (f *feed) batch(start batchStart, now time.Time) *Batch {
 
 // newLiveBatch returns a batch of the events after the start, up to and including the revision
 // to. The limit is that of their size. It returns nil if there are no events.
-func newLiveBatch(start batchStart, limit int, to object.Revision, d *Dispatcher, now time.Time) *Batch {
+func newLiveBatch(start batchStart, limit int, to object.Revision, d *feeds, now time.Time) *Batch {
 	pieces, end, first := start.view.read(start.after, start.skip, limit, to)
 	if end.taken == 0 {
 		return nil

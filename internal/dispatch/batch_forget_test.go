@@ -18,7 +18,7 @@ func TestBatchesAreDroppedWithTheirLog(t *testing.T) {
 	bubble(t, Config{LogBytes: 1 << 10}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
 		var watchers [2]*Polled
 		for i := range watchers {
-			watchers[i] = d.Poll(q, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
+			watchers[i] = d.Poll(q, Interest{}, FromNow(d.feeds.cfg.Source.State().Position()), Options{})
 			defer watchers[i].Close()
 			for ok := true; ok; {
 				var err error

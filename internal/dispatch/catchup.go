@@ -57,7 +57,7 @@ const smallDelta = 16 << 10
 // startCatchUp chooses how to bring the watcher up to date, and returns the message that
 // announces the catch-up.
 func (r *reader) startCatchUp() (Message, error) {
-	d := r.feed.dispatcher
+	d := r.feed.feeds
 	asOf := d.cfg.Source.Confirmed() // read before the state, so the state has at least everything from that time
 	newest := d.cfg.Source.State()
 	kind, err := r.moveToCatchUp(newest)
@@ -133,7 +133,7 @@ func (r *reader) catchUpBegin(kind object.CatchUp) Message {
 // retained state that is new enough. Otherwise the dispatcher might have to retain a newer
 // state, and to drop a state of other watchers for it.
 func (r *reader) target(newest *cacher.State) *cacher.State {
-	d := r.feed.dispatcher
+	d := r.feed.feeds
 	needed := max(r.needed, r.after)
 	if r.catchUp != nil && r.catchUp.kind.TransfersState() {
 		s := d.retained.oldest(newest.Position().Epoch, needed)
@@ -153,7 +153,7 @@ func (r *reader) target(newest *cacher.State) *cacher.State {
 // abandonCatchUp ends the catch-up that is under way, if there is one.
 func (r *reader) abandonCatchUp() {
 	if r.catchUp != nil {
-		r.feed.dispatcher.retained.release(r.catchUp.state)
+		r.feed.feeds.retained.release(r.catchUp.state)
 		r.catchUp = nil
 	}
 }
@@ -199,11 +199,11 @@ func (r *reader) catchUpPart() (payload, readResult) {
 			p = new(r.part(c, state))
 		}
 		if c.next, c.allPartsSent = p.next, p.isLast; c.allPartsSent {
-			r.feed.dispatcher.retained.release(c.state)
+			r.feed.feeds.retained.release(c.state)
 			c.state = nil
 		}
 		if len(p.pieces) > 0 {
-			return p.payload(), readEvents
+			return payloadOf(p), readEvents
 		}
 	}
 	r.after = c.to
@@ -259,10 +259,10 @@ func (r *reader) needsReservation() bool {
 // window reaches back to the revision of the snapshot.
 func (r *reader) catchUpState() *cacher.State {
 	c := r.catchUp
-	if s := r.feed.dispatcher.retained.use(c.state); s != nil {
+	if s := r.feed.feeds.retained.use(c.state); s != nil {
 		return s
 	}
-	s := r.feed.dispatcher.cfg.Source.State()
+	s := r.feed.feeds.cfg.Source.State()
 	if c.kind == object.Reset && s.Position().Epoch == r.epoch && c.to >= s.Replayable() {
 		return s
 	}
@@ -282,8 +282,8 @@ func (r *reader) part(c *catchUp, s *cacher.State) part {
 		panic(fmt.Sprintf("a catch-up of kind %v has no parts that are made from a state", c.kind))
 	}
 	key := partKey{kind: c.kind, since: c.since, to: c.to, start: c.next}
-	return r.feed.catchUps.part(s, key, &r.feed.dispatcher.catchUps, func() (p part) {
-		r.feed.dispatcher.cfg.Turns.Do(func() { p = makePart(c, s) })
+	return r.feed.catchUps.part(s, key, &r.feed.feeds.catchUps, func() (p part) {
+		r.feed.feeds.cfg.Turns.Do(func() { p = makePart(c, s) })
 		return p
 	})
 }
@@ -291,14 +291,14 @@ func (r *reader) part(c *catchUp, s *cacher.State) part {
 // resetPart makes a part of a snapshot.
 func (r *reader) resetPart(c *catchUp, s *cacher.State) part {
 	interest := &r.feed.interest
-	p := part{next: c.next, isLast: true, end: batchCut{limit: r.feed.dispatcher.cfg.MessageBytes}}
+	p := part{next: c.next, isLast: true, end: batchCut{limit: r.feed.feeds.cfg.MessageBytes}}
 	objects, _ := s.ObjectsAt(c.to, interest.Scope, c.next.Key)
 	var last object.Key
 	for o := range objects {
 		if !interest.Picks(o) {
 			continue
 		}
-		event := r.feed.dispatcher.cfg.Encoder.AddedEvent(o, interest.Projection)
+		event := r.feed.feeds.cfg.Encoder.AddedEvent(o, interest.Projection)
 		if !p.end.takeAlone(len(event)) {
 			p.isLast = false
 			break
@@ -315,14 +315,14 @@ func (r *reader) resetPart(c *catchUp, s *cacher.State) part {
 // deltaPart makes a part of the difference between two revisions.
 func (r *reader) deltaPart(c *catchUp, s *cacher.State) part {
 	interest := &r.feed.interest
-	p := part{next: c.next, isLast: true, end: batchCut{limit: r.feed.dispatcher.cfg.MessageBytes}}
+	p := part{next: c.next, isLast: true, end: batchCut{limit: r.feed.feeds.cfg.MessageBytes}}
 	for d := range s.Since(c.since, interest.Scope, c.next.ChangeID) {
 		e := interest.SeeDifference(d, c.since)
 		var event []byte
 		if e.Type == object.Added {
-			event = r.feed.dispatcher.cfg.Encoder.AddedEvent(e.Object, interest.Projection)
+			event = r.feed.feeds.cfg.Encoder.AddedEvent(e.Object, interest.Projection)
 		} else {
-			event = r.feed.dispatcher.cfg.Encoder.AppendEvent(nil, e, interest.Projection)
+			event = r.feed.feeds.cfg.Encoder.AppendEvent(nil, e, interest.Projection)
 		}
 		if !p.end.takeAlone(len(event)) {
 			p.isLast = false

@@ -81,8 +81,6 @@ type part struct {
 	coalesced bool // see coalesce
 }
 
-func (p *part) payload() payload { return payload{p.pieces, p.end.taken, p.arrived, p.end.hasMore} }
-
 // size returns the number of bytes that the part takes of the budget. Pieces that share the
 // memory of objects count, too.
 func (p *part) size() int64 { return p.sizeWith(len(p.pieces)) }

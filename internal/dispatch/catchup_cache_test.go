@@ -25,7 +25,7 @@ func TestBoundedCatchUpCache(t *testing.T) {
 				synctest.Wait()
 				var watchers []*Pulled
 				catchUp := func() {
-					now := d.cfg.Source.State().Position()
+					now := d.feeds.cfg.Source.State().Position()
 					for _, begin := range []Begin{
 						FromSnapshot(0),
 						FromPosition(object.Position{Epoch: now.Epoch, Revision: 1}),
@@ -38,7 +38,7 @@ func TestBoundedCatchUpCache(t *testing.T) {
 							if err != nil {
 								t.Fatal(err)
 							}
-							if n := d.catchUps.bytes.Load(); n > int64(limit) {
+							if n := d.feeds.catchUps.bytes.Load(); n > int64(limit) {
 								t.Fatalf("got %d cached bytes, want at most %d", n, limit)
 							}
 							if message.Header.Kind == object.Synced {
@@ -46,7 +46,7 @@ func TestBoundedCatchUpCache(t *testing.T) {
 							}
 						}
 					}
-					if d.catchUps.bytes.Load() == 0 {
+					if d.feeds.catchUps.bytes.Load() == 0 {
 						t.Fatal("nothing is cached")
 					}
 					wantAccounted(t, d)
@@ -56,15 +56,15 @@ func TestBoundedCatchUpCache(t *testing.T) {
 				time.Sleep(2 * catchUpCacheAge)
 				m.Put("next", "value")
 				synctest.Wait()
-				if n := d.catchUps.bytes.Load(); n != 0 || len(d.caching) > 0 {
-					t.Errorf("got %d cached bytes of %d feeds after they are out of date, want none", n, len(d.caching))
+				if n := d.feeds.catchUps.bytes.Load(); n != 0 || len(d.feeds.caching) > 0 {
+					t.Errorf("got %d cached bytes of %d feeds after they are out of date, want none", n, len(d.feeds.caching))
 				}
 				catchUp()
 				for _, w := range watchers {
 					w.Close()
 				}
-				if n := d.catchUps.bytes.Load(); n != 0 || len(d.caching) > 0 {
-					t.Errorf("got %d cached bytes of %d feeds after all watchers have left, want none", n, len(d.caching))
+				if n := d.feeds.catchUps.bytes.Load(); n != 0 || len(d.feeds.caching) > 0 {
+					t.Errorf("got %d cached bytes of %d feeds after all watchers have left, want none", n, len(d.feeds.caching))
 				}
 			})
 		})
@@ -75,7 +75,7 @@ func TestBoundedCatchUpCache(t *testing.T) {
 func wantAccounted(t *testing.T, d *Dispatcher) {
 	t.Helper()
 	var all int64
-	for f := range d.index.all() {
+	for f := range d.feeds.index.all() {
 		var held int64
 		for _, p := range f.catchUps.parts {
 			held += p.size()
@@ -85,7 +85,7 @@ func wantAccounted(t *testing.T, d *Dispatcher) {
 		}
 		all += held
 	}
-	if n := d.catchUps.bytes.Load(); n != all {
+	if n := d.feeds.catchUps.bytes.Load(); n != all {
 		t.Errorf("got %d counted bytes of all caches, want %d", n, all)
 	}
 }

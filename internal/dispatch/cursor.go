@@ -88,10 +88,10 @@ func (c *cursor) close() {
 
 // dispatcher returns the dispatcher of the feed, or nil for a watch of StartDirect.
 func (c *cursor) dispatcher() *Dispatcher {
-	if c.feed == nil {
+	if c.group == nil {
 		return nil
 	}
-	return c.feed.dispatcher
+	return c.group.dispatcher()
 }
 
 // mark notes that the feed may have events for the cursor. If the stream has no room, nothing else
@@ -204,7 +204,7 @@ func (c *cursor) position() object.Position {
 		p = c.feed.completeAfter(c.at())
 	}
 	if p.Epoch == "" { // the watch ends before its snapshot has begun
-		p.Epoch = c.dispatcher().cfg.Source.State().Position().Epoch
+		p.Epoch = c.dispatcher().feeds.cfg.Source.State().Position().Epoch
 	}
 	return p
 }
@@ -216,7 +216,7 @@ func (c *cursor) position() object.Position {
 // the window has the events. Its CATCH_UP_BEGIN, or the end of the watches, is in the response that
 // skips these events. Otherwise the client would take the watches for live.
 func (s *Stream) fallBehind(c *cursor, now time.Time) {
-	newest := c.dispatcher().cfg.Source.State()
+	newest := c.dispatcher().feeds.cfg.Source.State()
 	c.step = stepBehind
 	if newest.Position().Epoch == c.epoch && c.after >= newest.Replayable() {
 		if s.solo != nil {
@@ -261,11 +261,11 @@ type streamSource struct {
 // sourceOf returns the source of the cursors of a group.
 func (s *Stream) sourceOf(g *group) *streamSource {
 	for _, src := range s.sources {
-		if src.dispatcher == g.feed.dispatcher {
+		if src.dispatcher == g.dispatcher() {
 			return src
 		}
 	}
-	src := &streamSource{stream: s, dispatcher: g.feed.dispatcher, rounds: g.rounds}
+	src := &streamSource{stream: s, dispatcher: g.dispatcher(), rounds: g.rounds}
 	s.sources = append(s.sources, src)
 	g.rounds.sources[src] = struct{}{}
 	return src
@@ -277,7 +277,7 @@ func (src *streamSource) bound() object.Position {
 	if src.stream.solo == nil {
 		return src.rounds.bound
 	}
-	if p := src.dispatcher.dispatchedUpTo.Load(); p != nil {
+	if p := src.dispatcher.feeds.dispatchedUpTo.Load(); p != nil {
 		return *p
 	}
 	return object.Position{}

@@ -19,7 +19,7 @@ func TestRevisionsOfAnotherEpochAreNotUsed(t *testing.T) {
 			m.Put("k", "1")
 		}
 		synctest.Wait()
-		before := d.dispatchedUpTo.Load()
+		before := d.feeds.dispatchedUpTo.Load()
 
 		m.Change(func() { m.Down = object.ErrUnavailable })
 		synctest.Wait()
@@ -33,12 +33,12 @@ func TestRevisionsOfAnotherEpochAreNotUsed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		d.dispatchedUpTo.Store(before)
+		d.feeds.dispatchedUpTo.Store(before)
 		if b, ok := w.cursor.nextBatch(time.Now()); b != nil || !ok {
 			t.Fatalf("got %v, %v; want no batch", b, ok)
 		}
-		if got := w.Position(); got.Revision > d.cfg.Source.State().Revision() {
-			t.Errorf("got position %v, want at most %v", got, d.cfg.Source.State().Position())
+		if got := w.Position(); got.Revision > d.feeds.cfg.Source.State().Revision() {
+			t.Errorf("got position %v, want at most %v", got, d.feeds.cfg.Source.State().Position())
 		}
 	})
 }

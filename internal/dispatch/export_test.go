@@ -201,14 +201,14 @@ type Polled struct{ cursor }
 func (d *Dispatcher) Poll(q *sendqueue.Queue, i Interest, b Begin, o Options) *Polled {
 	p := &Polled{}
 	p.group = d.enter(&i, q)
-	p.reader = newReader(p.group.feed, b, &o)
+	p.reader = newReader(p.group.feed, b, o.Latest, o.EveryEvent)
 	return p
 }
 
 // Close removes the watch from its feed.
 func (p *Polled) Close() {
 	p.abandonCatchUp()
-	p.feed.dispatcher.exit(p.group, 1)
+	p.group.dispatcher().exit(p.group, 1)
 }
 
 // Try returns the next message, or false if there is none now.

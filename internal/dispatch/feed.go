@@ -9,18 +9,18 @@ import (
 
 // feed is the log of the events of one interest, and the watches that read it.
 type feed struct {
-	dispatcher *Dispatcher
-	interest   Interest
-	view       atomic.Pointer[view]
-	catchUps   catchUpCache
-	batches    batchCache
+	feeds    *feeds
+	interest Interest
+	view     atomic.Pointer[view]
+	catchUps catchUpCache
+	batches  batchCache
 
 	hadSeveral atomic.Bool // the feed has had several watches at once, so batches are worth keeping
 
 	// The dispatcher's mutex guards the fields below.
 
 	watches  int
-	groups   *group          // the first one; see group.sibling
+	Groups   any             // for the user of the feeds; nil in a new feed
 	sibling  *feed           // see index.whole
 	key      *indexKey       // the key under which the index lists the feed; nil: see index.whole
 	reported object.Revision // the last revision for which roundReports.event was called
@@ -28,8 +28,8 @@ type feed struct {
 }
 
 // newFeed returns a feed with an empty log.
-func newFeed(i Interest, d *Dispatcher, empty *view) *feed {
-	f := &feed{dispatcher: d, interest: i}
+func newFeed(i Interest, all *feeds, empty *view) *feed {
+	f := &feed{feeds: all, interest: i}
 	f.view.Store(empty)
 	return f
 }
@@ -55,7 +55,7 @@ func (f *feed) append(e entry, event []byte) {
 		s.add(e, event)
 		// Published views share the old slice, so the segment goes into a new one.
 		next.segments = append(slices.Clip(next.segments), s)
-		f.dispatcher.logs.add(s)
+		f.feeds.logs.add(s)
 		last = s
 	}
 	next.visibleInLast = last.n
@@ -69,7 +69,7 @@ func (f *feed) forgetOldest() {
 	s := next.segments[0]
 	next.base.Revision = s.entries[s.n-1].revision
 	next.segments = slices.Clone(next.segments[1:])
-	f.dispatcher.logs.remove(s)
+	f.feeds.logs.remove(s)
 }
 
 // restart drops all events of the log, which was complete up to the position oldEnd. The
@@ -84,7 +84,7 @@ func (f *feed) restart(oldEnd, newBase object.Position) {
 func (f *feed) forget() {
 	next := f.edit()
 	for _, s := range next.segments {
-		f.dispatcher.logs.remove(s)
+		f.feeds.logs.remove(s)
 	}
 	next.segments = nil
 }

@@ -70,14 +70,25 @@ func (m member) compare(other member) int {
 // dispatcher's mutex.
 func (d *Dispatcher) groupOf(f *feed, q *sendqueue.Queue) *group {
 	r := d.roundsOf(q)
-	for g := f.groups; g != nil; g = g.sibling {
+	first := firstGroup(f)
+	for g := first; g != nil; g = g.sibling {
 		if g.rounds == r {
 			return g
 		}
 	}
-	f.groups = &group{feed: f, rounds: r, sibling: f.groups}
-	return f.groups
+	g := &group{feed: f, rounds: r, sibling: first}
+	f.Groups = g
+	return g
 }
+
+// firstGroup returns the first group of a feed, or nil. The caller holds the mutex of the feeds.
+func firstGroup(f *feed) *group {
+	first, _ := f.Groups.(*group)
+	return first
+}
+
+// dispatcher returns the dispatcher of the feed.
+func (g *group) dispatcher() *Dispatcher { return g.rounds.dispatcher }
 
 // add adds a cursor to the lists, so that rounds mark it.
 func (g *group) add(c *cursor) {

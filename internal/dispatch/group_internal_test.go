@@ -83,7 +83,7 @@ func (d *Dispatcher) serve(t *testing.T, q *sendqueue.Queue) *served {
 	t.Helper()
 	s, w := &served{done: make(chan struct{})}, &StreamWatch{}
 	s.Stream = NewStream(StreamConfig{Queue: q, Solo: &s.sink})
-	s.Start(d, w, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
+	s.Start(d, w, Interest{}, FromNow(d.feeds.cfg.Source.State().Position()), Options{})
 	go func() {
 		defer close(s.done)
 		if err := s.Serve(); err != errClosed {
@@ -184,7 +184,7 @@ func (d *Dispatcher) serveIn(t *testing.T, q *sendqueue.Queue, watches int, sink
 	var all []*Stream
 	for range watches {
 		s, w := NewStream(StreamConfig{Queue: q, Solo: sink}), &StreamWatch{}
-		s.Start(d, w, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
+		s.Start(d, w, Interest{}, FromNow(d.feeds.cfg.Source.State().Position()), Options{})
 		all = append(all, s)
 		go func() { ended <- s.Serve() }()
 		synctest.Wait()
@@ -262,8 +262,8 @@ func (*slowObserver) Wants() bool { return true }
 
 func (o *slowObserver) Dispatched(Dispatched) {
 	<-o.received
-	if o.locked = !o.dispatcher.mu.TryLock(); !o.locked {
-		o.dispatcher.mu.Unlock()
+	if o.locked = !o.dispatcher.feeds.mu.TryLock(); !o.locked {
+		o.dispatcher.feeds.mu.Unlock()
 	}
 	o.called = true
 }
@@ -294,11 +294,11 @@ func (o *callingObserver) Wants() bool {
 		return false
 	}
 	o.asked++
-	if !o.dispatcher.mu.TryLock() {
+	if !o.dispatcher.feeds.mu.TryLock() {
 		o.locked++
 		return false
 	}
-	o.dispatcher.mu.Unlock()
+	o.dispatcher.feeds.mu.Unlock()
 	return false
 }
 
@@ -320,12 +320,12 @@ func TestObserverIsAskedWithoutALock(t *testing.T) {
 // Each kind of catch-up that transfers a state has parts.
 func TestEachTransferOfAStateHasParts(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
-		since := d.cfg.Source.State().Revision()
+		since := d.feeds.cfg.Source.State().Revision()
 		store.Put("k", "1")
 		synctest.Wait()
 		w := d.Poll(q, Interest{}, FromSnapshot(0), Options{})
 		defer w.Close()
-		s := d.cfg.Source.State()
+		s := d.feeds.cfg.Source.State()
 		for kind := range object.CatchUpKinds {
 			if !kind.TransfersState() {
 				continue

@@ -19,9 +19,9 @@ func TestNoEventIsMissedBetweenReadingAndJoining(t *testing.T) {
 		stop := d.serveIn(t, q, 1, sink)
 		defer stop()
 		var f *feed
-		for f = range d.index.all() {
+		for f = range d.feeds.index.all() {
 		}
-		c := f.groups.members[0].cursor
+		c := firstGroup(f).members[0].cursor
 		looked, goOn := make(chan struct{}), make(chan struct{})
 		c.stream.post(func(time.Time) {
 			c.group.leave(c)
@@ -33,7 +33,7 @@ func TestNoEventIsMissedBetweenReadingAndJoining(t *testing.T) {
 		})
 		<-looked
 		at := m.Put("k", "1")
-		for d.dispatchedUpTo.Load().Revision < at {
+		for d.feeds.dispatchedUpTo.Load().Revision < at {
 			time.Sleep(time.Millisecond) // of the bubble
 		}
 		close(goOn)

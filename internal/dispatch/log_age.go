@@ -15,7 +15,7 @@ const maxYoungSegments = 1000
 // dropOldSegments occasionally drops the segments whose events are older than Config.LogAge.
 // Nearly all watchers have read these events. The others read them from the window. The
 // caller holds the mutex and publishes the feeds.
-func (d *Dispatcher) dropOldSegments() {
+func (d *feeds) dropOldSegments() {
 	now := time.Now()
 	if now.Sub(d.aged) < logAgeInterval {
 		return
@@ -43,7 +43,7 @@ func (b *logBudget) dropUntil(arrived time.Duration) {
 }
 
 // publishAll publishes the feeds whose logs have changed.
-func (d *Dispatcher) publishAll() {
+func (d *feeds) publishAll() {
 	for _, f := range d.unpublished {
 		f.publish()
 	}
@@ -51,7 +51,7 @@ func (d *Dispatcher) publishAll() {
 
 // ageLogs drops old segments while nothing changes. No watcher is woken, because there is no
 // new event.
-func (d *Dispatcher) ageLogs() {
+func (d *feeds) ageLogs() {
 	d.dropOldSegments()
 	d.publishAll()
 	clear(d.unpublished)

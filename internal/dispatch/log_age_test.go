@@ -16,7 +16,7 @@ import (
 // them from the window.
 func TestLogsDropOldEvents(t *testing.T) {
 	bubble(t, Config{LogAge: time.Minute}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
-		begin := FromNow(d.cfg.Source.State().Position())
+		begin := FromNow(d.feeds.cfg.Source.State().Position())
 		quick, slow := d.Poll(q, Interest{}, begin, Options{}), d.Poll(q, Interest{}, begin, Options{})
 		defer quick.Close()
 		defer slow.Close()

@@ -43,7 +43,7 @@ type roundReports struct {
 
 // beginRound asks the observer whether it wants reports. The caller holds no lock, because the
 // observer may call the dispatcher.
-func (d *Dispatcher) beginRound(s *cacher.State) *roundReports {
+func (d *feeds) beginRound(s *cacher.State) *roundReports {
 	if d.cfg.Observer == nil || !d.cfg.Observer.Wants() {
 		return &noReports
 	}

@@ -15,8 +15,8 @@ import (
 
 // aFeed returns an empty feed with room in the log budget.
 func aFeed() *feed {
-	d := New(Config{Source: confirmedNow{}})
-	return newFeed(Interest{}, d, &view{base: object.Position{Epoch: "e", Revision: 1}})
+	all := newFeeds(Config{Source: confirmedNow{}}, nil)
+	return newFeed(Interest{}, all, &view{base: object.Position{Epoch: "e", Revision: 1}})
 }
 
 // BenchmarkAppend appends events to a log and publishes them, one at a time or in bursts.

@@ -7,28 +7,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Message is one message of a watch. Watchers share the encoded events and must not modify
-// them.
-type Message struct {
-	Events [][]byte // the encoded events; a piece may have several of them
-	Count  int      // the number of events
-	Header object.Header
-
-	// Arrived is when the first of the changes came from the store. It is zero if this time
-	// is unknown or the message is not live. The events of a catch-up have waited for an
-	// absent client, so they do not show the latency of the server.
-	Arrived time.Time
-}
-
-// size returns the size of the events.
-func (m *Message) size() int {
-	n := 0
-	for _, piece := range m.Events {
-		n += len(piece)
-	}
-	return n
-}
-
 // payload has the events of a message.
 type payload struct {
 	pieces  [][]byte
@@ -36,6 +14,8 @@ type payload struct {
 	arrived time.Time // when the first of the changes came from the store
 	more    bool      // more events wait for the watch
 }
+
+func payloadOf(p *part) payload { return payload{p.pieces, p.end.taken, p.arrived, p.end.hasMore} }
 
 // reader reads what comes after a position for the watches of a feed: events from the log or
 // the window, and catch-ups. One goroutine at a time uses it.
@@ -73,9 +53,9 @@ const (
 var firstStep = [...]step{BeginFromSnapshot: stepSnapshot, BeginFromPosition: stepResume, BeginFromNow: stepNow}
 
 // newReader returns a reader for a watch that begins.
-func newReader(f *feed, b Begin, o *Options) reader {
+func newReader(f *feed, b Begin, latest, everyEvent bool) reader {
 	r := reader{
-		feed: f, latest: o.Latest, everyEvent: o.EveryEvent, step: firstStep[b.Kind],
+		feed: f, latest: latest, everyEvent: everyEvent, step: firstStep[b.Kind],
 		epoch: b.Position.Epoch, after: b.Position.Revision, needed: b.Needed, exact: b.Exact,
 	}
 	if b.Kind != BeginFromNow {
@@ -131,9 +111,9 @@ func (r *reader) message(kind object.MessageKind, p payload) Message {
 	switch kind {
 	case object.Live:
 		m.Arrived = p.arrived
-		m.Header.Age = r.feed.dispatcher.liveAge(time.Now(), p.arrived, p.more)
+		m.Header.Age = r.feed.feeds.liveAge(time.Now(), p.arrived, p.more)
 	case object.Bookmark:
-		m.Header.Age = r.feed.dispatcher.statedAge(time.Now())
+		m.Header.Age = r.feed.feeds.statedAge(time.Now())
 	}
 	return m
 }
@@ -167,20 +147,20 @@ func (r *reader) events() (payload, readResult) {
 	case r.mergeTo > 0, r.latest && r.skip == 0 && !(logged && v.distinct(r.after)):
 		return r.merged()
 	case logged:
-		pieces, end, first := v.read(r.after, r.skip, r.feed.dispatcher.cfg.MessageBytes, allRevisions)
+		pieces, end, first := v.read(r.after, r.skip, r.feed.feeds.cfg.MessageBytes, allRevisions)
 		if r.latest && end.partial {
 			// The message ends inside a revision. The next messages send the rest of this
 			// revision as a merge that ends with the revision. Later events are merged
 			// afterwards.
 			r.mergeTo = end.current
 		}
-		return payload{pieces, end.taken, r.feed.dispatcher.created.Add(first.arrived), end.hasMore}, r.advance(end, dispatchedUpTo)
+		return payload{pieces, end.taken, r.feed.feeds.created.Add(first.arrived), end.hasMore}, r.advance(end, dispatchedUpTo)
 	}
 	p := r.windowPart(partKey{kind: object.Replay, start: r.nextInWindow()}, r.replayPart)
 	if p.lost {
 		return payload{}, readLost
 	}
-	return p.payload(), r.advance(p.end, p.completeUpTo)
+	return payloadOf(&p), r.advance(p.end, p.completeUpTo)
 }
 
 // inLog reports whether the view has all events that come next.
@@ -189,7 +169,7 @@ func (r *reader) inLog(v *view) bool { return v.covers(r.at()) }
 // dispatchedUpTo returns the revision of Dispatcher.dispatchedUpTo, or 0 if that position
 // belongs to another epoch than the reader.
 func (r *reader) dispatchedUpTo() object.Revision {
-	if p := r.feed.dispatcher.dispatchedUpTo.Load(); p != nil && p.Epoch == r.epoch {
+	if p := r.feed.feeds.dispatchedUpTo.Load(); p != nil && p.Epoch == r.epoch {
 		return p.Revision
 	}
 	return 0
@@ -203,7 +183,7 @@ func (r *reader) nextInWindow() partStart {
 // windowPart returns a part that is made from the window. Readers that need the same part
 // share it.
 func (r *reader) windowPart(key partKey, makePart func() part) part {
-	d := r.feed.dispatcher
+	d := r.feed.feeds
 	if r.feed.catchUps.start(d.cfg.Source.State()) {
 		d.remember(r.feed)
 	}
@@ -215,12 +195,12 @@ func (r *reader) windowPart(key partKey, makePart func() part) part {
 
 // replayPart makes a part from the window. The part has the next events.
 func (r *reader) replayPart() part {
-	s := r.feed.dispatcher.cfg.Source.State()
+	s := r.feed.feeds.cfg.Source.State()
 	changes, ok := s.Changes(r.after)
 	if !ok || s.Position().Epoch != r.epoch {
 		return part{lost: true}
 	}
-	p := part{end: batchCut{limit: r.feed.dispatcher.cfg.MessageBytes, upTo: r.after}, completeUpTo: s.Revision()}
+	p := part{end: batchCut{limit: r.feed.feeds.cfg.MessageBytes, upTo: r.after}, completeUpTo: s.Revision()}
 	interest := &r.feed.interest
 	skip := r.skip
 	var b []byte
@@ -234,7 +214,7 @@ func (r *reader) replayPart() part {
 			continue
 		}
 		before := len(b)
-		b = r.feed.dispatcher.cfg.Encoder.AppendEvent(b, e, interest.Projection)
+		b = r.feed.feeds.cfg.Encoder.AppendEvent(b, e, interest.Projection)
 		if !p.end.take(c.Revision, len(b)-before) {
 			p.completeUpTo = 0
 			break

@@ -144,30 +144,3 @@ func (s *Stream) addBatch(c *cursor, now time.Time) (more bool) {
 	}
 	return false
 }
-
-// nextBatch returns the next batch from the log, or nil if there is none. It returns false if the log
-// does not have it, or if events have to be merged.
-func (r *reader) nextBatch(now time.Time) (b *Batch, ok bool) {
-	// The order of the two loads matters; see reader.events.
-	dispatchedUpTo := r.dispatchedUpTo()
-	v := r.feed.view.Load()
-	if !r.inLog(v) || r.mergeTo > 0 {
-		return nil, false
-	}
-	b = r.feed.batch(batchStart{v, r.after, r.skip}, now)
-	switch {
-	case b == nil:
-		r.after = max(r.after, dispatchedUpTo)
-	case r.latest && r.skip == 0 && !b.distinct():
-		return nil, false
-	}
-	return b, true
-}
-
-// pass moves the reader past a batch.
-func (r *reader) pass(b *Batch) {
-	if r.latest && b.end.partial {
-		r.mergeTo = b.end.current // see reader.events
-	}
-	r.after, r.skip = b.end.advance(r.after, r.skip)
-}

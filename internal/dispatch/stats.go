@@ -28,10 +28,10 @@ type counters struct {
 	interests, logBytes, events, eventBytes, evictions atomic.Int64
 }
 
-// Stats returns the current values. It does not wait for the dispatcher.
-func (d *Dispatcher) Stats() Stats {
+// current returns the current values. It does not wait for the dispatcher.
+func (d *feeds) current() Stats {
 	s := Stats{
-		Interests: d.Interests(), LogBytes: d.stats.logBytes.Load(),
+		Interests: d.interests(), LogBytes: d.stats.logBytes.Load(),
 		CatchUpBytes: d.catchUps.bytes.Load(), CatchUpStates: d.retained.count(),
 		Events: d.stats.events.Load(), EventBytes: d.stats.eventBytes.Load(), Evictions: d.stats.evictions.Load(),
 	}
@@ -41,5 +41,5 @@ func (d *Dispatcher) Stats() Stats {
 	return s
 }
 
-// Interests returns the number of distinct interests that are watched.
-func (d *Dispatcher) Interests() int { return int(d.stats.interests.Load()) }
+// interests returns the number of distinct interests that are watched.
+func (d *feeds) interests() int { return int(d.stats.interests.Load()) }

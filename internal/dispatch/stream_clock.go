@@ -178,7 +178,7 @@ func (src *streamSource) addBookmarks(now time.Time) {
 		src.rounds.awaitBound(src)
 		return
 	}
-	source := src.dispatcher.cfg.Source
+	source := src.dispatcher.feeds.cfg.Source
 	following, advance := source.Following(), false
 	var due []*cursor
 	left := s.room() - entryBytes
@@ -224,7 +224,7 @@ func (src *streamSource) addBookmarks(now time.Time) {
 // addBookmark adds a bookmark with the bound for the watches of cursors that have sent everything
 // up to the bound.
 func (src *streamSource) addBookmark(cursors []*cursor, bound object.Position, now time.Time) {
-	h := object.Header{Kind: object.Bookmark, Position: bound, Age: src.dispatcher.statedAge(now)}
+	h := object.Header{Kind: object.Bookmark, Position: bound, Age: src.dispatcher.feeds.statedAge(now)}
 	var watches []*StreamWatch
 	for _, c := range cursors {
 		watches = append(watches, c.watches...)

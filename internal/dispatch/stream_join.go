@@ -21,13 +21,13 @@ type join struct {
 // one that is live and has sent everything that the watch does not want, or one that is about to
 // begin at the same place.
 func (s *Stream) join(w *StreamWatch, g *group, b Begin, o *Options) bool {
-	if s.solo != nil || b.Kind == BeginFromSnapshot || b.Exact > 0 || s.endAll != nil || g.feed.dispatcher.hasStopped() {
+	if s.solo != nil || b.Kind == BeginFromSnapshot || b.Exact > 0 || s.endAll != nil || g.dispatcher().hasStopped() {
 		return false
 	}
 	k := keyOf(s, o)
-	asOf := g.feed.dispatcher.cfg.Source.Confirmed() // read before the bound
+	asOf := g.dispatcher().feeds.cfg.Source.Confirmed() // read before the bound
 	if b.Kind == BeginFromPosition {
-		b.Needed = max(b.Needed, g.feed.dispatcher.cfg.Source.State().Revision())
+		b.Needed = max(b.Needed, g.dispatcher().feeds.cfg.Source.State().Revision())
 	}
 	if c := g.sharedBy(k); c != nil && s.canJoin(c, b) {
 		s.addJoin(c, w, b, asOf)
@@ -71,7 +71,7 @@ func (s *Stream) canJoin(c *cursor, b Begin) bool {
 		return true
 	}
 	v := c.feed.view.Load()
-	if b.Position.Revision > bound.Revision || b.Position.Revision < c.dispatcher().cfg.Source.State().Replayable() || !v.covers(b.Position) {
+	if b.Position.Revision > bound.Revision || b.Position.Revision < c.dispatcher().feeds.cfg.Source.State().Replayable() || !v.covers(b.Position) {
 		return false
 	}
 	first, ok := v.next(b.Position.Revision)

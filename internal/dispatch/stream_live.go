@@ -224,7 +224,7 @@ func (src *streamSource) read(c *cursor, cut object.Revision, whole bool, now ti
 // batchTo returns the batch of the events up to the cut. If possible, it is one that other watches
 // of the interest have sent.
 func (c *cursor) batchTo(v *view, cut object.Revision, limit int, now time.Time) *Batch {
-	d, f := c.dispatcher(), c.feed
+	f := c.feed
 	start := batchStart{v, c.after, c.skip}
 	shareable := c.skip == 0 && limit == math.MaxInt
 	if shareable {
@@ -233,7 +233,7 @@ func (c *cursor) batchTo(v *view, cut object.Revision, limit int, now time.Time)
 			return b
 		}
 	}
-	b := newLiveBatch(start, limit, cut, d, now)
+	b := newLiveBatch(start, limit, cut, f.feeds, now)
 	if shareable && f.hadSeveral.Load() {
 		f.keepBatch(b)
 	}

@@ -14,7 +14,7 @@ func (s *Stream) begin(w *StreamWatch, g *group, b Begin, o *Options, now time.T
 		return
 	}
 	c := newCursor(s, w, o)
-	c.reader, c.group = newReader(g.feed, b, o), g
+	c.reader, c.group = newReader(g.feed, b, o.Latest, o.EveryEvent), g
 	c.entered = 1
 	c.resume = c.at()
 	src := s.sourceOf(g)
@@ -32,7 +32,7 @@ func (s *Stream) begin(w *StreamWatch, g *group, b Begin, o *Options, now time.T
 		s.catchUp(c)
 	default:
 		if c.step == stepResume {
-			c.needed = max(c.needed, c.dispatcher().cfg.Source.State().Revision())
+			c.needed = max(c.needed, c.dispatcher().feeds.cfg.Source.State().Revision())
 		}
 		s.settle(c)
 	}
@@ -108,7 +108,7 @@ func (c *cursor) isReached(revision object.Revision) bool {
 	if bound.Epoch == c.epoch && bound.Revision >= revision {
 		return true
 	}
-	if state := c.dispatcher().cfg.Source.State(); bound.Epoch != c.epoch && state.Position().Epoch != c.epoch {
+	if state := c.dispatcher().feeds.cfg.Source.State(); bound.Epoch != c.epoch && state.Position().Epoch != c.epoch {
 		return true
 	}
 	c.source.rounds.awaitBound(c.source)
@@ -118,8 +118,8 @@ func (c *cursor) isReached(revision object.Revision) bool {
 // addReplay adds a whole REPLAY from the log, if it is short. Otherwise Serve makes the catch-up.
 // addReplay returns true if the cursor waits for a later bound or for more room.
 func (s *Stream) addReplay(c *cursor, now time.Time) bool {
-	asOf := c.dispatcher().cfg.Source.Confirmed()
-	state := c.dispatcher().cfg.Source.State()
+	asOf := c.dispatcher().feeds.cfg.Source.Confirmed()
+	state := c.dispatcher().feeds.cfg.Source.State()
 	if s.solo != nil || c.step != stepResume || c.after == 0 || c.exact > 0 || c.epoch != state.Position().Epoch || c.after < state.Replayable() {
 		s.catchUp(c)
 		return false
@@ -149,7 +149,7 @@ func (s *Stream) addReplay(c *cursor, now time.Time) bool {
 	pieces, end, first := v.read(c.after, 0, math.MaxInt, bound)
 	if end.taken > 0 {
 		c.after = end.upTo
-		p := payload{pieces: pieces, count: end.taken, arrived: c.dispatcher().created.Add(first.arrived)}
+		p := payload{pieces: pieces, count: end.taken, arrived: c.dispatcher().feeds.created.Add(first.arrived)}
 		s.addMessage(c, &Batch{Message: c.message(object.CatchUpPart, p), end: end}, now)
 	}
 	c.after = bound

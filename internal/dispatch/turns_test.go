@@ -58,7 +58,7 @@ func TestCatchUpsWaitForTheirTurn(t *testing.T) {
 	window := cacher.WindowLimits{MaxChanges: 20}
 	bubbleWithWindow(t, Config{}, window, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
 		turns := make(Turns, 1) // a channel of the bubble
-		d.cfg.Turns = turns
+		d.feeds.cfg.Turns = turns
 		for i := range 50 {
 			m.Put(object.Key(strconv.Itoa(i)), "value")
 		}
@@ -66,7 +66,7 @@ func TestCatchUpsWaitForTheirTurn(t *testing.T) {
 		for _, b := range begins {
 			begin := FromSnapshot(0)
 			if b.after > 0 {
-				begin = FromPosition(object.Position{Epoch: d.cfg.Source.State().Position().Epoch, Revision: b.after})
+				begin = FromPosition(object.Position{Epoch: d.feeds.cfg.Source.State().Position().Epoch, Revision: b.after})
 			}
 			turns <- struct{}{} // another catch-up has the only turn
 			w := d.Pull(q, Interest{}, begin, b.options)
