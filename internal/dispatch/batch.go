@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -75,6 +76,23 @@ func (f *feed) batch(start batchStart, now time.Time) *Batch {
 	}
 	b := newLiveBatch(start, f.feeds.cfg.MessageBytes, allRevisions, f.feeds, now)
 	if b != nil && f.hadSeveral.Load() {
+		f.keepBatch(b)
+	}
+	return b
+}
+
+// batchTo returns the batch of the events after the start, up to the cut. If possible, it is one that
+// other watches of the interest have sent. The limit is that of the size of the events.
+func (f *feed) batchTo(start batchStart, cut object.Revision, limit int, now time.Time) *Batch {
+	shareable := start.skip == 0 && limit == math.MaxInt
+	if shareable {
+		first, _ := start.view.next(start.after)
+		if b := f.batches.findEvents(start.view.base.Epoch, first, start.view.last(cut), now); b != nil {
+			return b
+		}
+	}
+	b := newLiveBatch(start, limit, cut, f.feeds, now)
+	if shareable && f.hadSeveral.Load() {
 		f.keepBatch(b)
 	}
 	return b

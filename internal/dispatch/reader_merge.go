@@ -1,6 +1,9 @@
 package dispatch
 
 import (
+	"math"
+	"time"
+
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -71,4 +74,17 @@ func (r *reader) mergedPart(limit int) part {
 		p.pieces = [][]byte{b[:p.end.bytes:p.end.bytes]}
 	}
 	return p
+}
+
+// mergedBatch returns the merged events up to the cut, and moves the reader to the cut. It returns
+// false if the window does not have the events any more.
+func (r *reader) mergedBatch(cut object.Revision, now time.Time) (*Batch, bool) {
+	r.mergeTo = cut
+	p := r.mergedPart(math.MaxInt)
+	r.mergeTo = 0
+	if p.lost {
+		return nil, false
+	}
+	r.after = cut
+	return &Batch{made: now, end: p.end, Message: r.message(object.Live, payloadOf(&p))}, true
 }

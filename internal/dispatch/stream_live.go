@@ -211,7 +211,7 @@ func (src *streamSource) read(c *cursor, cut object.Revision, whole bool, now ti
 		}
 		return true
 	}
-	b := c.batchTo(c.view, cut, limit, now)
+	b := c.feed.batchTo(batchStart{c.view, c.after, c.skip}, cut, limit, now)
 	if all = limit == math.MaxInt || !b.end.hasMore; all {
 		c.after, c.skip = cut, 0
 	} else {
@@ -221,25 +221,6 @@ func (src *streamSource) read(c *cursor, cut object.Revision, whole bool, now ti
 	return all
 }
 
-// batchTo returns the batch of the events up to the cut. If possible, it is one that other watches
-// of the interest have sent.
-func (c *cursor) batchTo(v *view, cut object.Revision, limit int, now time.Time) *Batch {
-	f := c.feed
-	start := batchStart{v, c.after, c.skip}
-	shareable := c.skip == 0 && limit == math.MaxInt
-	if shareable {
-		first, _ := v.next(c.after)
-		if b := f.batches.findEvents(v.base.Epoch, first, v.last(cut), now); b != nil {
-			return b
-		}
-	}
-	b := newLiveBatch(start, limit, cut, f.feeds, now)
-	if shareable && f.hadSeveral.Load() {
-		f.keepBatch(b)
-	}
-	return b
-}
-
 // maxMergedRevisions limits the work of a merge on the worker. If more revisions wait, the cursor
 // gets a REPLAY, which Serve merges.
 const maxMergedRevisions = 1000
@@ -247,17 +228,4 @@ const maxMergedRevisions = 1000
 // canMerge reports whether the worker may merge the events up to the bound.
 func (c *cursor) canMerge(bound object.Revision) bool {
 	return bound-c.after <= maxMergedRevisions
-}
-
-// mergedBatch returns the merged events up to the cut, and moves the cursor to the cut. It returns
-// false if the window does not have the events any more.
-func (c *cursor) mergedBatch(cut object.Revision, now time.Time) (*Batch, bool) {
-	c.mergeTo = cut
-	p := c.mergedPart(math.MaxInt)
-	c.mergeTo = 0
-	if p.lost {
-		return nil, false
-	}
-	c.after = cut
-	return &Batch{made: now, end: p.end, Message: c.message(object.Live, p.payload())}, true
 }
