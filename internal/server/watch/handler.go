@@ -98,6 +98,7 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	}
 	now, request := time.Now(), &admitted.Watch // the time limit includes the wait for the store
 	limit := registry.Shorter(request.TimeLimit, r.TimeLimit())
+	request.Options.LastBookmark = registry.LastBookmark(ctx, now, limit)
 	h.queue, w.fromNow = r.Queues.Acquire(ctx), request.FromNow
 	h.sender.tracer, h.sender.slow, h.sender.interval = admitted.Resource.Tracer, r.Interceptors.Slow, request.Options.BookmarkInterval
 	h.sender.counters = r.Counters(w.Resource(), h.queue.Worker())
@@ -112,7 +113,7 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 		return err
 	}
 	h.open(dispatch.StreamConfig{
-		Queue: h.queue.Queue, Solo: &h.sender, Order: rpc.StreamID(ctx), LastBookmark: registry.LastBookmark(ctx, now, limit),
+		Queue: h.queue.Queue, Solo: &h.sender, Order: rpc.StreamID(ctx), LastBookmark: request.Options.LastBookmark,
 	})
 	h.ctx.forgetDone() // only the wait for the store needed the channel
 	if err := r.Begin(w); err != nil {
