@@ -120,7 +120,6 @@ func (s *stream) serveWait(key backend.Freshness) {
 
 // startUncached waits for etcd and starts a watch of a resource without a cache.
 func (s *stream) startUncached(p *waitingStart) {
-	p.request.Options.LastBookmark = s.last
 	source, err := p.watch.Backend().WatchDirect(s.ending, p.request)
 	if err != nil {
 		s.startAfterWait(p, err, nil)
