@@ -16,7 +16,7 @@ type Options struct {
 	BookmarkInterval time.Duration
 
 	// LastBookmark is when to send the last bookmark, shortly before the watch ends. Zero:
-	// never.
+	// never. The watches of a dispatcher have the one of their stream instead.
 	LastBookmark time.Time
 
 	// BatchDelay is the shortest time between two live messages. Events that come earlier

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
@@ -40,8 +41,9 @@ func (s uncached) ViewAt(ctx context.Context, p object.Position) (View, error) {
 	return uncachedView{p, now.Epoch, s.source}, err
 }
 
-// WatchDirect starts a watch of a resource without a cache.
-func (r *Resource) WatchDirect(ctx context.Context, w *request.Watch) (*direct.Watcher, error) {
+// WatchDirect starts a watch of a resource without a cache. It gets its last bookmark at the given
+// time; see dispatch.Options.
+func (r *Resource) WatchDirect(ctx context.Context, w *request.Watch, lastBookmark time.Time) (*direct.Watcher, error) {
 	var begin dispatch.Begin
 	switch c := w.Consistency; {
 	case w.After != nil:
@@ -53,7 +55,9 @@ func (r *Resource) WatchDirect(ctx context.Context, w *request.Watch) (*direct.W
 	default:
 		begin = dispatch.FromSnapshot(c.Revision)
 	}
-	return r.Direct.Watch(ctx, w.Interest, begin, w.Options)
+	o := w.Options
+	o.LastBookmark = lastBookmark
+	return r.Direct.Watch(ctx, w.Interest, begin, o)
 }
 
 func (s uncached) Describe(ctx context.Context, r *fanoutv1.ResourceStatus, measure bool) {

@@ -120,7 +120,7 @@ func (s *stream) serveWait(key backend.Freshness) {
 
 // startUncached waits for etcd and starts a watch of a resource without a cache.
 func (s *stream) startUncached(p *waitingStart) {
-	source, err := p.watch.Backend().WatchDirect(s.ending, p.request)
+	source, err := p.watch.Backend().WatchDirect(s.ending, p.request, s.last)
 	if err != nil {
 		s.startAfterWait(p, err, nil)
 		return

@@ -98,10 +98,11 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	}
 	now, request := time.Now(), &admitted.Watch // the time limit includes the wait for the store
 	limit := registry.Shorter(request.TimeLimit, r.TimeLimit())
+	last := registry.LastBookmark(ctx, now, limit)
 	h.queue, w.fromNow = r.Queues.Acquire(ctx), request.FromNow
 	h.sender.tracer, h.sender.slow, h.sender.interval = admitted.Resource.Tracer, r.Interceptors.Slow, request.Options.BookmarkInterval
 	h.sender.counters = r.Counters(w.Resource(), h.queue.Worker())
-	start, err := h.await(admitted)
+	start, err := h.await(admitted, last)
 	if err != nil {
 		if reason, byServer := h.ctx.why(); byServer {
 			if errors.Is(reason, apierr.ErrDraining) {
@@ -112,7 +113,7 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 		return err
 	}
 	h.open(dispatch.StreamConfig{
-		Queue: h.queue.Queue, Solo: &h.sender, Order: rpc.StreamID(ctx), LastBookmark: registry.LastBookmark(ctx, now, limit),
+		Queue: h.queue.Queue, Solo: &h.sender, Order: rpc.StreamID(ctx), LastBookmark: last,
 	})
 	h.ctx.forgetDone() // only the wait for the store needed the channel
 	if err := r.Begin(w); err != nil {
@@ -150,9 +151,9 @@ func (h *handler) start(start func()) {
 
 // await waits until the store is fresh enough for the watch. It returns a function that starts the
 // watch, and releases it if the client has gone before.
-func (h *handler) await(r *registry.Parsed) (start func(), err error) {
+func (h *handler) await(r *registry.Parsed, lastBookmark time.Time) (start func(), err error) {
 	if r.Resource.Direct != nil {
-		w, err := r.Resource.WatchDirect(&h.ctx, &r.Watch)
+		w, err := r.Resource.WatchDirect(&h.ctx, &r.Watch, lastBookmark)
 		if err != nil {
 			return nil, err
 		}

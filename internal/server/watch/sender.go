@@ -190,7 +190,7 @@ func (s *streamSender) begin(r *dispatch.Response, e *dispatch.Entry) {
 
 // done counts a message that gRPC has accepted.
 func (s *streamSender) done(e *dispatch.Entry) {
-	if s.slot != nil && e.Batch.Header.Kind == object.CatchUpPart {
+	if e.Batch.Header.Kind == object.CatchUpPart && s.slot != nil { // while Reserve runs, no part is sent
 		s.slot.EndPart()
 	}
 	s.counters.Note(&e.Batch.Message, 1, grpcmsg.Encoded(e.Batch).Size(), e.First, time.Now())
