@@ -45,10 +45,34 @@ func (b *Batch) Encoded(encode func(*Message) any) any {
 // reader.after and reader.skip. If the batch begins or ends inside a revision, both must
 // equal the values in the start of the batch.
 func (b *Batch) follows(after object.Revision, skip int) bool {
-	if b.start.skip > 0 || b.end.partial {
+	if b.splitsRevision() {
 		return after == b.start.after && skip == b.start.skip
 	}
 	return skip == 0 && b.start.after <= after && after < b.first
+}
+
+// isBefore reports whether a watch at the given place has got all events of the batch already.
+func (b *Batch) isBefore(after object.Revision, skip int) bool {
+	return skip == 0 && !b.splitsRevision() && after >= b.end.upTo
+}
+
+// splitsRevision reports whether the batch begins or ends inside a revision.
+func (b *Batch) splitsRevision() bool { return b.start.skip > 0 || b.end.partial }
+
+// endsInside returns the revision inside which the batch ends, or 0 if it ends with a revision.
+func (b *Batch) endsInside() object.Revision {
+	if b.end.partial {
+		return b.end.current
+	}
+	return 0
+}
+
+// isCut reports whether the limit of its size has left out events.
+func (b *Batch) isCut() bool { return b.end.hasMore }
+
+// advance returns the place of a watch after the batch.
+func (b *Batch) advance(after object.Revision, skip int) (object.Revision, int) {
+	return b.end.advance(after, skip)
 }
 
 // distinct reports whether all pending events have different keys, including the events after

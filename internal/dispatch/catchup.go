@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
@@ -123,6 +124,29 @@ func (r *reader) catchUpBegin(kind object.CatchUp) Message {
 	m := r.message(object.CatchUpBegin, payload{})
 	m.Header.CatchUp = kind
 	return m
+}
+
+// beginReplay begins a REPLAY up to a revision, and returns the message that announces it. After the
+// REPLAY, the client has everything that the store had at the time asOf.
+func (r *reader) beginReplay(to object.Revision, asOf time.Time) Message {
+	r.skip = 0
+	r.step, r.catchUp = stepCatchUp, &catchUp{kind: object.Replay, to: to, asOf: asOf}
+	return r.catchUpBegin(object.Replay)
+}
+
+// wholeReplay returns the REPLAY that beginReplay has begun as one message from the log, which must have
+// all its events. It returns false if there are none. SYNCED comes next.
+func (r *reader) wholeReplay(v *view) (Message, bool) {
+	to := r.catchUp.to
+	pieces, end, first := v.read(r.after, 0, math.MaxInt, to)
+	if end.taken == 0 {
+		r.after = to
+		return Message{}, false
+	}
+	r.after = end.upTo
+	m := r.message(object.CatchUpPart, payload{pieces: pieces, count: end.taken, arrived: r.feed.feeds.created.Add(first.arrived)})
+	r.after = to
+	return m, true
 }
 
 // target returns the state to which a RESET or a DELTA leads. This is the state that the

@@ -215,7 +215,7 @@ func (p *Polled) Close() {
 func (p *Polled) Try() (Message, bool, error) {
 	if p.step == stepNow {
 		p.step = stepLive
-		return p.message(object.Bookmark, payload{}), true, nil
+		return p.bookmark(), true, nil
 	}
 	m, ok, err := p.nextMessage()
 	if ok || err != nil {

@@ -179,7 +179,7 @@ func (g *group) run(now time.Time) {
 		return
 	}
 	g.send(b, now)
-	g.at.Revision, g.skip = b.end.advance(g.at.Revision, g.skip)
+	g.at.Revision, g.skip = b.advance(g.at.Revision, g.skip)
 	if b.more {
 		g.rounds.add(g)
 	}

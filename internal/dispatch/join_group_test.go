@@ -18,10 +18,9 @@ func TestNoEventIsMissedBetweenReadingAndJoining(t *testing.T) {
 		sink := liveSink{trySend: func() { received++ }, countSent: func(int, time.Time) {}}
 		stop := d.serveIn(t, q, 1, sink)
 		defer stop()
-		var f *feed
-		for f = range d.feeds.index.all() {
-		}
-		c := firstGroup(f).members[0].cursor
+		g := d.enter(&Interest{}, q) // the group of the watch
+		d.exit(g, 1)
+		c := g.members[0].cursor
 		looked, goOn := make(chan struct{}), make(chan struct{})
 		c.stream.post(func(time.Time) {
 			c.group.leave(c)

@@ -240,3 +240,6 @@ func (r *reader) advance(end batchCut, completeUpTo object.Revision) readResult 
 	r.after = max(r.after, completeUpTo)
 	return readUpToDate
 }
+
+// bookmark returns a bookmark.
+func (r *reader) bookmark() Message { return r.message(object.Bookmark, payload{}) }

@@ -23,8 +23,8 @@ func (r *reader) nextBatch(now time.Time) (b *Batch, ok bool) {
 
 // pass moves the reader past a batch.
 func (r *reader) pass(b *Batch) {
-	if r.latest && b.end.partial {
-		r.mergeTo = b.end.current // see reader.events
+	if r.latest && b.endsInside() > 0 {
+		r.mergeTo = b.endsInside() // see reader.events
 	}
-	r.after, r.skip = b.end.advance(r.after, r.skip)
+	r.after, r.skip = b.advance(r.after, r.skip)
 }

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"math"
-	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -78,7 +77,7 @@ func (r *reader) mergedPart(limit int) part {
 
 // mergedBatch returns the merged events up to the cut, and moves the reader to the cut. It returns
 // false if the window does not have the events any more.
-func (r *reader) mergedBatch(cut object.Revision, now time.Time) (*Batch, bool) {
+func (r *reader) mergedBatch(cut object.Revision) (*Batch, bool) {
 	r.mergeTo = cut
 	p := r.mergedPart(math.MaxInt)
 	r.mergeTo = 0
@@ -86,5 +85,5 @@ func (r *reader) mergedBatch(cut object.Revision, now time.Time) (*Batch, bool) 
 		return nil, false
 	}
 	r.after = cut
-	return &Batch{made: now, end: p.end, Message: r.message(object.Live, payloadOf(&p))}, true
+	return &Batch{Message: r.message(object.Live, payloadOf(&p))}, true
 }

@@ -74,7 +74,7 @@ func (m *member) offer(b *Batch, size int, now time.Time) (sent, stays bool) {
 		if !ok {
 			break
 		}
-		c.after, c.skip = b.end.advance(c.after, c.skip)
+		c.after, c.skip = b.advance(c.after, c.skip)
 		c.recordSent(&b.Header, now)
 		if err := m.sink.SendBatch(b, before, now); err != nil {
 			c.group.hasLeft(c)
@@ -116,11 +116,11 @@ func (c *cursor) match(b *Batch) matchResult {
 	switch {
 	case c.epoch != b.Header.Position.Epoch:
 		return matchesNothing
-	case c.skip == 0 && b.start.skip == 0 && !b.end.partial && c.after >= b.end.upTo:
+	case b.isBefore(c.after, c.skip):
 		return matchesSent
 	case !b.follows(c.after, c.skip):
 		return matchesNothing
-	case c.latest && (b.end.partial || b.start.skip > 0 || !b.distinct()):
+	case c.latest && (b.splitsRevision() || !b.distinct()):
 		return matchesNothing
 	}
 	return matchesNext

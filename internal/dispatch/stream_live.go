@@ -202,7 +202,7 @@ func (src *streamSource) read(c *cursor, cut object.Revision, whole bool, now ti
 		limit = max(0, room-c.entrySize(0))
 	}
 	if c.needsMerge(c.view) {
-		b, ok := c.mergedBatch(cut, now)
+		b, ok := c.mergedBatch(cut)
 		switch {
 		case !ok:
 			s.fallBehind(c, now)
@@ -212,10 +212,10 @@ func (src *streamSource) read(c *cursor, cut object.Revision, whole bool, now ti
 		return true
 	}
 	b := c.feed.batchTo(batchStart{c.view, c.after, c.skip}, cut, limit, now)
-	if all = limit == math.MaxInt || !b.end.hasMore; all {
+	if all = limit == math.MaxInt || !b.isCut(); all {
 		c.after, c.skip = cut, 0
 	} else {
-		c.after, c.skip = b.end.advance(c.after, c.skip)
+		c.after, c.skip = b.advance(c.after, c.skip)
 	}
 	s.addMessage(c, b, now)
 	return all

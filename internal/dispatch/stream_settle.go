@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"math"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -82,7 +81,7 @@ func (s *Stream) addSettlingOf(c *cursor, now time.Time) (still bool) {
 			return true
 		}
 		c.step = stepLive
-		s.addMessage(c, &Batch{Message: c.message(object.Bookmark, payload{})}, now)
+		s.addMessage(c, &Batch{Message: c.bookmark()}, now)
 		s.goLive(c)
 	case stepCatchUp:
 		if !c.isReached(c.after) {
@@ -141,18 +140,10 @@ func (s *Stream) addReplay(c *cursor, now time.Time) bool {
 	if n+4*entryBytes+3*c.entrySize(0) > s.room() && len(s.response.Entries) > 0 {
 		return true
 	}
-	c.skip = 0
-	c.step, c.catchUp = stepCatchUp, &catchUp{kind: object.Replay, to: bound, asOf: asOf}
-	begin := c.message(object.CatchUpBegin, payload{})
-	begin.Header.CatchUp = object.Replay
-	s.addMessage(c, &Batch{Message: begin}, now)
-	pieces, end, first := v.read(c.after, 0, math.MaxInt, bound)
-	if end.taken > 0 {
-		c.after = end.upTo
-		p := payload{pieces: pieces, count: end.taken, arrived: c.dispatcher().feeds.created.Add(first.arrived)}
-		s.addMessage(c, &Batch{Message: c.message(object.CatchUpPart, p), end: end}, now)
+	s.addMessage(c, &Batch{Message: c.beginReplay(bound, asOf)}, now)
+	if part, ok := c.wholeReplay(v); ok {
+		s.addMessage(c, &Batch{Message: part}, now)
 	}
-	c.after = bound
 	s.addMessage(c, &Batch{Message: c.synced()}, now)
 	s.goLive(c)
 	return false

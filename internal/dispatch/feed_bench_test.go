@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/test/ratio"
 )
 
@@ -90,36 +89,6 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
-// aCrowd returns a group with cursors that are no members.
-func aCrowd(f *feed, watches int) (*group, []cursor) {
-	g, s := &group{feed: f}, NewStream(StreamConfig{Queue: &sendqueue.Queue{}, Solo: &Pulled{}})
-	crowd := make([]cursor, watches)
-	for i := range crowd {
-		crowd[i] = cursor{stream: s, group: g, reader: reader{feed: f, epoch: "e", after: 1, step: stepLive}}
-		g.add(&crowd[i])
-	}
-	return g, crowd
-}
-
-// BenchmarkJoin lets watchers join a group and leave it.
-func BenchmarkJoin(b *testing.B) {
-	for _, watchers := range []int{1, 100, 10_000} {
-		b.Run(fmt.Sprintf("watchers=%d", watchers), func(b *testing.B) {
-			g, crowd := aCrowd(aFeed(), watchers)
-			b.ReportAllocs()
-			for b.Loop() {
-				for i := range crowd {
-					g.join(&crowd[i])
-				}
-				for i := range crowd {
-					g.leave(&crowd[i])
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed())/float64(b.N*watchers), "ns/watcher")
-		})
-	}
-}
-
 // BenchmarkLookup finds the feed of a key among many others.
 func BenchmarkLookup(b *testing.B) {
 	var row ratio.Row
@@ -146,24 +115,19 @@ func BenchmarkLookup(b *testing.B) {
 	}
 }
 
-// Joining a group, leaving it and finding a shared batch allocate nothing. Finding the
-// interests that a change concerns allocates nothing for the others.
+// Finding a shared batch allocates nothing. Finding the interests that a change concerns allocates
+// nothing for the others.
 func TestPartsAllocateNothing(t *testing.T) {
 	f := aFeed()
 	f.hadSeveral.Store(true)
 	f.append(entry{revision: 2}, make([]byte, 300))
 	f.publish()
-	g, crowd := aCrowd(f, 1000)
 	v, now := f.view.Load(), time.Now()
 	if n := testing.AllocsPerRun(10, func() {
-		for i := range crowd {
-			g.join(&crowd[i])
-		}
-		for i := range crowd {
-			if f.batch(batchStart{v, crowd[i].after, 0}, now) == nil {
+		for range 1000 {
+			if f.batch(batchStart{v, 1, 0}, now) == nil {
 				t.Fatal("got no batch")
 			}
-			g.leave(&crowd[i])
 		}
 	}); n != 0 {
 		t.Errorf("got %v allocations for a thousand watchers, want 0", n)
