@@ -306,23 +306,3 @@ func TestObserverIsAskedWithoutALock(t *testing.T) {
 		}
 	})
 }
-
-// Each kind of catch-up that transfers a state has parts.
-func TestEachTransferOfAStateHasParts(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
-		since := d.feeds.cfg.Source.State().Revision()
-		store.Put("k", "1")
-		synctest.Wait()
-		w := d.Poll(q, Interest{}, FromSnapshot(0), Options{})
-		defer w.Close()
-		s := d.feeds.cfg.Source.State()
-		for kind := range object.CatchUpKinds {
-			if !kind.TransfersState() {
-				continue
-			}
-			if p := w.part(&catchUp{kind: kind, since: since, to: s.Revision()}, s); p.end.taken != 1 || !p.isLast {
-				t.Errorf("%v: got a part with %d objects, want 1", kind, p.end.taken)
-			}
-		}
-	})
-}
