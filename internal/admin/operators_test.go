@@ -2,7 +2,6 @@ package admin_test
 
 import (
 	"context"
-	"crypto/x509"
 	"io"
 	"log/slog"
 	"net"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/admin"
 	"github.com/fanoutd/fanoutd/internal/config"
 )
@@ -113,7 +113,7 @@ func TestProbes(t *testing.T) {
 // Exactly the endpoints for operators ask Config.Operator, and only the metrics ask Config.Scraper.
 func TestOperatorEndpointsAreChecked(t *testing.T) {
 	t.Parallel()
-	locked := func(context.Context, string, *x509.Certificate, []string) error {
+	locked := func(context.Context, access.HTTPRequest) error {
 		return status.Error(codes.Unauthenticated, "who are you?")
 	}
 	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") })

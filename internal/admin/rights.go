@@ -37,7 +37,7 @@ func (c Config) rights(next http.Handler) http.Handler {
 			refuseField(w, http.StatusBadRequest, "resource", "the resource is missing")
 			return
 		}
-		verbs, err := c.Rights(asOfGRPC(r), r.Method+" "+r.URL.Path, certificateOf(r), r.Header.Values("Authorization"), resource, key)
+		verbs, err := c.Rights(asOfGRPC(r), accessOf(r), resource, key)
 		if err != nil {
 			refuseWith(w, status.Convert(err))
 			return

@@ -48,18 +48,17 @@ type Config struct {
 	// Channelz serves channelz over gRPC. [EnableChannelz] must have been called.
 	Channelz bool
 
-	// Operator, if set, decides who may use profiles and channelz. It gets what the client
-	// asks for, such as "GET /debug/pprof/heap", the client's verified certificate or nil, and the values of its Authorization headers. It returns nil or the gRPC status
+	// Operator, if set, decides who may use profiles and channelz. It returns nil or the gRPC status
 	// that refuses the request. The context has the client's address and user agent where
 	// a gRPC request has them.
-	Operator func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error
+	Operator func(ctx context.Context, r access.HTTPRequest) error
 
 	// Scraper, if set, decides in the same way who may read the metrics.
-	Scraper func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error
+	Scraper func(ctx context.Context, r access.HTTPRequest) error
 
 	// Receive, if set, is called in the same way before the body of a request is read.
 	// bytes is the memory that the body will take; done is called when that is free again.
-	Receive func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string, bytes int64) (done func(), err error)
+	Receive func(ctx context.Context, r access.HTTPRequest, bytes int64) (done func(), err error)
 
 	// Origins are the origins of pages that may use the API from browsers, besides the status page.
 	Origins []string
@@ -73,7 +72,7 @@ type Config struct {
 
 	// Rights, if set, is called in the same way, and returns what the client may do with a key of a
 	// resource, or with the whole resource if the key is empty, as verbs of a policy.
-	Rights func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string, resource, key string) ([]string, error)
+	Rights func(ctx context.Context, r access.HTTPRequest, resource, key string) ([]string, error)
 
 	// LimitStreams, if set, wraps each connection, to limit the HTTP/2 streams that its client
 	// opens and resets.
