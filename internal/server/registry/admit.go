@@ -86,7 +86,7 @@ func (r *Registry) Begin(w Watch) error {
 		panic("registry: only a watch that was admitted may begin")
 	}
 	reg.stage = Begun
-	r.counts.begin(reg.Resource())
+	r.counts[reg.Resource()].begin()
 	mu.Unlock()
 	r.garbage.note(r.begunAndEnded.Add(1))
 	if err := w.Caller().Pass.Check(); err != nil {
@@ -102,7 +102,7 @@ func (r *Registry) End(w Watch) {
 	stage := reg.stage
 	reg.stage = Ended
 	if stage == Begun {
-		r.counts.end(reg.Resource(), reg.reported().Failed())
+		r.counts[reg.Resource()].end(reg.reported().Failed())
 	}
 	mu.Unlock()
 	switch stage {

@@ -52,7 +52,7 @@ type Registry struct {
 	tokens   tokens // of the watches
 	clock    DrainClock
 	counters map[string][]Counters // by resource and worker
-	counts   resourceCounts
+	counts   map[string]*resourceCount // by resource
 
 	begunAndEnded atomic.Int64 // see reclaim.begunAndEnded
 	garbage       *collect     // collects the garbage of watches that have begun or ended
@@ -79,7 +79,7 @@ func New(cfg Config) *Registry {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	r.stopBackground = stop
-	memory := &reclaim{begunAndEnded: r.begunAndEnded.Load, active: r.counts.all, free: debug.FreeOSMemory}
+	memory := &reclaim{begunAndEnded: r.begunAndEnded.Load, active: r.countAll, free: debug.FreeOSMemory}
 	r.background.Go(func() { memory.run(ctx) })
 	r.background.Go(func() { r.garbage.serve(ctx) })
 	r.background.Go(func() { r.checkFences(ctx) })
@@ -96,7 +96,10 @@ func newRegistry(cfg Config) *Registry {
 	r := &Registry{
 		Interceptors: cfg.Interceptors, resources: cfg.Resources, timeLimit: cfg.TimeLimit, grace: cmp.Or(cfg.Grace, defaultGrace),
 		prefix: hex.EncodeToString(b), tokens: newTokens(), clock: realClock{},
-		counters: map[string][]Counters{}, counts: newResourceCounts(), empty: make(chan struct{}),
+		counters: map[string][]Counters{}, counts: map[string]*resourceCount{}, empty: make(chan struct{}),
+	}
+	for name := range cfg.Resources {
+		r.counts[name] = &resourceCount{}
 	}
 	r.garbage = newCollect(r.begunAndEnded.Load)
 	return r

@@ -155,7 +155,7 @@ func (r *Registry) Report(w Watch, report request.Report) error {
 	}
 	reg.observed, reg.reports = o, true
 	if now := o.Failed(); newFailure || now != before {
-		r.counts.report(reg.Resource(), before, now, newFailure)
+		r.counts[reg.Resource()].report(before, now, newFailure)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func (r *Registry) Stats() map[string]*Stats {
 		for i := range r.counters[name] {
 			stats.Counts.add(&r.counters[name][i])
 		}
-		stats.Begun, stats.ReportedErrors = r.counts.totals(name)
+		stats.Begun, stats.ReportedErrors = r.counts[name].begun.Load(), r.counts[name].reportedErrors.Load()
 		all[name] = stats
 	}
 	lags := Lags{}
