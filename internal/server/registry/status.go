@@ -122,8 +122,8 @@ func appliedLag(w Watch, p *Progress, sent Lagging, applied object.Position) (ti
 	mu := w.Mutex()
 	mu.Lock()
 	defer mu.Unlock()
-	if reg.observed != nil {
-		reg.observed.ObserveUnapplied(applied, backlog, &lag)
+	if o := reg.observed; o != nil && o.Applied == applied { // else another report has come meanwhile
+		o.unapplied = o.unapplied.observe(applied, backlog, &lag)
 	}
 	return waitedFor(backlog, lag), true
 }
