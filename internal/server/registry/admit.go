@@ -88,7 +88,7 @@ func (r *Registry) Begin(w Watch) error {
 	reg.stage = Begun
 	r.counts[reg.Resource()].begin()
 	mu.Unlock()
-	r.garbage.note(r.begunAndEnded.Add(1))
+	r.memory.note()
 	if err := w.Caller().Pass.Check(); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (r *Registry) End(w Watch) {
 	mu.Unlock()
 	switch stage {
 	case Begun:
-		r.garbage.note(r.begunAndEnded.Add(1))
+		r.memory.note()
 		fallthrough
 	case Admitted:
 		r.Interceptors.Limits.ReturnWatch(w.Caller().Client(), reg.taken)
