@@ -7,7 +7,6 @@ import (
 	"errors"
 	"strings"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
@@ -129,25 +128,3 @@ func PassOf(ctx context.Context) *access.Pass {
 }
 
 var everlasting = &access.Pass{}
-
-// recheck checks the credentials of a client stream again with each of its messages. Watches
-// do not pass through it: a registry knows them, and examines them when access changes.
-func recheck(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if !info.IsClientStream {
-		return handler(srv, stream)
-	}
-	return handler(srv, rechecked{stream, PassOf(stream.Context())})
-}
-
-type rechecked struct {
-	grpc.ServerStream
-	pass *access.Pass
-}
-
-// RecvMsg implements grpc.ServerStream.
-func (r rechecked) RecvMsg(m any) error {
-	if err := r.ServerStream.RecvMsg(m); err != nil {
-		return err
-	}
-	return r.pass.Check()
-}

@@ -11,8 +11,8 @@
 //  4. turn the error of the handler into a status ([Interceptors.Finish])
 //  5. recover from panics
 //  6. authenticate: the identity of the caller is in the context from here on
-//  7. check the credentials of client streams again with each message
-//  8. reserve memory for the request, limit its size and its rate
+//  7. reserve memory for the request, limit its size and its rate; check the credentials of client
+//     streams again with each message
 //
 // Watch does steps 2 to 5 itself, because the stack of an interceptor would stay in memory
 // for as long as the watch lasts. [Interceptors.Admission] has the others.

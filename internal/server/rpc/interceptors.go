@@ -37,7 +37,7 @@ func (i *Interceptors) Registrar(to *grpc.Server, observers Observers, streams g
 		logging.WithLogOnEvents(logging.FinishCall),
 		logging.WithLevels(LogLevel),
 	}
-	others := append([]grpc.StreamServerInterceptor{
+	others := []grpc.StreamServerInterceptor{
 		either(
 			logging.UnaryServerInterceptor(logger(i.Log), finished...),
 			logging.StreamServerInterceptor(logger(i.Log), finished...),
@@ -48,9 +48,10 @@ func (i *Interceptors) Registrar(to *grpc.Server, observers Observers, streams g
 			return i.Recovered(ctx, p, debug.Stack())
 		})),
 		auth.StreamServerInterceptor(i.authenticate),
-		recheck,
 		streams,
-	}, i.limitRequests, i.limitRate)
+		i.limitRequests,
+		i.limitRate,
+	}
 	return Registrar{to, observers.interceptors(), others, i.answered}
 }
 
