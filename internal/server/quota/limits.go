@@ -192,7 +192,7 @@ func (l *Limiter) AdmitOperatorConnection(address string) (release func(), wait 
 
 func (l *Limiter) admitConnection(address string, often *connLimiter, total, perClient int) (release func(), wait time.Duration, ok bool) {
 	from := ClientAt(address)
-	release, err := l.connections.acquireWithin(from, total, perClient)
+	err := l.connections.takeWithin(from, total, perClient)
 	if full, ok := errors.AsType[*fullError](err); ok {
 		limit := MaxConnections
 		if full.own {
@@ -203,9 +203,9 @@ func (l *Limiter) admitConnection(address string, often *connLimiter, total, per
 	}
 	if wait, ok = often.reserve(from, time.Now()); !ok {
 		l.refuseConnection(MaxConnectionRate, from)
-		release()
+		l.connections.giveBack(from)
 	}
-	return release, wait, ok
+	return func() { l.connections.giveBack(from) }, wait, ok
 }
 
 // AllowRequest counts a request of a client. It returns an error if the client makes too
@@ -243,8 +243,8 @@ func (l *Limiter) ReturnWatch(c Client, q WatchQuota) {
 // AppliedWait counts a request that waits until watches have applied a revision, until it is released.
 func (l *Limiter) AppliedWait(ctx context.Context) (release func(), err error) {
 	c := ClientOf(ctx)
-	release, err = l.waits.acquire(c)
-	return release, limitReached(err, c, "waits for watches", apierr.MaxWaits, apierr.MaxWaitsPerClient)
+	err = l.waits.take(c)
+	return func() { l.waits.giveBack(c) }, limitReached(err, c, "waits for watches", apierr.MaxWaits, apierr.MaxWaitsPerClient)
 }
 
 // limitReached turns a [*fullError] into the error for the client: with the name total if
