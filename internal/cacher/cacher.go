@@ -1,6 +1,7 @@
 package cacher
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync/atomic"
@@ -46,20 +47,11 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	set := func(v *int, byDefault int) {
-		if *v == 0 {
-			*v = byDefault
-		}
-	}
 	c.Window = c.Window.withDefaults()
-	set(&c.MaxTombstones, 100_000)
-	set(&c.PageSize, 1000)
-	if c.ReadWait == 0 {
-		c.ReadWait = 3 * time.Second
-	}
-	if c.ProgressInterval == 0 {
-		c.ProgressInterval = 5 * time.Second
-	}
+	c.MaxTombstones = cmp.Or(c.MaxTombstones, 100_000)
+	c.PageSize = cmp.Or(c.PageSize, 1000)
+	c.ReadWait = cmp.Or(c.ReadWait, 3*time.Second)
+	c.ProgressInterval = cmp.Or(c.ProgressInterval, 5*time.Second)
 	return c
 }
 
