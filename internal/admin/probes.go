@@ -51,9 +51,7 @@ func readiness(ctx context.Context, health grpc_health_v1.HealthClient) string {
 }
 
 func probed(w http.ResponseWriter, r *http.Request, result string) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		refuse(w, http.StatusMethodNotAllowed, "%s is for GET", r.URL.Path)
+	if refuseUnlessGet(w, r) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -191,7 +191,7 @@ func newHandler(cfg Config, grpc http.Handler) (http.Handler, error) {
 		return nil, fmt.Errorf("read the status page: %w", err)
 	}
 	next := statusPage(files, withIndex(description, cfg.rights(cfg.bodies(headers(streams(answerTimeout, withCertificate(api)))))))
-	return guard(cfg.Hosts, cfg.Origins, siblings(cfg.Servers), probes(cfg, operators(cfg, grpc, next))), nil
+	return guard(cfg.Hosts, []visitors{trusted(cfg.Origins), siblings(cfg.Servers)}, probes(cfg, operators(cfg, grpc, next))), nil
 }
 
 // withCertificate passes the client's certificate on to the gRPC server.
