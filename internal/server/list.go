@@ -50,7 +50,7 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.R
 		return nextView(ctx, source, &list)
 	}
 	if list.CountOnly {
-		return retryExpired(list.Consistency.Level != request.Exactly, func() (grpcmsg.Response, error) {
+		return retryExpired(list.Consistency.Level != object.Exactly, func() (grpcmsg.Response, error) {
 			v, err := next()
 			if err != nil {
 				return nil, err
@@ -69,7 +69,7 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.R
 			return nil, err
 		}
 	}
-	acceptsNewer := list.Page.Position == (object.Position{}) && list.Consistency.Level != request.Exactly
+	acceptsNewer := list.Page.Position == (object.Position{}) && list.Consistency.Level != object.Exactly
 	return withMemory(ctx, f.limits, memory, func() (grpcmsg.Response, error) {
 		return retryExpired(acceptsNewer, func() (grpcmsg.Response, error) {
 			v, err := next()
@@ -131,10 +131,10 @@ func firstView(ctx context.Context, s backend.Source, list *request.List) (backe
 // nextView returns the resource again after firstView has succeeded. States only become
 // newer, so the present one is fresh enough.
 func nextView(ctx context.Context, s backend.Source, list *request.List) (backend.View, error) {
-	if list.Page.Position != (object.Position{}) || list.Consistency.Level == request.Exactly {
+	if list.Page.Position != (object.Position{}) || list.Consistency.Level == object.Exactly {
 		return firstView(ctx, s, list)
 	}
-	return s.View(ctx, request.Consistency{Level: request.Any})
+	return s.View(ctx, object.Consistency{Level: object.AnyRevision})
 }
 
 // readPage returns the next page of a list.

@@ -42,7 +42,7 @@ func (t Target) checker() *Checker { return &Checker{violations: slices.Clip(t.i
 // Get is a request for one object.
 type Get struct {
 	Key         object.Key
-	Consistency Consistency
+	Consistency object.Consistency
 	Projection  object.Projection
 }
 
@@ -83,9 +83,9 @@ func projection(req interface {
 // List is a request for one page of a list.
 type List struct {
 	Page        Page
-	PageSize    int         // in objects; 0: as many as fit
-	Consistency Consistency // of the first page; later ones have its revision
-	CountOnly   bool        // the response is the number of objects
+	PageSize    int                // in objects; 0: as many as fit
+	Consistency object.Consistency // of the first page; later ones have its revision
+	CountOnly   bool               // the response is the number of objects
 	Projection  object.Projection
 }
 
@@ -115,7 +115,7 @@ func ParseList(target Target, req *fanoutv1.ListRequest, fields []string, codec 
 			check.Refuse("page_token", "%v", err)
 		}
 		list.Page = page
-		if list.Consistency != (Consistency{}) {
+		if list.Consistency != (object.Consistency{}) {
 			check.Refuse("consistency", "must be left out with a page token, which has the revision of the first page")
 		}
 	}
