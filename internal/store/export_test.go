@@ -27,7 +27,7 @@ func (plain) IsCurrent([]byte) bool { return true }
 
 // AssumeVersion makes the store assume this version of etcd.
 func (s *Store) AssumeVersion(version string) {
-	s.versions = &memberVersions{log: s.log, fetch: func(context.Context) []string { return []string{version} }}
+	s.versions = &memberVersions{log: s.log, known: func(context.Context) []string { return []string{version} }}
 }
 
 // NewLeaseID returns the id of a lease that the store would grant.
