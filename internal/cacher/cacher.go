@@ -2,7 +2,6 @@ package cacher
 
 import (
 	"cmp"
-	"context"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -125,12 +124,6 @@ func (c *Cacher) LastContact() time.Time {
 		return time.Time{}
 	}
 	return time.Unix(0, at)
-}
-
-// StoreRevision asks the store for its revision. Concurrent callers share a request.
-// Errors are those of [Cacher.Read].
-func (c *Cacher) StoreRevision(ctx context.Context) (object.Revision, error) {
-	return c.storeRevision.Get(ctx)
 }
 
 // maxUnconfirmed is how long ago the store may have confirmed the state before Advance asks for

@@ -80,7 +80,7 @@ const lagTimeout = 500 * time.Millisecond
 //
 // Errors are those of [Cacher.Read].
 func (c *Cacher) MeasureLag(ctx context.Context) (s *State, lag int64, err error) {
-	now, err := c.StoreRevision(ctx)
+	now, err := c.storeRevision.Get(ctx)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -28,12 +28,12 @@ type Stats struct {
 }
 
 func (s *Stats) add(c Sample) {
-	if c.CatchingUp {
+	if c.Progress.CatchingUp {
 		s.CatchingUp++
 	} else {
 		s.Live++
 	}
-	if c.Blocked {
+	if c.Progress.Blocked {
 		s.Blocked++
 	}
 	s.Applied.add(c.Report)
