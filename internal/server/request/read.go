@@ -8,8 +8,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// MaxPageSize is the largest number of objects on a page of a list.
-const MaxPageSize = 10_000
+// maxPageSize is the largest number of objects on a page of a list.
+const maxPageSize = 10_000
 
 // Target is the part of a resource that a request wants to read. The caller needs a right
 // to all of it.
@@ -102,7 +102,7 @@ func ParseList(target Target, req *fanoutv1.ListRequest, fields []string, codec 
 	list := List{
 		Page:        FirstPage(query),
 		Consistency: check.consistency("consistency", req.GetConsistency()),
-		PageSize:    check.PageSize("page_size", req.GetPageSize(), MaxPageSize),
+		PageSize:    check.PageSize("page_size", req.GetPageSize(), maxPageSize),
 		CountOnly:   req.GetCountOnly(),
 		Projection:  projection(req, codec, false),
 	}
