@@ -46,11 +46,11 @@ func (c *Call) exchange() *exchange {
 	return c.unary
 }
 
-// beginCall records a call in the audit log when it ends.
+// beginCall turns the error of a call into a status when it ends, and records it in the audit log.
 func (i *Interceptors) beginCall(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c := CallOf(stream.Context())
 	c.unary = &exchange{}
-	err := handler(srv, stream)
+	err := i.Finish(stream.Context(), handler(srv, Receiving{stream}))
 	i.Record(stream.Context(), c, info.FullMethod, err)
 	return err
 }

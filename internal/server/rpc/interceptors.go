@@ -43,7 +43,6 @@ func (i *Interceptors) Registrar(to *grpc.Server, observers Observers, streams g
 			logging.StreamServerInterceptor(logger(i.Log), finished...),
 		),
 		i.beginCall,
-		i.toStatus,
 		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(func(ctx context.Context, p any) error {
 			return i.Recovered(ctx, p, debug.Stack())
 		})),
