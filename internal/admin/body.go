@@ -112,7 +112,7 @@ func (c Config) receive(r *http.Request) (done func(), err error) {
 	if size < 0 {
 		size = limit // unknown
 	}
-	if c.Receive == nil || size == 0 || size > limit {
+	if size == 0 || size > limit {
 		return func() {}, nil // nothing is read
 	}
 	return c.Receive(asOfGRPC(r), accessOf(r), copiesOfBody*size)

@@ -40,11 +40,8 @@ func operators(cfg Config, grpc, next http.Handler) http.Handler {
 	})
 }
 
-// guarded wraps a handler so that each request must pass admit, which may be nil.
+// guarded wraps a handler so that each request must pass admit.
 func guarded(served http.Handler, admit func(ctx context.Context, r access.HTTPRequest) error) http.Handler {
-	if admit == nil {
-		return served
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := admit(asOfGRPC(r), accessOf(r)); err != nil {
 			refuseWith(w, status.Convert(err))

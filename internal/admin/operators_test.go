@@ -37,7 +37,7 @@ func openDoor(t *testing.T, cfg admin.Config) *door {
 	grpc_health_v1.RegisterHealthServer(srv, d.health)
 	conn := dial(t, behind.Addr().String())
 	cfg.Conn, cfg.Log = conn, slog.New(slog.NewTextHandler(t.Output(), nil))
-	s, err := admin.New(cfg)
+	s, err := admin.New(cfg.ForEveryone())
 	if err != nil {
 		t.Fatal(err)
 	}

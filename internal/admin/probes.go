@@ -23,7 +23,7 @@ func probes(cfg Config, next http.Handler) http.Handler {
 			probed(w, r, "ok")
 		case "/readyz":
 			result := readiness(r.Context(), health)
-			if result != "ok" && cfg.Unready != nil {
+			if result != "ok" {
 				if why := cfg.Unready(); why != "" {
 					result += ": " + why
 				}

@@ -14,9 +14,6 @@ const rightsPath = "/v1/rights"
 
 // rights answers requests for rightsPath, and passes other requests to next.
 func (c Config) rights(next http.Handler) http.Handler {
-	if c.Rights == nil {
-		return next
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != rightsPath {
 			next.ServeHTTP(w, r)
