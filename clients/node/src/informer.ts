@@ -357,7 +357,8 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
   async #load(): Promise<Position | undefined> {
     const { lastKnownGood } = this.#options;
     if (!lastKnownGood) return undefined;
-    const { consistency: _, ...watch } = startOf(this.#resource, this.#options);
+    // The file is for what decides which objects there are.
+    const { consistency: _, delivery: __, maxBatchDelay: ___, ...watch } = startOf(this.#resource, this.#options);
     const file = new StateFile(lastKnownGood.path, lastKnownGood.maxBytes, watch);
     this.#saver = new Saver(
       file,
