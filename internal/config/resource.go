@@ -92,7 +92,7 @@ func unfilled() Resource {
 	}
 }
 
-// UnmarshalYAML implements [yaml.InterfaceUnmarshaler]. It starts from the defaults.
+// UnmarshalYAML is called by the YAML library. It starts from the defaults.
 func (r *Resource) UnmarshalYAML(decode func(any) error) error {
 	type plain Resource // does not have this method
 	*r = unfilled()

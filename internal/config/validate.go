@@ -198,36 +198,6 @@ func (v *validator) window(path string, w Window) {
 	between(v, path+"freshness", w.Freshness, Duration(time.Second), Duration(720*time.Hour))
 }
 
-// Problem is one problem of a configuration.
-type Problem struct {
-	Origin  string // file:line:column, flag or variable; empty if unknown
-	Key     string // path in the file, such as resources[1].codec; empty if Origin is enough
-	Message string
-}
-
-// String returns the problem on one line: origin, key and message.
-func (p Problem) String() string {
-	var parts []string
-	for _, part := range []string{p.Origin, p.Key, p.Message} {
-		if part != "" {
-			parts = append(parts, part)
-		}
-	}
-	return strings.Join(parts, ": ")
-}
-
-// Problems is an error that contains all problems of a configuration.
-type Problems []Problem
-
-// Error returns one line for each problem.
-func (ps Problems) Error() string {
-	lines := make([]string, len(ps))
-	for i, p := range ps {
-		lines[i] = p.String()
-	}
-	return strings.Join(lines, "\n")
-}
-
 // These limits are arbitrary and well above normal use. Some numbers have 32 bits elsewhere.
 const (
 	maxCount = 10_000_000
