@@ -65,14 +65,18 @@ func Encode(v any) ([]byte, error) {
 }
 
 // Decode stores a node of the file in the value that to points to. Fields that the file does not
-// contain stay unchanged.
-func (f *File) Decode(n *yaml.Node, to any) {
+// contain stay unchanged. Decode reports whether it found no problems.
+func (f *File) Decode(n *yaml.Node, to any) bool {
 	var c checker
 	c.check(n, reflect.TypeOf(to).Elem(), "")
-	if err := n.Load(to, yaml.WithKnownFields()); err != nil && len(c.problems) == 0 {
+	err := n.Load(to, yaml.WithKnownFields())
+	if len(c.problems) > 0 {
+		err = c.problems // explains more
+	}
+	if err != nil {
 		f.add(err)
 	}
-	f.add(c.problems)
+	return err == nil
 }
 
 // Refuse adds a problem at a node, or a problem of the whole file if the node is nil.
