@@ -32,10 +32,10 @@ type checker struct {
 	problems Problems
 }
 
-// refuse adds a problem. A node that does not come from a YAML file has a key instead of a place.
+// refuse adds a problem. It has a key if there may be no place, because the input is JSON.
 func (c *checker) refuse(n *yaml.Node, key, format string, args ...any) {
 	p := At(n, format, args...)
-	if n.Line == 0 {
+	if c.json {
 		p.Key = strings.TrimPrefix(key, ".")
 	}
 	c.problems = append(c.problems, p)

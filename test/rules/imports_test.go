@@ -112,7 +112,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"clienttest":              {"client", "internal/testserver"}, // for the tests of users
 		"internal/testserver":     {"internal/cacher", "internal/dispatch", "internal/object", "internal/server", "internal/wire"},
 		"cmd/fanoutd":             {"client/localfile", "internal/access", "internal/app", "internal/config", "internal/crypt", "internal/man", "internal/version", "internal/yamlfile"},
-		"internal/ctl":            {"client", "internal/backoff", "internal/ctl", "internal/lag", "gen"},
+		"internal/ctl":            {"client", "internal/backoff", "internal/ctl", "internal/lag", "internal/yamlfile", "gen"},
 		"cmd/fanouttest":          {"internal/man", "internal/testserver", "internal/version"},
 		"cmd/fanoutctl":           {"client", "internal/ctl", "internal/man", "internal/object", "internal/selector", "internal/version", "internal/yamlfile"},
 		"conformance":             {"conformance", "gen"},

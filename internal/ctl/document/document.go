@@ -84,17 +84,14 @@ func newDocument(o *client.Object, embed func([]byte) bool) Document {
 }
 
 // isCompact reports whether the text is JSON that survives being embedded and read again:
-// without insignificant spaces and duplicate keys.
+// without insignificant spaces, duplicate keys and needless escapes.
 func isCompact(text []byte) bool {
-	if !utf8.Valid(text) {
+	tree, err := parseJSON(text)
+	if err != nil {
 		return false
 	}
-	var b bytes.Buffer
-	if json.Compact(&b, text) != nil || !bytes.Equal(b.Bytes(), text) || checkDuplicates(text) != nil {
-		return false
-	}
-	// These characters are escaped in an embedded document.
-	return !bytes.ContainsAny(text, "<>&\u2028\u2029")
+	again, err := toJSON(tree)
+	return err == nil && bytes.Equal(again, text)
 }
 
 // IsJSON reports whether a media type is JSON or based on it.

@@ -21,7 +21,7 @@ ifAbsent: true`: "",
 		`{put: x, text: y, delete: y}`:                     "exactly one of put, delete and check",
 		`put: x`:                                           `put "x" needs value, text or data`,
 		`{put: x, text: a, value: 1}`:                      "more than one of value, text and data",
-		`{put: x, text: y, ttl: 5}`:                        "line 1, column 24: ttl is a number, want a string; quote it",
+		`{put: x, text: y, ttl: 5}`:                        "line 1, column 24: ttl: must be a string, not 5; quote it",
 		`{put: x, text: y, ttl: soon}`:                     `invalid ttl "soon"`,
 		`{put: x, text: y, ttl: 0s}`:                       `invalid ttl "0s"`,
 		`{put: x, text: y, ttl: 5s, keepTtl: true}`:        "both ttl and keepTtl",
@@ -30,7 +30,7 @@ ifAbsent: true`: "",
 		`{delete: x, ifAbsent: true}`:                      `delete "x" cannot have ifAbsent`,
 		`{delete: x, text: y}`:                             `delete "x" cannot have a value`,
 		`{check: x, ifRevision: 7, labels: {a: b}}`:        `check "x" cannot have a value, labels`,
-		`check: x`: `check "x" needs ifRevision or ifAbsent`,
+		`check: x`:                                         `check "x" needs ifRevision or ifAbsent`,
 	} {
 		all, err := Operations("s", strings.NewReader(text), YAML)
 		switch {
