@@ -10,7 +10,6 @@ import (
 	"iter"
 	"reflect"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
@@ -57,19 +56,18 @@ type record[T any] struct {
 func records[T any](name string, in io.Reader, format Format, check func(*T) error) iter.Seq2[record[T], error] {
 	return func(yield func(record[T], error) bool) {
 		r := bufio.NewReaderSize(in, 16<<10)
-		if format == Auto {
-			var err error
-			if format, err = detect(r); err != nil {
-				yield(record[T]{}, fmt.Errorf("cannot read %s: %w", name, err))
-				return
-			}
+		first, offset, err := peek(r)
+		if err != nil {
+			yield(record[T]{}, fmt.Errorf("cannot read %s: %w", name, err))
+			return
 		}
-		next := yamlStream(r)
-		if format == JSON {
-			next = jsonStream(r)
+		read := yamlStream(r)
+		if format == JSON || format == Auto && strings.IndexByte("\x00{[", first) >= 0 {
+			_, _ = r.Discard(offset) // cannot fail after a peek
+			read = jsonStream(r, first == '[')
 		}
 		for {
-			tree, place, err := next()
+			tree, place, err := read()
 			if errors.Is(err, io.EOF) {
 				return
 			}
@@ -105,47 +103,26 @@ func cutShort(err error) error {
 	return err
 }
 
-// isArray reports whether the next character after spaces is an opening bracket.
-func isArray(r *bufio.Reader) bool {
-	for {
-		c, err := r.ReadByte()
-		if err != nil {
-			return false
-		}
-		if !unicode.IsSpace(rune(c)) {
-			_ = r.UnreadByte() // cannot fail after a read
-			return c == '['
-		}
-	}
-}
-
-// detect determines the format from the first character after spaces.
-func detect(r *bufio.Reader) (Format, error) {
-	for {
-		c, _, err := r.ReadRune()
+// peek returns the first character after spaces and a byte order mark, and its offset. The character
+// is 0 if there is none.
+func peek(r *bufio.Reader) (first byte, offset int, err error) {
+	for ; ; offset++ {
+		text, err := r.Peek(offset + 1)
 		switch {
 		case errors.Is(err, io.EOF):
-			return JSON, nil // an empty stream is valid in both formats
+			return 0, offset, nil
 		case err != nil:
-			return Auto, err
-		case unicode.IsSpace(c) || c == '\ufeff':
-			continue
+			return 0, offset, err
+		case strings.IndexByte(" \t\r\n\ufeff", text[offset]) < 0:
+			return text[offset], offset, nil
 		}
-		if err := r.UnreadRune(); err != nil {
-			return Auto, err
-		}
-		if c == '{' || c == '[' {
-			return JSON, nil
-		}
-		return YAML, nil
 	}
 }
 
 // next returns the next document and its location, or io.EOF at the end.
 type next func() (tree *yaml.Node, where string, err error)
 
-func jsonStream(r *bufio.Reader) next {
-	array := isArray(r)
+func jsonStream(r io.Reader, array bool) next {
 	in := json.NewDecoder(r)
 	n := 0
 	return func() (*yaml.Node, string, error) {
