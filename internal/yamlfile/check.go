@@ -97,7 +97,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 		name, option, _ := strings.Cut(cmp.Or(f.Tag.Get("yaml"), f.Tag.Get("json")), ",")
 		if option == "inline" {
 			maps.Copy(all, fieldsOf(f.Type))
-		} else if name != "-" {
+		} else if name != "-" && !f.Anonymous { // the fields of an embedded struct are visible themselves
 			all[name] = f.Type
 		}
 	}
