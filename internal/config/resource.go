@@ -192,7 +192,7 @@ func (v *validator) schema(path string, r *Resource) {
 
 // message validates the message type and returns it, or nil if it is not known.
 func (v *validator) message(path string, r *Resource) *object.MessageType {
-	settings := []struct{ key, value string }{{"descriptor-set", r.DescriptorSet}, {"message", r.Message}}
+	settings := []setting{{"descriptor-set", r.DescriptorSet}, {"message", r.Message}}
 	if r.Codec != codecProtobuf {
 		for _, s := range settings {
 			if s.value != "" {
