@@ -85,7 +85,8 @@ func (f *File) Refuse(n *yaml.Node, format string, args ...any) {
 }
 
 func (f *File) add(err error) {
-	problems, ok := errors.AsType[Problems](Explain(err))
+	err = Explain(err)
+	problems, ok := errors.AsType[Problems](err)
 	if !ok {
 		problems = Problems{{Message: err.Error()}}
 	}

@@ -72,6 +72,8 @@ func TestProblems(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"\xff":                       "f: not UTF-8 text",
+		"name: \x01":                 "f: control characters are not allowed (value: 1)",
+		"rate: !!float x":            "f: cannot construct !!str `x` as a !!float",
 		"name: a\n---\n":             "f:2:1: only one document is allowed",
 		"name: a\n---\n*":            `f:3:2: want a name here; quote values that begin with "*" or "&"`,
 		"name: *a":                   `f:1:7: unknown anchor 'a' referenced; quote values that begin with "*"`,

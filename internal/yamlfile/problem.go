@@ -68,7 +68,7 @@ var advice = map[string]string{
 }
 
 // Explain returns the [Problems] of text that the YAML library refuses, without the stages of its
-// parser. Other errors, such as those of a reader, are returned unchanged.
+// parser. Errors of the reader keep their type.
 func Explain(err error) error {
 	if several, ok := errors.AsType[*yaml.LoadErrors](err); ok {
 		var all Problems
@@ -77,10 +77,14 @@ func Explain(err error) error {
 		}
 		return all
 	}
-	if e, ok := errors.AsType[*yaml.LoadError](err); ok && e.Mark.Line > 0 {
-		return Problems{explain(e)}
+	e, ok := errors.AsType[*yaml.LoadError](err)
+	if !ok {
+		return err
 	}
-	return err
+	if cause := errors.Unwrap(e); cause != nil && e.Mark.Line == 0 {
+		return cause // of the reader
+	}
+	return Problems{explain(e)}
 }
 
 func explain(e *yaml.LoadError) Problem {

@@ -16,6 +16,7 @@ func TestStreamReadsYAMLAndJSON(t *testing.T) {
 		want []string // keys and values, or an error
 	}{
 		"nothing":                  {"", nil},
+		"a control character":      {"key: \x01", []string{"cannot read s: control characters are not allowed (value: 1)"}},
 		"only spaces":              {" \n\n", nil},
 		"JSON lines":               {`{"key":"a","text":"x"}` + "\n" + `{"key":"b","value":{"n":1.10}}`, []string{"a x", `b {"n":1.10}`}},
 		"JSON array":               {` [{"key":"a","text":"x"}, {"key":"b","data":"AQI="}]` + "\n", []string{"a x", "b \x01\x02"}},
@@ -75,7 +76,7 @@ func TestStreamReadsYAMLAndJSON(t *testing.T) {
 	}
 }
 
-// doubling returns YAML of which each line is twice as large as the one before it, by aliases.
+// doubling returns YAML in which each line doubles the one before with aliases.
 func doubling(lines int) string {
 	var b strings.Builder
 	for i := range lines {
