@@ -18,7 +18,6 @@ require (
 	github.com/dustin/go-humanize v1.1.0
 	github.com/gdamore/tcell/v3 v3.6.0
 	github.com/go-jose/go-jose/v4 v4.1.8
-	github.com/goccy/go-yaml v1.19.2
 	github.com/gofrs/flock v0.13.1
 	github.com/google/go-cmp v0.7.0
 	github.com/google/uuid v1.6.0

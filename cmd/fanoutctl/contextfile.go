@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -11,9 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/fanoutd/fanoutd/client/localfile"
+	"github.com/fanoutd/fanoutd/internal/yamlfile"
 )
 
 // connection contains the settings for reaching a server. An empty field is not set.
@@ -70,13 +68,12 @@ func readContexts(path string) (*contextFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read contexts: %w", err)
 	}
-	f := &contextFile{}
-	if len(bytes.TrimSpace(text)) > 0 {
-		if err := yaml.UnmarshalWithOptions(text, f, yaml.Strict()); err != nil {
-			// The first line has the position and the error; the rest quotes the source.
-			first, _, _ := strings.Cut(yaml.FormatError(err, false, false), "\n")
-			return nil, fmt.Errorf("cannot read contexts: %s: %s", path, first)
-		}
+	f, file := &contextFile{}, yamlfile.Open(path, text)
+	if file.Root != nil {
+		file.Decode(file.Root, f)
+	}
+	if err := file.Err(); err != nil {
+		return nil, fmt.Errorf("cannot read contexts: %w", err)
 	}
 	return f, nil
 }
@@ -85,7 +82,7 @@ func readContexts(path string) (*contextFile, error) {
 // files that hold credentials.
 func (f *contextFile) write(path string) error {
 	slices.SortFunc(f.Contexts, func(a, b namedContext) int { return strings.Compare(a.Name, b.Name) })
-	text, err := yaml.MarshalWithOptions(f, yaml.IndentSequence(true))
+	text, err := yamlfile.Encode(f)
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -146,13 +145,8 @@ func flagOperations(puts, deletes, checks []string) ([]document.Operation, error
 		if key = keyOf(key); !ok || key == "" {
 			return nil, usagef("--put: invalid value %q (want key=value)", arg)
 		}
-		o := document.Operation{Put: key, ContentType: document.TypeOf("", []byte(value))}
-		if utf8.ValidString(value) {
-			o.Text = &value
-		} else {
-			o.Data = []byte(value)
-		}
-		all = append(all, o)
+		content := document.NewContent(document.TypeOf("", []byte(value)), []byte(value))
+		all = append(all, document.Operation{Put: key, Content: content})
 	}
 	for _, key := range deletes {
 		if key = keyOf(key); key == "" {

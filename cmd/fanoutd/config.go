@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/internal/yamlfile"
 )
 
 const envPrefix = "FANOUTD_"
@@ -84,7 +84,7 @@ func variables(environ []string) map[string]string {
 	return vars
 }
 
-func readFile(flags *pflag.FlagSet, vars map[string]string) (config.Config, *config.File, error) {
+func readFile(flags *pflag.FlagSet, vars map[string]string) (config.Config, *yamlfile.File, error) {
 	path, err := flags.GetString(configFlag)
 	if err != nil {
 		return config.Config{}, nil, err
@@ -133,7 +133,7 @@ func copyValue(to, from *pflag.Flag) error {
 }
 
 // locate sets the origin of each problem: a flag, a variable or a position in the file.
-func locate(problems config.Problems, origins map[string]string, file *config.File) config.Problems {
+func locate(problems config.Problems, origins map[string]string, file *yamlfile.File) config.Problems {
 	for i, p := range problems {
 		setting, _, _ := strings.Cut(p.Key, "[")
 		if origin, ok := origins[setting]; ok {
@@ -206,7 +206,7 @@ if it is invalid. Passwords are not printed.`,
 			if cfg.EtcdPasswordFile != "" {
 				cfg.EtcdPassword = "" // the printed file must not set both
 			}
-			out, err := yaml.MarshalWithOptions(cfg, yaml.IndentSequence(true))
+			out, err := yamlfile.Encode(cfg)
 			if err != nil {
 				return fmt.Errorf("encode the configuration: %w", err)
 			}

@@ -10,11 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/internal/yamlfile"
 )
 
 const docs = "../../docs/reference/configuration.md"
@@ -93,12 +94,12 @@ func TestExitStatusesAreDocumented(t *testing.T) {
 
 // Every setting is a key of the configuration file, and vice versa.
 func TestFileHasEverySetting(t *testing.T) {
-	out, err := yaml.Marshal(config.Defaults())
+	out, err := yamlfile.Encode(config.Defaults())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var keys map[string]any
-	if err := yaml.Unmarshal(out, &keys); err != nil {
+	if err := yaml.Load(out, &keys); err != nil {
 		t.Fatal(err)
 	}
 	delete(keys, "resources")

@@ -1,7 +1,6 @@
 package access
 
 import (
-	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -12,7 +11,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/fanoutd/fanoutd/internal/reload"
 )
@@ -26,9 +24,7 @@ import (
 // lines may share a name, so that an old token stays valid while its replacement is
 // rolled out.
 type Tokens struct {
-	file    *reload.File
-	changed func() // called on Run's goroutine after each change; nil before Run
-	known   atomic.Pointer[map[digest]Identity]
+	*reload.Value[map[digest]Identity]
 }
 
 // digest is the SHA-256 of a token. A plain hash is enough, because tokens are random
@@ -48,48 +44,29 @@ const (
 
 // LoadTokens reads a token file.
 func LoadTokens(path string, log *slog.Logger) (*Tokens, error) {
-	t := &Tokens{}
-	var err error
-	if t.file, err = reload.Load(path, log, t.use); err != nil {
+	known, err := reload.LoadValue(path, log, func(content []byte) (*map[digest]Identity, error) {
+		known, err := parseTokens(string(content))
+		return &known, err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("tokens: %w", err)
 	}
-	return t, nil
+	return &Tokens{known}, nil
 }
-
-// Run follows the file until ctx is done, and calls changed after each change.
-func (t *Tokens) Run(ctx context.Context, changed func()) {
-	t.changed = changed
-	t.file.Run(ctx)
-}
-
-// Check makes Run poll the file at once, and waits for that or until ctx is done.
-func (t *Tokens) Check(ctx context.Context) { t.file.Check(ctx) }
 
 // Identities returns the identities of all tokens, in no particular order.
-func (t *Tokens) Identities() []Identity { return slices.Collect(maps.Values(*t.known.Load())) }
-
-func (t *Tokens) use(content []byte) error {
-	known, err := parseTokens(string(content))
-	if err != nil {
-		return err
-	}
-	t.known.Store(&known)
-	if t.changed != nil {
-		t.changed()
-	}
-	return nil
-}
+func (t *Tokens) Identities() []Identity { return slices.Collect(maps.Values(*t.Get())) }
 
 // find returns the pass for a token, or false if the token is unknown.
 func (t *Tokens) find(token string) (Pass, bool) {
 	key := digest(sha256.Sum256([]byte(token)))
-	identity, ok := (*t.known.Load())[key]
+	identity, ok := (*t.Get())[key]
 	return Pass{Identity: identity, check: func() error { return t.recheck(key, identity) }}, ok
 }
 
 // recheck returns an error unless the token still belongs to the same identity.
 func (t *Tokens) recheck(key digest, then Identity) error {
-	now, ok := (*t.known.Load())[key]
+	now, ok := (*t.Get())[key]
 	if !ok {
 		return errUnknownToken
 	}

@@ -112,10 +112,10 @@ func (c Config) receive(r *http.Request) (done func(), err error) {
 	if size < 0 {
 		size = limit // unknown
 	}
-	if c.Receive == nil || size == 0 || size > limit {
+	if size == 0 || size > limit {
 		return func() {}, nil // nothing is read
 	}
-	return c.Receive(asOfGRPC(r), r.Method+" "+r.URL.Path, certificateOf(r), r.Header.Values("Authorization"), copiesOfBody*size)
+	return c.Receive(asOfGRPC(r), accessOf(r), copiesOfBody*size)
 }
 
 // checkType checks the content type of a body: JSON, or the type of the value that a PUT stores.

@@ -16,9 +16,9 @@ import (
 // text.
 type listener struct {
 	net.Listener
-	tls    *tls.Config                     // nil: plain text
-	limit  func(conn net.Conn) net.Conn    // nil: no limit
-	failed func(address string, err error) // nil: nobody is interested
+	tls    *tls.Config // nil: plain text
+	limit  func(conn net.Conn) net.Conn
+	failed func(address string, err error)
 	log    *slog.Logger
 }
 
@@ -33,9 +33,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		c.tls = &tlsConn{tls.Server(raw, l.tls), l.failed, l.log}
 		c.Conn = c.tls
 	}
-	if l.limit != nil {
-		c.Conn = l.limit(c.Conn)
-	}
+	c.Conn = l.limit(c.Conn)
 	return c, nil
 }
 
@@ -84,7 +82,7 @@ func withTLS(next http.Handler) http.Handler {
 // the header of a request includes it.
 type tlsConn struct {
 	*tls.Conn
-	failed func(address string, err error) // nil: nobody is interested
+	failed func(address string, err error)
 	log    *slog.Logger
 }
 
@@ -102,9 +100,7 @@ func (c *tlsConn) refuse(err error) {
 	if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok && plain.Conn != nil && looksLikeHTTP(plain.RecordHeader[:]) {
 		_, _ = io.WriteString(plain.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nThis port speaks HTTPS, and got an HTTP request.\n")
 	}
-	if c.failed != nil {
-		c.failed(c.RemoteAddr().String(), err)
-	}
+	c.failed(c.RemoteAddr().String(), err)
 	// Any client can cause any number of these lines.
 	c.log.Debug("TLS handshake failed", "peer", c.RemoteAddr().String(), "error", err)
 }

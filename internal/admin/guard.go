@@ -18,11 +18,11 @@ import (
 //     for which browsers send a preflight request first, and without CORS headers in
 //     the answer they stop there. Reads are refused as well, because profiles, traces and
 //     watches cost something even if the page cannot read them. A link to the status page
-//     works. Origins of the configuration are excepted, see origin.go and siblings.go.
+//     works. Origins of the configuration are excepted, see origin.go.
 //   - A page can make its own host name resolve to our address (DNS rebinding), which
 //     gives it our origin. So the Host header must be an IP address, localhost, or one
 //     of the configured names.
-func guard(hosts []string, trusted origins, pages siblings, next http.Handler) http.Handler {
+func guard(hosts []string, pages []visitors, next http.Handler) http.Handler {
 	protected := http.NewCrossOriginProtection()
 	refuseForeign := func(w http.ResponseWriter) {
 		refuse(w, http.StatusForbidden, "request from a page of another origin: if its pages may use the API, add it to the setting http-origins")
@@ -39,19 +39,12 @@ func guard(hosts []string, trusted origins, pages siblings, next http.Handler) h
 			refuse(w, http.StatusMisdirectedRequest, "unknown host %q: add it to the setting admin-hosts", r.Host)
 			return
 		}
-		var answer func(http.ResponseWriter) // to a preflight; nil: no list admits the origin
-		switch {
-		case trusted.admits(h, r):
-			answer = answerPreflight
-		case pages.admits(h, r):
-			answer = answerStatusPreflight
-		}
-		switch {
-		case answer != nil && isPreflight(r):
-			answer(w)
-			return
-		case answer != nil:
-			next.ServeHTTP(w, r)
+		if i := slices.IndexFunc(pages, func(v visitors) bool { return v.admit(h, r) }); i >= 0 {
+			if isPreflight(r) {
+				pages[i].answerPreflight(w)
+			} else {
+				next.ServeHTTP(w, r)
+			}
 			return
 		}
 		if isForeign(r) && !isLink(r) {

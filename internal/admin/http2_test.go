@@ -36,7 +36,7 @@ func limited(secure *tls.Config) Config {
 // serve serves HTTP until the test ends, and returns the address.
 func serve(t *testing.T, cfg Config) string {
 	t.Helper()
-	s, err := New(cfg)
+	s, err := New(cfg.ForEveryone())
 	if err != nil {
 		t.Fatal(err)
 	}

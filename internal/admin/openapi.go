@@ -149,11 +149,4 @@ func flagParameters(operationID string) []any {
 }
 
 // plainName returns the last name of a field path.
-func plainName(path string) string {
-	for i := len(path) - 1; i >= 0; i-- {
-		if path[i] == '.' {
-			return path[i+1:]
-		}
-	}
-	return path
-}
+func plainName(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"crypto/x509"
 	"net/http"
 	"net/http/pprof"
 	"strconv"
@@ -12,6 +11,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/fanoutd/fanoutd/internal/access"
 )
 
 // operators serves profiles and, over gRPC, channelz to callers that pass Config.Operator, and
@@ -39,14 +40,10 @@ func operators(cfg Config, grpc, next http.Handler) http.Handler {
 	})
 }
 
-// guarded wraps a handler so that each request must pass admit, which may be nil.
-func guarded(served http.Handler, admit func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error) http.Handler {
-	if admit == nil {
-		return served
-	}
+// guarded wraps a handler so that each request must pass admit.
+func guarded(served http.Handler, admit func(ctx context.Context, r access.HTTPRequest) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := admit(asOfGRPC(r), r.Method+" "+r.URL.Path, certificateOf(r), r.Header.Values("Authorization"))
-		if err != nil {
+		if err := admit(asOfGRPC(r), accessOf(r)); err != nil {
 			refuseWith(w, status.Convert(err))
 			return
 		}
@@ -61,6 +58,11 @@ func refuseWith(w http.ResponseWriter, st *status.Status) {
 	}
 	setRetryAfter(w.Header(), st)
 	answerRefusal(w, httpStatus(st), st)
+}
+
+// accessOf returns what authenticates the caller of a request.
+func accessOf(r *http.Request) access.HTTPRequest {
+	return access.HTTPRequest{Name: r.Method + " " + r.URL.Path, Certificate: certificateOf(r), Authorization: r.Header.Values("Authorization")}
 }
 
 // asOfGRPC returns the request's context with the client's address and user agent where a

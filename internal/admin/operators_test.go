@@ -2,7 +2,6 @@ package admin_test
 
 import (
 	"context"
-	"crypto/x509"
 	"io"
 	"log/slog"
 	"net"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/admin"
 	"github.com/fanoutd/fanoutd/internal/config"
 )
@@ -37,7 +37,7 @@ func openDoor(t *testing.T, cfg admin.Config) *door {
 	grpc_health_v1.RegisterHealthServer(srv, d.health)
 	conn := dial(t, behind.Addr().String())
 	cfg.Conn, cfg.Log = conn, slog.New(slog.NewTextHandler(t.Output(), nil))
-	s, err := admin.New(cfg)
+	s, err := admin.New(cfg.ForEveryone())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestProbes(t *testing.T) {
 // Exactly the endpoints for operators ask Config.Operator, and only the metrics ask Config.Scraper.
 func TestOperatorEndpointsAreChecked(t *testing.T) {
 	t.Parallel()
-	locked := func(context.Context, string, *x509.Certificate, []string) error {
+	locked := func(context.Context, access.HTTPRequest) error {
 		return status.Error(codes.Unauthenticated, "who are you?")
 	}
 	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") })

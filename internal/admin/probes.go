@@ -23,7 +23,7 @@ func probes(cfg Config, next http.Handler) http.Handler {
 			probed(w, r, "ok")
 		case "/readyz":
 			result := readiness(r.Context(), health)
-			if result != "ok" && cfg.Unready != nil {
+			if result != "ok" {
 				if why := cfg.Unready(); why != "" {
 					result += ": " + why
 				}
@@ -51,9 +51,7 @@ func readiness(ctx context.Context, health grpc_health_v1.HealthClient) string {
 }
 
 func probed(w http.ResponseWriter, r *http.Request, result string) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		refuse(w, http.StatusMethodNotAllowed, "%s is for GET", r.URL.Path)
+	if refuseUnlessGet(w, r) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -14,9 +14,6 @@ const rightsPath = "/v1/rights"
 
 // rights answers requests for rightsPath, and passes other requests to next.
 func (c Config) rights(next http.Handler) http.Handler {
-	if c.Rights == nil {
-		return next
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != rightsPath {
 			next.ServeHTTP(w, r)
@@ -37,7 +34,7 @@ func (c Config) rights(next http.Handler) http.Handler {
 			refuseField(w, http.StatusBadRequest, "resource", "the resource is missing")
 			return
 		}
-		verbs, err := c.Rights(asOfGRPC(r), r.Method+" "+r.URL.Path, certificateOf(r), r.Header.Values("Authorization"), resource, key)
+		verbs, err := c.Rights(asOfGRPC(r), accessOf(r), resource, key)
 		if err != nil {
 			refuseWith(w, status.Convert(err))
 			return

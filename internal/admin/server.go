@@ -22,7 +22,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 )
 
-// Config configures a [Server]. Conn and Log are required.
+// Config configures a [Server]. Conn, Log and all functions are required.
 type Config struct {
 	// Conn is a connection to the gRPC server.
 	Conn grpc.ClientConnInterface
@@ -35,7 +35,7 @@ type Config struct {
 	// Nil means plain text.
 	TLS *tls.Config
 
-	// Unready, if set, returns why the server does not accept requests, for /readyz. Anyone may
+	// Unready returns why the server does not accept requests, for /readyz. Anyone may
 	// read it.
 	Unready func() string
 
@@ -48,18 +48,17 @@ type Config struct {
 	// Channelz serves channelz over gRPC. [EnableChannelz] must have been called.
 	Channelz bool
 
-	// Operator, if set, decides who may use profiles and channelz. It gets what the client
-	// asks for, such as "GET /debug/pprof/heap", the client's verified certificate or nil, and the values of its Authorization headers. It returns nil or the gRPC status
+	// Operator decides who may use profiles and channelz. It returns nil or the gRPC status
 	// that refuses the request. The context has the client's address and user agent where
 	// a gRPC request has them.
-	Operator func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error
+	Operator func(ctx context.Context, r access.HTTPRequest) error
 
-	// Scraper, if set, decides in the same way who may read the metrics.
-	Scraper func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error
+	// Scraper decides in the same way who may read the metrics.
+	Scraper func(ctx context.Context, r access.HTTPRequest) error
 
-	// Receive, if set, is called in the same way before the body of a request is read.
+	// Receive is called in the same way before the body of a request is read.
 	// bytes is the memory that the body will take; done is called when that is free again.
-	Receive func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string, bytes int64) (done func(), err error)
+	Receive func(ctx context.Context, r access.HTTPRequest, bytes int64) (done func(), err error)
 
 	// Origins are the origins of pages that may use the API from browsers, besides the status page.
 	Origins []string
@@ -71,15 +70,15 @@ type Config struct {
 	// MaxValueBytes is the maximum size of a value that is written. 0: that of any body.
 	MaxValueBytes int64
 
-	// Rights, if set, is called in the same way, and returns what the client may do with a key of a
+	// Rights is called in the same way, and returns what the client may do with a key of a
 	// resource, or with the whole resource if the key is empty, as verbs of a policy.
-	Rights func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string, resource, key string) ([]string, error)
+	Rights func(ctx context.Context, r access.HTTPRequest, resource, key string) ([]string, error)
 
-	// LimitStreams, if set, wraps each connection, to limit the HTTP/2 streams that its client
+	// LimitStreams wraps each connection, to limit the HTTP/2 streams that its client
 	// opens and resets.
 	LimitStreams func(conn net.Conn) net.Conn
 
-	// HandshakeFailed, if set, is called with the address of a client whose TLS handshake has
+	// HandshakeFailed is called with the address of a client whose TLS handshake has
 	// failed, and why.
 	HandshakeFailed func(address string, err error)
 
@@ -192,7 +191,7 @@ func newHandler(cfg Config, grpc http.Handler) (http.Handler, error) {
 		return nil, fmt.Errorf("read the status page: %w", err)
 	}
 	next := statusPage(files, withIndex(description, cfg.rights(cfg.bodies(headers(streams(answerTimeout, withCertificate(api)))))))
-	return guard(cfg.Hosts, cfg.Origins, siblings(cfg.Servers), probes(cfg, operators(cfg, grpc, next))), nil
+	return guard(cfg.Hosts, []visitors{trusted(cfg.Origins), siblings(cfg.Servers)}, probes(cfg, operators(cfg, grpc, next))), nil
 }
 
 // withCertificate passes the client's certificate on to the gRPC server.

@@ -81,7 +81,7 @@ func CheckSubjects(cfg config.Config) ([]string, error) {
 		}
 		known = tokens.Identities()
 	}
-	subjects, groups := policy.latest().Unmatched(known)
+	subjects, groups := policy.Get().Unmatched(known)
 	var warnings []string
 	if cfg.TLSClientCAFile == "" { // certificates have names, but no groups
 		for _, subject := range subjects {

@@ -31,7 +31,7 @@ func (a *App) Run(ctx context.Context) error {
 		MaxTTL:         time.Duration(a.cfg.MaxTTL),
 		TLS:            a.security.tls("h2"),
 		Authenticator:  a.security.authenticator,
-		Policy:         a.security.policy.latest(),
+		Policy:         a.security.policy.Get(),
 		WatchTimeLimit: time.Duration(a.cfg.WatchTimeLimit),
 		Limits:         limits(a.cfg, a.connections),
 		Audit:          a.audit,

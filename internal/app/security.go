@@ -24,10 +24,17 @@ type security struct {
 	tokens        *access.Tokens     // nil: no tokens are accepted
 	jwts          *jwt.Verifier      // nil: no JWTs are accepted
 	authenticator *access.Authenticator
-	policy        *policyFile // nil: everything is allowed
+	policy        *reload.Value[policy.Policy] // nil: everything is allowed
 
+	files   []followed
 	cancel  context.CancelFunc
 	running sync.WaitGroup // follows the files
+}
+
+// followed is a part of the security that comes from files.
+type followed struct {
+	run   func(ctx context.Context, srv *server.Server)
+	check func(ctx context.Context) // looks at the files at once
 }
 
 // openSecurity loads the files of the security settings.
@@ -42,11 +49,13 @@ func openSecurity(cfg config.Config, log *slog.Logger) (*security, error) {
 		if err != nil {
 			return nil, err
 		}
+		s.follow(s.certificates.Check, func(ctx context.Context, _ *server.Server) { s.certificates.Run(ctx) })
 	}
 	if cfg.TokenFile != "" {
 		if s.tokens, err = access.LoadTokens(cfg.TokenFile, log); err != nil {
 			return nil, err
 		}
+		s.follow(s.tokens.Check, func(ctx context.Context, srv *server.Server) { s.tokens.Run(ctx, srv.Reexamine) })
 	}
 	if cfg.JWTIssuer != "" {
 		s.jwts, err = jwt.Open(jwt.Config{
@@ -56,6 +65,7 @@ func openSecurity(cfg config.Config, log *slog.Logger) (*security, error) {
 		if err != nil {
 			return nil, err
 		}
+		s.follow(s.jwts.Check, func(ctx context.Context, srv *server.Server) { s.jwts.Run(ctx, srv.Reexamine) })
 	}
 	if s.tokens != nil || s.jwts != nil || cfg.TLSClientCAFile != "" {
 		s.authenticator = &access.Authenticator{Tokens: s.tokens}
@@ -67,9 +77,16 @@ func openSecurity(cfg config.Config, log *slog.Logger) (*security, error) {
 		if s.policy, err = loadPolicy(cfg.PolicyFile, log); err != nil {
 			return nil, err
 		}
+		s.follow(s.policy.Check, func(ctx context.Context, srv *server.Server) {
+			s.policy.Run(ctx, func() { srv.UsePolicy(s.policy.Get()) })
+		})
 	}
 	s.warn(cfg, log)
 	return s, nil
+}
+
+func (s *security) follow(check func(context.Context), run func(context.Context, *server.Server)) {
+	s.files = append(s.files, followed{run, check})
 }
 
 // warn logs settings that an operator may not have intended.
@@ -99,33 +116,15 @@ func (s *security) tls(protocols ...string) *tls.Config {
 // reexamine its watches when credentials may have become invalid or the policy has changed.
 func (s *security) start(ctx context.Context, srv *server.Server) {
 	ctx, s.cancel = context.WithCancel(ctx)
-	if s.certificates != nil {
-		s.running.Go(func() { s.certificates.Run(ctx) })
-	}
-	if s.tokens != nil {
-		s.running.Go(func() { s.tokens.Run(ctx, srv.Reexamine) })
-	}
-	if s.jwts != nil {
-		s.running.Go(func() { s.jwts.Run(ctx, srv.Reexamine) })
-	}
-	if s.policy != nil {
-		s.running.Go(func() { s.policy.run(ctx, srv.UsePolicy) })
+	for _, f := range s.files {
+		s.running.Go(func() { f.run(ctx, srv) })
 	}
 }
 
 // checkFiles polls the files at once, and waits for that or until ctx is done.
 func (s *security) checkFiles(ctx context.Context) {
-	if s.certificates != nil {
-		s.certificates.Check(ctx)
-	}
-	if s.tokens != nil {
-		s.tokens.Check(ctx)
-	}
-	if s.jwts != nil {
-		s.jwts.CheckFiles(ctx)
-	}
-	if s.policy != nil {
-		s.policy.file.Check(ctx)
+	for _, f := range s.files {
+		f.check(ctx)
 	}
 }
 
@@ -177,42 +176,11 @@ func checkPermissions(path string) error {
 	return nil
 }
 
-// policyFile is a policy that is reloaded when its file changes.
-type policyFile struct {
-	file   *reload.File
-	policy *policy.Policy       // the latest version
-	use    func(*policy.Policy) // applies a new version; set by run
-}
-
-func loadPolicy(path string, log *slog.Logger) (*policyFile, error) {
-	f := &policyFile{}
-	read := func(content []byte) error {
-		p, err := policy.Parse(path, content)
-		if err != nil {
-			return err
-		}
-		if f.policy = p; f.use != nil {
-			f.use(p)
-		}
-		return nil
-	}
-	var err error
-	if f.file, err = reload.Load(path, log, read); err != nil {
+// loadPolicy reads a policy file.
+func loadPolicy(path string, log *slog.Logger) (*reload.Value[policy.Policy], error) {
+	v, err := reload.LoadValue(path, log, func(content []byte) (*policy.Policy, error) { return policy.Parse(path, content) })
+	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
-	return f, nil
-}
-
-// latest returns the policy, or nil if there is no file.
-func (f *policyFile) latest() *policy.Policy {
-	if f == nil {
-		return nil
-	}
-	return f.policy
-}
-
-// run reloads the file until ctx is done and calls use with each new policy.
-func (f *policyFile) run(ctx context.Context, use func(*policy.Policy)) {
-	f.use = use
-	f.file.Run(ctx)
+	return v, nil
 }

@@ -56,7 +56,7 @@ func asStore(s *store.Store, err error) (Store, error) {
 }
 
 func (e etcd) Collection(resource, prefix string, values *crypt.Values) Collection {
-	return e.Encrypted(resource, prefix, values)
+	return e.Store.Collection(resource, prefix, values)
 }
 
 func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (Store, error) {

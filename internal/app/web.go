@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/admin"
 	"github.com/fanoutd/fanoutd/internal/server"
 )
@@ -15,7 +16,7 @@ func (a *App) web(srv *server.Server, local *server.Local, metrics http.Handler)
 	}
 	s, err := admin.New(admin.Config{
 		Conn: local, Hosts: a.cfg.AdminHosts, Origins: a.cfg.HTTPOrigins, Servers: a.cfg.StatusPageServers, MaxValueBytes: int64(a.cfg.MaxValueSize), Metrics: metrics, Unready: a.unready(srv), Profiles: a.cfg.ServesProfiles(), Channelz: a.cfg.Channelz,
-		Operator: srv.Operator, Scraper: srv.Scraper, Receive: srv.Receive, Rights: srv.Rights, LimitStreams: srv.LimitStreams, HandshakeFailed: srv.HandshakeFailed,
+		Operator: srv.Operator(policy.Admin), Scraper: srv.Operator(policy.Metrics), Receive: srv.Receive, Rights: srv.Rights, LimitStreams: srv.LimitStreams, HandshakeFailed: srv.HandshakeFailed,
 		TLS: a.security.tls("h2", "http/1.1"), Log: a.log,
 	})
 	if err != nil {

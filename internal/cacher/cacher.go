@@ -1,7 +1,7 @@
 package cacher
 
 import (
-	"context"
+	"cmp"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -46,20 +46,11 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	set := func(v *int, byDefault int) {
-		if *v == 0 {
-			*v = byDefault
-		}
-	}
 	c.Window = c.Window.withDefaults()
-	set(&c.MaxTombstones, 100_000)
-	set(&c.PageSize, 1000)
-	if c.ReadWait == 0 {
-		c.ReadWait = 3 * time.Second
-	}
-	if c.ProgressInterval == 0 {
-		c.ProgressInterval = 5 * time.Second
-	}
+	c.MaxTombstones = cmp.Or(c.MaxTombstones, 100_000)
+	c.PageSize = cmp.Or(c.PageSize, 1000)
+	c.ReadWait = cmp.Or(c.ReadWait, 3*time.Second)
+	c.ProgressInterval = cmp.Or(c.ProgressInterval, 5*time.Second)
 	return c
 }
 
@@ -133,12 +124,6 @@ func (c *Cacher) LastContact() time.Time {
 		return time.Time{}
 	}
 	return time.Unix(0, at)
-}
-
-// StoreRevision asks the store for its revision. Concurrent callers share a request.
-// Errors are those of [Cacher.Read].
-func (c *Cacher) StoreRevision(ctx context.Context) (object.Revision, error) {
-	return c.storeRevision.Get(ctx)
 }
 
 // maxUnconfirmed is how long ago the store may have confirmed the state before Advance asks for

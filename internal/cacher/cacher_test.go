@@ -53,7 +53,7 @@ func windowOf(changes int) func(*cacher.Config) {
 	return func(c *cacher.Config) { c.Window.MaxChanges = changes }
 }
 
-func read(t *testing.T, c *cacher.Cacher, want cacher.Consistency) *cacher.State {
+func read(t *testing.T, c *cacher.Cacher, want object.Consistency) *cacher.State {
 	t.Helper()
 	s, err := c.Read(t.Context(), want)
 	if err != nil {
@@ -107,7 +107,7 @@ func TestStatesAndOlderStatesEqualTheStore(t *testing.T) {
 		}
 		for range 30 {
 			writeRandomly(m, random, random.IntN(30))
-			s := read(t, c, cacher.Consistency{})
+			s := read(t, c, object.Consistency{})
 			if s.Revision() < m.Now() {
 				t.Fatalf("linearizable read: got revision %d, want %d", s.Revision(), m.Now())
 			}
@@ -173,7 +173,7 @@ func TestWindowIsFilledFromTheHistoryOfTheStore(t *testing.T) {
 					m.Put("k", strconv.Itoa(i))
 				}
 				m.Compacted = tc.compacted
-				s := read(t, run(t, m, windowOf(tc.window)), cacher.Consistency{})
+				s := read(t, run(t, m, windowOf(tc.window)), object.Consistency{})
 				if s.Replayable() != tc.replayable {
 					t.Errorf("replayable: got %d, want %d", s.Replayable(), tc.replayable)
 				}
@@ -189,7 +189,7 @@ func TestWindowIsBoundedByBytes(t *testing.T) {
 		for range 100 {
 			m.Put("k", string(make([]byte, 10_000)))
 		}
-		s := read(t, c, cacher.Consistency{})
+		s := read(t, c, object.Consistency{})
 		if n := s.WindowLen(); n == 0 || n > 5 { // each holds two objects
 			t.Errorf("changes of 20 kB in a window of 100 kB: got %d, want 1 to 5", n)
 		}
@@ -204,7 +204,7 @@ func TestRelistPublishesDifferences(t *testing.T) {
 		m.Commit(map[object.Key][]byte{"kept": []byte("1"), "changed": []byte("1"), "deleted": []byte("1")})
 		c := run(t, m)
 		m.Put("changed", "2")
-		before := read(t, c, cacher.Consistency{})
+		before := read(t, c, object.Consistency{})
 
 		m.Change(func() { m.Quiet = true })
 		m.Commit(map[object.Key][]byte{"deleted": nil})
@@ -214,7 +214,7 @@ func TestRelistPublishesDifferences(t *testing.T) {
 		now := m.Commit(map[object.Key][]byte{"passing": nil})
 		m.Change(func() { m.Quiet, m.Compacted = false, now })
 
-		s := read(t, c, cacher.Consistency{})
+		s := read(t, c, object.Consistency{})
 		if diff := cmp.Diff(m.State(s.Revision()), values(t, s.Objects(object.Scope{}, ""))); diff != "" {
 			t.Errorf("state differs (-want +got):\n%s", diff)
 		}
@@ -240,7 +240,7 @@ func TestRelistPublishesDifferences(t *testing.T) {
 			t.Errorf("differences (-want +got):\n%s", diff)
 		}
 		m.Put("changed", "4")
-		if s = read(t, c, cacher.Consistency{}); s.WindowLen() != 1 {
+		if s = read(t, c, object.Consistency{}); s.WindowLen() != 1 {
 			t.Errorf("changes after the relist: got %d, want 1", s.WindowLen())
 		}
 	})
@@ -253,7 +253,7 @@ func TestNewEpochStartsOver(t *testing.T) {
 			m.Put("old", "1")
 		}
 		c := run(t, m)
-		read(t, c, cacher.Consistency{})
+		read(t, c, object.Consistency{})
 
 		m.Change(func() { m.Down = object.ErrUnavailable })
 		synctest.Wait()
@@ -262,7 +262,7 @@ func TestNewEpochStartsOver(t *testing.T) {
 		m.Put("new", "1")
 
 		time.Sleep(time.Minute) // for the backoff
-		s := read(t, c, cacher.Consistency{})
+		s := read(t, c, object.Consistency{})
 		if got := s.Position(); got != (object.Position{Epoch: "e2", Revision: m.Now()}) {
 			t.Errorf("position: got %v, want revision %d of e2", got, m.Now())
 		}
@@ -277,7 +277,7 @@ func TestReadsWhileTheStoreIsAway(t *testing.T) {
 		m := cachertest.NewMemory()
 		m.Down = object.ErrUnavailable
 		c := run(t, m)
-		if _, err := c.Read(t.Context(), cacher.Any()); !errors.Is(err, cacher.ErrNotReady) {
+		if _, err := c.Read(t.Context(), object.Consistency{Level: object.AnyRevision}); !errors.Is(err, cacher.ErrNotReady) {
 			t.Errorf("before the first fill: got %v, want %v", err, cacher.ErrNotReady)
 		}
 		m.Change(func() { m.Down = nil })
@@ -292,12 +292,12 @@ func TestReadsWhileTheStoreIsAway(t *testing.T) {
 		if c.Following() {
 			t.Error("following a store that is away: got true, want false")
 		}
-		s := read(t, c, cacher.Any())
+		s := read(t, c, object.Consistency{Level: object.AnyRevision})
 		if s.Get("k") == nil {
 			t.Error("object while the store is away: got none, want one")
 		}
-		read(t, c, cacher.AtLeast(s.Revision()))
-		if _, err := c.Read(t.Context(), cacher.Consistency{}); !errors.Is(err, object.ErrUnavailable) {
+		read(t, c, object.Consistency{Level: object.AtLeast, Revision: s.Revision()})
+		if _, err := c.Read(t.Context(), object.Consistency{}); !errors.Is(err, object.ErrUnavailable) {
 			t.Errorf("linearizable read: got %v, want %v", err, object.ErrUnavailable)
 		}
 	})
@@ -308,10 +308,10 @@ func TestReadsOfQuietResourcesAreAnsweredByProgress(t *testing.T) {
 		m := cachertest.NewMemory()
 		m.Put("k", "1")
 		c := run(t, m)
-		read(t, c, cacher.Consistency{})
+		read(t, c, object.Consistency{})
 		start := time.Now()
 		elsewhere := m.Commit(nil)
-		if s := read(t, c, cacher.Consistency{}); s.Revision() < elsewhere {
+		if s := read(t, c, object.Consistency{}); s.Revision() < elsewhere {
 			t.Errorf("read at revision %d, the store is at %d", s.Revision(), elsewhere)
 		}
 		if waited := time.Since(start); waited > 0 {
@@ -319,7 +319,7 @@ func TestReadsOfQuietResourcesAreAnsweredByProgress(t *testing.T) {
 		}
 		m.Commit(nil)
 		time.Sleep(6 * time.Second)
-		if s := read(t, c, cacher.Any()); s.Revision() != m.Now() {
+		if s := read(t, c, object.Consistency{Level: object.AnyRevision}); s.Revision() != m.Now() {
 			t.Errorf("revision while no reader waits: got %d, want %d", s.Revision(), m.Now())
 		}
 	})
@@ -330,24 +330,24 @@ func TestReadWaitsForItsMinimumRevision(t *testing.T) {
 		m := cachertest.NewMemory()
 		now := m.Put("k", "1")
 		c := run(t, m)
-		read(t, c, cacher.Consistency{})
+		read(t, c, object.Consistency{})
 
 		var future *cacher.FutureError
-		if _, err := c.Read(t.Context(), cacher.AtLeast(now+1)); !errors.As(err, &future) || future.Asked != now+1 || future.Current != now {
+		if _, err := c.Read(t.Context(), object.Consistency{Level: object.AtLeast, Revision: now + 1}); !errors.As(err, &future) || future.Asked != now+1 || future.Current != now {
 			t.Errorf("revision that does not exist: got %v", err)
 		}
 		m.Change(func() { m.Quiet = true })
 		m.Put("k", "2")
 		start := time.Now()
 		var behind *cacher.BehindError
-		if _, err := c.Read(t.Context(), cacher.AtLeast(now+1)); !errors.As(err, &behind) || behind.Asked != now+1 || behind.Have != now {
+		if _, err := c.Read(t.Context(), object.Consistency{Level: object.AtLeast, Revision: now + 1}); !errors.As(err, &behind) || behind.Asked != now+1 || behind.Have != now {
 			t.Errorf("revision that does not arrive: got %v", err)
 		}
 		if waited := time.Since(start); waited != 3*time.Second {
 			t.Errorf("wait: got %v, want 3s", waited)
 		}
 		m.Change(func() { m.Quiet = false })
-		if s := read(t, c, cacher.AtLeast(now+1)); s.Revision() != now+1 {
+		if s := read(t, c, object.Consistency{Level: object.AtLeast, Revision: now + 1}); s.Revision() != now+1 {
 			t.Errorf("read at revision: got %d, want %d", s.Revision(), now+1)
 		}
 	})
@@ -359,14 +359,14 @@ func TestConcurrentLinearizableReadsShareRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
 		c := run(t, m)
-		read(t, c, cacher.Consistency{})
+		read(t, c, object.Consistency{})
 		m.Change(func() { m.Requests, m.Answer = 0, make(chan struct{}) })
 
 		var readers sync.WaitGroup
-		readers.Go(func() { read(t, c, cacher.Consistency{}) })
+		readers.Go(func() { read(t, c, object.Consistency{}) })
 		synctest.Wait() // the first request is in flight
 		for range 100 {
-			readers.Go(func() { read(t, c, cacher.Consistency{}) })
+			readers.Go(func() { read(t, c, object.Consistency{}) })
 		}
 		synctest.Wait()
 		close(m.Answer)
@@ -381,19 +381,19 @@ func TestReadsSurviveTheCallerThatSentTheirRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
 		c := run(t, m)
-		read(t, c, cacher.Consistency{})
+		read(t, c, object.Consistency{})
 		m.Change(func() { m.Requests, m.Answer = 0, make(chan struct{}) })
 
 		sender, leave := context.WithCancel(t.Context())
 		var readers sync.WaitGroup
 		readers.Go(func() {
-			if _, err := c.Read(sender, cacher.Consistency{}); !errors.Is(err, context.Canceled) {
+			if _, err := c.Read(sender, object.Consistency{}); !errors.Is(err, context.Canceled) {
 				t.Errorf("reader that left: got %v, want %v", err, context.Canceled)
 			}
 		})
 		synctest.Wait()
 		for range 100 {
-			readers.Go(func() { read(t, c, cacher.Consistency{}) })
+			readers.Go(func() { read(t, c, object.Consistency{}) })
 		}
 		synctest.Wait()
 		leave()
@@ -411,16 +411,16 @@ func TestReadEndsWithItsContext(t *testing.T) {
 		m := cachertest.NewMemory()
 		m.Put("k", "1")
 		c := run(t, m)
-		read(t, c, cacher.Consistency{})
+		read(t, c, object.Consistency{})
 		m.Change(func() { m.Answer = make(chan struct{}) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := c.Read(ctx, cacher.Consistency{}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := c.Read(ctx, object.Consistency{}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		close(m.Answer)
 		m.Change(func() { m.Answer = nil })
-		read(t, c, cacher.Consistency{})
+		read(t, c, object.Consistency{})
 	})
 }
 
@@ -430,7 +430,7 @@ func TestOpaqueValuesAreServedUnchanged(t *testing.T) {
 		m.Put("k", "not json")
 		m.Put("fine", `{"a":1}`)
 		c := run(t, m, func(cfg *cacher.Config) { cfg.Codec, _ = object.CodecByName("json") })
-		s := read(t, c, cacher.Consistency{})
+		s := read(t, c, object.Consistency{})
 		if o := s.Get("k"); o == nil || !o.Opaque || string(o.Value) != "not json" {
 			t.Errorf("object: got %+v", o)
 		}

@@ -47,7 +47,7 @@ func TestOldestGapIsDroppedWithEverythingBefore(t *testing.T) {
 			after, until := relist(t, m, put(object.Key(fmt.Sprint(i))), put("k"), put("l"))
 			gaps = append(gaps, gap{after, until})
 		}
-		s := read(t, c, cacher.Any())
+		s := read(t, c, object.Consistency{Level: object.AnyRevision})
 		for i, g := range gaps {
 			kept := i >= 4
 			if got := s.HasDelta(g.after); got != kept {
@@ -106,7 +106,7 @@ func TestSinceFindsTheLastChangeOfAKey(t *testing.T) {
 					relist(t, m, tc.unseen...)
 				}
 				synctest.Wait()
-				s := read(t, c, cacher.Any())
+				s := read(t, c, object.Consistency{Level: object.AnyRevision})
 				if !s.HasDelta(after) {
 					t.Fatal("HasDelta: got false, want true")
 				}

@@ -29,7 +29,7 @@ func TestOlderStatesOfManyObjects(t *testing.T) {
 	}
 	first := m.Commit(all)
 	c := run(t, m, windowOf(10_000), func(cfg *cacher.Config) { cfg.PageSize = 10_000 })
-	read(t, c, cacher.Consistency{})
+	read(t, c, object.Consistency{})
 	for range 50 {
 		writes := map[object.Key][]byte{}
 		for n := range 60 {
@@ -41,7 +41,7 @@ func TestOlderStatesOfManyObjects(t *testing.T) {
 		}
 		m.Commit(writes)
 	}
-	s := read(t, c, cacher.Consistency{})
+	s := read(t, c, object.Consistency{})
 	if s.Len() < 8000 {
 		t.Fatalf("objects: got %d, want at least 8000", s.Len())
 	}

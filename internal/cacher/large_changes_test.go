@@ -46,11 +46,11 @@ func TestChangesThatTheStoreCannotSend(t *testing.T) {
 		s.Put("k", large)
 		last := s.Put("k", "small")
 		c := run(t, s.Memory, func(cfg *cacher.Config) { cfg.Store = s })
-		if state := read(t, c, cacher.Consistency{}); state.Revision() != last {
+		if state := read(t, c, object.Consistency{}); state.Revision() != last {
 			t.Fatalf("at the start: got revision %d, want %d", state.Revision(), last)
 		}
 		last = s.Put("k", large)
-		if state := read(t, c, cacher.Consistency{}); string(state.Get("k").Value) != large {
+		if state := read(t, c, object.Consistency{}); string(state.Get("k").Value) != large {
 			t.Errorf("after a large change at revision %d: got revision %d", last, state.Revision())
 		}
 		before := s.watches.Load()
@@ -65,7 +65,7 @@ func TestChangesThatTheStoreCannotSend(t *testing.T) {
 		s.Put("k", "small")
 		time.Sleep(10 * time.Second) // longer than the longest delay
 		last = s.Put("k", "live")
-		if state := read(t, c, cacher.Consistency{}); state.Revision() != last || !c.Following() {
+		if state := read(t, c, object.Consistency{}); state.Revision() != last || !c.Following() {
 			t.Errorf("afterwards: got revision %d, want %d", state.Revision(), last)
 		}
 	})

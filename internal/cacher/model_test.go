@@ -274,7 +274,7 @@ func (m *machine) check(t *rapid.T) {
 	if !m.cacher.Following() {
 		t.Fatal("following: got false, want true")
 	}
-	s, err := m.cacher.Read(context.Background(), cacher.Consistency{})
+	s, err := m.cacher.Read(context.Background(), object.Consistency{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,34 +8,14 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Consistency is the required freshness of a read. The zero value is linearizable: the read
-// sees every write that was acknowledged before it began.
-type Consistency struct {
-	level consistencyLevel
-	min   object.Revision
-}
-
-type consistencyLevel uint8
-
-const (
-	linearizable consistencyLevel = iota
-	anyRevision
-	minRevision
-)
-
-// Any accepts every state. The read neither waits nor asks the store.
-func Any() Consistency { return Consistency{level: anyRevision} }
-
-// AtLeast accepts the given revision and every later one.
-func AtLeast(r object.Revision) Consistency { return Consistency{level: minRevision, min: r} }
-
-// Read returns a state that satisfies the consistency. It waits for one if necessary.
+// Read returns a state that satisfies the consistency. It waits for one if necessary. For an
+// exact revision, that is a state at the revision or after it: its window may reach back.
 //
 // Errors: [ErrNotReady] if the cacher has no state yet, [*FutureError] if the requested
 // revision does not exist yet, [*BehindError] if the cacher did not reach the revision
 // in time, [object.ErrUnavailable] if the store did not answer, and ctx.Err() if ctx
 // ended.
-func (c *Cacher) Read(ctx context.Context, want Consistency) (*State, error) {
+func (c *Cacher) Read(ctx context.Context, want object.Consistency) (*State, error) {
 	s, _, err := c.reach(ctx, want)
 	return s, err
 }
@@ -43,7 +23,7 @@ func (c *Cacher) Read(ctx context.Context, want Consistency) (*State, error) {
 // Reach waits like [Cacher.Read] and returns the oldest revision that satisfies the
 // consistency. Readers that share a state use it to decide whether the state is fresh
 // enough.
-func (c *Cacher) Reach(ctx context.Context, want Consistency) (object.Revision, error) {
+func (c *Cacher) Reach(ctx context.Context, want object.Consistency) (object.Revision, error) {
 	_, needed, err := c.reach(ctx, want)
 	return needed, err
 }
@@ -51,16 +31,16 @@ func (c *Cacher) Reach(ctx context.Context, want Consistency) (object.Revision, 
 // reach returns a state that satisfies the consistency, and the oldest revision that
 // does. It returns the very state that it examined: a newer one may be of another epoch
 // and have unrelated revisions.
-func (c *Cacher) reach(ctx context.Context, want Consistency) (*State, object.Revision, error) {
-	switch s := c.State(); want.level {
-	case anyRevision:
+func (c *Cacher) reach(ctx context.Context, want object.Consistency) (*State, object.Revision, error) {
+	switch s := c.State(); want.Level {
+	case object.AnyRevision:
 		if s == nil {
 			return nil, 0, ErrNotReady
 		}
 		return s, 0, nil
-	case minRevision:
-		if s != nil && s.Revision() >= want.min {
-			return s, want.min, nil
+	case object.AtLeast, object.Exactly:
+		if s != nil && s.Revision() >= want.Revision {
+			return s, want.Revision, nil
 		}
 	}
 	waiting, cancel := context.WithTimeout(ctx, c.cfg.ReadWait)
@@ -76,11 +56,11 @@ func (c *Cacher) reach(ctx context.Context, want Consistency) (*State, object.Re
 		return nil, 0, fmt.Errorf("read at revision %d: %w: %w", now, object.ErrUnavailable, errWentBack)
 	}
 	needed := now
-	if want.level == minRevision {
-		if want.min > now {
-			return nil, 0, &FutureError{Asked: want.min, Current: now}
+	if want.Level != object.Linearizable {
+		if want.Revision > now {
+			return nil, 0, &FutureError{Asked: want.Revision, Current: now}
 		}
-		needed = want.min
+		needed = want.Revision
 	}
 	s, err := c.await(ctx, waiting, needed)
 	if err == nil && s.Revision() >= now {
@@ -100,13 +80,13 @@ const lagTimeout = 500 * time.Millisecond
 //
 // Errors are those of [Cacher.Read].
 func (c *Cacher) MeasureLag(ctx context.Context) (s *State, lag int64, err error) {
-	now, err := c.StoreRevision(ctx)
+	now, err := c.storeRevision.Get(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
 	waiting, cancel := context.WithTimeout(ctx, lagTimeout)
 	defer cancel()
-	_, _ = c.Reach(waiting, AtLeast(now)) // on failure there is a lag
+	_, _ = c.Reach(waiting, object.Consistency{Level: object.AtLeast, Revision: now}) // on failure there is a lag
 	if s = c.State(); s == nil {
 		return nil, 0, ErrNotReady
 	}

@@ -24,8 +24,8 @@ type Store interface {
 	Oldest(ctx context.Context, floor, ceiling object.Revision) (object.Revision, error)
 
 	// List returns at most limit records of the scope with keys from start on, in ascending
-	// byte order of keys, as of the revision. It may return fewer, but at least one if more is
-	// true: records remain then.
+	// byte order of keys, as of the revision. It returns fewer if they have more than a few MiB
+	// together, but at least one if more is true: records remain then.
 	List(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) (records []object.Record, more bool, err error)
 
 	// Watch delivers every change of the scope after the position, with the records before

@@ -102,7 +102,7 @@ func (c *Cacher) checkSoon() {
 // confirm makes the state reach the store's revision, and reports whether the store answered.
 // Later updates then prove that the state is current. If it fails, the watchdog tries again.
 func (c *Cacher) confirm(ctx context.Context) bool {
-	_, err := c.Read(ctx, Consistency{})
+	_, err := c.Read(ctx, object.Consistency{})
 	return err == nil
 }
 

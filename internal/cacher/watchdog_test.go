@@ -79,12 +79,12 @@ func TestStoreThatWentBackGetsANewEpoch(t *testing.T) {
 		<-c.Ready()
 		before := c.State().Position()
 		m.Back(kept)
-		if _, err := c.Read(t.Context(), cacher.Consistency{}); err == nil {
+		if _, err := c.Read(t.Context(), object.Consistency{}); err == nil {
 			t.Error("linearizable read: got a state that the store no longer has, want an error")
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		s := read(t, c, cacher.Consistency{})
+		s := read(t, c, object.Consistency{})
 		if s.Position().Epoch == before.Epoch {
 			t.Errorf("epoch: got %s again, want a new one", before.Epoch)
 		}
@@ -100,7 +100,7 @@ func TestSilentWatchIsReplaced(t *testing.T) {
 	for name, meanwhile := range map[string]func(*cacher.Cacher){
 		"no reader": func(*cacher.Cacher) {},
 		"linearizable reads": func(c *cacher.Cacher) {
-			_, _ = c.Read(context.Background(), cacher.Consistency{}) // until it times out
+			_, _ = c.Read(context.Background(), object.Consistency{}) // until it times out
 		},
 		"progress requests": (*cacher.Cacher).Advance,
 	} {

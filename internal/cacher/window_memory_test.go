@@ -15,7 +15,7 @@ import (
 func TestTrimmedChangesAreReleased(t *testing.T) {
 	m := cachertest.NewMemory()
 	c := run(t, m, func(cfg *cacher.Config) { cfg.Window.MaxBytes = 1 << 20 })
-	state := read(t, c, cacher.Consistency{})
+	state := read(t, c, object.Consistency{})
 	var versions []weak.Pointer[object.Object]
 	for range 200 {
 		at := m.Put("k", string(make([]byte, 50_000)))

@@ -3,7 +3,7 @@
 //
 // [Defaults] returns the configuration of a server without any settings. [ReadFile] reads a
 // YAML file on top of it. [Config.Problems] validates the result and reports all problems at
-// once; [File.Locate] adds the positions in the file.
+// once; [yamlfile.File.Locate] adds the places in the file.
 //
 // A setting has the same name as a key of the file, as a flag, and as an environment variable
 // (in capitals, after FANOUTD_). cmd/fanoutd reads flags and variables; this package does not.

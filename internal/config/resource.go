@@ -92,7 +92,7 @@ func unfilled() Resource {
 	}
 }
 
-// UnmarshalYAML implements [yaml.InterfaceUnmarshaler]. It starts from the defaults.
+// UnmarshalYAML is called by the YAML library. It starts from the defaults.
 func (r *Resource) UnmarshalYAML(decode func(any) error) error {
 	type plain Resource // does not have this method
 	*r = unfilled()
@@ -192,7 +192,7 @@ func (v *validator) schema(path string, r *Resource) {
 
 // message validates the message type and returns it, or nil if it is not known.
 func (v *validator) message(path string, r *Resource) *object.MessageType {
-	settings := []struct{ key, value string }{{"descriptor-set", r.DescriptorSet}, {"message", r.Message}}
+	settings := []setting{{"descriptor-set", r.DescriptorSet}, {"message", r.Message}}
 	if r.Codec != codecProtobuf {
 		for _, s := range settings {
 			if s.value != "" {

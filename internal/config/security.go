@@ -67,13 +67,7 @@ func isLoopback(host string) bool {
 // authentication validates the settings of tokens and JWTs.
 func (v *validator) authentication(c *Config) {
 	if c.JWTIssuer == "" {
-		for _, s := range []struct{ key, value string }{
-			{"jwt-audience", c.JWTAudience}, {"jwt-jwks-file", c.JWTJWKSFile}, {"jwt-ca-file", c.JWTCAFile},
-		} {
-			if s.value != "" {
-				v.add(s.key, "is set, but jwt-issuer is not")
-			}
-		}
+		v.needs("jwt-issuer", setting{"jwt-audience", c.JWTAudience}, setting{"jwt-jwks-file", c.JWTJWKSFile}, setting{"jwt-ca-file", c.JWTCAFile})
 		return
 	}
 	if c.JWTAudience == "" {

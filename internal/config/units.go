@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
 )
 
 // Size is a number of bytes. *Size is a flag value.
@@ -49,11 +47,11 @@ func (s Size) String() string {
 // Type returns the placeholder in the help text.
 func (*Size) Type() string { return "size" }
 
-// UnmarshalYAML implements [yaml.NodeUnmarshaler].
-func (s *Size) UnmarshalYAML(node ast.Node) error { return set(s, node) }
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (s *Size) UnmarshalText(text []byte) error { return s.Set(string(text)) }
 
-// MarshalYAML implements [yaml.InterfaceMarshaler].
-func (s Size) MarshalYAML() (any, error) { return s.String(), nil }
+// MarshalText implements [encoding.TextMarshaler].
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Duration is a length of time. *Duration is a flag value.
 type Duration time.Duration
@@ -83,11 +81,11 @@ func (d Duration) String() string {
 // Type returns the placeholder in the help text.
 func (*Duration) Type() string { return "duration" }
 
-// UnmarshalYAML implements [yaml.NodeUnmarshaler].
-func (d *Duration) UnmarshalYAML(node ast.Node) error { return set(d, node) }
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (d *Duration) UnmarshalText(text []byte) error { return d.Set(string(text)) }
 
-// MarshalYAML implements [yaml.InterfaceMarshaler].
-func (d Duration) MarshalYAML() (any, error) { return d.String(), nil }
+// MarshalText implements [encoding.TextMarshaler].
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // Switch is on or off.
 type Switch bool
@@ -113,23 +111,11 @@ func (s Switch) String() string {
 	return "off"
 }
 
-// UnmarshalYAML implements [yaml.NodeUnmarshaler].
-func (s *Switch) UnmarshalYAML(node ast.Node) error { return set(s, node) }
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (s *Switch) UnmarshalText(text []byte) error { return s.Set(string(text)) }
 
-// MarshalYAML implements [yaml.InterfaceMarshaler].
-func (s Switch) MarshalYAML() (any, error) { return s.String(), nil }
-
-// set sets a value from a node of the file. An error has the position of the node.
-func set(value interface{ Set(text string) error }, node ast.Node) error {
-	text := node.String()
-	if s, ok := node.(*ast.StringNode); ok {
-		text = s.Value
-	}
-	if err := value.Set(text); err != nil {
-		return &yaml.SyntaxError{Message: err.Error(), Token: node.GetToken()}
-	}
-	return nil
-}
+// MarshalText implements [encoding.TextMarshaler].
+func (s Switch) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Secret is a text that is never printed.
 type Secret string
@@ -150,5 +136,5 @@ func (s Secret) String() string {
 // Type returns the placeholder in the help text.
 func (*Secret) Type() string { return "text" }
 
-// MarshalYAML implements [yaml.InterfaceMarshaler].
-func (s Secret) MarshalYAML() (any, error) { return s.String(), nil }
+// MarshalText implements [encoding.TextMarshaler].
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

@@ -30,21 +30,13 @@ func (c *Config) Problems() Problems {
 	if c.AdminListen != "" {
 		v.check("admin-listen", checkAddress(c.AdminListen))
 	}
-	for i, host := range c.AdminHosts {
-		v.check(fmt.Sprintf("admin-hosts[%d]", i), checkHost(host))
-	}
-	for i, origin := range c.HTTPOrigins {
-		v.check(fmt.Sprintf("http-origins[%d]", i), checkOrigin(origin))
-	}
-	for i, origin := range c.StatusPageServers {
-		v.check(fmt.Sprintf("status-page-servers[%d]", i), checkOrigin(origin))
-	}
+	v.each("admin-hosts", c.AdminHosts, checkHost)
+	v.each("http-origins", c.HTTPOrigins, checkOrigin)
+	v.each("status-page-servers", c.StatusPageServers, checkOrigin)
 	v.oneOf("pprof", c.Pprof, PprofAlways, PprofLoopback, PprofNever)
 	v.transport(c)
 	v.authentication(c)
-	if c.SlowRequest != 0 {
-		between(&v, "slow-request", c.SlowRequest, Duration(time.Millisecond), Duration(time.Hour))
-	}
+	orZero(&v, "slow-request", c.SlowRequest, Duration(time.Millisecond), Duration(time.Hour))
 	if c.OTLPEndpoint != "" {
 		v.check("otlp-endpoint", checkCollector(c.OTLPEndpoint))
 	}
@@ -63,8 +55,8 @@ func (c *Config) Problems() Problems {
 	between(&v, "max-value-size", c.MaxValueSize, 1, largestValue)
 	between(&v, "max-transaction-operations", c.MaxTransactionOperations, 1, 10_000)
 	between(&v, "max-ttl", c.MaxTTL, Duration(time.Second), Duration(10*365*24*time.Hour))
-	orNone(&v, "watch-time-limit", c.WatchTimeLimit)
-	orNone(&v, "self-check-interval", c.SelfCheckInterval)
+	orZero(&v, "watch-time-limit", c.WatchTimeLimit, Duration(time.Second), Duration(720*time.Hour))
+	orZero(&v, "self-check-interval", c.SelfCheckInterval, Duration(time.Second), Duration(720*time.Hour))
 	v.resources(c)
 	return v.problems
 }
@@ -93,18 +85,35 @@ func between[T cmp.Ordered](v *validator, key string, value, least, most T) {
 	}
 }
 
-// orNone validates a duration that may be 0, which means none.
-func orNone(v *validator, key string, value Duration) {
-	const least, most = Duration(time.Second), Duration(720 * time.Hour)
+// orZero validates a value that may also be 0, which means none.
+func orZero[T Duration | Size](v *validator, key string, value, least, most T) {
 	if value != 0 && (value < least || value > most) {
-		v.add(key, "must be 0s or from %v to %v, not %v", least, most, value)
+		v.add(key, "must be %v or from %v to %v, not %v", T(0), least, most, value)
+	}
+}
+
+// each validates the items of a list.
+func (v *validator) each(key string, items []string, check func(string) error) {
+	for i, item := range items {
+		v.check(fmt.Sprintf("%s[%d]", key, i), check(item))
+	}
+}
+
+// setting is a setting and its value.
+type setting struct{ key, value string }
+
+// needs refuses settings that are set although another one is not.
+func (v *validator) needs(other string, settings ...setting) {
+	for _, s := range settings {
+		if s.value != "" {
+			v.add(s.key, "is set, but %s is not", other)
+		}
 	}
 }
 
 // etcd validates the settings of an external etcd.
 func (v *validator) etcd(c *Config) {
 	between(v, "etcd-dial-timeout", c.EtcdDialTimeout, Duration(100*time.Millisecond), Duration(10*time.Minute))
-	type setting struct{ key, value string }
 	tls := []setting{
 		{"etcd-ca-file", c.EtcdCAFile},
 		{"etcd-cert-file", c.EtcdCertFile},
@@ -118,19 +127,15 @@ func (v *validator) etcd(c *Config) {
 	}
 	if len(c.EtcdEndpoints) == 0 {
 		// If the list of endpoints is forgotten, do not start an empty embedded etcd.
-		for _, s := range slices.Concat(tls, login) {
-			if s.value != "" {
-				v.add(s.key, "is set, but etcd-endpoints is not")
-			}
-		}
+		v.needs("etcd-endpoints", slices.Concat(tls, login)...)
 		return
 	}
 	if c.EmbeddedEtcdListen != "" {
 		v.add("embedded-etcd-listen", "cannot be set with etcd-endpoints, because there is no embedded etcd")
 	}
+	v.each("etcd-endpoints", c.EtcdEndpoints, checkEndpoint)
 	secure := 0
-	for i, endpoint := range c.EtcdEndpoints {
-		v.check(fmt.Sprintf("etcd-endpoints[%d]", i), checkEndpoint(endpoint))
+	for _, endpoint := range c.EtcdEndpoints {
 		if strings.HasPrefix(endpoint, "https://") {
 			secure++
 		}
@@ -145,9 +150,7 @@ func (v *validator) etcd(c *Config) {
 			v.add(s.key, "is set, but etcd-endpoints contains http://, which does not use TLS")
 		}
 	}
-	if (c.EtcdCertFile == "") != (c.EtcdKeyFile == "") {
-		v.add("etcd-cert-file", "must be set together with etcd-key-file")
-	}
+	v.together("etcd-cert-file", c.EtcdCertFile, "etcd-key-file", c.EtcdKeyFile)
 	if c.EtcdPassword != "" && c.EtcdPasswordFile != "" {
 		v.add("etcd-password-file", "cannot be set with etcd-password")
 	}
@@ -198,36 +201,6 @@ func (v *validator) window(path string, w Window) {
 	between(v, path+"freshness", w.Freshness, Duration(time.Second), Duration(720*time.Hour))
 }
 
-// Problem is one problem of a configuration.
-type Problem struct {
-	Origin  string // file:line:column, flag or variable; empty if unknown
-	Key     string // path in the file, such as resources[1].codec; empty if Origin is enough
-	Message string
-}
-
-// String returns the problem on one line: origin, key and message.
-func (p Problem) String() string {
-	var parts []string
-	for _, part := range []string{p.Origin, p.Key, p.Message} {
-		if part != "" {
-			parts = append(parts, part)
-		}
-	}
-	return strings.Join(parts, ": ")
-}
-
-// Problems is an error that contains all problems of a configuration.
-type Problems []Problem
-
-// Error returns one line for each problem.
-func (ps Problems) Error() string {
-	lines := make([]string, len(ps))
-	for i, p := range ps {
-		lines[i] = p.String()
-	}
-	return strings.Join(lines, "\n")
-}
-
 // These limits are arbitrary and well above normal use. Some numbers have 32 bits elsewhere.
 const (
 	maxCount = 10_000_000
@@ -257,12 +230,8 @@ func (v *validator) limits(c *Config) {
 		between(v, limit.key, limit.value, 0, maxCount)
 	}
 	// A page of a List has up to 3 MiB.
-	if least, most := 4*MiB, 64*GiB; c.MaxListMemory != 0 && (c.MaxListMemory < least || c.MaxListMemory > most) {
-		v.add("max-list-memory", "must be 0 or from %v to %v, not %v", least, most, c.MaxListMemory)
-	}
-	if least, most := 16*MiB, 64*GiB; c.MaxRequestMemory != 0 && (c.MaxRequestMemory < least || c.MaxRequestMemory > most) {
-		v.add("max-request-memory", "must be 0 or from %v to %v, not %v", least, most, c.MaxRequestMemory)
-	}
+	orZero(v, "max-list-memory", c.MaxListMemory, 4*MiB, 64*GiB)
+	orZero(v, "max-request-memory", c.MaxRequestMemory, 16*MiB, 64*GiB)
 	between(v, "max-request-size", c.MaxRequestSize, 64*KiB, GiB)
 	// The largest value must fit with its key and labels.
 	if room := 64 * KiB; c.MaxValueSize <= largestValue && c.MaxRequestSize < c.MaxValueSize+room {

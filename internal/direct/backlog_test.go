@@ -145,7 +145,7 @@ func TestResumeFarBehindCostsLittle(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { closeStore(t, s) })
-		counted.Store = s.Collection("test", etcdPrefix)
+		counted.Store = collection(s)
 		test(t, newFixture(t, s, "", direct.Config{Store: counted}), counted)
 	})
 }

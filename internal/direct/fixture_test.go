@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -42,6 +43,11 @@ type fixture struct {
 	client *clientv3.Client
 }
 
+// collection returns the keys of the tests. Their values are not encrypted.
+func collection(s *store.Store) *store.Collection {
+	return s.Collection("test", etcdPrefix, crypt.NewKeyring(slog.New(slog.DiscardHandler)).Values(false))
+}
+
 // newFixture returns a source over a store.
 func newFixture(t testing.TB, s *store.Store, address string, cfg direct.Config) *fixture {
 	t.Helper()
@@ -54,7 +60,7 @@ func newFixture(t testing.TB, s *store.Store, address string, cfg direct.Config)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	f := &fixture{codec: codec, store: s.Collection("test", etcdPrefix), client: client}
+	f := &fixture{codec: codec, store: collection(s), client: client}
 	if cfg.Store == nil {
 		cfg.Store = f.store
 	}
@@ -82,7 +88,7 @@ func startWrapped(t testing.TB, cfg direct.Config, wrap func(direct.Store) direc
 	}
 	t.Cleanup(func() { closeStore(t, s) })
 	if wrap != nil {
-		cfg.Store = wrap(s.Collection("test", etcdPrefix))
+		cfg.Store = wrap(collection(s))
 	}
 	return newFixture(t, s, address, cfg)
 }

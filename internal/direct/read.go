@@ -65,10 +65,6 @@ func (s *Source) Count(ctx context.Context, at object.Revision, scope object.Sco
 	return s.cfg.Store.Count(ctx, at, scope, start)
 }
 
-// firstPage is the number of records of a first page. The store counts records, not bytes,
-// and a record may have a few bytes or a MiB.
-const firstPage = 32
-
 // page is a page of the objects of a scope at a revision.
 type page struct {
 	at       object.Revision
@@ -76,32 +72,22 @@ type page struct {
 	objects  []*object.Object
 	start    object.Key // of the next page
 	more     bool       // there is a next page
-	size     int        // number of records to read next; 0: not known yet
 	forWatch bool       // the objects are sent to a watcher
 	lacksKey bool       // a page of a watcher had a value whose key is missing
 }
 
 // nextPage reads the next page.
 func (s *Source) nextPage(ctx context.Context, p *page) error {
-	if p.size == 0 {
-		p.size = firstPage
-	}
-	p.size = min(p.size, s.cfg.PageSize)
-	records, more, err := s.cfg.Store.List(ctx, p.at, p.scope, p.start, p.size)
+	records, more, err := s.cfg.Store.List(ctx, p.at, p.scope, p.start, s.cfg.PageSize)
 	if err != nil {
 		return fmt.Errorf("list at revision %d: %w", p.at, err)
 	}
 	p.more, p.objects = more, make([]*object.Object, len(records))
-	bytes := 1
 	for i := range records {
 		p.objects[i] = s.decode(&records[i])
 		p.lacksKey = p.forWatch && s.missingKeys.Note(&records[i]) || p.lacksKey
 		p.start = records[i].Key + "\x00"
-		bytes += len(records[i].Value)
 	}
-	// As many records as would fit if they were like these, but at most twice as many
-	// as before.
-	p.size = max(1, min(2*p.size, s.cfg.PageBytes*len(records)/bytes))
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package direct
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync/atomic"
@@ -51,15 +52,9 @@ type Config struct {
 	// buffer is full. It is shorter than the watchdog's patience. Default 5 s.
 	FullWait time.Duration
 
-	// PageSize is the largest number of records to read from the store at once. Default
-	// 500.
+	// PageSize is the largest number of records to read from the store at once. The store returns
+	// fewer if they are large. Default 500.
 	PageSize int
-
-	// PageBytes is the approximate size of the values to read from the store at once. A
-	// watcher that does not read holds one page of its snapshot. Pages are larger if
-	// values are much larger than those before them. The size of the first page, of at
-	// most 32 records, cannot be known in advance. Default 4 MiB.
-	PageBytes int
 
 	// ReadWait limits how long the store may take to return its position. Default 3 s.
 	ReadWait time.Duration
@@ -87,24 +82,12 @@ type Source struct {
 
 // New returns a source. It serves at once; [Source.Run] only observes the store.
 func New(cfg Config) *Source {
-	set := func(v *int, byDefault int) {
-		if *v == 0 {
-			*v = byDefault
-		}
-	}
-	set(&cfg.MessageBytes, 1<<20)
-	set(&cfg.BufferBytes, 4<<20)
-	set(&cfg.PageSize, 500)
-	set(&cfg.PageBytes, 4<<20)
-	if cfg.FullWait == 0 {
-		cfg.FullWait = 5 * time.Second
-	}
-	if cfg.ReadWait == 0 {
-		cfg.ReadWait = 3 * time.Second
-	}
-	if cfg.ProgressInterval == 0 {
-		cfg.ProgressInterval = 5 * time.Second
-	}
+	cfg.MessageBytes = cmp.Or(cfg.MessageBytes, 1<<20)
+	cfg.BufferBytes = cmp.Or(cfg.BufferBytes, 4<<20)
+	cfg.PageSize = cmp.Or(cfg.PageSize, 500)
+	cfg.FullWait = cmp.Or(cfg.FullWait, 5*time.Second)
+	cfg.ReadWait = cmp.Or(cfg.ReadWait, 3*time.Second)
+	cfg.ProgressInterval = cmp.Or(cfg.ProgressInterval, 5*time.Second)
 	return &Source{
 		cfg: cfg, log: cfg.Log.With("resource", cfg.Resource),
 		position: cacher.NewSharedFetch(cfg.Store.Position, cfg.ReadWait), missingKeys: cacher.NewMissingKeys(cfg.Keys),

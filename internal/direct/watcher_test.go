@@ -439,20 +439,20 @@ func TestClientThatDoesNotReadCostsLittle(t *testing.T) {
 // The size of a page does not grow with the values. It is the memory of a client that stops
 // reading half-way through its snapshot.
 func TestBoundedPages(t *testing.T) {
-	const objects = 300
-	f, store := startTapped(t, direct.Config{PageBytes: 20 << 10})
-	size := func(i int) int {
-		if i < objects/2 {
-			return 1 << 10
+	const objects, small = 450, 150 // without a limit, all of them would be one page
+	f, store := startTapped(t, direct.Config{})
+	var ops []object.Op
+	bytes := 0
+	for i := range objects {
+		size := 20 << 10
+		if i >= small {
+			size = 100 << 10
 		}
-		return 5 << 10
-	}
-	for i := 0; i < objects; i += 50 {
-		var ops []object.Op
-		for j := i; j < i+50; j++ {
-			ops = append(ops, f.put(fmt.Sprintf("%04d", j), strings.Repeat("x", size(j)), nil))
+		ops = append(ops, f.put(fmt.Sprintf("%04d", i), strings.Repeat("x", size), nil))
+		if bytes += size; bytes >= 1<<20 || i+1 == objects {
+			f.commit(t, ops...)
+			ops, bytes = nil, 0
 		}
-		f.commit(t, ops...)
 	}
 	read := 0
 	for _, err := range f.Objects(contextFor(t), f.position(t).Revision, object.Scope{}, "") {
@@ -466,7 +466,7 @@ func TestBoundedPages(t *testing.T) {
 	}
 	for i, bytes := range store.pages {
 		// The sizes in the first page are unknown, and the values grow within another.
-		if limit := 6 * (20 << 10); bytes > limit {
+		if limit := 6 * (4 << 20); bytes > limit {
 			t.Errorf("page %d of %d: got %d KiB, want at most %d", i, len(store.pages), bytes>>10, limit>>10)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
-	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/selector"
@@ -109,7 +108,7 @@ func (s *subscriber) begin(v *server) {
 // next returns where the next stream begins: after the last position, if there is one, or elsewhere.
 func (s *subscriber) next(v *server) dispatch.Begin {
 	// By default a server asks the store for its revision first. That fails during an outage.
-	state, err := v.cacher.Read(context.Background(), cacher.Consistency{})
+	state, err := v.cacher.Read(context.Background(), object.Consistency{})
 	if err != nil {
 		state = v.cacher.State()
 	}

@@ -3,7 +3,8 @@
 //
 // [Load] reads a file and passes its content to a function. [File.Run] then polls the
 // file, and passes every new content to the same function. If the function returns an
-// error, the content before stays in use. [File.Check] polls the file at once.
+// error, the content before stays in use. [File.Check] polls the file at once. A [Value] keeps
+// what such a function has parsed.
 //
 // Files are polled instead of watched. Polling works the same on every file system, for
 // files that are replaced, and for symbolic links that move to another target, as in

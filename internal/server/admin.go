@@ -158,27 +158,14 @@ func (a *admin) reserveAndListWatchers(ctx context.Context, req *fanoutv1.ListWa
 	if err := a.limits.AwaitList(ctx, memory); err != nil {
 		return nil, err
 	}
-	kept := false // by the response
-	defer func() {
-		if !kept {
-			memory.Release()
+	return withMemory(ctx, a.limits, memory, func() (grpcmsg.Response, error) {
+		resp, err := a.ListWatchers(ctx, req)
+		if err != nil {
+			return nil, err
 		}
-	}()
-	resp, err := a.ListWatchers(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	encoded, err := proto.Marshal(resp)
-	if err != nil {
-		return nil, err
-	}
-	response := grpcmsg.Chain([]mem.SliceBuffer{encoded}, nil)
-	kept = true
-	if memory == nil || a.limits.KeepForGateway(ctx, memory, len(encoded)) {
-		return response, nil
-	}
-	memory.Shrink(int64(len(encoded)))
-	return response.OnRelease(memory.Release), nil
+		encoded, err := proto.Marshal(resp)
+		return grpcmsg.Chain([]mem.SliceBuffer{encoded}, nil), err
+	})
 }
 
 // agreeWithRows makes the numbers of an answer agree with its rows, because watches begin, end and

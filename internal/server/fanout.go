@@ -39,7 +39,7 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (grpcmsg.Res
 	if err != nil {
 		return nil, err
 	}
-	return retryExpired(get.Consistency.Level != request.Exactly, func() (grpcmsg.Response, error) {
+	return retryExpired(get.Consistency.Level != object.Exactly, func() (grpcmsg.Response, error) {
 		view, err := resource.Source().View(ctx, get.Consistency)
 		if err != nil {
 			return nil, err
@@ -65,7 +65,7 @@ const ttlTimeout = time.Second
 // remainingTTL returns what is left of the time to live of an object. It returns false if the
 // object has none, if the request does not ask etcd, and if etcd does not answer.
 func remainingTTL(ctx context.Context, r *backend.Resource, get request.Get, o *object.Object) (time.Duration, bool) {
-	if o.Lease == 0 || get.Consistency.Level == request.Any || get.Consistency.Level == request.Exactly {
+	if o.Lease == 0 || get.Consistency.Level == object.AnyRevision || get.Consistency.Level == object.Exactly {
 		return 0, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, ttlTimeout)

@@ -185,7 +185,7 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 		}
 		keys := cmp.Or(with.keys, crypt.NewKeyring(log))
 		values := keys.Values(with.keys != nil && !with.plain)
-		collection := etcd.Encrypted(name, "/test/"+name+"/", values)
+		collection := etcd.Collection(name, "/test/"+name+"/", values)
 		s := newSeam(collection)
 		if with.interfere != nil {
 			with.interfere(name, s)

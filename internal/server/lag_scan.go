@@ -158,6 +158,6 @@ func mostLagging(all iter.Seq[registry.Watch], most int, lagOf func(registry.Wat
 func lagOf(lags registry.Lags) func(registry.Watch) lag.Lag {
 	return func(w registry.Watch) lag.Lag {
 		c := registry.SampleOf(w, lags)
-		return lag.Lag{Blocked: c.Blocked, NoPosition: c.NoPosition, IsMinimum: c.Lag.IsMinimum, Seconds: c.Lag.Waited.Seconds()}
+		return lag.Lag{Blocked: c.Progress.Blocked, NoPosition: c.Progress.Position.Revision == 0, IsMinimum: c.Lag.IsMinimum, Seconds: c.Lag.Waited.Seconds()}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
@@ -41,14 +42,18 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.R
 	if err != nil {
 		return nil, err
 	}
+	next := func() (backend.View, error) {
+		if v := view; v != nil {
+			view = nil
+			return v, nil
+		}
+		return nextView(ctx, source, &list)
+	}
 	if list.CountOnly {
-		return retryExpired(list.Consistency.Level != request.Exactly, func() (grpcmsg.Response, error) {
-			v := view
-			if view = nil; v == nil {
-				var err error
-				if v, err = nextView(ctx, source, &list); err != nil {
-					return nil, err
-				}
+		return retryExpired(list.Consistency.Level != object.Exactly, func() (grpcmsg.Response, error) {
+			v, err := next()
+			if err != nil {
+				return nil, err
 			}
 			n, err := count(ctx, list.Page.Query, v)
 			if err != nil {
@@ -64,28 +69,33 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.R
 			return nil, err
 		}
 	}
+	acceptsNewer := list.Page.Position == (object.Position{}) && list.Consistency.Level != object.Exactly
+	return withMemory(ctx, f.limits, memory, func() (grpcmsg.Response, error) {
+		return retryExpired(acceptsNewer, func() (grpcmsg.Response, error) {
+			v, err := next()
+			if err != nil {
+				return nil, err
+			}
+			return readPage(ctx, &list, v)
+		})
+	})
+}
+
+// withMemory makes a response whose memory is reserved as that of a list. What the response takes of it
+// stays reserved until gRPC has sent the response, because the client may never read it.
+func withMemory(ctx context.Context, limits *quota.Limiter, memory *quota.Reservation, respond func() (grpcmsg.Response, error)) (grpcmsg.Response, error) {
 	kept := false // by the response
 	defer func() {
 		if !kept {
 			memory.Release()
 		}
 	}()
-	acceptsNewer := list.Page.Position == (object.Position{}) && list.Consistency.Level != request.Exactly
-	response, err := retryExpired(acceptsNewer, func() (grpcmsg.Response, error) {
-		v := view
-		if view = nil; v == nil {
-			var err error
-			if v, err = nextView(ctx, source, &list); err != nil {
-				return nil, err
-			}
-		}
-		return readPage(ctx, &list, v)
-	})
+	response, err := respond()
 	if err != nil {
 		return nil, err
 	}
 	kept = true
-	if memory == nil || f.limits.KeepForGateway(ctx, memory, response.Size()) {
+	if memory == nil || limits.KeepForGateway(ctx, memory, response.Size()) {
 		return response, nil
 	}
 	memory.Shrink(int64(response.Size()))
@@ -121,10 +131,10 @@ func firstView(ctx context.Context, s backend.Source, list *request.List) (backe
 // nextView returns the resource again after firstView has succeeded. States only become
 // newer, so the present one is fresh enough.
 func nextView(ctx context.Context, s backend.Source, list *request.List) (backend.View, error) {
-	if list.Page.Position != (object.Position{}) || list.Consistency.Level == request.Exactly {
+	if list.Page.Position != (object.Position{}) || list.Consistency.Level == object.Exactly {
 		return firstView(ctx, s, list)
 	}
-	return s.View(ctx, request.Consistency{Level: request.Any})
+	return s.View(ctx, object.Consistency{Level: object.AnyRevision})
 }
 
 // readPage returns the next page of a list.

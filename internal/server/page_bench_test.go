@@ -130,7 +130,7 @@ type countingView struct {
 	source *countingSource
 }
 
-func (l *countingSource) View(ctx context.Context, c request.Consistency) (backend.View, error) {
+func (l *countingSource) View(ctx context.Context, c object.Consistency) (backend.View, error) {
 	v, err := l.Source.View(ctx, c)
 	return countingView{v, l}, err
 }

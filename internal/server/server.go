@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -310,38 +309,51 @@ func (s *Server) StreamWatchesEnded() map[codes.Code]int64 { return s.subscribe.
 // Config.SlowRequest.
 func (s *Server) SlowRequests() int64 { return s.slow.Count() }
 
-// Operator refuses callers that may not administer every resource; see rpc.Interceptors.
-func (s *Server) Operator(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error {
-	return s.interceptors.Operator(ctx, policy.Admin, what, certificate, authorization)
+// Operator returns an error unless the caller of a request over HTTP may apply the verb, such as
+// [policy.Metrics], to every resource; see [rpc.Interceptors.AdmitHTTP].
+func (s *Server) Operator(verb policy.Verb) func(ctx context.Context, r access.HTTPRequest) error {
+	return func(ctx context.Context, r access.HTTPRequest) error {
+		return s.interceptors.AdmitHTTP(ctx, r, func(ctx context.Context) error {
+			return s.rights.May(ctx, verb, rpc.EveryResource, object.Scope{})
+		})
+	}
 }
 
-// Scraper refuses callers that may not read the metrics; see rpc.Interceptors.
-func (s *Server) Scraper(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error {
-	return s.interceptors.Operator(ctx, policy.Metrics, what, certificate, authorization)
+// Receive reserves memory for the body of a request over HTTP, before the body is read. done releases
+// the memory.
+func (s *Server) Receive(ctx context.Context, r access.HTTPRequest, bytes int64) (done func(), err error) {
+	var memory *quota.Reservation
+	err = s.interceptors.AdmitHTTP(ctx, r, func(ctx context.Context) (err error) {
+		memory, err = s.limits.ReserveRequest(ctx, bytes)
+		return err
+	})
+	return memory.Release, err
 }
 
-// Receive reserves memory for the body of a request that does not come over gRPC; see
-// rpc.Interceptors.
-func (s *Server) Receive(ctx context.Context, what string, certificate *x509.Certificate, authorization []string, bytes int64) (done func(), err error) {
-	return s.interceptors.Receive(ctx, what, certificate, authorization, bytes)
-}
-
-// Rights returns the names of the verbs that a caller may apply to a key of a resource, or to the
-// whole resource if the key is empty; see rpc.Interceptors. If writes are disabled, it leaves out put
-// and delete.
-func (s *Server) Rights(ctx context.Context, what string, certificate *x509.Certificate, authorization []string, resource, key string) ([]string, error) {
+// Rights returns the names of the verbs that the caller of a request over HTTP may apply to a key of a
+// resource, or to the whole resource if the key is empty. If writes are disabled, it leaves out put and
+// delete. To ask is allowed to every caller, so the audit log has no denials of it but those of bad
+// credentials.
+func (s *Server) Rights(ctx context.Context, r access.HTTPRequest, resource, key string) (names []string, err error) {
 	scope := object.Scope{}
 	if key != "" {
 		scope = object.ExactKey(object.Key(key))
 	}
-	verbs, err := s.interceptors.Verbs(ctx, what, certificate, authorization, resource, scope)
 	_, writes := s.GetServiceInfo()[fanoutv1.StoreService_ServiceDesc.ServiceName]
-	var names []string
-	for _, verb := range verbs {
-		if writes || verb != policy.Put && verb != policy.Delete {
-			names = append(names, verb.String())
+	err = s.interceptors.AdmitHTTP(ctx, r, func(ctx context.Context) error {
+		if err := s.limits.AllowRequest(quota.ClientOf(ctx)); err != nil {
+			return err
 		}
-	}
+		for _, verb := range policy.Verbs() {
+			switch {
+			case verb == policy.Metrics && resource != rpc.EveryResource: // the metrics are not those of a resource
+			case !writes && (verb == policy.Put || verb == policy.Delete):
+			case s.rights.May(ctx, verb, resource, scope) == nil:
+				names = append(names, verb.String())
+			}
+		}
+		return nil
+	})
 	return names, err
 }
 

@@ -22,7 +22,7 @@ type Collection struct {
 	cipher Cipher
 	log    *slog.Logger
 	marks  progressMarks
-	page   pageSize // of lists
+	page   pageSize
 
 	mu      sync.Mutex
 	omitted map[string]bool // guarded by mu: omitted keys that were logged; bounded

@@ -46,7 +46,7 @@ func openListening(t *testing.T, address string) *store.Store {
 func TestEmbeddedStoreKeepsItsData(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "data")
 	s := open(t, dir)
-	c := s.Collection("test", prefix)
+	c := s.Plain("test", prefix)
 	at := commit(t, c, put("k", "v"))
 	epoch, err := c.Epoch(contextFor(t))
 	if err != nil {
@@ -56,7 +56,7 @@ func TestEmbeddedStoreKeepsItsData(t *testing.T) {
 
 	s = open(t, dir)
 	defer closeStore(t, s)
-	c = s.Collection("test", prefix)
+	c = s.Plain("test", prefix)
 	if got := show(list(t, c, at, 10)); got != "k=v" {
 		t.Errorf("got the state %s, want k=v", got)
 	}
@@ -128,7 +128,7 @@ func TestCloseEndsWatchesOfEtcdClients(t *testing.T) {
 func TestCloseIsBoundedByItsContext(t *testing.T) {
 	address := loopback.FreeAddress(t)
 	s := openListening(t, address)
-	c := s.Collection("test", prefix)
+	c := s.Plain("test", prefix)
 	for i := range 8 { // far more than gRPC sends to a client that does not read
 		commit(t, c, put(fmt.Sprint(i), strings.Repeat("x", 1<<20)))
 	}
@@ -161,7 +161,7 @@ func beginSnapshot(t *testing.T, address string) {
 func TestCloseEndsASnapshotThatADefragmentationWaitsFor(t *testing.T) {
 	address := loopback.FreeAddress(t)
 	s := openListening(t, address)
-	c := s.Collection("test", prefix)
+	c := s.Plain("test", prefix)
 	for i := range 8 {
 		commit(t, c, put(fmt.Sprint(i), strings.Repeat("x", 1<<20)))
 	}
@@ -253,7 +253,7 @@ func TestFullStoreAcceptsWritesAfterARestart(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				return s, s.Collection("test", prefix)
+				return s, s.Plain("test", prefix)
 			}
 			s, collection := open()
 			written := 0

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -24,15 +23,6 @@ type Cipher interface {
 	IsCurrent(stored []byte) bool
 }
 
-// plain is a [Cipher] that stores values unchanged.
-type plain struct{}
-
-func (plain) Seal(_ string, value []byte) ([]byte, error) { return value, nil }
-
-func (plain) Open(_ string, stored []byte) ([]byte, *object.UndecryptableError) { return stored, nil }
-
-func (plain) IsCurrent([]byte) bool { return true }
-
 // seal returns the stored form of the value of each put. The result has one entry per
 // operation.
 func (c *Collection) seal(ops []object.Op) ([][]byte, error) {
@@ -49,11 +39,8 @@ func (c *Collection) seal(ops []object.Op) ([][]byte, error) {
 	return stored, nil
 }
 
-// Bounds of the pieces of a rewrite.
-const (
-	rewriteReadBytes = 4 << 20   // intended size of a read
-	rewriteBytes     = 256 << 10 // values in one transaction, unless a single value is larger
-)
+// rewriteBytes limits the values in one transaction of a rewrite, unless a single value is larger.
+const rewriteBytes = 256 << 10
 
 // Rewrite reads at most limit records with keys from start on. It stores those that the
 // cipher would store differently now in their current form, and keeps their leases.
@@ -63,23 +50,19 @@ const (
 // transactions stay; the caller may repeat the call with the same start.
 func (c *Collection) Rewrite(ctx context.Context, start object.Key, limit, batch int) (object.RewriteResult, error) {
 	done := object.RewriteResult{More: true, Next: start}
-	page := pageSize{maxBytes: rewriteReadBytes}
 	for done.More && done.Examined < limit {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		size := page.next(limit - done.Examined)
-		resp, err := c.store.client.Get(call, c.prefix+string(done.Next), clientv3.WithRange(c.end), clientv3.WithLimit(int64(size)))
-		cancel()
-		err = classify(ctx, err)
-		if errors.Is(err, object.ErrAnswerTooLarge) && page.shrink(size) {
-			continue
+		resp, err := c.read(call, c.prefix+string(done.Next), c.end, 0, limit-done.Examined)
+		if err != nil && call.Err() != nil {
+			err = classify(ctx, call.Err())
 		}
+		cancel()
 		if err != nil {
 			return done, fmt.Errorf("read records to rewrite: %w", err)
 		}
 		if err := c.rewriteOutdated(ctx, resp.Kvs, batch, &done); err != nil {
 			return done, err
 		}
-		page.note(len(resp.Kvs), sizeOf(resp.Kvs))
 		for _, kv := range resp.Kvs {
 			done.Next = object.Key(kv.Key[len(c.prefix):]) + "\x00"
 		}

@@ -54,7 +54,7 @@ func TestLargeValuesAreEncrypted(t *testing.T) {
 	for _, operations := range []int{1, 128} {
 		e := embedded(t, store.EmbeddedConfig{MaxTransactionOps: operations})
 		v := newVault(t)
-		plain, c := e.collection(), e.Encrypted("test", prefix, v)
+		plain, c := e.collection(), e.Collection("test", prefix, v)
 		large := strings.Repeat("x", 1472<<10)
 		longest := strings.Repeat("k", object.MaxKeyBytes)
 		commit(t, plain, put("a", large))
@@ -92,13 +92,13 @@ func TestLargeValuesAreEncrypted(t *testing.T) {
 func TestRewriteYieldsToConcurrentWrites(t *testing.T) {
 	both(t, func(t *testing.T, e *etcd) {
 		v := newVault(t)
-		plain, c := e.collection(), e.Encrypted("test", prefix, v)
+		plain, c := e.collection(), e.Collection("test", prefix, v)
 		for _, key := range []string{"a", "b", "c", "d", "e"} {
 			commit(t, plain, put(key, "old"))
 		}
 		interfere := map[string]func(){
 			"/test/a": func() { commit(t, plain, put("a", "by another program")) },
-			"/test/b": func() { commit(t, e.Encrypted("test", prefix, v.Values), put("b", "by another server")) },
+			"/test/b": func() { commit(t, e.Collection("test", prefix, v.Values), put("b", "by another server")) },
 			"/test/c": func() { commit(t, plain, remove("c")) },
 		}
 		v.before = func(key string) {
@@ -132,7 +132,7 @@ func TestRewriteYieldsToConcurrentWrites(t *testing.T) {
 func TestRewriteKeepsLeases(t *testing.T) {
 	both(t, func(t *testing.T, e *etcd) {
 		v := newVault(t)
-		c := e.Encrypted("test", prefix, v)
+		c := e.Collection("test", prefix, v)
 		var leases []clientv3.LeaseID
 		for _, key := range []string{"a", "b", "c"} {
 			lease, err := e.client.Grant(contextFor(t), 1000)
@@ -176,7 +176,7 @@ func TestRewriteKeepsLeases(t *testing.T) {
 // A write that cannot be encrypted changes nothing and creates no lease.
 func TestCommitFailsWithoutAnEncryptionKey(t *testing.T) {
 	e := embedded(t, store.EmbeddedConfig{})
-	c := e.Encrypted("test", prefix, crypt.NewKeyring(quiet()).Values(true))
+	c := e.Collection("test", prefix, crypt.NewKeyring(quiet()).Values(true))
 	op := put("k", "v")
 	op.TTL = 1000e9
 	if _, err := c.Commit(contextFor(t), []object.Op{op}); err == nil || errors.Is(err, object.ErrUnavailable) {

@@ -49,7 +49,7 @@ func TestEpochs(t *testing.T) {
 	for range 2 {
 		both(t, func(t *testing.T, e *etcd) {
 			epoch := epochOf(t, e.collection())
-			if again := epochOf(t, e.Collection("other", "/other/")); epoch != again {
+			if again := epochOf(t, e.Plain("other", "/other/")); epoch != again {
 				t.Errorf("two collections have the epochs %q and %q, want the same", epoch, again)
 			}
 			if len(epoch) != 25 {
@@ -247,7 +247,7 @@ func TestStreamDeliversNothingOfARestoredEtcd(t *testing.T) {
 	}
 	t.Cleanup(func() { closeStore(t, own) })
 	own.StopMonitor() // it might detect the restore before the stream
-	c := own.Collection("test", prefix)
+	c := own.Plain("test", prefix)
 	epochOf(t, c)
 	snapshot := m.Snapshot(t)
 	putMany(t, c, 5)
@@ -296,7 +296,7 @@ func TestReadsNeverReturnARestoredStateUnderTheOldEpoch(t *testing.T) {
 			}
 			t.Cleanup(func() { closeStore(t, own) })
 			own.StopMonitor() // it might detect the restore before the read
-			c := own.Collection("test", prefix)
+			c := own.Plain("test", prefix)
 			snapshot := m.Snapshot(t)
 			putMany(t, c, 5)
 			before, err := c.Position(contextFor(t))
@@ -339,7 +339,7 @@ func TestNewProcessRecognizesARestoredSnapshot(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer closeStore(t, s)
-		return epochOf(t, s.Collection("test", prefix))
+		return epochOf(t, s.Plain("test", prefix))
 	}
 	epochs := map[object.Epoch]bool{}
 	for range 4 {
@@ -447,7 +447,7 @@ func TestEpochWithoutPermission(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := s.Collection("test", prefix)
+			c := s.Plain("test", prefix)
 			putMany(t, c, 5)
 			for range 3 {
 				if epoch := epochOf(t, c); len(epoch) != 16 {

@@ -14,9 +14,20 @@ func (s *Store) StopMonitor() {
 	s.monitoring.Wait()
 }
 
+// Plain returns a collection whose values are stored as they are.
+func (s *Store) Plain(name, prefix string) *Collection { return s.Collection(name, prefix, plain{}) }
+
+type plain struct{}
+
+func (plain) Seal(_ string, value []byte) ([]byte, error) { return value, nil }
+
+func (plain) Open(_ string, stored []byte) ([]byte, *object.UndecryptableError) { return stored, nil }
+
+func (plain) IsCurrent([]byte) bool { return true }
+
 // AssumeVersion makes the store assume this version of etcd.
 func (s *Store) AssumeVersion(version string) {
-	s.versions = &memberVersions{log: s.log, fetch: func(context.Context) []string { return []string{version} }}
+	s.versions = &memberVersions{log: s.log, known: func(context.Context) []string { return []string{version} }}
 }
 
 // NewLeaseID returns the id of a lease that the store would grant.

@@ -91,7 +91,7 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 	client.Maintenance = clientv3.NewMaintenanceFromMaintenanceClient(
 		clientv3.RetryMaintenanceClient(client, client.ActiveConnection()), client)
 	s := &Store{
-		client: client, log: log, epochs: epochs.New(client, connections, log), versions: newMemberVersions(client, members, log),
+		client: client, log: log, epochs: epochs.New(client, connections, log), versions: &memberVersions{log: log, known: members.Versions},
 		watches: etcdserverpb.NewWatchClient(client.ActiveConnection()),
 		leases:  newLeaseCollector(client, log), grants: clientv3.RetryLeaseClient(client),
 		maxTransactionOps: cmp.Or(cfg.MaxTransactionOps, defaultTransactionOps),

@@ -22,7 +22,7 @@ func dialStore(t *testing.T, cfg store.ExternalConfig) *store.Collection {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeStore(t, s) })
-	return s.Collection("test", prefix)
+	return s.Plain("test", prefix)
 }
 
 // wantRefused fails the test if a write succeeds. The write must fail by the caller's

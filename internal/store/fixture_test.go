@@ -83,7 +83,7 @@ func etcdClient(t testing.TB, addresses ...string) *clientv3.Client {
 
 const prefix = "/test/"
 
-func (e *etcd) collection() *store.Collection { return e.Collection("test", prefix) }
+func (e *etcd) collection() *store.Collection { return e.Plain("test", prefix) }
 
 func put(key, value string) object.Op {
 	return object.Op{Kind: object.OpPut, Key: object.Key(key), Value: []byte(value)}

@@ -186,7 +186,7 @@ func TestBacklogIsDeliveredInParts(t *testing.T) {
 		const changes = 30
 		for i := range changes {
 			last = commit(t, c, put("k", large), put(fmt.Sprint("small", i), "v"))
-			commit(t, e.Collection("other", "/other/"), put("k", large))
+			commit(t, e.Plain("other", "/other/"), put("k", large))
 		}
 		n := 0
 		for _, size := range watchScope(t, c, object.Scope{}, before, last) {

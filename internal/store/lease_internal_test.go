@@ -43,7 +43,7 @@ func TestLeaseThatEndsBeforeItsPut(t *testing.T) {
 	}()
 	s.grants = shortGrants{s.grants, s.client}
 	put := object.Op{Kind: object.OpPut, Key: "k", Value: []byte("v"), TTL: time.Hour}
-	if _, err := s.Collection("test", "/test/").Commit(t.Context(), []object.Op{put}); !errors.Is(err, object.ErrUnavailable) {
+	if _, err := s.Plain("test", "/test/").Commit(t.Context(), []object.Op{put}); !errors.Is(err, object.ErrUnavailable) {
 		t.Errorf("got %v, want %v", err, object.ErrUnavailable)
 	}
 }

@@ -337,7 +337,7 @@ func TestSweepAfterKilledProcesses(t *testing.T) {
 	}
 	t.Cleanup(func() { closeStore(t, s) })
 	var want []clientv3.LeaseID
-	for _, r := range list(t, s.Collection("test", prefix), revisionOf(t, client), 100) {
+	for _, r := range list(t, s.Plain("test", prefix), revisionOf(t, client), 100) {
 		want = append(want, clientv3.LeaseID(r.Lease))
 	}
 	if len(want) != 16 {
@@ -368,7 +368,7 @@ func writeUntilKilled(address string) {
 	if err != nil {
 		panic(err)
 	}
-	c := s.Collection("test", prefix)
+	c := s.Plain("test", prefix)
 	for w := range 16 {
 		go func() {
 			for i := w; ; i++ {

@@ -35,19 +35,10 @@ func (c *Collection) list(ctx context.Context, at object.Revision, from, end str
 		if err := ctx.Err(); err != nil {
 			return nil, false, err
 		}
-		// The read is linearizable although the revision is fixed: a lagging member
-		// would refuse a revision that it has not applied yet.
-		size := c.page.next(limit)
-		resp, err := c.store.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(int64(at)), clientv3.WithLimit(int64(size)))
-		err = classify(ctx, err)
-		c.store.calls.count(opList, err)
-		if errors.Is(err, object.ErrAnswerTooLarge) && c.page.shrink(size) {
-			continue
-		}
+		resp, err := c.read(ctx, from, end, at, limit)
 		if err != nil {
 			return nil, false, err
 		}
-		c.page.note(len(resp.Kvs), sizeOf(resp.Kvs))
 		for _, kv := range resp.Kvs {
 			if key, ok := c.key(kv.Key); ok {
 				records = append(records, c.record(key, kv))
@@ -57,6 +48,27 @@ func (c *Collection) list(ctx context.Context, at object.Revision, from, end str
 			return records, resp.More, nil
 		}
 		from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// read reads a page of a range of etcd keys as of a revision; 0 is the present one. The page has at
+// most limit records, and about pageBytes.
+func (c *Collection) read(ctx context.Context, from, end string, at object.Revision, limit int) (*clientv3.GetResponse, error) {
+	for {
+		// The read is linearizable even if the revision is fixed: a lagging member
+		// would refuse a revision that it has not applied yet.
+		size := c.page.next(limit)
+		resp, err := c.store.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(int64(at)), clientv3.WithLimit(int64(size)))
+		err = classify(ctx, err)
+		c.store.calls.count(opList, err)
+		if errors.Is(err, object.ErrAnswerTooLarge) && c.page.shrink(size) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.page.note(len(resp.Kvs), sizeOf(resp.Kvs))
+		return resp, nil
 	}
 }
 

@@ -29,7 +29,7 @@ func TestOutagesAreLoggedWithoutRepetitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeStore(t, s) })
-	c := s.Collection("config", "/test/config/")
+	c := s.Plain("config", "/test/config/")
 	if _, err := c.Position(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -19,8 +19,9 @@ type pageSize struct {
 // 50 MiB.
 const firstPageRecords = 32
 
-// listBytes is the intended size of a page of [Collection.List].
-const listBytes = 16 << 20
+// pageBytes is the intended size of a page. A watcher of a resource without a cache holds one page of
+// its snapshot while its client does not read.
+const pageBytes = 4 << 20
 
 // next returns the number of records to read, which is at most limit.
 func (p *pageSize) next(limit int) int { return min(p.get(), limit) }

@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-semver/semver"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store/epochs"
-	"github.com/fanoutd/fanoutd/internal/store/failover"
 )
 
 // RequestProgress implements [object.Watch]. Some versions of etcd do not answer
@@ -107,61 +104,14 @@ func progressIsReliable(version string) bool {
 	return !v.LessThan(*fixedIn34) && (v.LessThan(*first35) || !v.LessThan(*fixedIn35))
 }
 
-const (
-	versionTimeout = 2 * time.Second // for one member to report its version
-
-	// Maximum age of the known versions, and the maximum age after a watch was opened:
-	// the new watch may run on a member with another version.
-	versionAge         = 5 * time.Minute
-	versionAgeNewWatch = 10 * time.Second
-)
-
 // memberVersions knows whether all members of an external etcd answer progress requests
 // correctly.
 type memberVersions struct {
 	log   *slog.Logger
-	fetch func(context.Context) []string // returns the versions of the members that answer
-	stale atomic.Bool                    // a watch was opened since the last fetch
+	known func(context.Context) []string // returns the versions of the members that have answered
 
-	mu         sync.Mutex // guards everything below; held during fetch
-	fetched    time.Time
-	unreliable string // version of an unreliable member; empty: none is known
-}
-
-func newMemberVersions(client *clientv3.Client, known *failover.Members, log *slog.Logger) *memberVersions {
-	// Each member must be asked at its own address.
-	members := clientv3.NewMaintenance(client)
-	return &memberVersions{log: log, fetch: func(ctx context.Context) []string {
-		// A member that does not answer would delay readers that wait for progress.
-		if versions, ok := known.Versions(); ok {
-			return versions
-		}
-		var mu sync.Mutex
-		var all []string
-		var fetching sync.WaitGroup
-		for _, endpoint := range client.Endpoints() {
-			fetching.Go(func() {
-				call, cancel := context.WithTimeout(ctx, versionTimeout)
-				defer cancel()
-				s, err := members.Status(call, endpoint)
-				if err != nil {
-					return // the watch does not run on a member that does not answer
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				all = append(all, s.Version)
-			})
-		}
-		fetching.Wait()
-		return all
-	}}
-}
-
-// invalidate makes the next caller fetch the versions again, because a watch was opened.
-func (v *memberVersions) invalidate() {
-	if v != nil {
-		v.stale.Store(true)
-	}
+	mu         sync.Mutex
+	unreliable string // guarded by mu: version of an unreliable member; empty: none is known
 }
 
 // progressIsReliable reports whether all members answer progress requests correctly. For an
@@ -170,27 +120,18 @@ func (v *memberVersions) progressIsReliable(ctx context.Context) bool {
 	if v == nil {
 		return true
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	age := time.Since(v.fetched)
-	if age < versionAgeNewWatch || age < versionAge && !v.stale.Load() {
-		return v.unreliable == ""
-	}
-	v.stale.Store(false)
-	known := v.fetch(ctx)
-	if len(known) == 0 {
-		return v.unreliable == ""
-	}
-	before := v.unreliable
-	v.fetched, v.unreliable = time.Now(), ""
-	for _, version := range known {
+	unreliable := ""
+	for _, version := range v.known(ctx) {
 		if !progressIsReliable(version) {
-			v.unreliable = version
+			unreliable = version
 		}
 	}
-	if v.unreliable != "" && v.unreliable != before {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if unreliable != "" && unreliable != v.unreliable {
 		v.log.Warn("this version of etcd does not answer progress requests reliably: fanoutd writes a key instead whenever a client waits for progress",
-			"version", v.unreliable, "fixed_in", fixedVersions)
+			"version", unreliable, "fixed_in", fixedVersions)
 	}
-	return v.unreliable == ""
+	v.unreliable = unreliable
+	return unreliable == ""
 }

@@ -72,7 +72,7 @@ func TestProgressMarksWithAFaultyEtcd(t *testing.T) {
 		t.Skip("takes more than a second")
 	}
 	e, log := faultyEtcd(t)
-	c, busy := e.collection(), e.Collection("busy", "/busy/")
+	c, busy := e.collection(), e.Plain("busy", "/busy/")
 	first := commit(t, c, put("k", "v"))
 	idle := watch(t, c, first)
 	for range 3 {
@@ -170,7 +170,7 @@ func TestProgressMarksWithAFaultyEtcdAfterARestore(t *testing.T) {
 	}
 	t.Cleanup(func() { closeStore(t, s) })
 	s.AssumeVersion("3.5.12")
-	c, busy := s.Collection("test", prefix), s.Collection("busy", "/busy/")
+	c, busy := s.Plain("test", prefix), s.Plain("busy", "/busy/")
 	before := epochOf(t, c)
 	at := commit(t, c, put("k", "v"))
 	snapshot := m.Snapshot(t)

@@ -39,21 +39,16 @@ type Store struct {
 }
 
 // Collection returns the part of the store below an etcd prefix. The prefix ends in a
-// slash. The name appears in logs.
-func (s *Store) Collection(name, prefix string) *Collection {
-	return s.Encrypted(name, prefix, plain{})
-}
-
-// Encrypted is like [Store.Collection], with values that pass through a cipher on
-// their way to and from etcd.
-func (s *Store) Encrypted(name, prefix string, cipher Cipher) *Collection {
+// slash. The name appears in logs. Values pass through the cipher on their way to and from
+// etcd.
+func (s *Store) Collection(name, prefix string, cipher Cipher) *Collection {
 	return &Collection{
 		store:  s,
 		prefix: prefix,
 		end:    clientv3.GetPrefixRangeEnd(prefix),
 		cipher: cipher,
 		log:    s.log.With("resource", name),
-		page:   pageSize{maxBytes: listBytes},
+		page:   pageSize{maxBytes: pageBytes},
 	}
 }
 

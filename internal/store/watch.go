@@ -178,7 +178,6 @@ func (w *watch) receiveBacklog(ctx context.Context) (*clientv3.WatchResponse, er
 // even if etcd was restored in between.
 func (w *watch) verifyIfReopened(ctx context.Context) error {
 	if opens := w.opens.Load(); opens != w.verifiedOpens {
-		w.collection.store.versions.invalidate()
 		if err := w.verify(ctx); err != nil {
 			return err
 		}

@@ -87,7 +87,7 @@ func TestProgressWithoutWrites(t *testing.T) {
 		first := commit(t, c, put("k", "v"))
 		idle := watch(t, c, first-1)
 		next(t, idle)
-		busy := e.Collection("busy", "/busy/")
+		busy := e.Plain("busy", "/busy/")
 		var elsewhere object.Revision
 		for range 50 {
 			elsewhere = commit(t, busy, put("k", "v"))

@@ -43,8 +43,8 @@ func AppendEvent(b []byte, e object.Event, p object.Projection) []byte {
 	}
 	b = appendMessageHead(b, elementField, size)
 	b = now.append(b, elementField)
-	b = appendEventRevision(b, revision)
-	b = appendEventType(b, e.Type)
+	b = appendNumber(b, eventRevision, uint64(revision))
+	b = appendNumber(b, eventType, uint64(e.Type))
 	if hasPrevious {
 		b = before.append(b, eventPrevious)
 	}
@@ -59,7 +59,7 @@ func contentOf(o *object.Object, p object.Projection) body {
 	field := ObjectField(o)
 	_, head := protowire.ConsumeVarint(field[1:])
 	content := field[1+head:]
-	key := protowire.SizeTag(objectKey) + protowire.SizeBytes(len(o.Key))
+	key := sizeText(objectKey, len(o.Key))
 	rest := key
 	if p.OmitValues {
 		rest += sizeValue(o)
@@ -84,7 +84,7 @@ func (c body) size() int { return len(c.key) + len(c.rest) }
 // sizeAsField returns the size of the body as a field of an event. Both fields that hold
 // an object have tags of the same size.
 func (c body) sizeAsField() int {
-	return protowire.SizeTag(elementField) + protowire.SizeBytes(c.size())
+	return sizeText(elementField, c.size())
 }
 
 func (c body) append(b []byte, field protowire.Number) []byte {

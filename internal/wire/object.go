@@ -38,46 +38,37 @@ const sizeEventType = 2
 // only once, and the record can be freed. Preencode is the last step of building an object.
 func Preencode(o *object.Object) {
 	body := sizeObject(o)
-	field := protowire.SizeTag(elementField) + protowire.SizeBytes(body)
+	field := sizeText(elementField, body)
 	event := field + sizeEventRevision(o.ModRevision) + sizeEventType
 
-	b := make([]byte, 0, protowire.SizeTag(elementField)+protowire.SizeBytes(event))
+	b := make([]byte, 0, sizeText(elementField, event))
 	b = appendMessageHead(b, elementField, event)
 	b = appendMessageHead(b, elementField, body)
-	b = protowire.AppendTag(b, objectKey, protowire.BytesType)
-	b = protowire.AppendString(b, string(o.Key))
+	b = appendText(b, objectKey, string(o.Key))
 	if !o.Undecryptable {
 		b = protowire.AppendTag(b, valueField(o), protowire.BytesType)
 		b = protowire.AppendBytes(b, o.Value)
 		o.Value = b[len(b)-len(o.Value) : len(b) : len(b)]
 	}
 	if o.ContentType != "" {
-		b = protowire.AppendTag(b, objectContentType, protowire.BytesType)
-		b = protowire.AppendString(b, o.ContentType)
+		b = appendText(b, objectContentType, o.ContentType)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Labels)) {
 		b = appendMessageHead(b, objectLabels, sizeLabel(name, o.Labels[name]))
-		b = protowire.AppendTag(b, 1, protowire.BytesType)
-		b = protowire.AppendString(b, name)
-		b = protowire.AppendTag(b, 2, protowire.BytesType)
-		b = protowire.AppendString(b, o.Labels[name])
+		b = appendText(b, 1, name)
+		b = appendText(b, 2, o.Labels[name])
 	}
 	if o.Opaque {
-		b = protowire.AppendTag(b, objectOpaque, protowire.VarintType)
-		b = protowire.AppendVarint(b, 1)
+		b = appendNumber(b, objectOpaque, 1)
 	}
-	b = protowire.AppendTag(b, objectCreateRevision, protowire.VarintType)
-	b = protowire.AppendVarint(b, uint64(o.CreateRevision))
-	b = protowire.AppendTag(b, objectVersion, protowire.VarintType)
-	b = protowire.AppendVarint(b, uint64(o.Version))
-	b = protowire.AppendTag(b, objectModRevision, protowire.VarintType)
-	b = protowire.AppendVarint(b, uint64(o.ModRevision))
+	b = appendNumber(b, objectCreateRevision, uint64(o.CreateRevision))
+	b = appendNumber(b, objectVersion, uint64(o.Version))
+	b = appendNumber(b, objectModRevision, uint64(o.ModRevision))
 	if o.Lease != 0 {
-		b = protowire.AppendTag(b, objectHasTTL, protowire.VarintType)
-		b = protowire.AppendVarint(b, 1)
+		b = appendNumber(b, objectHasTTL, 1)
 	}
-	b = appendEventRevision(b, o.ModRevision)
-	b = appendEventType(b, object.Added)
+	b = appendNumber(b, eventRevision, uint64(o.ModRevision))
+	b = appendNumber(b, eventType, uint64(object.Added))
 	o.Encoded = b
 }
 
@@ -96,22 +87,22 @@ func valueField(o *object.Object) protowire.Number {
 }
 
 func sizeObject(o *object.Object) int {
-	n := protowire.SizeTag(objectKey) + protowire.SizeBytes(len(o.Key))
+	n := sizeText(objectKey, len(o.Key))
 	n += sizeValue(o)
 	if o.ContentType != "" {
-		n += protowire.SizeTag(objectContentType) + protowire.SizeBytes(len(o.ContentType))
+		n += sizeText(objectContentType, len(o.ContentType))
 	}
 	for name, value := range o.Labels {
-		n += protowire.SizeTag(objectLabels) + protowire.SizeBytes(sizeLabel(name, value))
+		n += sizeText(objectLabels, sizeLabel(name, value))
 	}
 	if o.Opaque {
-		n += protowire.SizeTag(objectOpaque) + protowire.SizeVarint(1)
+		n += sizeNumber(objectOpaque, 1)
 	}
-	n += protowire.SizeTag(objectCreateRevision) + protowire.SizeVarint(uint64(o.CreateRevision))
-	n += protowire.SizeTag(objectVersion) + protowire.SizeVarint(uint64(o.Version))
-	n += protowire.SizeTag(objectModRevision) + protowire.SizeVarint(uint64(o.ModRevision))
+	n += sizeNumber(objectCreateRevision, uint64(o.CreateRevision))
+	n += sizeNumber(objectVersion, uint64(o.Version))
+	n += sizeNumber(objectModRevision, uint64(o.ModRevision))
 	if o.Lease != 0 {
-		n += protowire.SizeTag(objectHasTTL) + protowire.SizeVarint(1)
+		n += sizeNumber(objectHasTTL, 1)
 	}
 	return n
 }
@@ -122,25 +113,30 @@ func sizeValue(o *object.Object) int {
 	if o.Undecryptable {
 		return 0
 	}
-	return protowire.SizeTag(objectText) + protowire.SizeBytes(len(o.Value))
+	return sizeText(objectText, len(o.Value))
 }
 
 func sizeLabel(name, value string) int {
-	return protowire.SizeTag(1) + protowire.SizeBytes(len(name)) + protowire.SizeTag(2) + protowire.SizeBytes(len(value))
+	return sizeText(1, len(name)) + sizeText(2, len(value))
 }
 
-func sizeEventRevision(r object.Revision) int {
-	return protowire.SizeTag(eventRevision) + protowire.SizeVarint(uint64(r))
+func sizeEventRevision(r object.Revision) int { return sizeNumber(eventRevision, uint64(r)) }
+
+func appendNumber(b []byte, field protowire.Number, n uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), n)
 }
 
-func appendEventRevision(b []byte, r object.Revision) []byte {
-	b = protowire.AppendTag(b, eventRevision, protowire.VarintType)
-	return protowire.AppendVarint(b, uint64(r))
+func sizeNumber(field protowire.Number, n uint64) int {
+	return protowire.SizeTag(field) + protowire.SizeVarint(n)
 }
 
-func appendEventType(b []byte, t object.EventType) []byte {
-	b = protowire.AppendTag(b, eventType, protowire.VarintType)
-	return protowire.AppendVarint(b, uint64(t))
+func appendText(b []byte, field protowire.Number, text string) []byte {
+	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
+}
+
+// sizeText returns the size of a text, or of anything else with so many bytes, as a field.
+func sizeText(field protowire.Number, bytes int) int {
+	return protowire.SizeTag(field) + protowire.SizeBytes(bytes)
 }
 
 // appendMessageHead appends the tag and the length of an embedded message. The caller

@@ -30,19 +30,15 @@ const (
 // before or after it complete the message.
 func AppendHeader(b []byte, h object.Header) []byte {
 	b = AppendPosition(b, h.Position)
-	b = protowire.AppendTag(b, watchKind, protowire.VarintType)
-	b = protowire.AppendVarint(b, uint64(h.Kind))
+	b = appendNumber(b, watchKind, uint64(h.Kind))
 	if h.CatchUp != object.NoCatchUp {
-		b = protowire.AppendTag(b, watchCatchUp, protowire.VarintType)
-		b = protowire.AppendVarint(b, uint64(h.CatchUp))
+		b = appendNumber(b, watchCatchUp, uint64(h.CatchUp))
 	}
 	if h.Partial {
-		b = protowire.AppendTag(b, watchPartial, protowire.VarintType)
-		b = protowire.AppendVarint(b, 1)
+		b = appendNumber(b, watchPartial, 1)
 	}
 	if h.ResumeAtOnce {
-		b = protowire.AppendTag(b, watchResume, protowire.VarintType)
-		b = protowire.AppendVarint(b, 1)
+		b = appendNumber(b, watchResume, 1)
 	}
 	if h.Age > 0 {
 		b = appendDuration(b, watchAge, h.Age)
@@ -53,13 +49,10 @@ func AppendHeader(b []byte, h object.Header) []byte {
 // AppendPosition appends the position field of a WatchResponse, ListResponse or
 // GetResponse. An ObjectField followed by a position is a complete GetResponse.
 func AppendPosition(b []byte, p object.Position) []byte {
-	size := protowire.SizeTag(positionEpoch) + protowire.SizeBytes(len(p.Epoch)) +
-		protowire.SizeTag(positionRevision) + protowire.SizeVarint(uint64(p.Revision))
+	size := sizeText(positionEpoch, len(p.Epoch)) + sizeNumber(positionRevision, uint64(p.Revision))
 	b = appendMessageHead(b, responsePosition, size)
-	b = protowire.AppendTag(b, positionEpoch, protowire.BytesType)
-	b = protowire.AppendString(b, string(p.Epoch))
-	b = protowire.AppendTag(b, positionRevision, protowire.VarintType)
-	return protowire.AppendVarint(b, uint64(p.Revision))
+	b = appendText(b, positionEpoch, string(p.Epoch))
+	return appendNumber(b, positionRevision, uint64(p.Revision))
 }
 
 // AppendListEnd appends all fields of a ListResponse except the objects. ObjectFields
@@ -67,12 +60,10 @@ func AppendPosition(b []byte, p object.Position) []byte {
 func AppendListEnd(b []byte, p object.Position, nextPageToken string, remaining int) []byte {
 	b = AppendPosition(b, p)
 	if nextPageToken != "" {
-		b = protowire.AppendTag(b, listNextPage, protowire.BytesType)
-		b = protowire.AppendString(b, nextPageToken)
+		b = appendText(b, listNextPage, nextPageToken)
 	}
 	if remaining >= 0 {
-		b = protowire.AppendTag(b, listRemaining, protowire.VarintType)
-		b = protowire.AppendVarint(b, uint64(remaining))
+		b = appendNumber(b, listRemaining, uint64(remaining))
 	}
 	return b
 }
@@ -86,12 +77,10 @@ func AppendTTL(b []byte, left time.Duration) []byte {
 func appendDuration(b []byte, field protowire.Number, d time.Duration) []byte {
 	var body []byte
 	if seconds := uint64(d / time.Second); seconds > 0 {
-		body = protowire.AppendTag(body, durationSeconds, protowire.VarintType)
-		body = protowire.AppendVarint(body, seconds)
+		body = appendNumber(body, durationSeconds, seconds)
 	}
 	if nanos := uint64(d % time.Second); nanos > 0 {
-		body = protowire.AppendTag(body, durationNanos, protowire.VarintType)
-		body = protowire.AppendVarint(body, nanos)
+		body = appendNumber(body, durationNanos, nanos)
 	}
 	b = protowire.AppendTag(b, field, protowire.BytesType)
 	return protowire.AppendBytes(b, body)

@@ -40,7 +40,7 @@ func AppendWatchIDs(b []byte, ids ...uint64) []byte {
 // the result of [AppendMore].
 func AppendEntryHead(b, ids []byte, content EntryContent, size int) []byte {
 	field := protowire.Number(content)
-	b = appendMessageHead(b, subscribeEntries, len(ids)+protowire.SizeTag(field)+protowire.SizeBytes(size))
+	b = appendMessageHead(b, subscribeEntries, len(ids)+sizeText(field, size))
 	b = append(b, ids...)
 	return appendMessageHead(b, field, size)
 }
@@ -53,6 +53,5 @@ func SizeEntryHead(ids []byte, content EntryContent, size int) int {
 
 // AppendMore appends the field more of a SubscribeResponse.
 func AppendMore(b []byte) []byte {
-	b = protowire.AppendTag(b, subscribeMore, protowire.VarintType)
-	return protowire.AppendVarint(b, 1)
+	return appendNumber(b, subscribeMore, 1)
 }

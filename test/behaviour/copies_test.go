@@ -126,6 +126,71 @@ func testStale(s *scene) {
 	if took := time.Since(confirmed); took < 2900*time.Millisecond {
 		s.Errorf("the copy is stale %v after the confirmation, want 4 s", took)
 	}
+	s.staysConfirmed(p)
+}
+
+// staysConfirmed shows what confirms a copy, with bookmarks so rare that it does not become stale meanwhile.
+func (s *scene) staysConfirmed(p *clientProgram) {
+	s.Helper()
+	server, h := s.scripted(true), history("rare")
+	p.must(driver.Command{Do: driver.NewClient, Client: "rare", Servers: []string{server.Address()}})
+	p.must(driver.Command{Do: driver.Informer, Client: "rare", Name: "rare", Prefix: "rare", BookmarkMillis: 1_200_000})
+	w := s.accept(server, "rare")
+	stale := func() bool { return p.must(driver.Command{Do: driver.State, Name: "rare"}).Stale }
+	value := 1
+	// live sends an event, and waits until the copy has it.
+	live := func(age time.Duration) {
+		s.Helper()
+		value++
+		text := fmt.Sprint(value)
+		m := h.Live("rare", h.Write(script.Put("rare/1", text)))
+		if age > 0 {
+			script.WithAge(m, age)
+		}
+		w.Send(m)
+		s.awaitValue(p, "rare", "rare/1", text)
+	}
+	w.Send(h.Reset("rare", h.Revision())...)
+	live(0)
+	if stale() {
+		s.Error("the copy is stale after LIVE")
+	}
+	live(2 * time.Hour)
+	if stale() {
+		s.Error("a message with an age takes back what was confirmed before")
+	}
+
+	// After an interruption, the copy is stale until a server has confirmed it as of a later time.
+	at := h.Revision()
+	w.End(script.Unavailable(0))
+	s.until("the copy is stale after an interruption", stale)
+	w = s.accept(server, "rare")
+	h.Write(script.Put("rare/1", "0"))
+	replay := h.Replay("rare", at, h.Revision())
+	w.Send(replay[:len(replay)-1]...)
+	s.awaitValue(p, "rare", "rare/1", "0")
+	if !stale() {
+		s.Error("a part of a catch-up confirms the copy")
+	}
+	w.Send(script.WithAge(replay[len(replay)-1], 10*time.Minute))
+	live(10 * time.Minute)
+	if !stale() {
+		s.Error("messages with an age from before the interruption confirm the copy")
+	}
+	// Servers do not state ages of less than a second.
+	s.until("LIVE confirms the copy", func() bool {
+		live(0)
+		return !stale()
+	})
+
+	// The time limit is no interruption.
+	at = h.Revision()
+	w.Send(h.Draining(at, false))
+	w.End(nil)
+	w = s.accept(server, "rare")
+	if stale() {
+		s.Error("the copy is stale after the time limit of the server")
+	}
 }
 
 func testHandlerRetry(s *scene) {

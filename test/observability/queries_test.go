@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -152,7 +152,7 @@ func TestAlertsUseExistingMetrics(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.UnmarshalWithOptions(text, &file, yaml.Strict()); err != nil {
+	if err := yaml.Load(text, &file, yaml.WithKnownFields()); err != nil {
 		t.Fatal(err)
 	}
 	explained, err := os.ReadFile(monitorPage)

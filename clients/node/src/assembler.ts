@@ -1,6 +1,5 @@
 // Makes complete updates of the messages of a watch.
 
-import { durationMs } from '@bufbuild/protobuf/wkt';
 import {
   Event_Type,
   WatchResponse_CatchUp as CatchUp,
@@ -36,7 +35,7 @@ export interface Update {
   readonly delta: boolean;
   /** Where the copy is after the events. Save it together with the copy, and pass it to `after`. */
   readonly position: Position;
-  /** The servers had no other changes at this time, in milliseconds since 1970. */
+  /** The servers had no other changes at this time, in milliseconds since 1970. 0 if it is unknown, as in a catch-up. */
   readonly asOf: number;
 }
 
@@ -55,11 +54,11 @@ export class CompleteUpdate extends Printable implements Update {
     this.replace = replace;
     this.delta = delta;
     this.position = position;
-    this.asOf = Math.round(Date.now() - (performance.now() - confirmedAt));
+    this.asOf = confirmedAt === -Infinity ? 0 : Math.round(Date.now() - (performance.now() - confirmedAt));
     this.#confirmedAt = confirmedAt;
   }
 
-  /** The same as `asOf` on the clock of performance.now. */
+  /** The same as `asOf` on the clock of performance.now. -Infinity if it is unknown. */
   get confirmedAt(): number {
     return this.#confirmedAt;
   }
@@ -94,8 +93,11 @@ export class Assembler {
     this.#size = 0;
   }
 
-  /** accept takes a message, and returns the update that it completes, with its size in bytes. */
-  accept(message: WatchResponse, size: number): { update: CompleteUpdate; size: number } | undefined {
+  /**
+   * accept takes a message, and returns the update that it completes, with its size in bytes. `confirmedAt` is as of when
+   * the servers have confirmed the state after it.
+   */
+  accept(message: WatchResponse, size: number, confirmedAt = -Infinity): { update: CompleteUpdate; size: number } | undefined {
     switch (message.kind) {
       case Kind.CATCH_UP_BEGIN:
         this.#catchUp = message.catchUp;
@@ -116,8 +118,7 @@ export class Assembler {
     if (position.revision === 0n) return undefined; // no place to continue from
     const replace = this.#catchUp === CatchUp.RESET;
     const delta = this.#catchUp === CatchUp.DELTA;
-    const age = message.age ? durationMs(message.age) : 0;
-    const update = new CompleteUpdate({ events: this.#held, replace, delta, position }, performance.now() - age);
+    const update = new CompleteUpdate({ events: this.#held, replace, delta, position }, confirmedAt);
     const complete = { update, size: this.#size };
     this.#drop();
     if (synced) this.#catchUp = CatchUp.UNSPECIFIED;

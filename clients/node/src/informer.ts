@@ -8,7 +8,7 @@ import type { ConnectionPool } from './connection_pool.js';
 import { within } from './deadline.js';
 import { closedError, FanoutError } from './errors.js';
 import { describe, errorOf, fenced, isThenable, warn } from './fence.js';
-import { freshFor, transit } from './freshness.js';
+import { freshFor } from './freshness.js';
 import { Gate } from './gate.js';
 import { HandlerLoop, type Change, type Failure, type Handler, type Registration } from './handler.js';
 import { abandonCalls } from './handler_calls.js';
@@ -100,10 +100,9 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
   #mark: Mark = { number: 0, position: undefined };
   #version = 0;
   #confirmedAt = -Infinity; // as all times, on the clock of performance.now
-  #interrupted = true;
+  #lostAt = -Infinity; // when the watch was last interrupted; Infinity: it has ended
   #interruption: Error | undefined;
   #startedAt = 0;
-  #joined = true; // false once this informer is known to be the first of its watch
   #changed = () => {};
   #firstState = 0; // the number of the first state; 0: there is none
   #firstFresh = 0; // the same of a state that is fresh enough
@@ -207,7 +206,7 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
    * most three bookmark intervals (at least 10 s) later.
    */
   get stale(): boolean {
-    return this.#interrupted || performance.now() - this.#confirmedAt > freshFor(bookmarksOf(this.#options));
+    return this.#confirmedAt <= this.#lostAt || performance.now() - this.#confirmedAt > freshFor(bookmarksOf(this.#options));
   }
 
   /**
@@ -295,8 +294,8 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
       const ended = new Gate();
       const member: Member = {
         receive: (update) => this.#apply(update),
-        interrupted: (error) => {
-          this.#interrupted = true;
+        interrupted: (at, error) => {
+          this.#lostAt = at;
           if (!error) return;
           this.#interruption = error;
           this.#notify('interruption', error);
@@ -308,7 +307,6 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
       onAbort(signal, () => ended.fail(signal.reason));
       const { watch, joined } = InformerWatch.join(this.#pool, settings, member);
       this.#watch = watch;
-      this.#joined = joined;
       let confirming: Promise<void> | undefined;
       const begin = () => {
         if (confirming || !this.#mark.position || this.#firstFresh > 0) return;
@@ -331,7 +329,7 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
     } finally {
       release();
     }
-    this.#interrupted = true;
+    this.#lostAt = Infinity;
     const closed = signal.aborted;
     const reason: unknown = this.#stopping.signal.aborted ? this.#stopping.signal.reason : failure;
     this.#stopping.abort(reason); // a handler that is added from now on gets no calls
@@ -359,7 +357,8 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
   async #load(): Promise<Position | undefined> {
     const { lastKnownGood } = this.#options;
     if (!lastKnownGood) return undefined;
-    const { consistency: _, ...watch } = startOf(this.#resource, this.#options);
+    // The file is for what decides which objects there are.
+    const { consistency: _, delivery: __, maxBatchDelay: ___, ...watch } = startOf(this.#resource, this.#options);
     const file = new StateFile(lastKnownGood.path, lastKnownGood.maxBytes, watch);
     this.#saver = new Saver(
       file,
@@ -391,7 +390,6 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
     const { from, at } = this.#confirmed ?? { at: -Infinity };
     const proven = from?.epoch === update.position.epoch && from.revision <= update.position.revision;
     this.#confirmedAt = proven ? Math.max(update.confirmedAt, at) : update.confirmedAt;
-    this.#interrupted = false;
     if (this.#firstFresh === 0 && (proven || this.#isFresh(update))) this.#firstFresh = this.#mark.number + 1;
     this.#take(steps, update.position);
   }
@@ -448,9 +446,7 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
     this.#confirmed = { from, at };
     // Otherwise the update that reaches this position proves it.
     if (from.epoch === position.epoch && from.revision <= position.revision) {
-      const interrupted = this.#interrupted;
       this.#apply(new CompleteUpdate({ events: [], replace: false, delta: false, position }, this.#confirmedAt));
-      this.#interrupted = interrupted; // it says nothing about the shared watch
     }
   }
 
@@ -465,11 +461,11 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
 
   #isFresh({ position, confirmedAt }: CompleteUpdate): boolean {
     const { consistency } = this.#options;
+    if (confirmedAt === -Infinity) return false;
     if (typeof consistency === 'object') {
       return 'minRevision' in consistency ? position.revision >= consistency.minRevision : true;
     }
-    // A message that a joined watch receives now may have been on its way since before the start.
-    return consistency === 'any' || confirmedAt - (this.#joined ? transit : 0) >= this.#startedAt;
+    return consistency === 'any' || confirmedAt >= this.#startedAt;
   }
 
   #remove(key: string, changes: Change<T>[]): void {
@@ -529,7 +525,7 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
 
   /** #missing says what a caller still waits for. */
   #missing(fresh: boolean): string {
-    const interruption = this.#interrupted && this.#interruption ? `: ${describe(this.#interruption)}` : '';
+    const interruption = this.#confirmedAt <= this.#lostAt && this.#interruption ? `: ${describe(this.#interruption)}` : '';
     if (this.#firstState === 0) return `there is no state${interruption}`;
     if (fresh && this.#firstFresh === 0) return `the state may be out of date${interruption}`;
     return 'a handler was not called for each object';

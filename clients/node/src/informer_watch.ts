@@ -13,8 +13,8 @@ import { Watcher, type WatcherSettings } from './watcher.js';
 /** An informer that takes part in a watch. Its methods must not wait, and must not throw. */
 export interface Member {
   receive(update: CompleteUpdate): void;
-  /** The watch has lost its server; without an error, before the member has joined. */
-  interrupted(error: Error | undefined): void;
+  /** The watch has lost its server at a time of performance.now; without an error, before the member has joined. */
+  interrupted(at: number, error: Error | undefined): void;
   /** The watch has ended with an error that no retry can help. */
   ended(error: Error): void;
   /** How far the member has applied the watch. */
@@ -45,7 +45,7 @@ export class InformerWatch {
   #members: Member[] = [];
   #joining: Member[] = [];
   #applying = false;
-  #lost = false;
+  #lostAt = -Infinity;
 
   private constructor(pool: ConnectionPool, identity: string, settings: WatcherSettings) {
     this.#pool = pool;
@@ -57,8 +57,8 @@ export class InformerWatch {
       },
       room: () => Promise.resolve(),
       interrupted: (error) => {
-        this.#lost = true;
-        for (const member of [...this.#members]) member.interrupted(error);
+        this.#lostAt = performance.now();
+        for (const member of [...this.#members]) member.interrupted(this.#lostAt, error);
       },
     });
     this.#running = this.#run();
@@ -88,7 +88,7 @@ export class InformerWatch {
       const events = objects.map((object) => ({ type: 'added' as const, object, revision: object.modRevision }));
       member.receive(new CompleteUpdate({ events, replace: true, delta: false, position }, confirmedAt));
     }
-    if (this.#lost) member.interrupted(undefined);
+    member.interrupted(this.#lostAt, undefined);
   }
 
   /** leave ends the part of a member. The last one ends the watch. */
@@ -134,7 +134,6 @@ export class InformerWatch {
   }
 
   #passOn(update: CompleteUpdate): void {
-    this.#lost = false;
     this.#applying = true;
     for (const member of [...this.#members]) member.receive(update);
     this.#applying = false;

@@ -10,7 +10,7 @@ import type { OpenWatch, WatchStart } from './carrier.js';
 import type { Connection } from './connection.js';
 import type { ConnectionPool } from './connection_pool.js';
 import { FanoutError, isFinal, unavailable } from './errors.js';
-import { freshFor } from './freshness.js';
+import { Confirmations, freshFor } from './freshness.js';
 import { WatchResponse_CatchUp as CatchUp, WatchResponse_Kind as Kind, type WatchResponse } from './gen/fanout/v1/fanout_pb.js';
 import type { Position } from './object.js';
 import type { RequestMetadata } from './options.js';
@@ -67,6 +67,7 @@ export class Watcher {
   readonly #settings: WatcherSettings;
   readonly #receiver: Receiver;
   readonly #backoff = new Backoff();
+  readonly #confirmations = new Confirmations();
   readonly reporter = new Reporter();
   #position: Position | undefined;
   #lostPosition = false;
@@ -114,6 +115,7 @@ export class Watcher {
       connection,
       this.#request(),
       this.#settings,
+      this.#confirmations,
       {
         receive: (update, size) => {
           this.#position = update.position;
@@ -231,6 +233,7 @@ class Attempt {
   readonly #connection: Connection;
   readonly #request: WatchStart;
   readonly #settings: WatcherSettings;
+  readonly #confirmations: Confirmations;
   readonly #receiver: Receiver;
   readonly #reporter: Reporter;
   readonly #hooks: Hooks;
@@ -260,6 +263,7 @@ class Attempt {
     connection: Connection,
     request: WatchStart,
     settings: WatcherSettings,
+    confirmations: Confirmations,
     receiver: Receiver,
     reporter: Reporter,
     hooks: Hooks,
@@ -267,6 +271,8 @@ class Attempt {
     this.#connection = connection;
     this.#request = request;
     this.#settings = settings;
+    this.#confirmations = confirmations;
+    confirmations.requested(this.#began, request.begin?.case === undefined && request.consistency === undefined);
     this.#receiver = receiver;
     this.#reporter = reporter;
     this.#hooks = hooks;
@@ -316,7 +322,8 @@ class Attempt {
         this.progressed = true;
     }
     this.#observe(message);
-    const complete = this.#assembler.accept(message, size);
+    this.#confirmations.note(message, performance.now());
+    const complete = this.#assembler.accept(message, size, this.#confirmations.at);
     if (!complete) return;
     if (!this.#reports) {
       // Only now the server has a position with which it can compare.

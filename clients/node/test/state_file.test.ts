@@ -8,7 +8,9 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { Client } from '../src/index.js';
 import type { StoredObject } from '../src/object.js';
+import { scopeOf } from '../src/options.js';
 import { StateFile } from '../src/state_file.js';
+import { ScriptedServer } from './scripted.js';
 
 const folder = await mkdtemp(join(tmpdir(), 'state-'));
 after(() => rm(folder, { recursive: true }));
@@ -35,6 +37,21 @@ void test('a state is read as it was written', async () => {
   assert.deepEqual({ ...saved?.position }, position);
   assert.deepEqual(saved?.objects.map((o) => ({ ...o })), objects);
   assert.equal((await stat(join(folder, 'a'))).mode & 0o777, 0o600);
+});
+
+void test('what does not change the objects may change', { timeout: 300_000 }, async () => {
+  const path = join(folder, 'delivery');
+  await new StateFile(path, 1 << 20, { resource: 'config', scope: scopeOf({}) }).write(position, [object('a', 'text')]);
+  await using server = await ScriptedServer.start({ watch: () => {} });
+  await using client = new Client(server.address, { insecure: true });
+  const options = { lastKnownGood: { path, maxBytes: 1 << 20 }, latest: true, maxBatchDelay: 1000 };
+  for (const [jsonValues, want] of [[false, 1], [true, 0]] as const) {
+    await using informer = client.resource('config').informer({ ...options, jsonValues });
+    const warned = once(informer, 'warning');
+    informer.start();
+    await (want ? informer.waitForState() : warned);
+    assert.equal(informer.size, want);
+  }
 });
 
 void test('a state that is too large is not written', async () => {

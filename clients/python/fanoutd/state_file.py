@@ -38,6 +38,7 @@ class StateFile:
         self._watch = fanout_pb2.WatchRequest(
             resource=watch.resource,
             omit_values=watch.omit_values,
+            json_values=watch.json_values,
             label_selector=watch.label_selector,
             field_selector=watch.field_selector,
         )

@@ -48,6 +48,11 @@ class StateFileTest(unittest.TestCase):
         self.file().write(Position("e", 5), _OBJECTS)
         with self.assertRaises(DamagedError):
             self.file("other").read()
+        request = fanout_pb2.WatchRequest(resource="config", json_values=True)
+        with self.assertRaises(DamagedError):
+            StateFile(str(self.path), request, 1 << 20).read()
+        request = fanout_pb2.WatchRequest(resource="config", delivery=fanout_pb2.DELIVERY_LATEST)
+        self.assertEqual(StateFile(str(self.path), request, 1 << 20).read()[0], Position("e", 5))
 
     def test_files_are_bounded(self) -> None:
         with self.assertRaises(OSError):

@@ -113,7 +113,7 @@ const (
 	WatchResponse_KIND_LIVE WatchResponse_Kind = 4
 	// Every event up to the position has been delivered. No events.
 	WatchResponse_KIND_BOOKMARK WatchResponse_Kind = 5
-	// The server is about to end this stream. No events. Resume at the position, on this
+	// The server is about to end this stream. No events, and no further response. Resume at the position, on this
 	// or another server. The status that follows gives the reason: OK if the time limit
 	// has been reached, UNAVAILABLE (reason DRAINING) if the server stops or an operator
 	// has ended the watch. Neither is a failure. Unless resume_at_once is set, wait a random
@@ -1054,8 +1054,9 @@ type WatchResponse struct {
 	// A server that has lost etcd still serves what it knows, also to a watch that resumes. So
 	// SYNCED alone does not mean that the state is current. If its age is longer than the stream
 	// has lasted, writes that were acknowledged before the watch began may be missing. A client
-	// that reports whether its state is stale counts from the time of the response minus the
-	// age.
+	// that reports whether its state is stale counts from the latest time that any response of
+	// this state had as its arrival minus the age: a later response with a larger age takes
+	// nothing back.
 	Age           *durationpb.Duration `protobuf:"bytes,7,opt,name=age,proto3" json:"age,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -100,7 +100,7 @@ type FanoutServiceClient interface {
 	// docs/tasks/deploy-gate.md explains them to authors of clients.
 	//
 	// Send a report on the connection of the watch, because other servers do not know the watch.
-	// A report replaces the earlier one, so report at most once a second, and wait for the
+	// A report replaces the earlier one, so report at most once a second for each watch, and wait for the
 	// response before the next report. Send a report that fails again after a growing delay, unless
 	// another one has replaced it.
 	//
@@ -304,7 +304,7 @@ type FanoutServiceServer interface {
 	// docs/tasks/deploy-gate.md explains them to authors of clients.
 	//
 	// Send a report on the connection of the watch, because other servers do not know the watch.
-	// A report replaces the earlier one, so report at most once a second, and wait for the
+	// A report replaces the earlier one, so report at most once a second for each watch, and wait for the
 	// response before the next report. Send a report that fails again after a growing delay, unless
 	// another one has replaced it.
 	//

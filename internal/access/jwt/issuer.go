@@ -49,10 +49,10 @@ type issuer struct {
 	ca        *reload.File // nil: the system's authorities
 	current   atomic.Pointer[keySet]
 	wanted    chan struct{} // capacity 1: a request waits for the next fetch
-	ended     chan struct{} // closed when run has returned
+	ended     chan struct{} // closed when Run has returned
 
-	text      []byte // the current keys as fetched; owned by run
-	lastError string // the error that was logged last; owned by run
+	text      []byte // the current keys as fetched; owned by Run
+	lastError string // the error that was logged last; owned by Run
 
 	mu       sync.Mutex
 	tried    time.Time     // guarded by mu: when the last fetch ended
@@ -107,9 +107,11 @@ func isSafe(u *url.URL) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-func (i *issuer) keys() *keySet { return i.current.Load() }
+// Get implements keySource.
+func (i *issuer) Get() *keySet { return i.current.Load() }
 
-func (i *issuer) run(ctx context.Context, changed func()) {
+// Run implements keySource.
+func (i *issuer) Run(ctx context.Context, changed func()) {
 	defer close(i.ended)
 	var following sync.WaitGroup
 	defer following.Wait()
@@ -134,8 +136,8 @@ func (i *issuer) run(ctx context.Context, changed func()) {
 	}
 }
 
-// checkFiles implements keySource.
-func (i *issuer) checkFiles(ctx context.Context) {
+// Check implements keySource.
+func (i *issuer) Check(ctx context.Context) {
 	if i.ca != nil {
 		i.ca.Check(ctx)
 	}

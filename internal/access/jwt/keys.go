@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
@@ -87,36 +86,12 @@ func usable(key any) (crypto.PublicKey, bool) {
 }
 
 // file is a keySource that reads a file.
-type file struct {
-	reload  *reload.File
-	changed func() // called on run's goroutine after each change; nil before run
-	current atomic.Pointer[keySet]
+type file struct{ *reload.Value[keySet] }
+
+func openFile(path string, log *slog.Logger) (file, error) {
+	keys, err := reload.LoadValue(path, log, parseKeys)
+	return file{keys}, err
 }
 
-func openFile(path string, log *slog.Logger) (*file, error) {
-	f := &file{}
-	var err error
-	f.reload, err = reload.Load(path, log, func(content []byte) error {
-		set, err := parseKeys(content)
-		if err != nil {
-			return err
-		}
-		f.current.Store(set)
-		if f.changed != nil {
-			f.changed()
-		}
-		return nil
-	})
-	return f, err
-}
-
-func (f *file) run(ctx context.Context, changed func()) {
-	f.changed = changed
-	f.reload.Run(ctx)
-}
-
-func (f *file) checkFiles(ctx context.Context) { f.reload.Check(ctx) }
-
-func (f *file) keys() *keySet { return f.current.Load() }
-
-func (f *file) fetchNow(context.Context) bool { return false }
+// fetchNow implements keySource.
+func (file) fetchNow(context.Context) bool { return false }

@@ -44,15 +44,15 @@ var algorithms = []string{
 
 // keySource provides the keys of the issuer.
 type keySource interface {
-	// run keeps the keys up to date until ctx is done, and calls changed after each
+	// Run keeps the keys up to date until ctx is done, and calls changed after each
 	// change.
-	run(ctx context.Context, changed func())
+	Run(ctx context.Context, changed func())
 
-	// checkFiles makes run poll the files at once, and waits for that or until ctx is done.
-	checkFiles(ctx context.Context)
+	// Check makes Run poll the files at once, and waits for that or until ctx is done.
+	Check(ctx context.Context)
 
-	// keys returns the current keys, or nil before the first fetch.
-	keys() *keySet
+	// Get returns the current keys, or nil before the first fetch.
+	Get() *keySet
 
 	// fetchNow waits for the next fetch of the keys. It returns false if there is none
 	// or if the last one is too recent.
@@ -82,10 +82,10 @@ func Open(cfg Config) (*Verifier, error) {
 }
 
 // Run keeps the keys up to date until ctx is done, and calls changed after each change.
-func (v *Verifier) Run(ctx context.Context, changed func()) { v.source.run(ctx, changed) }
+func (v *Verifier) Run(ctx context.Context, changed func()) { v.source.Run(ctx, changed) }
 
-// CheckFiles makes Run poll the files at once, and waits for that or until ctx is done.
-func (v *Verifier) CheckFiles(ctx context.Context) { v.source.checkFiles(ctx) }
+// Check makes Run poll the files at once, and waits for that or until ctx is done.
+func (v *Verifier) Check(ctx context.Context) { v.source.Check(ctx) }
 
 // Verify implements [access.Verifier].
 func (v *Verifier) Verify(ctx context.Context, token string) (access.Pass, error) {
@@ -112,7 +112,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (access.Pass, error
 
 // verify checks a token with the current keys.
 func (v *Verifier) verify(ctx context.Context, token string) (*oidc.IDToken, error) {
-	keys := v.source.keys()
+	keys := v.source.Get()
 	if keys == nil {
 		return nil, access.ErrUnavailable
 	}

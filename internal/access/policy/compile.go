@@ -13,7 +13,7 @@ const maxRights = 1_000_000
 
 // compile turns rules into a [Policy]. It returns false if they make more than
 // maxRights.
-func compile(rules []rule, members map[string][]word) (*Policy, bool) {
+func compile(rules []rule, members map[string][]string) (*Policy, bool) {
 	p := &Policy{names: map[string]rights{}, families: map[string]rights{}, groups: map[string]rights{}, filled: map[string]bool{}}
 	bySubject, byGroup := map[string]grants{}, map[string]grants{}
 	resources := map[string]bool{}
@@ -24,13 +24,13 @@ func compile(rules []rule, members map[string][]word) (*Policy, bool) {
 			return nil, false
 		}
 		for _, resource := range r.resources {
-			resources[resource.text] = true
+			resources[resource] = true
 		}
 		for _, subject := range r.subjects {
-			r.addTo(bySubject, subject.text)
+			r.addTo(bySubject, subject)
 		}
 		for _, group := range r.groups {
-			r.addTo(byGroup, group.text)
+			r.addTo(byGroup, group)
 		}
 	}
 	for subject, g := range bySubject {
@@ -40,7 +40,7 @@ func compile(rules []rule, members map[string][]word) (*Policy, bool) {
 		p.groups[group] = rights{g}
 		p.filled[group] = len(members[group]) > 0
 		for _, member := range members[group] {
-			p.give(member.text, g)
+			p.give(member, g)
 		}
 	}
 	delete(resources, wildcard)
@@ -56,10 +56,10 @@ func (r *rule) addTo(all map[string]grants, name string) {
 		all[name] = g
 	}
 	for _, resource := range r.resources {
-		t := g[resource.text]
+		t := g[resource]
 		if t == nil {
 			t = &tree{}
-			g[resource.text] = t
+			g[resource] = t
 		}
 		for _, scope := range r.scopes {
 			t.add(r.verbs, scope)

@@ -7,11 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/yamlfile"
 )
 
 // naive is a policy as written in its file. It answers by testing every rule, as the
@@ -161,7 +160,7 @@ func TestPolicyAgreesWithItsRules(t *testing.T) {
 	for seed := range uint64(2000) {
 		w := world{rand.New(rand.NewPCG(seed, 0))}
 		n := w.policy()
-		file, err := yaml.Marshal(n)
+		file, err := yamlfile.Encode(n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +192,7 @@ func TestRightsOnKeysNeverGrantARange(t *testing.T) {
 	for seed := range uint64(200) {
 		w := world{rand.New(rand.NewPCG(seed, 1))}
 		n := &naive{Rules: []naiveRule{{Subjects: []string{"alice"}, Verbs: []string{"*"}, Resources: []string{"*"}, Keys: w.some(50, w.path)}}}
-		file, err := yaml.Marshal(n)
+		file, err := yamlfile.Encode(n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +221,7 @@ func FuzzPolicy(f *testing.F) {
 			t.Fatalf("got %v and %v", p, err)
 		}
 		if err != nil {
-			if problems, ok := err.(policy.Problems); !ok || len(problems) == 0 {
+			if problems, ok := err.(yamlfile.Problems); !ok || len(problems) == 0 {
 				t.Fatalf("the error is %#v", err)
 			}
 			return
@@ -249,7 +248,7 @@ func BenchmarkGrants(b *testing.B) {
 				Verbs: []string{"get", "watch"}, Resources: []string{"config"}, Prefixes: []string{fmt.Sprint("teams/", i), fmt.Sprint("shared/", i)},
 			})
 		}
-		file, err := yaml.Marshal(n)
+		file, err := yamlfile.Encode(n)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -7,9 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/yamlfile"
 )
 
 // Anonymous is the subject of callers that have not authenticated. An authenticated
@@ -20,148 +21,165 @@ const Anonymous = "anonymous"
 const maxNameBytes = 512
 
 // Parse reads a policy file. file is its name in errors. The error is of type
-// [Problems].
+// [yamlfile.Problems].
 func Parse(file string, data []byte) (*Policy, error) {
-	p := reader{document: document{file: file}, members: map[string][]word{}}
-	if body := p.open(data); body != nil {
-		p.body(body)
+	p := reader{File: yamlfile.Open(file, data), members: map[string][]string{}}
+	if p.Root != nil {
+		p.refuseAliases(p.Root)
+	} else if p.Err() == nil {
+		// A file that is still being written must not pass for one that grants nothing.
+		p.Refuse(nil, `is empty; write "rules: []" to grant nothing`)
 	}
-	if len(p.problems) == 0 {
+	if p.Err() == nil {
+		p.body()
+	}
+	if p.Err() == nil {
 		if policy, ok := compile(p.rules, p.members); ok {
 			return policy, nil
 		}
-		p.refuse(nil, "too many rights: subjects times resources times keys, summed over all rules, exceed %d", maxRights)
+		p.Refuse(nil, "too many rights: subjects times resources times keys, summed over all rules, exceed %d", maxRights)
 	}
-	p.problems.sort()
-	return nil, p.problems
+	return nil, p.Err()
 }
 
-// reader turns a document into rules.
+// reader turns a file into rules.
 type reader struct {
-	document
-	members map[string][]word // by group
+	*yamlfile.File
+	members map[string][]string // by group
 	rules   []rule
 }
 
 // rule is one rule of the file.
 type rule struct {
-	subjects  []word
-	groups    []word
+	subjects  []string
+	groups    []string
 	verbs     Verb
-	resources []word
+	resources []string
 	scopes    []object.Scope
 }
 
-func (p *reader) body(n ast.Node) {
-	found := false
-	p.fields(n, map[string]func(ast.Node){
-		"groups": func(n ast.Node) {
-			for group, members := range p.entries(n) {
-				p.check(group, checkGroup)
-				p.members[group.text] = p.checked(members, checkSubject)
-			}
-		},
-		"rules": func(n ast.Node) {
-			found = true
-			if s, ok := n.(*ast.SequenceNode); ok && len(s.Values) == 0 {
-				return // grants nothing, on purpose
-			}
-			for _, item := range p.list(n) {
-				p.rule(item)
-			}
-		},
-	})
-	if !found && len(p.problems) == 0 {
-		p.refuse(start(n), `"rules" is missing`)
+// refuseAliases refuses aliases and merges, because a policy should be readable in place.
+func (p *reader) refuseAliases(n *yaml.Node) {
+	if n.Kind == yaml.AliasNode || n.ShortTag() == "!!merge" {
+		p.Refuse(n, "aliases and merges are not allowed in a policy")
+	}
+	for _, child := range n.Content {
+		p.refuseAliases(child)
 	}
 }
 
-func (p *reader) rule(n ast.Node) {
-	var r rule
-	before := len(p.problems)
-	var admin, metrics *word
-	narrow := false
-	scopes := func(parse func(string) (object.Scope, error)) func(ast.Node) {
-		return func(n ast.Node) {
-			narrow = true
-			for _, w := range p.words(n) {
-				scope, err := parse(w.text)
-				if err != nil {
-					p.refuse(w.at, "%v", err)
-				}
-				r.scopes = append(r.scopes, scope)
-			}
+func (p *reader) body() {
+	var fields struct {
+		Groups yaml.Node   `yaml:"groups"`
+		Rules  []yaml.Node `yaml:"rules"`
+	}
+	if p.Decode(p.Root, &fields) && fields.Rules == nil {
+		p.Refuse(p.Root, `"rules" is missing`)
+	}
+	if groups := &fields.Groups; !groups.IsZero() && groups.Kind != yaml.MappingNode {
+		p.Refuse(groups, "must be a mapping")
+	} else {
+		for group := range slices.Chunk(groups.Content, 2) {
+			p.word(group[0], checkGroup)
+			p.members[group[0].Value] = p.words(group[1], checkSubject)
 		}
 	}
-	p.fields(n, map[string]func(ast.Node){
-		"subjects":  func(n ast.Node) { r.subjects = p.checked(n, checkSubject) },
-		"groups":    func(n ast.Node) { r.groups = p.checked(n, checkGroup) },
-		"resources": func(n ast.Node) { r.resources = p.checked(n, checkResource) },
-		"keys":      scopes(parseKey),
-		"prefixes":  scopes(parsePrefix),
-		"verbs": func(n ast.Node) {
-			for _, w := range p.words(n) {
-				verb := p.verb(w)
-				switch r.verbs |= verb; verb {
-				case Admin:
-					admin = &w
-					r.verbs |= Metrics
-				case Metrics:
-					metrics = &w
-				}
-			}
-		},
+	for _, n := range fields.Rules {
+		p.rule(&n)
+	}
+}
+
+func (p *reader) rule(n *yaml.Node) {
+	var fields struct {
+		Subjects  yaml.Node `yaml:"subjects"`
+		Groups    yaml.Node `yaml:"groups"`
+		Verbs     yaml.Node `yaml:"verbs"`
+		Resources yaml.Node `yaml:"resources"`
+		Keys      yaml.Node `yaml:"keys"`
+		Prefixes  yaml.Node `yaml:"prefixes"`
+	}
+	known := p.Decode(n, &fields)
+	r := rule{
+		subjects:  p.words(&fields.Subjects, checkSubject),
+		groups:    p.words(&fields.Groups, checkGroup),
+		resources: p.words(&fields.Resources, checkResource),
+	}
+	scopes := func(parse func(string) (object.Scope, error)) func(string) error {
+		return func(text string) error {
+			scope, err := parse(text)
+			r.scopes = append(r.scopes, scope)
+			return err
+		}
+	}
+	p.words(&fields.Keys, scopes(parseKey))
+	p.words(&fields.Prefixes, scopes(parsePrefix))
+	p.words(&fields.Verbs, func(name string) error {
+		verb, err := parseVerbs(name)
+		r.verbs |= verb
+		return err
 	})
-	if admin != nil && narrow {
-		p.refuse(admin.at, "admin applies to whole resources: move it to a rule without keys and prefixes")
+	narrow := !fields.Keys.IsZero() || !fields.Prefixes.IsZero()
+	if !narrow {
+		r.scopes = []object.Scope{{}}
 	}
-	if metrics != nil && (narrow || !slices.ContainsFunc(r.resources, func(w word) bool { return w.text == wildcard })) {
-		p.refuse(metrics.at, `metrics applies to the whole server: move it to a rule with the resource "*", without keys and prefixes`)
-	}
-	if len(p.problems) > before {
-		return // a missing field may be one that was refused
+	for _, verb := range fields.Verbs.Content {
+		switch {
+		case verb.Value == Admin.String() && narrow:
+			p.Refuse(verb, "admin applies to whole resources: move it to a rule without keys and prefixes")
+		case verb.Value == Metrics.String() && (narrow || !slices.Contains(r.resources, wildcard)):
+			p.Refuse(verb, `metrics applies to the whole server: move it to a rule with the resource "*", without keys and prefixes`)
+		}
 	}
 	for _, field := range []struct {
 		name    string
 		missing bool
 	}{
-		{`"subjects" and no "groups"`, len(r.subjects)+len(r.groups) == 0},
-		{`"verbs"`, r.verbs == none},
-		{`"resources"`, len(r.resources) == 0},
+		{`"subjects" and no "groups"`, fields.Subjects.IsZero() && fields.Groups.IsZero()},
+		{`"verbs"`, fields.Verbs.IsZero()},
+		{`"resources"`, fields.Resources.IsZero()},
 	} {
-		if field.missing {
-			p.refuse(start(n), "the rule has no %s", field.name)
+		if field.missing && known { // otherwise it may be one that was refused
+			p.Refuse(n, "the rule has no %s", field.name)
 		}
-	}
-	if !narrow {
-		r.scopes = []object.Scope{{}}
 	}
 	p.rules = append(p.rules, r)
 }
 
-func (p *reader) verb(w word) Verb {
-	if w.text == wildcard {
-		return every
+// parseVerbs returns the verbs that a name in a rule stands for.
+func parseVerbs(name string) (Verb, error) {
+	if name == wildcard {
+		return every, nil
 	}
-	verb, err := ParseVerb(w.text)
-	if err != nil {
-		p.refuse(w.at, "%v", err)
+	verb, err := ParseVerb(name)
+	if verb == Admin {
+		verb |= Metrics
 	}
-	return verb
+	return verb, err
 }
 
-// checked returns the strings of a list after it has checked each of them.
-func (p *reader) checked(n ast.Node, check func(string) error) []word {
-	all := p.words(n)
-	for _, w := range all {
-		p.check(w, check)
+// words returns the strings of a list after it has checked each of them. A missing list has none.
+func (p *reader) words(n *yaml.Node, check func(string) error) []string {
+	switch {
+	case n.IsZero():
+	case n.Kind != yaml.SequenceNode:
+		p.Refuse(n, "must be a list")
+		return nil
+	case len(n.Content) == 0:
+		p.Refuse(n, "must not be an empty list")
+	}
+	var all []string
+	for _, item := range n.Content {
+		p.word(item, check)
+		all = append(all, item.Value)
 	}
 	return all
 }
 
-func (p *reader) check(w word, check func(string) error) {
-	if err := check(w.text); err != nil {
-		p.refuse(w.at, "%v", err)
+func (p *reader) word(n *yaml.Node, check func(string) error) {
+	if n.ShortTag() != "!!str" {
+		p.Refuse(n, "must be a string; quote it if YAML takes it for something else")
+	} else if err := check(n.Value); err != nil {
+		p.Refuse(n, "%v", err)
 	}
 }
 

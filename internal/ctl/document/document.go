@@ -33,14 +33,7 @@ import (
 type Document struct {
 	// Key is required.
 	Key string `json:"key"`
-	// ContentType is the media type of the value. If it is empty, the server chooses one.
-	ContentType string            `json:"contentType,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty"`
-
-	// At most one of Value, Text and Data is set.
-	Value json.RawMessage `json:"value,omitempty"`
-	Text  *string         `json:"text,omitempty"`
-	Data  []byte          `json:"data,omitempty"`
+	Content
 
 	// The fields below are output only, and ignored in input.
 	Opaque         bool  `json:"opaque,omitempty"`
@@ -50,6 +43,27 @@ type Document struct {
 	HasTTL         bool  `json:"hasTtl,omitempty"`
 	// TTL is what is left of the time to live, such as "59s".
 	TTL string `json:"ttl,omitempty"`
+}
+
+// Content is what a document or an [Operation] writes.
+type Content struct {
+	// ContentType is the media type of the value. If it is empty, the server chooses one.
+	ContentType string            `json:"contentType,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+
+	// At most one of Value, Text and Data is set.
+	Value json.RawMessage `json:"value,omitempty"`
+	Text  *string         `json:"text,omitempty"`
+	Data  []byte          `json:"data,omitempty"`
+}
+
+// NewContent returns the content with a value, as text if it is text.
+func NewContent(contentType string, value []byte) Content {
+	if !utf8.Valid(value) {
+		return Content{ContentType: contentType, Data: value}
+	}
+	text := string(value)
+	return Content{ContentType: contentType, Text: &text}
 }
 
 // Of returns the document of an object for display. It embeds any valid JSON and includes the
@@ -69,32 +83,27 @@ func Exact(o *client.Object) Document { return newDocument(o, isCompact) }
 
 // newDocument embeds a JSON value if embed reports true for it.
 func newDocument(o *client.Object, embed func([]byte) bool) Document {
-	d := Document{Key: o.Key, ContentType: o.ContentType, Labels: maps.Clone(o.Labels)}
+	d := Document{Key: o.Key, Content: Content{ContentType: o.ContentType}}
 	switch {
 	case len(o.Value) == 0:
 	case IsJSON(o.ContentType) && embed(o.Value):
 		d.Value = o.Value
-	case utf8.Valid(o.Value):
-		text := string(o.Value)
-		d.Text = &text
 	default:
-		d.Data = o.Value
+		d.Content = NewContent(o.ContentType, o.Value)
 	}
+	d.Labels = maps.Clone(o.Labels)
 	return d
 }
 
 // isCompact reports whether the text is JSON that survives being embedded and read again:
-// without insignificant spaces and duplicate keys.
+// without insignificant spaces, duplicate keys and needless escapes.
 func isCompact(text []byte) bool {
-	if !utf8.Valid(text) {
+	tree, err := parseJSON(text)
+	if err != nil {
 		return false
 	}
-	var b bytes.Buffer
-	if json.Compact(&b, text) != nil || !bytes.Equal(b.Bytes(), text) || checkDuplicates(text) != nil {
-		return false
-	}
-	// These characters are escaped in an embedded document.
-	return !bytes.ContainsAny(text, "<>&\u2028\u2029")
+	again, err := toJSON(tree)
+	return err == nil && bytes.Equal(again, text)
 }
 
 // IsJSON reports whether a media type is JSON or based on it.
@@ -105,28 +114,28 @@ func IsJSON(contentType string) bool {
 }
 
 // Bytes returns the value. Embedded JSON is compacted.
-func (d *Document) Bytes() []byte {
+func (c *Content) Bytes() []byte {
 	switch {
-	case d.Value != nil:
+	case c.Value != nil:
 		var b bytes.Buffer
-		if err := json.Compact(&b, d.Value); err != nil {
-			return d.Value
+		if err := json.Compact(&b, c.Value); err != nil {
+			return c.Value
 		}
 		return b.Bytes()
-	case d.Text != nil:
-		return []byte(*d.Text)
+	case c.Text != nil:
+		return []byte(*c.Text)
 	default:
-		return d.Data
+		return c.Data
 	}
 }
 
 // Type returns the content type to write. Embedded JSON is application/json unless the
 // document sets another type.
-func (d *Document) Type() string {
-	if d.ContentType == "" && d.Value != nil {
+func (c *Content) Type() string {
+	if c.ContentType == "" && c.Value != nil {
 		return "application/json"
 	}
-	return d.ContentType
+	return c.ContentType
 }
 
 // Matches reports whether an object has the content of the document. Embedded JSON is
@@ -152,19 +161,24 @@ func (d *Document) Matches(o *client.Object) bool {
 
 // check validates a document that was read.
 func (d *Document) check() error {
-	values := 0
-	for _, set := range []bool{d.Value != nil, d.Text != nil, d.Data != nil} {
-		if set {
-			values++
-		}
-	}
 	switch {
 	case d.Key == "":
 		return errors.New("document without a key")
-	case values > 1:
+	case d.values() > 1:
 		return fmt.Errorf("document of %q has more than one of value, text and data", d.Key)
 	}
 	return nil
+}
+
+// values returns how many of Value, Text and Data are set.
+func (c *Content) values() int {
+	n := 0
+	for _, set := range []bool{c.Value != nil, c.Text != nil, c.Data != nil} {
+		if set {
+			n++
+		}
+	}
+	return n
 }
 
 // types maps file extensions to media types.

@@ -4,17 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
+	"slices"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/fanoutd/fanoutd/internal/yamlfile"
 )
-
-// JSON returns the document as JSON with a trailing newline.
-func (d *Document) JSON(indent bool) ([]byte, error) { return EncodeJSON(d, indent) }
-
-// YAML returns the document as YAML with a trailing newline and without "---". Multi-line
-// text becomes a block scalar.
-func (d *Document) YAML() ([]byte, error) { return EncodeYAML(d) }
 
 // EncodeJSON encodes a value as JSON with a trailing newline, without escaping for HTML.
 func EncodeJSON(v any, indent bool) ([]byte, error) {
@@ -37,9 +32,7 @@ func EncodeYAML(v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	tokens := json.NewDecoder(bytes.NewReader(text))
-	tokens.UseNumber()
-	tree, err := nextNode(tokens)
+	tree, err := parseJSON(text)
 	if err != nil {
 		return nil, fmt.Errorf("convert JSON to YAML: %w", err)
 	}
@@ -51,15 +44,23 @@ func EncodeYAML(v any) ([]byte, error) {
 	return out, nil
 }
 
+// parseJSON converts JSON to a YAML node.
+func parseJSON(text []byte) (*yaml.Node, error) {
+	tokens := json.NewDecoder(bytes.NewReader(text))
+	tokens.UseNumber() // accept numbers that do not fit into a float64
+	return nextNode(tokens)
+}
+
 // nextNode converts the next JSON value to a YAML node.
 func nextNode(in *json.Decoder) (*yaml.Node, error) {
 	token, err := in.Token()
 	if err != nil {
 		return nil, err
 	}
+	n := &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(token)}
 	switch token := token.(type) {
 	case json.Delim:
-		n := &yaml.Node{Kind: yaml.MappingNode}
+		n = &yaml.Node{Kind: yaml.MappingNode}
 		if token == '[' {
 			n.Kind = yaml.SequenceNode
 		}
@@ -77,105 +78,124 @@ func nextNode(in *json.Decoder) (*yaml.Node, error) {
 		_, err := in.Token() // the closing delimiter
 		return n, err
 	case string:
-		n := &yaml.Node{}
 		n.SetString(token)
-		return n, nil
 	case json.Number:
-		n := &yaml.Node{Kind: yaml.ScalarNode, Value: token.String()}
-		if _, err := token.Float64(); err != nil {
-			n.Tag, n.Style = "!!float", yaml.TaggedStyle // 1e400 alone would be text
+		n.Tag = "!!int"
+		if _, err := token.Int64(); err != nil {
+			n.Tag = "!!float"
 		}
-		return n, nil
-	default:
-		n := &yaml.Node{}
-		err := n.Encode(token)
-		return n, err
+		if _, err := token.Float64(); err != nil {
+			n.Style = yaml.TaggedStyle // 1e400 alone would be text
+		}
+	case bool:
+		n.Tag = "!!bool"
+	case nil:
+		n.Tag, n.Value = "!!null", "null"
 	}
+	return n, nil
 }
 
-// maxDepth limits the nesting of documents. A YAML alias may refer to a node that contains
-// it, which would recurse without end.
-const maxDepth = 1000
+// toJSON converts a YAML node to JSON.
+func toJSON(n *yaml.Node) ([]byte, error) {
+	var w jsonWriter
+	w.strings = json.NewEncoder(&w.out)
+	w.strings.SetEscapeHTML(false)
+	err := w.node(n, 0)
+	return w.out.Bytes(), err
+}
 
-// treeJSON writes a YAML node as JSON.
-func treeJSON(out *bytes.Buffer, n *yaml.Node, level int) error {
+// A YAML alias may refer to a node that contains it, or double the document each time. These limits
+// are arbitrary, and above what a server stores.
+const (
+	maxDepth    = 1000
+	maxExpanded = 8 << 20
+)
+
+// jsonWriter writes YAML nodes as JSON.
+type jsonWriter struct {
+	out     bytes.Buffer
+	strings *json.Encoder // to out
+}
+
+func (w *jsonWriter) node(n *yaml.Node, level int) error {
 	if level > maxDepth {
-		return at(n, "nested too deeply")
+		return yamlfile.At(n, "nested too deeply")
 	}
 	switch n.Kind {
-	case yaml.DocumentNode:
-		return treeJSON(out, n.Content[0], level+1)
 	case yaml.AliasNode:
-		return treeJSON(out, n.Alias, level+1)
+		if w.out.Len() > maxExpanded {
+			return yamlfile.At(n, "aliases make the document too large")
+		}
+		return w.node(n.Alias, level+1)
 	case yaml.MappingNode:
-		return mappingJSON(out, n, level)
+		return w.mapping(n, level)
 	case yaml.SequenceNode:
-		out.WriteByte('[')
-		for i, child := range n.Content {
+		w.out.WriteByte('[')
+		for i, item := range n.Content {
 			if i > 0 {
-				out.WriteByte(',')
+				w.out.WriteByte(',')
 			}
-			if err := treeJSON(out, child, level+1); err != nil {
+			if err := w.node(item, level+1); err != nil {
 				return err
 			}
 		}
-		out.WriteByte(']')
+		w.out.WriteByte(']')
 		return nil
 	default:
-		return scalarJSON(out, n)
+		return w.scalar(n)
 	}
 }
 
-func mappingJSON(out *bytes.Buffer, n *yaml.Node, level int) error {
+func (w *jsonWriter) mapping(n *yaml.Node, level int) error {
 	seen := map[string]bool{}
-	out.WriteByte('{')
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		name := n.Content[i]
+	w.out.WriteByte('{')
+	for field := range slices.Chunk(n.Content, 2) {
+		name := field[0]
 		if name.Kind != yaml.ScalarNode {
-			return at(name, "a key must be a string")
+			return yamlfile.At(name, "a key must be a string")
 		}
 		if seen[name.Value] {
-			return at(name, "duplicate key %q", name.Value)
+			return yamlfile.At(name, "duplicate key %q", name.Value)
+		}
+		if len(seen) > 0 {
+			w.out.WriteByte(',')
 		}
 		seen[name.Value] = true
-		if i > 0 {
-			out.WriteByte(',')
-		}
-		if err := textJSON(out, name.Value); err != nil {
+		if err := w.string(name.Value); err != nil {
 			return err
 		}
-		out.WriteByte(':')
-		if err := treeJSON(out, n.Content[i+1], level+1); err != nil {
+		w.out.WriteByte(':')
+		if err := w.node(field[1], level+1); err != nil {
 			return err
 		}
 	}
-	out.WriteByte('}')
+	w.out.WriteByte('}')
 	return nil
 }
 
-func scalarJSON(out *bytes.Buffer, n *yaml.Node) error {
-	switch tag := n.ShortTag(); {
-	case tag == "!!null":
-		_, err := io.WriteString(out, "null")
-		return err
-	case (tag == "!!int" || tag == "!!float") && json.Valid([]byte(n.Value)):
-		out.WriteString(n.Value) // keeps the spelling
-		return nil
-	case tag == "!!int" || tag == "!!float" || tag == "!!bool":
-		var v any
-		if err := n.Decode(&v); err != nil {
-			return at(n, "%w", err)
-		}
-		text, err := json.Marshal(v)
-		out.Write(text)
-		return err
+func (w *jsonWriter) scalar(n *yaml.Node) error {
+	switch n.ShortTag() {
+	case "!!null", "!!bool", "!!int", "!!float":
 	default:
-		return textJSON(out, n.Value)
+		return w.string(n.Value)
 	}
+	text := []byte(n.Value)
+	if !json.Valid(text) {
+		var v any
+		err := n.Load(&v)
+		if err == nil {
+			text, err = json.Marshal(v)
+		}
+		if err != nil {
+			return yamlfile.At(n, "%v", err)
+		}
+	}
+	w.out.Write(text) // keeps the spelling of numbers
+	return nil
 }
 
-func textJSON(out *bytes.Buffer, s string) error {
-	text, err := EncodeJSON(s, false)
-	out.Write(bytes.TrimRight(text, "\n"))
+func (w *jsonWriter) string(s string) error {
+	err := w.strings.Encode(s)
+	w.out.Truncate(w.out.Len() - 1) // the newline
 	return err
 }

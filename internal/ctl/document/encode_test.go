@@ -25,7 +25,7 @@ func TestExactDocumentsRestoreTheValue(t *testing.T) {
 			rapid.Map(rapid.SampledFrom([]string{"1", "1.0", "1e3", "null", `"~"`, "true", `{"b":1,"a":"012"}`, `{"a":12345678901234567890}`, `[1e400,-1E+400,1e-400,0.10]`, `{"a":` + strings.Repeat("9", 400) + `}`, `[]`, `{"a":"x\ny"}`, `{ "a" : 1 }`, `"<"`, `{"a":1.10}`, `{"a":"\u2028"}`, `{"a":1,"a":2}`, `[{"a":{"b":1,"b":1}}]`}), func(s string) []byte { return []byte(s) }),
 		).Draw(t, "value")
 		d := Exact(o)
-		y, err := d.YAML()
+		y, err := EncodeYAML(d)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package document
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,14 +16,9 @@ type Operation struct {
 	Delete string `json:"delete,omitempty"`
 	Check  string `json:"check,omitempty"`
 
-	// The content of a put, as in a [Document].
-	ContentType string            `json:"contentType,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	Value       json.RawMessage   `json:"value,omitempty"`
-	Text        *string           `json:"text,omitempty"`
-	Data        []byte            `json:"data,omitempty"`
-	TTL         string            `json:"ttl,omitempty"` // such as 30s
-	KeepTTL     bool              `json:"keepTtl,omitempty"`
+	Content        // of a put
+	TTL     string `json:"ttl,omitempty"` // such as 30s
+	KeepTTL bool   `json:"keepTtl,omitempty"`
 
 	// OverwriteOpaque makes a put replace a value that the server cannot decode.
 	OverwriteOpaque bool `json:"overwriteOpaque,omitempty"`
@@ -71,20 +65,18 @@ func (o *Operation) check() error {
 	if keys != 1 {
 		return errors.New("an operation needs the key of exactly one of put, delete and check")
 	}
-	content := Document{Key: o.Key(), Value: o.Value, Text: o.Text, Data: o.Data}
-	if err := content.check(); err != nil {
-		return err
-	}
 	ttl, err := o.ttl()
 	conditional := o.IfRevision != nil || o.IfAbsent
 	switch {
 	case err != nil:
 		return err
-	case o.Put == "" && (o.ContentType != "" || o.Labels != nil || o.Value != nil || o.Text != nil || o.Data != nil || o.TTL != "" || o.KeepTTL):
+	case o.values() > 1:
+		return fmt.Errorf("%s %q has more than one of value, text and data", o.Kind(), o.Key())
+	case o.Put == "" && (o.ContentType != "" || o.Labels != nil || o.values() > 0 || o.TTL != "" || o.KeepTTL):
 		return fmt.Errorf("%s %q cannot have a value, labels or a time to live", o.Kind(), o.Key())
 	case o.Put == "" && o.OverwriteOpaque:
 		return fmt.Errorf("%s %q cannot have overwriteOpaque", o.Kind(), o.Key())
-	case o.Put != "" && o.Value == nil && o.Text == nil && o.Data == nil:
+	case o.Put != "" && o.values() == 0:
 		return fmt.Errorf(`put %q needs value, text or data; use text: "" for an empty value`, o.Put)
 	case ttl != 0 && o.KeepTTL:
 		return fmt.Errorf("put %q has both ttl and keepTtl", o.Put)
@@ -138,10 +130,9 @@ func (o *Operation) Op() client.Op {
 	if o.OverwriteOpaque {
 		opts = append(opts, client.OverwriteOpaque())
 	}
-	content := Document{ContentType: o.ContentType, Value: o.Value, Text: o.Text, Data: o.Data}
-	v := client.Bytes(content.Bytes())
+	v := client.Bytes(o.Bytes())
 	if o.Text != nil {
 		v = client.Text(*o.Text)
 	}
-	return client.OpPut(o.Put, v.WithContentType(content.Type()).WithLabels(o.Labels), opts...)
+	return client.OpPut(o.Put, v.WithContentType(o.Type()).WithLabels(o.Labels), opts...)
 }

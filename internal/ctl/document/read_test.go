@@ -1,6 +1,7 @@
 package document
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ func TestStreamReadsYAMLAndJSON(t *testing.T) {
 		want []string // keys and values, or an error
 	}{
 		"nothing":                  {"", nil},
+		"a control character":      {"key: \x01", []string{"cannot read s: control characters are not allowed (value: 1)"}},
 		"only spaces":              {" \n\n", nil},
 		"JSON lines":               {`{"key":"a","text":"x"}` + "\n" + `{"key":"b","value":{"n":1.10}}`, []string{"a x", `b {"n":1.10}`}},
 		"JSON array":               {` [{"key":"a","text":"x"}, {"key":"b","data":"AQI="}]` + "\n", []string{"a x", "b \x01\x02"}},
@@ -22,9 +24,13 @@ func TestStreamReadsYAMLAndJSON(t *testing.T) {
 		"open array":               {`[{"key":"a"}`, []string{"a ", "cannot read s (document 2): unexpected EOF"}},
 		"YAML":                     {"key: a\ntext: x\n---\nkey: b\nvalue:\n  z: 1\n  a: [yes, 2, 3.0, null, 0x10]\n", []string{"a x", `b {"z":1,"a":["yes",2,3.0,null,16]}`}},
 		"YAML separators":          {"---\n---\nkey: a\n...\n---\n# nothing\n---\n", []string{"a "}},
+		"blank lines before YAML":  {"\n\n  key: a\n  x: 1\n", []string{`cannot read s line 4, column 3: unknown field "x"`}},
+		"a byte order mark":        {"\ufeff{\"key\":\"a\"}", []string{"a "}},
+		"a mark before YAML":       {"\ufeffkey: a\n", []string{"a "}},
 		"block text":               {"key: a\ntext: |\n  x\n  --- y\n", []string{"a x\n--- y\n"}},
 		"alias":                    {"key: a\nvalue: {x: &x [1], y: *x}\n", []string{`a {"x":[1],"y":[1]}`}},
 		"recursive alias":          {"key: a\nvalue: &x [*x]\n", []string{"cannot read s line 2, column 8: nested too deeply"}},
+		"doubling aliases":         {"key: a\nvalue:\n  a0: &a0 [" + strings.Repeat("x, ", 99) + "x]\n" + doubling(30), []string{"cannot read s line 4, column 17: aliases make the document too large"}},
 		"no key":                   {"text: x", []string{"cannot read s line 1: document without a key"}},
 		"two values":               {"key: a\ntext: x\ndata: eA==\n", []string{`cannot read s line 1: document of "a" has more than one of value, text and data`}},
 		"unknown":                  {"key: a\nvlaue: 1\n", []string{`cannot read s line 2, column 1: unknown field "vlaue" (did you mean "value"?)`}},
@@ -40,18 +46,18 @@ func TestStreamReadsYAMLAndJSON(t *testing.T) {
 		"broken text":              {`{"key":"a"}` + "\n{\"key\":\"b\",\"text\":\"\xff\"}", []string{"a ", "cannot read s (document 2): not valid UTF-8"}},
 		"broken key":               {"{\"key\":\"\xff\"}", []string{"cannot read s (document 1): not valid UTF-8"}},
 		"YAML list":                {"- key: a\n  text: x\n- key: b\n", []string{"a x", "b "}},
-		"text in YAML":             {"key: a\n---\n\n# a comment\nkey: b\ntext: 12\n", []string{"a ", "cannot read s line 6, column 7: text is a number, want a string; quote it"}},
-		"label in YAML":            {"key: a\nlabels:\n  n: 1\n", []string{"cannot read s line 3, column 6: label n is a number, want a string; quote it"}},
-		"labels in YAML":           {"key: a\nlabels:\n  - x\n", []string{"cannot read s line 3, column 3: labels is a list, want a mapping"}},
-		"no mapping in YAML":       {"just text", []string{"cannot read s line 1, column 1: want a document with a key, got a string"}},
+		"text in YAML":             {"key: a\n---\n\n# a comment\nkey: b\ntext: 12\n", []string{"a ", "cannot read s line 6, column 7: text: must be a string, not 12; quote it"}},
+		"label in YAML":            {"key: a\nlabels:\n  n: 1\n", []string{"cannot read s line 3, column 6: labels.n: must be a string, not 1; quote it"}},
+		"labels in YAML":           {"key: a\nlabels:\n  - x\n", []string{"cannot read s line 3, column 3: labels: must be a mapping, not a list"}},
+		"no mapping in YAML":       {"just text", []string{"cannot read s line 1, column 1: want a document with a key"}},
 		"indentation":              {"key: a\n  text: x\n", []string{"cannot read s line 2, column 7: unexpected ':'; check the indentation, or quote the value"}},
 		"missing key":              {"key: a\n- x\n", []string{"cannot read s line 2, column 1: want a key here; check the indentation (parsing a block mapping from line 1)"}},
 		"open list":                {"key: a\nvalue: [1, 2\n---\nkey: b\n", []string{"cannot read s line 3, column 1: ',' or ']' is missing (parsing a flow sequence from line 2)"}},
 		"tab":                      {"key: a\nlabels:\n\ta: b\n", []string{"cannot read s line 3, column 1: a value cannot begin with this character; quote it, and indent with spaces instead of tabs"}},
 		"open quote":               {"key: \"a\n", []string{"cannot read s line 2, column 1: the closing quote is missing (scanning a quoted scalar from line 1)"}},
 		"no base64":                {"key: a\ndata: '%'\n", []string{"cannot read s line 1: data is not base64"}},
-		"text in JSON":             {`{"key":"a","text":3}`, []string{"cannot read s (document 1): text cannot be a JSON number"}},
-		"text":                     {`"key"`, []string{"cannot read s line 1, column 1: want a document with a key, got a string"}},
+		"text in JSON":             {`{"key":"a","text":3}`, []string{"cannot read s (document 1): text: must be a string, not 3; quote it"}},
+		"text":                     {`"key"`, []string{"cannot read s line 1, column 1: want a document with a key"}},
 		"what get prints":          {`{"key":"a","text":"x","modRevision":7,"createRevision":3,"version":2}`, []string{"a x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,6 +74,15 @@ func TestStreamReadsYAMLAndJSON(t *testing.T) {
 			}
 		})
 	}
+}
+
+// doubling returns YAML in which each line doubles the one before with aliases.
+func doubling(lines int) string {
+	var b strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&b, "  a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i)
+	}
+	return b.String()
 }
 
 // A raw file whose name cannot be a key is an error.

@@ -153,13 +153,7 @@ func (s Source) value(ctx context.Context, path string, yield func(Located, erro
 	if !utf8.ValidString(name) {
 		return yield(Located{}, fmt.Errorf("the name of %q is not valid UTF-8 and cannot be a key", path))
 	}
-	d := Document{Key: filepath.ToSlash(name), ContentType: TypeOf(path, data)}
-	if utf8.Valid(data) {
-		text := string(data)
-		d.Text = &text
-	} else {
-		d.Data = data
-	}
+	d := Document{Key: filepath.ToSlash(name), Content: NewContent(TypeOf(path, data), data)}
 	return yield(Located{d, path}, nil)
 }
 

@@ -68,7 +68,7 @@ func (c *Command) Run(ctx context.Context, stdin io.Reader, variables ...string)
 //	FANOUT_CONTENT_TYPE  the media type of the value
 func (c *Command) Event(ctx context.Context, resource string, e client.Event) error {
 	d := document.Of(e.Object)
-	text, err := d.JSON(false)
+	text, err := document.EncodeJSON(d, false)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func documents(n int) iter.Seq2[document.Located, error] {
 	return func(yield func(document.Located, error) bool) {
 		for i := range n {
 			text := strings.Repeat("x", 300)
-			if !yield(document.Located{Document: document.Document{Key: fmt.Sprint("k/", i), Text: &text}, Where: "here"}, nil) {
+			if !yield(document.Located{Document: document.Document{Key: fmt.Sprint("k/", i), Content: document.Content{Text: &text}}, Where: "here"}, nil) {
 				return
 			}
 		}

@@ -83,13 +83,13 @@ func (s *Stream) Add(o *client.Object) (bool, error) {
 	d := document.Exact(o)
 	s.n++
 	if s.format == JSONL {
-		text, err := d.JSON(false)
+		text, err := document.EncodeJSON(d, false)
 		if err == nil {
 			_, err = s.w.Write(text)
 		}
 		return true, err
 	}
-	text, err := d.YAML()
+	text, err := document.EncodeYAML(d)
 	if err != nil {
 		return false, err
 	}
@@ -148,7 +148,7 @@ func (d *Directory) Add(o *client.Object) (bool, error) {
 		name = document.FileName(o.Key)
 		doc := document.Exact(o)
 		var err error
-		if text, err = doc.YAML(); err != nil {
+		if text, err = document.EncodeYAML(doc); err != nil {
 			return false, err
 		}
 	} else if !filepath.IsLocal(name) || path.Clean(name) != name {

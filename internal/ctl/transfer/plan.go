@@ -270,6 +270,6 @@ func shown(o *client.Object) (string, error) {
 		}
 	}
 	d := document.Exact(o)
-	text, err := d.YAML()
+	text, err := document.EncodeYAML(d)
 	return string(text), err
 }

@@ -14,7 +14,7 @@ type Freshness struct {
 	resource    string
 	resumes     bool
 	fromNow     bool
-	consistency request.Consistency
+	consistency object.Consistency
 	ahead       object.Position // that a resumed watch waits for; zero if the state has reached it
 }
 

@@ -25,27 +25,16 @@ type cached struct {
 func (s cached) Loaded() bool    { return s.cacher.State() != nil }
 func (s cached) Following() bool { return s.cacher.Following() }
 
-func (s cached) View(ctx context.Context, c request.Consistency) (View, error) {
-	state, err := s.cacher.Read(ctx, forCacher(c))
+func (s cached) View(ctx context.Context, c object.Consistency) (View, error) {
+	state, err := s.cacher.Read(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	v := cachedView{state.Position(), s.cacher, state}
-	if c.Level == request.Exactly {
+	if c.Level == object.Exactly {
 		v.at.Revision = c.Revision
 	}
 	return v, nil
-}
-
-// forCacher returns the consistency in terms of the cacher.
-func forCacher(c request.Consistency) cacher.Consistency {
-	switch c.Level {
-	case request.Any:
-		return cacher.Any()
-	case request.AtLeast, request.Exactly:
-		return cacher.AtLeast(c.Revision)
-	}
-	return cacher.Consistency{}
 }
 
 func (s cached) ViewAt(ctx context.Context, p object.Position) (View, error) {
@@ -58,11 +47,11 @@ func (s cached) ViewAt(ctx context.Context, p object.Position) (View, error) {
 // any state will do for it.
 func (s cached) reach(ctx context.Context, p object.Position) (*cacher.State, error) {
 	// Any loaded state has the epoch. The first load is worth waiting for.
-	state, err := s.cacher.Read(ctx, cacher.AtLeast(0))
+	state, err := s.cacher.Read(ctx, object.Consistency{Level: object.AtLeast, Revision: 0})
 	if err != nil || state.Position().Epoch != p.Epoch {
 		return state, err
 	}
-	return s.cacher.Read(ctx, cacher.AtLeast(p.Revision))
+	return s.cacher.Read(ctx, object.Consistency{Level: object.AtLeast, Revision: p.Revision})
 }
 
 // begin waits until the state is fresh enough for a watch to begin.
@@ -74,15 +63,15 @@ func (s cached) begin(ctx context.Context, w *request.Watch) (begin dispatch.Beg
 		}
 		return dispatch.FromPosition(*w.After), err
 	}
-	if w.Consistency.Level == request.Exactly {
+	if w.Consistency.Level == object.Exactly {
 		at := w.Consistency.Revision
-		state, err := s.cacher.Read(ctx, forCacher(w.Consistency))
+		state, err := s.cacher.Read(ctx, w.Consistency)
 		if err == nil && at < state.Replayable() {
 			err = &apierr.ExpiredError{Asked: object.Position{Epoch: state.Position().Epoch, Revision: at}, Oldest: state.Replayable()}
 		}
 		return dispatch.FromExactly(at), err
 	}
-	needed, err := s.cacher.Reach(ctx, forCacher(w.Consistency))
+	needed, err := s.cacher.Reach(ctx, w.Consistency)
 	if err != nil || !w.FromNow {
 		return dispatch.FromSnapshot(needed), err
 	}
@@ -101,7 +90,7 @@ func (s cached) confirm(ctx context.Context) error {
 	if s.cacher.Following() {
 		waiting, cancel := context.WithTimeout(ctx, confirmWait)
 		defer cancel()
-		_, _ = s.cacher.Read(waiting, cacher.Consistency{})
+		_, _ = s.cacher.Read(waiting, object.Consistency{})
 	}
 	if confirmed := s.cacher.Confirmed(); confirmed.Before(asked) {
 		stated, cancel := context.WithDeadline(ctx, confirmed.Add(dispatch.MinStatedAge))

@@ -6,13 +6,12 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
 // Source serves a resource: from a cacher and a dispatcher, or from etcd itself.
 type Source interface {
 	// View waits until the resource is as fresh as the consistency requires, and returns it.
-	View(ctx context.Context, c request.Consistency) (View, error)
+	View(ctx context.Context, c object.Consistency) (View, error)
 
 	// ViewAt returns the resource at a position that a client got earlier.
 	ViewAt(ctx context.Context, p object.Position) (View, error)

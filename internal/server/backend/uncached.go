@@ -22,12 +22,12 @@ type uncached struct{ source *direct.Source }
 func (s uncached) Loaded() bool    { return s.source.Loaded() }
 func (s uncached) Following() bool { return s.source.Following() }
 
-func (s uncached) View(ctx context.Context, c request.Consistency) (View, error) {
+func (s uncached) View(ctx context.Context, c object.Consistency) (View, error) {
 	at, err := s.source.Position(ctx, c.Revision)
 	if err != nil {
 		return nil, err
 	}
-	if c.Level == request.Exactly {
+	if c.Level == object.Exactly {
 		at.Revision = c.Revision
 	}
 	return uncachedView{at, at.Epoch, s.source}, nil
@@ -48,7 +48,7 @@ func (r *Resource) WatchDirect(ctx context.Context, w *request.Watch, lastBookma
 	switch c := w.Consistency; {
 	case w.After != nil:
 		begin = dispatch.FromPosition(*w.After)
-	case c.Level == request.Exactly:
+	case c.Level == object.Exactly:
 		begin = dispatch.FromExactly(c.Revision)
 	case w.FromNow:
 		begin = dispatch.FromNow(object.Position{Revision: c.Revision})

@@ -131,7 +131,7 @@ func (c *Conn) yield() {
 // percent more CPU (fanoutbench run --watchers 10000 --per-connection 100).
 const framesPerYield = 32
 
-// Pause waits, unless a connection is closed.
+// Pause waits, unless closed is closed, which usually happens with a connection.
 func Pause(wait time.Duration, closed <-chan struct{}) {
 	if wait <= 0 {
 		return

@@ -29,23 +29,10 @@ func (e *fullError) Error() string {
 	return "the limit of all clients is reached"
 }
 
-// acquire counts one thing of a client until it is released, once. The error is a
-// [*fullError].
-func (q *clientQuota) acquire(c Client) (release func(), err error) {
-	return q.acquireWithin(c, q.total, q.perClient)
-}
-
-// acquireWithin is like acquire with other limits.
-func (q *clientQuota) acquireWithin(c Client, total, perClient int) (release func(), err error) {
-	if err := q.takeWithin(c, total, perClient); err != nil {
-		return nil, err
-	}
-	return func() { q.giveBack(c) }, nil
-}
-
-// take is like acquire. The caller releases the thing with giveBack.
+// take counts one thing of a client until giveBack. The error is a [*fullError].
 func (q *clientQuota) take(c Client) error { return q.takeWithin(c, q.total, q.perClient) }
 
+// takeWithin is like take with other limits.
 func (q *clientQuota) takeWithin(c Client, total, perClient int) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

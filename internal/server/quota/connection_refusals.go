@@ -13,8 +13,8 @@ const (
 	MaxResetRatePerClient   ConnectionLimit = "max-reset-rate-per-client"
 )
 
-// ConnectionLimits are all limits that refuse or close connections.
-var ConnectionLimits = []ConnectionLimit{MaxConnections, MaxConnectionsPerClient, MaxConnectionRate, MaxResetRate, MaxResetRatePerClient}
+// connectionLimits are all limits that refuse or close connections.
+var connectionLimits = []ConnectionLimit{MaxConnections, MaxConnectionsPerClient, MaxConnectionRate, MaxResetRate, MaxResetRatePerClient}
 
 // refuseConnection counts and logs a connection that a limit refuses or closes.
 func (l *Limiter) refuseConnection(limit ConnectionLimit, client Client) {

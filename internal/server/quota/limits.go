@@ -86,18 +86,18 @@ const (
 	defaultRequestBytes = 4 << 20
 
 	// maxPatience is how long a request waits for memory, or a watch for its turn, before
-	// it is refused. MinPatience is the least for watches whose client expects bookmarks
+	// it is refused. minPatience is the least for watches whose client expects bookmarks
 	// more often: a first message may take three seconds without looking like a dead
 	// server.
 	maxPatience = 10 * time.Second
-	MinPatience = 3 * time.Second
+	minPatience = 3 * time.Second
 
 	// lease is how long a watch may take to send one message of a catch-up before it loses
 	// its turn to others. A client that reads more slowly waits for a new turn.
 	lease = time.Second
 
-	// RetryDelay is when a client should try again that found a quota used up.
-	RetryDelay = 2 * time.Second
+	// retryDelay is when a client should try again that found a quota used up.
+	retryDelay = 2 * time.Second
 
 	// requestPatience is how long a request may take to arrive after its headers.
 	requestPatience = 30 * time.Second
@@ -165,7 +165,7 @@ func New(cfg Limits, log *slog.Logger) *Limiter {
 	for _, limit := range apierr.Limits {
 		l.refused[limit] = new(atomic.Int64)
 	}
-	for _, limit := range ConnectionLimits {
+	for _, limit := range connectionLimits {
 		l.refusedConnections[limit] = new(atomic.Int64)
 	}
 	if cfg.ConnectionRate > 0 {
@@ -192,7 +192,7 @@ func (l *Limiter) AdmitOperatorConnection(address string) (release func(), wait 
 
 func (l *Limiter) admitConnection(address string, often *connLimiter, total, perClient int) (release func(), wait time.Duration, ok bool) {
 	from := ClientAt(address)
-	release, err := l.connections.acquireWithin(from, total, perClient)
+	err := l.connections.takeWithin(from, total, perClient)
 	if full, ok := errors.AsType[*fullError](err); ok {
 		limit := MaxConnections
 		if full.own {
@@ -203,9 +203,9 @@ func (l *Limiter) admitConnection(address string, often *connLimiter, total, per
 	}
 	if wait, ok = often.reserve(from, time.Now()); !ok {
 		l.refuseConnection(MaxConnectionRate, from)
-		release()
+		l.connections.giveBack(from)
 	}
-	return release, wait, ok
+	return func() { l.connections.giveBack(from) }, wait, ok
 }
 
 // AllowRequest counts a request of a client. It returns an error if the client makes too
@@ -243,8 +243,8 @@ func (l *Limiter) ReturnWatch(c Client, q WatchQuota) {
 // AppliedWait counts a request that waits until watches have applied a revision, until it is released.
 func (l *Limiter) AppliedWait(ctx context.Context) (release func(), err error) {
 	c := ClientOf(ctx)
-	release, err = l.waits.acquire(c)
-	return release, limitReached(err, c, "waits for watches", apierr.MaxWaits, apierr.MaxWaitsPerClient)
+	err = l.waits.take(c)
+	return func() { l.waits.giveBack(c) }, limitReached(err, c, "waits for watches", apierr.MaxWaits, apierr.MaxWaitsPerClient)
 }
 
 // limitReached turns a [*fullError] into the error for the client: with the name total if
@@ -255,7 +255,7 @@ func limitReached(err error, c Client, what string, total, own apierr.Limit) err
 	if !ok {
 		return err
 	}
-	limit := &apierr.LimitError{Name: total, What: what, Limit: float64(full.limit), RetryAfter: RetryDelay}
+	limit := &apierr.LimitError{Name: total, What: what, Limit: float64(full.limit), RetryAfter: retryDelay}
 	if full.own {
 		limit.Name, limit.Client = own, c.String()
 	}
@@ -275,8 +275,8 @@ func (l *Limiter) ReserveList(ctx context.Context, largest int) *Reservation {
 // AwaitList waits for the memory of a list. After an error nothing is reserved.
 func (l *Limiter) AwaitList(ctx context.Context, r *Reservation) error {
 	err := r.Wait(ctx, l.Patience)
-	if errors.Is(err, ErrTimeout) {
-		return &apierr.LimitError{Name: apierr.MaxListMemory, What: "bytes of lists on their way", Limit: float64(l.ListBytes), RetryAfter: RetryDelay}
+	if errors.Is(err, errTimeout) {
+		return &apierr.LimitError{Name: apierr.MaxListMemory, What: "bytes of lists on their way", Limit: float64(l.ListBytes), RetryAfter: retryDelay}
 	}
 	return err
 }
@@ -325,8 +325,8 @@ func (l *Limiter) ReserveRequest(ctx context.Context, size int64) (*Reservation,
 		patience = 0
 	}
 	memory, err := l.requestMemory.Acquire(ctx, ClientOf(ctx), size, patience)
-	if errors.Is(err, ErrTimeout) {
-		return nil, &apierr.LimitError{Name: apierr.MaxRequestMemory, What: "bytes of requests on their way", Limit: float64(l.RequestMemory), RetryAfter: RetryDelay}
+	if errors.Is(err, errTimeout) {
+		return nil, &apierr.LimitError{Name: apierr.MaxRequestMemory, What: "bytes of requests on their way", Limit: float64(l.RequestMemory), RetryAfter: retryDelay}
 	}
 	return memory, err
 }

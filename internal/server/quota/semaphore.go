@@ -44,17 +44,17 @@ type Reservation struct {
 	queued    bool          // guarded by semaphore.mu: it counts as queued until it is granted or canceled
 }
 
-// ErrTimeout means that a reservation was not granted in time.
-var ErrTimeout = errors.New("nothing has become free in time")
+// errTimeout means that a reservation was not granted in time.
+var errTimeout = errors.New("nothing has become free in time")
 
-// ErrCrowded means that too many reservations wait already.
-var ErrCrowded = errors.New("too many others wait")
+// errCrowded means that too many reservations wait already.
+var errCrowded = errors.New("too many others wait")
 
 func newFairSemaphore(capacity int64) *FairSemaphore {
 	return &FairSemaphore{capacity: capacity, accounts: map[Client]*account{}}
 }
 
-// Acquire waits for a reservation. It returns [ErrTimeout] when patience has passed, and
+// Acquire waits for a reservation. It returns [errTimeout] when patience has passed, and
 // the error of ctx if that ends first. The caller must release the reservation. Releasing
 // it again has no effect.
 func (q *FairSemaphore) Acquire(ctx context.Context, c Client, size int64, patience time.Duration) (*Reservation, error) {
@@ -76,7 +76,7 @@ func (q *FairSemaphore) Reserve(c Client, size int64) *Reservation {
 	return q.reserve(c, size)
 }
 
-// AcquireOrRefuse does what Acquire does, but returns [ErrCrowded] at once if the reservation
+// AcquireOrRefuse does what Acquire does, but returns [errCrowded] at once if the reservation
 // would have to wait together with more than most others of this method. A client may have no
 // more of these places than it leaves free. If most is zero, any number may wait.
 func (q *FairSemaphore) AcquireOrRefuse(ctx context.Context, c Client, size int64, patience time.Duration, most int) (*Reservation, error) {
@@ -85,7 +85,7 @@ func (q *FairSemaphore) AcquireOrRefuse(ctx context.Context, c Client, size int6
 	}
 	s, ok := q.enqueue(c, size, most)
 	if !ok {
-		return nil, ErrCrowded
+		return nil, errCrowded
 	}
 	if err := s.Wait(ctx, patience); err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func (s *Reservation) Wait(ctx context.Context, patience time.Duration) error {
 	case <-s.granted:
 		return nil
 	case <-timer.C:
-		why = ErrTimeout
+		why = errTimeout
 	case <-ctx.Done():
 		why = ctx.Err()
 	}

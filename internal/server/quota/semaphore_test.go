@@ -78,7 +78,7 @@ func TestOneClientCannotTakeEverything(t *testing.T) {
 			var held int64
 			for {
 				s, err := q.Acquire(t.Context(), named(fmt.Sprint(i)), 1, time.Second)
-				if errors.Is(err, ErrTimeout) {
+				if errors.Is(err, errTimeout) {
 					break
 				}
 				if err != nil {
@@ -102,8 +102,8 @@ func TestWaitingEndsWithTheTimeoutOrTheContext(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if _, err := q.Acquire(t.Context(), named("b"), 1, 3*time.Second); !errors.Is(err, ErrTimeout) || time.Since(began) != 3*time.Second {
-			t.Errorf("got %v after %v, want %v after 3s", err, time.Since(began), ErrTimeout)
+		if _, err := q.Acquire(t.Context(), named("b"), 1, 3*time.Second); !errors.Is(err, errTimeout) || time.Since(began) != 3*time.Second {
+			t.Errorf("got %v after %v, want %v after 3s", err, time.Since(began), errTimeout)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
@@ -192,7 +192,7 @@ func TestPlacesToWaitAreShared(t *testing.T) {
 			crowded := make(chan struct{})
 			group.Go(func() {
 				s, err := q.AcquireOrRefuse(ctx, named(name), 1, time.Hour, most)
-				if errors.Is(err, ErrCrowded) {
+				if errors.Is(err, errCrowded) {
 					close(crowded)
 				} else if err == nil {
 					s.Release()

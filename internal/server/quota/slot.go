@@ -51,13 +51,13 @@ func (s *Slot) Reserve(ctx context.Context, isNew bool) error {
 	}
 	held, err := s.limits.SnapshotSlots.AcquireOrRefuse(ctx, s.client, 1, s.patience(), most)
 	switch {
-	case errors.Is(err, ErrTimeout):
+	case errors.Is(err, errTimeout):
 		return &apierr.LimitError{
-			Name: apierr.MaxSnapshots, What: "catch-ups that are being sent", Limit: float64(s.limits.Snapshots), RetryAfter: RetryDelay,
+			Name: apierr.MaxSnapshots, What: "catch-ups that are being sent", Limit: float64(s.limits.Snapshots), RetryAfter: retryDelay,
 		}
-	case errors.Is(err, ErrCrowded):
+	case errors.Is(err, errCrowded):
 		return &apierr.LimitError{
-			Name: apierr.MaxWaitingSnapshots, What: "new watches that wait for their snapshot", Limit: float64(most), RetryAfter: RetryDelay,
+			Name: apierr.MaxWaitingSnapshots, What: "new watches that wait for their snapshot", Limit: float64(most), RetryAfter: retryDelay,
 		}
 	case err != nil:
 		return err
@@ -80,7 +80,7 @@ func (s *Slot) patience() time.Duration {
 	if s.interval == 0 {
 		return s.limits.Patience
 	}
-	return min(s.limits.Patience, max(s.interval, MinPatience))
+	return min(s.limits.Patience, max(s.interval, minPatience))
 }
 
 // IsHeld reports whether the stream has the slot.

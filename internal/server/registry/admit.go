@@ -86,9 +86,9 @@ func (r *Registry) Begin(w Watch) error {
 		panic("registry: only a watch that was admitted may begin")
 	}
 	reg.stage = Begun
-	r.counts.begin(reg.Resource())
+	r.counts[reg.Resource()].begin()
 	mu.Unlock()
-	r.garbage.note(r.begunAndEnded.Add(1))
+	r.memory.note()
 	if err := w.Caller().Pass.Check(); err != nil {
 		return err
 	}
@@ -102,12 +102,12 @@ func (r *Registry) End(w Watch) {
 	stage := reg.stage
 	reg.stage = Ended
 	if stage == Begun {
-		r.counts.end(reg.Resource(), reg.reported().Failed())
+		r.counts[reg.Resource()].end(reg.reported().Failed())
 	}
 	mu.Unlock()
 	switch stage {
 	case Begun:
-		r.garbage.note(r.begunAndEnded.Add(1))
+		r.memory.note()
 		fallthrough
 	case Admitted:
 		r.Interceptors.Limits.ReturnWatch(w.Caller().Client(), reg.taken)

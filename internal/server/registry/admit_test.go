@@ -4,7 +4,7 @@ import "testing"
 
 // A watch that no limit has seen cannot begin.
 func TestOnlyAnAdmittedWatchBegins(t *testing.T) {
-	r := newRegistry(Config{})
+	r := newRegistry(Config{Resources: resources})
 	s := newRPC("a", 1)
 	if err := r.Register(s); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"sync/atomic"
-	"time"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
@@ -77,16 +76,9 @@ func (c *Caller) AwaitTurn(ctx context.Context) error {
 	if c.Conn == nil {
 		return nil
 	}
-	wait := c.Conn.OpenWatch()
-	if wait <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if wait := c.Conn.OpenWatch(); wait > 0 {
+		frames.Pause(wait, ctx.Done())
 		return ctx.Err()
 	}
+	return nil
 }

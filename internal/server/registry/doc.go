@@ -22,9 +22,8 @@
 // # Goroutines and locks
 //
 // The entrance's mutex guards the part of a Registration that changes (Watch.Mutex). It is held for moments,
-// and before the locks of this package: that of the counts of a resource, and that of the registry. The
-// latter is taken when an RPC begins or ends, and a few times to list all watches.
+// and before the lock of the registry, which is taken when an RPC begins or ends, and a few times to list all watches.
 //
-// Besides the workers, three goroutines run until [Registry.Stop]: they look for overdue write fences,
-// run the garbage collector while very many watches begin or end, and return memory afterwards.
+// Besides the workers, two goroutines run until [Registry.Stop]: they look for overdue write fences, and
+// limit the memory of the process while very many watches begin or end.
 package registry

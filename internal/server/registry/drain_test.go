@@ -17,7 +17,7 @@ import (
 func TestWatchesEndEvenlyOverThePeriod(t *testing.T) {
 	const count, period = 1000, 20 * time.Second
 	synctest.Test(t, func(t *testing.T) {
-		r := newRegistry(Config{})
+		r := newRegistry(Config{Resources: resources})
 		began := time.Now()
 		tenths := map[time.Duration]int{}
 		last := -1
@@ -52,7 +52,7 @@ func TestConnectionsEndOneAfterTheOther(t *testing.T) {
 		for i := range written {
 			conns = append(conns, frames.NewConn(&written[i], nil))
 		}
-		r := newRegistry(Config{})
+		r := newRegistry(Config{Resources: resources})
 		var order []int
 		for i, conn := range []*frames.Conn{conns[2], nil, conns[0], conns[2], conns[1], nil, conns[0], conns[2]} {
 			err := r.Register(onConn(conn, func(error) {
@@ -79,7 +79,7 @@ func TestConnectionsEndOneAfterTheOther(t *testing.T) {
 
 // A client whose watch is refused tries again on another connection.
 func TestRefusedWatchGetsGoAway(t *testing.T) {
-	r := newRegistry(Config{})
+	r := newRegistry(Config{Resources: resources})
 	r.Drain(t.Context(), time.Minute)
 	var written writtenConn
 	conn := frames.NewConn(&written, nil)
@@ -107,7 +107,7 @@ func (c *writtenConn) Write(b []byte) (int, error) {
 func TestDrainingFewTakesNoTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for count, most := range map[int]time.Duration{0: 0, 1: drainGap, 10: 10 * drainGap} {
-			r := newRegistry(Config{})
+			r := newRegistry(Config{Resources: resources})
 			ended := 0
 			addWatches(t, r, count, func(int) { ended++ })
 			began := time.Now()
@@ -131,7 +131,7 @@ func TestDrainingEndsEarly(t *testing.T) {
 		"context ends": func(_ []func(), cancel func()) { cancel() },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRegistry(Config{})
+			r := newRegistry(Config{Resources: resources})
 			var ended atomic.Int64
 			var leave []func()
 			for _, e := range addWatches(t, r, 1000, func(int) { ended.Add(1) }) {

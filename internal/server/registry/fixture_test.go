@@ -61,6 +61,9 @@ func (s *fakeRPC) Find(index uint32) Watch {
 	return nil
 }
 
+// resources are the resources of registries and watches.
+var resources = backend.Resources{"a": {Name: "a"}, "b": {Name: "b"}}
+
 // newRPC returns an RPC with a number of watches of a resource, or with a single watch of the method
 // Watch if the number is 0.
 func newRPC(resource string, watches int) *fakeRPC {
@@ -79,7 +82,7 @@ func (r *Registry) add(tb testing.TB, s *fakeRPC) {
 	}
 	for _, w := range s.watches {
 		w.stage = Begun
-		r.counts.begin(w.Resource())
+		r.counts[w.Resource()].begin()
 	}
 }
 

@@ -25,12 +25,6 @@ type Registration struct {
 	reports  bool      // guarded by Watch.Mutex: the client has said so, or has reported
 }
 
-// observed is what few watches need.
-type observed struct {
-	Reports
-	waiting *Waiting // the oldest event that waits for the watch; nil: none waits
-}
-
 // Stage is how far a watch has come.
 type Stage uint8
 
@@ -71,13 +65,6 @@ func (r *Registration) question() policy.Question {
 	return policy.Question{Verb: policy.Watch, Resource: r.resource.Name, Scope: r.scope}
 }
 
-// BeginReset records that a RESET begins. The caller holds [Watch.Mutex].
-func (r *Registration) BeginReset() {
-	if r.observed != nil {
-		r.observed.BeginReset()
-	}
-}
-
 // reported is called with [Watch.Mutex] held. It returns the latest report.
 func (r *Registration) reported() Reported {
 	if r.observed == nil {
@@ -95,5 +82,5 @@ func (r *Registration) observeWaiting(after object.Position, backlog dispatch.Ba
 		}
 		r.observed = &observed{}
 	}
-	r.observed.waiting = r.observed.waiting.Observe(after, backlog, lag)
+	r.observed.unsent = r.observed.unsent.observe(after, backlog, lag)
 }

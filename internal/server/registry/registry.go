@@ -8,7 +8,6 @@ import (
 	"iter"
 	"math"
 	"math/rand/v2"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,11 +50,10 @@ type Registry struct {
 	prefix   string // first part of all ids; random, so it differs between servers and changes with a restart
 	tokens   tokens // of the watches
 	clock    DrainClock
-	counters map[string][]Counters // by resource and worker
-	counts   resourceCounts
+	counters map[string][]Counters     // by resource and worker
+	counts   map[string]*resourceCount // by resource
 
-	begunAndEnded atomic.Int64 // see reclaim.begunAndEnded
-	garbage       *collect     // collects the garbage of watches that have begun or ended
+	memory *memory
 
 	counting      sync.Mutex   // held by CountApplied
 	appliedCounts atomic.Int64 // calls of CountApplied
@@ -79,9 +77,7 @@ func New(cfg Config) *Registry {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	r.stopBackground = stop
-	memory := &reclaim{begunAndEnded: r.begunAndEnded.Load, active: r.counts.all, free: debug.FreeOSMemory}
-	r.background.Go(func() { memory.run(ctx) })
-	r.background.Go(func() { r.garbage.serve(ctx) })
+	r.background.Go(func() { r.memory.run(ctx) })
 	r.background.Go(func() { r.checkFences(ctx) })
 	return r
 }
@@ -96,9 +92,12 @@ func newRegistry(cfg Config) *Registry {
 	r := &Registry{
 		Interceptors: cfg.Interceptors, resources: cfg.Resources, timeLimit: cfg.TimeLimit, grace: cmp.Or(cfg.Grace, defaultGrace),
 		prefix: hex.EncodeToString(b), tokens: newTokens(), clock: realClock{},
-		counters: map[string][]Counters{}, counts: newResourceCounts(), empty: make(chan struct{}),
+		counters: map[string][]Counters{}, counts: map[string]*resourceCount{}, empty: make(chan struct{}),
 	}
-	r.garbage = newCollect(r.begunAndEnded.Load)
+	for name := range cfg.Resources {
+		r.counts[name] = &resourceCount{}
+	}
+	r.memory = newMemory(r.countAll)
 	return r
 }
 

@@ -25,7 +25,7 @@ func fill(t *testing.T, r *Registry) {
 
 // Watches of streams are listed between the other watches, in the order of their numbers.
 func TestTheRegistryListsWatchesInOrder(t *testing.T) {
-	r := newRegistry(Config{})
+	r := newRegistry(Config{Resources: resources})
 	fill(t, r)
 	all := []Number{{1, 0}, {2, 1}, {2, 2}, {2, 3}, {3, 0}, {4, 1}, {4, 2}}
 	for i := range all {
@@ -61,7 +61,7 @@ func TestTheRegistryListsWatchesInOrder(t *testing.T) {
 // The counts look at no stream, and a page looks at those of its own watches, however many RPCs there
 // are, and after most of them have gone.
 func TestAPageOfWatchesLooksAtNoOthers(t *testing.T) {
-	r := newRegistry(Config{})
+	r := newRegistry(Config{Resources: resources})
 	const streams, watches = 5 * fewValues, 3
 	all := make([]*fakeRPC, streams)
 	for i := range all {
@@ -75,13 +75,13 @@ func TestAPageOfWatchesLooksAtNoOthers(t *testing.T) {
 			continue
 		}
 		for range watches {
-			r.counts.end("a", false)
+			r.counts["a"].end(false)
 		}
 		r.Unregister(s)
 	}
-	r.counts.report("a", false, true, true)
-	r.counts.report("a", false, true, true)
-	r.counts.end("a", true)
+	r.counts["a"].report(false, true, true)
+	r.counts["a"].report(false, true, true)
+	r.counts["a"].end(true)
 	if n, failing := r.CountByResource()["a"], r.CountFailing("a", "b"); n != watches*len(left)-1 || failing != 1 {
 		t.Errorf("got %d watches and %d that fail, want %d and 1", n, failing, watches*len(left)-1)
 	}
@@ -111,7 +111,7 @@ func TestAPageOfWatchesLooksAtNoOthers(t *testing.T) {
 
 // Only the ids that the registry gives out have numbers.
 func TestIDsOfWatches(t *testing.T) {
-	r := newRegistry(Config{})
+	r := newRegistry(Config{Resources: resources})
 	for _, n := range []Number{{1, 0}, {1 << 63, 0}, {7, 1}, {7, 1<<32 - 1}} {
 		if got, ok := r.Number(r.ID(n)); !ok || got != n {
 			t.Errorf("got %v, %v for the id of %v", got, ok, n)
@@ -130,7 +130,7 @@ func TestIDsOfWatches(t *testing.T) {
 // In a drain, the watches of a stream end together, and have their share of the period.
 func TestStreamsDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRegistry(Config{})
+		r := newRegistry(Config{Resources: resources})
 		large, small := newRPC("a", 800), newRPC("a", 200)
 		ended := map[*fakeRPC][]error{}
 		for _, s := range []*fakeRPC{large, small} {
@@ -158,7 +158,7 @@ func TestStreamsDrain(t *testing.T) {
 
 // Each watch that is there all the time is visited once, although others come and go.
 func TestEachWatchIsVisitedOnce(t *testing.T) {
-	r := newRegistry(Config{})
+	r := newRegistry(Config{Resources: resources})
 	const stable = 5 * fewValues
 	addWatches(t, r, stable, func(int) {})
 	visits := map[Watch]int{}

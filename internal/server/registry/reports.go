@@ -14,11 +14,12 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
-// Reports are what the client of a watch has reported. The zero value means that it has reported
-// nothing. A lock of the caller guards them.
-type Reports struct {
+// observed is what few watches need: what their clients have reported, and the events that were seen
+// waiting. [Watch.Mutex] guards it.
+type observed struct {
 	Reported
-	waiting *Waiting // the oldest event after Applied; nil: none waits, or ObserveUnapplied was not called
+	unapplied *waiting // the oldest event after Applied; nil: none waits, or none was seen
+	unsent    *waiting // the oldest event after the latest message; nil: none waits, or none was seen
 }
 
 // Reported is the latest report of a client.
@@ -55,10 +56,10 @@ func (f *failure) isSame(g *failure) bool {
 // Failed reports whether the latest report has an error.
 func (r Reported) Failed() bool { return r.failure != nil }
 
-// Record records a report about a watch of a scope. The argument sent is the position of the latest
+// record records a report about a watch of a scope. The argument sent is the position of the latest
 // message that the client may have received. It returns whether the report has an error that the report before
 // did not have. The returned error explains what is wrong with the report; then nothing is recorded.
-func (r *Reports) Record(report request.Report, scope object.Scope, sent object.Position) (newFailure bool, err error) {
+func (r *observed) record(report request.Report, scope object.Scope, sent object.Position) (newFailure bool, err error) {
 	if err := report.CheckFailedKeys(scope); err != nil {
 		return false, err
 	}
@@ -89,38 +90,34 @@ func (r *Reports) Record(report request.Report, scope object.Scope, sent object.
 }
 
 // BeginReset records that a RESET begins: the client no longer has what it had applied, and what
-// it has attempted may be of another epoch. Its error stays.
-func (r *Reports) BeginReset() {
-	r.Applied, r.waiting = object.Position{}, nil
-	if r.failure != nil {
-		f := *r.failure
+// it has attempted may be of another epoch. Its error stays. The caller holds [Watch.Mutex].
+func (r *Registration) BeginReset() {
+	o := r.observed
+	if o == nil {
+		return
+	}
+	o.Applied, o.unapplied = object.Position{}, nil
+	if o.failure != nil {
+		f := *o.failure
 		f.attempted = object.Position{}
-		r.failure = &f
+		o.failure = &f
 	}
 }
 
-// ObserveUnapplied completes the lag of the events after the applied position, as
-// [Waiting.Observe] does. It does nothing if another report has come meanwhile.
-func (r *Reports) ObserveUnapplied(applied object.Position, backlog dispatch.Backlog, lag *backend.Lag) {
-	if r.Applied == applied {
-		r.waiting = r.waiting.Observe(applied, backlog, lag)
-	}
-}
-
-// Waiting describes the oldest event that waits for a watch.
-type Waiting struct {
+// waiting describes the oldest event that waits for a watch.
+type waiting struct {
 	after   object.Position // position of the watch
 	arrived time.Time       // when the event arrived, or a later time if that is unknown
 }
 
-// Observe returns what is known about the oldest event that waits after a position, and
+// observe returns what is known about the oldest event that waits after a position, and
 // completes the lag of the watch. It returns nil if no event waits. Nil means that nothing was
 // known before.
 //
 // When the oldest waiting event has left the window, the window no longer has the time of its
 // arrival. So the earliest time that was seen there is kept. The lag therefore grows until the
 // position changes, although the window moves on.
-func (w *Waiting) Observe(after object.Position, backlog dispatch.Backlog, lag *backend.Lag) *Waiting {
+func (w *waiting) observe(after object.Position, backlog dispatch.Backlog, lag *backend.Lag) *waiting {
 	arrived := time.Now().Add(-lag.Waited)
 	switch {
 	case backlog.Events == 0:
@@ -129,9 +126,9 @@ func (w *Waiting) Observe(after object.Position, backlog dispatch.Backlog, lag *
 		lag.Waited = time.Since(w.arrived)
 		return w
 	case w == nil:
-		w = new(Waiting)
+		w = new(waiting)
 	}
-	*w = Waiting{after: after, arrived: arrived}
+	*w = waiting{after: after, arrived: arrived}
 	return w
 }
 
@@ -149,13 +146,13 @@ func (r *Registry) Report(w Watch, report request.Report) error {
 		o = &observed{}
 	}
 	before := o.Failed()
-	newFailure, err := o.Record(report, reg.scope, w.MayHave())
+	newFailure, err := o.record(report, reg.scope, w.MayHave())
 	if err != nil {
 		return err
 	}
 	reg.observed, reg.reports = o, true
 	if now := o.Failed(); newFailure || now != before {
-		r.counts.report(reg.Resource(), before, now, newFailure)
+		r.counts[reg.Resource()].report(before, now, newFailure)
 	}
 	return nil
 }

@@ -28,12 +28,12 @@ type Stats struct {
 }
 
 func (s *Stats) add(c Sample) {
-	if c.CatchingUp {
+	if c.Progress.CatchingUp {
 		s.CatchingUp++
 	} else {
 		s.Live++
 	}
-	if c.Blocked {
+	if c.Progress.Blocked {
 		s.Blocked++
 	}
 	s.Applied.add(c.Report)
@@ -57,7 +57,7 @@ func (r *Registry) Stats() map[string]*Stats {
 		for i := range r.counters[name] {
 			stats.Counts.add(&r.counters[name][i])
 		}
-		stats.Begun, stats.ReportedErrors = r.counts.totals(name)
+		stats.Begun, stats.ReportedErrors = r.counts[name].begun.Load(), r.counts[name].reportedErrors.Load()
 		all[name] = stats
 	}
 	lags := Lags{}

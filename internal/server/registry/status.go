@@ -13,26 +13,25 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
 
-// Sample is what metrics and the order by lag need to know of a watch.
+// Sample is what the server sees of a watch at one moment.
 type Sample struct {
-	CatchingUp bool
-	Blocked    bool // a message waits for the client
-	NoPosition bool // nothing was sent, or a RESET is being sent
+	Progress Progress
 	Lagging
-
 	Report ReportSample
 }
 
-// SampleOf returns what metrics need to know of a watch.
+// SampleOf looks at a watch.
 func SampleOf(w Watch, lags Lags) Sample {
-	p := w.Progress()
-	_, r := reportOf(w)
-	c := Sample{
-		CatchingUp: p.CatchingUp, Blocked: p.Blocked, NoPosition: p.Position.Revision == 0, Lagging: laggingOf(w, &p, lags),
-		Report: ReportSample{Reported: r.Applied != (object.Position{}), Failing: r.Failed()},
-	}
+	_, reported := reportOf(w)
+	return sampleOf(w, lags, reported)
+}
+
+// sampleOf looks at a watch with a report.
+func sampleOf(w Watch, lags Lags, r Reported) Sample {
+	c := Sample{Progress: w.Progress(), Report: ReportSample{Reported: r.Applied != (object.Position{}), Failing: r.Failed()}}
+	c.Lagging = laggingOf(w, &c.Progress, lags)
 	if c.Report.Reported {
-		c.Report.Lag, c.Report.LagKnown = appliedLag(w, &p, c.Lagging, r.Applied)
+		c.Report.Lag, c.Report.LagKnown = appliedLag(w, &c.Progress, c.Lagging, r.Applied)
 	}
 	return c
 }
@@ -45,7 +44,8 @@ func StatusOf(w Watch, lags Lags) *fanoutv1.WatcherStatus {
 
 // statusOf returns the status of a watch with a report. It fills in all fields, for all entrances.
 func statusOf(w Watch, lags Lags, reports bool, reported Reported) *fanoutv1.WatcherStatus {
-	reg, caller, p := w.registration(), w.Caller(), w.Progress()
+	reg, caller, c := w.registration(), w.Caller(), sampleOf(w, lags, reported)
+	p := &c.Progress
 	s := &fanoutv1.WatcherStatus{
 		Id:         IDOf(w),
 		Peer:       caller.Peer,
@@ -64,8 +64,7 @@ func statusOf(w Watch, lags Lags, reports bool, reported Reported) *fanoutv1.Wat
 	if p.CatchingUp {
 		s.State = fanoutv1.WatcherStatus_STATE_CATCHING_UP
 	}
-	l := laggingOf(w, &p, lags)
-	if l.Known {
+	if l := c.Lagging; l.Known {
 		s.LagRevisions, s.Lag, s.LagIsMinimum = &l.Lag.Revisions, durationpb.New(l.Lag.Waited), l.Lag.IsMinimum
 		if l.Backlog.Events >= 0 {
 			s.LagEvents = new(int64(l.Backlog.Events))
@@ -81,11 +80,11 @@ func statusOf(w Watch, lags Lags, reports bool, reported Reported) *fanoutv1.Wat
 			s.Attempted = backend.ProtoPosition(f.attempted)
 		}
 	}
-	if reported.Applied != (object.Position{}) {
+	if c.Report.Reported {
 		s.Applied = backend.ProtoPosition(reported.Applied)
-		if lag, ok := appliedLag(w, &p, l, reported.Applied); ok {
-			s.AppliedLag = durationpb.New(lag)
-		}
+	}
+	if c.Report.LagKnown {
+		s.AppliedLag = durationpb.New(c.Report.Lag)
 	}
 	return s
 }
@@ -122,8 +121,8 @@ func appliedLag(w Watch, p *Progress, sent Lagging, applied object.Position) (ti
 	mu := w.Mutex()
 	mu.Lock()
 	defer mu.Unlock()
-	if reg.observed != nil {
-		reg.observed.ObserveUnapplied(applied, backlog, &lag)
+	if o := reg.observed; o != nil && o.Applied == applied { // else another report has come meanwhile
+		o.unapplied = o.unapplied.observe(applied, backlog, &lag)
 	}
 	return waitedFor(backlog, lag), true
 }

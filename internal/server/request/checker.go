@@ -95,31 +95,16 @@ func (c *Checker) selector(ofLabels, ofFields string, declared []string) selecto
 	return selector.And(l, f)
 }
 
-// Consistency is how fresh a read has to be. The zero value is linearizable.
-type Consistency struct {
-	Level    Level
-	Revision object.Revision // with atLeast and exactly
-}
-
-type Level uint8
-
-const (
-	Linearizable Level = iota
-	Any                // is there
-	AtLeast
-	Exactly
-)
-
-func (c *Checker) consistency(field string, rc *fanoutv1.ReadConsistency) Consistency {
+func (c *Checker) consistency(field string, rc *fanoutv1.ReadConsistency) object.Consistency {
 	switch level := rc.GetLevel().(type) {
 	case *fanoutv1.ReadConsistency_Any:
-		return Consistency{Level: Any}
+		return object.Consistency{Level: object.AnyRevision}
 	case *fanoutv1.ReadConsistency_MinRevision:
-		return Consistency{AtLeast, c.positiveRevision(field+".min_revision", level.MinRevision)}
+		return object.Consistency{Level: object.AtLeast, Revision: c.positiveRevision(field+".min_revision", level.MinRevision)}
 	case *fanoutv1.ReadConsistency_ExactRevision:
-		return Consistency{Exactly, c.positiveRevision(field+".exact_revision", level.ExactRevision)}
+		return object.Consistency{Level: object.Exactly, Revision: c.positiveRevision(field+".exact_revision", level.ExactRevision)}
 	}
-	return Consistency{}
+	return object.Consistency{}
 }
 
 // PageSize checks a page size and lowers it to the most that a page may have. 0 stays 0.

@@ -8,8 +8,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// MaxPageSize is the largest number of objects on a page of a list.
-const MaxPageSize = 10_000
+// maxPageSize is the largest number of objects on a page of a list.
+const maxPageSize = 10_000
 
 // Target is the part of a resource that a request wants to read. The caller needs a right
 // to all of it.
@@ -42,7 +42,7 @@ func (t Target) checker() *Checker { return &Checker{violations: slices.Clip(t.i
 // Get is a request for one object.
 type Get struct {
 	Key         object.Key
-	Consistency Consistency
+	Consistency object.Consistency
 	Projection  object.Projection
 }
 
@@ -83,9 +83,9 @@ func projection(req interface {
 // List is a request for one page of a list.
 type List struct {
 	Page        Page
-	PageSize    int         // in objects; 0: as many as fit
-	Consistency Consistency // of the first page; later ones have its revision
-	CountOnly   bool        // the response is the number of objects
+	PageSize    int                // in objects; 0: as many as fit
+	Consistency object.Consistency // of the first page; later ones have its revision
+	CountOnly   bool               // the response is the number of objects
 	Projection  object.Projection
 }
 
@@ -102,7 +102,7 @@ func ParseList(target Target, req *fanoutv1.ListRequest, fields []string, codec 
 	list := List{
 		Page:        FirstPage(query),
 		Consistency: check.consistency("consistency", req.GetConsistency()),
-		PageSize:    check.PageSize("page_size", req.GetPageSize(), MaxPageSize),
+		PageSize:    check.PageSize("page_size", req.GetPageSize(), maxPageSize),
 		CountOnly:   req.GetCountOnly(),
 		Projection:  projection(req, codec, false),
 	}
@@ -115,7 +115,7 @@ func ParseList(target Target, req *fanoutv1.ListRequest, fields []string, codec 
 			check.Refuse("page_token", "%v", err)
 		}
 		list.Page = page
-		if list.Consistency != (Consistency{}) {
+		if list.Consistency != (object.Consistency{}) {
 			check.Refuse("consistency", "must be left out with a page token, which has the revision of the first page")
 		}
 	}

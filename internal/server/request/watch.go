@@ -16,7 +16,7 @@ type Watch struct {
 	Interest    dispatch.Interest
 	After       *object.Position // where to begin; nil: with a snapshot, or now
 	FromNow     bool
-	Consistency Consistency // of the snapshot, or of now
+	Consistency object.Consistency // of the snapshot, or of now
 	Options     dispatch.Options
 	TimeLimit   time.Duration // 0: none
 }
@@ -53,10 +53,10 @@ func ParseWatch(target Target, req *fanoutv1.WatchRequest, fields []string, code
 	}
 	w.After = check.after("after", req.GetAfter())
 	check.subscriber("subscriber", req.GetSubscriber())
-	if w.After != nil && w.Consistency != (Consistency{}) {
+	if w.After != nil && w.Consistency != (object.Consistency{}) {
 		check.Refuse("consistency", "must be left out with after, which says it itself")
 	}
-	if w.FromNow && w.Consistency.Level == Exactly && w.Consistency.Revision > 0 {
+	if w.FromNow && w.Consistency.Level == object.Exactly && w.Consistency.Revision > 0 {
 		check.Refuse("consistency.exact_revision", "contradicts from_now")
 	}
 	if w.Options.Latest && w.Options.EveryEvent {

@@ -64,8 +64,8 @@ func (i *Interceptors) Record(ctx context.Context, c *Call, fullMethod string, e
 	i.write(r)
 }
 
-// auditOperator records a denied request that only operators may make.
-func (i *Interceptors) auditOperator(ctx context.Context, c *Call, what string, err error) {
+// auditHTTP records a denied request of [Interceptors.AdmitHTTP].
+func (i *Interceptors) auditHTTP(ctx context.Context, c *Call, what string, err error) {
 	if r := i.record(ctx, c, apierr.Clip(what, apierr.MaxEchoBytes), err); r != nil {
 		i.write(r)
 	}

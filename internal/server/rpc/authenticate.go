@@ -7,15 +7,12 @@ import (
 	"errors"
 	"strings"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
 	"github.com/fanoutd/fanoutd/internal/access"
-	"github.com/fanoutd/fanoutd/internal/access/policy"
-	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
@@ -72,47 +69,6 @@ func (i *Interceptors) identified(ctx context.Context, shown access.Credentials)
 	}
 	noteClient(ctx, &pass.Identity)
 	return withPass(access.With(ctx, pass.Identity), &pass), nil
-}
-
-// Operator authorizes a request over HTTP that concerns the whole process, such as one for
-// metrics. It returns nil if the caller may apply the verb to every resource, and otherwise the
-// status with which the request is refused. certificate is what TLS has verified, or nil;
-// authorization has the values of the Authorization headers. The context has the address
-// and the user agent where a gRPC request has them: in its peer and its metadata. what, such
-// as "GET /metrics", names the request in the audit log if it is denied.
-func (i *Interceptors) Operator(ctx context.Context, verb policy.Verb, what string, certificate *x509.Certificate, authorization []string) error {
-	identity, err := i.operator(ctx, verb, certificate, authorization)
-	if err == nil {
-		return nil
-	}
-	if err = i.countRefusal(ctx, err); apierr.ReasonOf(err) == apierr.ReasonRateLimited {
-		i.Limits.Refuse(ctx, err)
-	}
-	err = apierr.Status(ctx, err)
-	i.auditOperator(ctx, &Call{Identity: identity}, what, err)
-	return err
-}
-
-// operator returns the identity of a caller, if it is known, and why it is refused.
-func (i *Interceptors) operator(ctx context.Context, verb policy.Verb, certificate *x509.Certificate, authorization []string) (access.Identity, error) {
-	ctx, err := i.known(ctx, certificate, authorization)
-	if err != nil {
-		return access.Identity{}, err
-	}
-	return access.From(ctx), i.Rights.May(ctx, verb, EveryResource, object.Scope{})
-}
-
-// known returns the context with the identity that a certificate (nil: none) and the values
-// of Authorization headers prove.
-func (i *Interceptors) known(ctx context.Context, certificate *x509.Certificate, authorization []string) (context.Context, error) {
-	if i.Authenticator == nil {
-		return ctx, nil
-	}
-	token, err := bearer(authorization)
-	if err != nil {
-		return nil, err
-	}
-	return i.identified(ctx, access.Credentials{Certificate: certificate, Bearer: token})
 }
 
 // credentialsOf returns the credentials of a gRPC request.
@@ -172,25 +128,3 @@ func PassOf(ctx context.Context) *access.Pass {
 }
 
 var everlasting = &access.Pass{}
-
-// recheck checks the credentials of a client stream again with each of its messages. Watches
-// do not pass through it: a registry knows them, and examines them when access changes.
-func recheck(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if !info.IsClientStream {
-		return handler(srv, stream)
-	}
-	return handler(srv, rechecked{stream, PassOf(stream.Context())})
-}
-
-type rechecked struct {
-	grpc.ServerStream
-	pass *access.Pass
-}
-
-// RecvMsg implements grpc.ServerStream.
-func (r rechecked) RecvMsg(m any) error {
-	if err := r.ServerStream.RecvMsg(m); err != nil {
-		return err
-	}
-	return r.pass.Check()
-}

@@ -46,11 +46,11 @@ func (c *Call) exchange() *exchange {
 	return c.unary
 }
 
-// beginCall records a call in the audit log when it ends.
+// beginCall turns the error of a call into a status when it ends, and records it in the audit log.
 func (i *Interceptors) beginCall(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c := CallOf(stream.Context())
 	c.unary = &exchange{}
-	err := handler(srv, stream)
+	err := i.Finish(stream.Context(), handler(srv, Receiving{stream}))
 	i.Record(stream.Context(), c, info.FullMethod, err)
 	return err
 }
@@ -98,6 +98,12 @@ func (s *requestStream) RecvMsg(m any) (err error) {
 		c.exchange().request = m
 	case !s.info.IsClientStream:
 		s.memory.Release() // a watch lasts long and keeps little of its request
+	case !intercepts(s.info.FullMethod):
+		// A registry knows the watches, and examines them when access changes. Other client streams
+		// are checked with each message.
+		if err := PassOf(s.Context()).Check(); err != nil {
+			return err
+		}
 	}
 	return checkSize(s.limits, m)
 }

@@ -7,14 +7,14 @@
 //
 //  1. [Observers]: metrics and traces
 //  2. log the end of the request
-//  3. begin the [Call] and record it in the audit log when it ends
-//  4. turn the error of the handler into a status ([Interceptors.Finish])
-//  5. recover from panics
-//  6. authenticate: the identity of the caller is in the context from here on
-//  7. check the credentials of client streams again with each message
-//  8. reserve memory for the request, limit its size and its rate
+//  3. begin the [Call]; when it ends, turn its error into a status ([Interceptors.Finish]) and record
+//     it in the audit log
+//  4. recover from panics
+//  5. authenticate: the identity of the caller is in the context from here on
+//  6. reserve memory for the request, limit its size and its rate; check the credentials of client
+//     streams again with each message
 //
-// Watch does steps 2 to 5 itself, because the stack of an interceptor would stay in memory
+// Watch does steps 2 to 4 itself, because the stack of an interceptor would stay in memory
 // for as long as the watch lasts. [Interceptors.Admission] has the others.
 //
 // An inner interceptor cannot change the context of an outer one. So it leaves values for outer

@@ -15,11 +15,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
-// toStatus turns the errors of handlers into statuses.
-func (i *Interceptors) toStatus(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return i.Finish(stream.Context(), handler(srv, Receiving{stream}))
-}
-
 // Finish returns the status for the error of a request. It logs what the status hides from
 // the client, as an error if the server is at fault. Nothing else logs the error of a
 // request.

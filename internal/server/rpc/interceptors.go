@@ -37,20 +37,20 @@ func (i *Interceptors) Registrar(to *grpc.Server, observers Observers, streams g
 		logging.WithLogOnEvents(logging.FinishCall),
 		logging.WithLevels(LogLevel),
 	}
-	others := append([]grpc.StreamServerInterceptor{
+	others := []grpc.StreamServerInterceptor{
 		either(
 			logging.UnaryServerInterceptor(logger(i.Log), finished...),
 			logging.StreamServerInterceptor(logger(i.Log), finished...),
 		),
 		i.beginCall,
-		i.toStatus,
 		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(func(ctx context.Context, p any) error {
 			return i.Recovered(ctx, p, debug.Stack())
 		})),
 		auth.StreamServerInterceptor(i.authenticate),
-		recheck,
 		streams,
-	}, i.limitRequests, i.limitRate)
+		i.limitRequests,
+		i.limitRate,
+	}
 	return Registrar{to, observers.interceptors(), others, i.answered}
 }
 

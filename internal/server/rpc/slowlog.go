@@ -71,24 +71,20 @@ func subject(req any) (resource, scope string) {
 	if r, ok := req.(interface{ GetResource() string }); ok {
 		resource = r.GetResource()
 	}
-	switch r := req.(type) {
-	case interface{ GetScope() *fanoutv1.Scope }:
+	if r, ok := req.(interface{ GetScope() *fanoutv1.Scope }); ok {
 		switch s := r.GetScope().GetScope().(type) {
 		case *fanoutv1.Scope_Key:
-			scope = "key " + s.Key
+			return resource, "key " + s.Key
 		case *fanoutv1.Scope_Prefix:
-			scope = "prefix " + s.Prefix
-		default:
-			scope = "everything"
+			return resource, "prefix " + s.Prefix
 		}
-	case *fanoutv1.GetRequest:
-		scope = "key " + r.GetKey()
-	case *fanoutv1.PutRequest:
-		scope = "key " + r.GetPut().GetKey()
-	case *fanoutv1.DeleteRequest:
-		scope = "key " + r.GetDelete().GetKey()
-	case *fanoutv1.TransactRequest:
-		scope = fmt.Sprintf("%d operations", len(r.GetOperations()))
+		return resource, "everything"
+	}
+	switch keys, n := keysOf(req); {
+	case n == 1:
+		scope = "key " + keys[0]
+	case n > 1:
+		scope = fmt.Sprintf("%d operations", n)
 	}
 	return resource, scope
 }

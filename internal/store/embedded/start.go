@@ -112,52 +112,37 @@ func startEtcd(cfg *embed.Config) (*embed.Etcd, error) {
 // If etcd fails in a way that it cannot report, or takes too long, its goroutines are left
 // behind, because nothing can end them. The process is expected to exit.
 func startMember(ctx context.Context, start func() (*embed.Etcd, error), fatal *fatalErrors, limit time.Duration) (*embed.Etcd, error) {
-	type result struct {
-		etcd *embed.Etcd
-		err  error
-	}
-	started := make(chan result, 1)
-	go func() {
+	timeout := time.AfterFunc(limit, func() { fatal.report(&startTimeoutError{limit}) })
+	defer timeout.Stop()
+	var etcd *embed.Etcd
+	err := fatal.during(func() (err error) {
 		defer func() {
 			if p := recover(); p != nil {
-				started <- result{err: fmt.Errorf("the database is damaged, restore a backup: %v", p)}
+				err = fmt.Errorf("the database is damaged, restore a backup: %v", p)
 			}
 		}()
 		// etcd reads its database through a memory map. Without this, a page beyond the
 		// end of the file ends the process: TestDamagedDataDirectory.
 		debug.SetPanicOnFault(true)
-		etcd, err := start()
-		started <- result{etcd, err}
-	}()
-	timeout := time.NewTimer(limit)
-	defer timeout.Stop()
-	var etcd *embed.Etcd
-	var err error
-	select {
-	case r := <-started:
-		if r.err != nil {
-			return nil, r.err
+		if etcd, err = start(); err != nil {
+			return err
 		}
-		etcd = r.etcd
-	case <-fatal.happened:
-		return nil, fatal.first
-	case <-timeout.C:
-		return nil, &startTimeoutError{limit}
+		select {
+		case <-etcd.Server.ReadyNotify():
+			return nil
+		case err = <-etcd.Err():
+		case <-etcd.Server.StopNotify():
+			err = errors.New("etcd stopped before it was ready")
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		etcd.Close()
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	select {
-	case <-etcd.Server.ReadyNotify():
-		return etcd, nil
-	case <-fatal.happened:
-		return nil, fatal.first
-	case <-timeout.C:
-		return nil, &startTimeoutError{limit}
-	case err = <-etcd.Err():
-	case <-etcd.Server.StopNotify():
-		err = errors.New("etcd stopped before it was ready")
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	return nil, errors.Join(err, fatal.during(func() error { etcd.Close(); return nil }))
+	return etcd, nil
 }
 
 // startTimeoutError means that etcd did not become ready in time.

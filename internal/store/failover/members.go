@@ -18,6 +18,11 @@ const (
 	// probeTimeout is how long a member may take to answer a probe.
 	probeTimeout = time.Second
 
+	// settleTime is how long the members may take to connect and to answer after the start.
+	// connectInterval is the time between two probes of a member until then.
+	settleTime      = 2 * time.Second
+	connectInterval = 100 * time.Millisecond
+
 	// lostProbes is the number of unanswered probes in a row after which a member is lost.
 	// Together with the interval before the first of them, this takes 5 s.
 	lostProbes = 4
@@ -37,6 +42,7 @@ type Members struct {
 	hedgeDelay time.Duration
 	hedges     chan struct{} // semaphore of the hedged reads
 	all        []*member
+	settled    chan struct{} // closed when each member has a state, or after settleTime
 
 	mu sync.Mutex // guards the state and the calls of all members
 }
@@ -69,7 +75,7 @@ func (s state) String() string {
 
 // New returns members of unknown state. Addresses are host:port, as gRPC gets them.
 func New(addresses []string, log *slog.Logger) *Members {
-	m := &Members{log: log, hedgeDelay: hedgeDelay, hedges: make(chan struct{}, maxHedges)}
+	m := &Members{log: log, hedgeDelay: hedgeDelay, hedges: make(chan struct{}, maxHedges), settled: make(chan struct{})}
 	for _, address := range addresses {
 		m.all = append(m.all, &member{address: address, calls: map[*call]bool{}})
 	}
@@ -95,18 +101,21 @@ func (m *Members) find(address string) *member {
 	return m.all[i]
 }
 
-// Versions returns the versions of etcd that the members had when they last answered. Known
-// is false if a member has never answered.
-func (m *Members) Versions() (versions []string, known bool) {
+// Versions returns the versions of etcd that the members had when they last answered. After the start
+// it first waits for the members to answer, but not longer than settleTime or until ctx is done.
+func (m *Members) Versions(ctx context.Context) (versions []string) {
+	select {
+	case <-m.settled:
+	case <-ctx.Done():
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, member := range m.all {
-		if member.version == "" {
-			return nil, false
+		if member.version != "" {
+			versions = append(versions, member.version)
 		}
-		versions = append(versions, member.version)
 	}
-	return versions, true
+	return versions
 }
 
 // Reasons to end a call before it is answered.

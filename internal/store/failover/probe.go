@@ -22,18 +22,36 @@ type probeKey struct{}
 
 // Run probes the members until ctx is done. It returns when all its goroutines have ended.
 func (m *Members) Run(ctx context.Context, conn *grpc.ClientConn) {
-	var running sync.WaitGroup
+	var running, unsettled sync.WaitGroup
 	defer running.Wait()
 	for _, member := range m.all {
-		running.Go(func() { m.probeRepeatedly(ctx, etcdserverpb.NewMaintenanceClient(conn), member) })
+		unsettled.Add(1)
+		running.Go(func() {
+			m.probeRepeatedly(ctx, etcdserverpb.NewMaintenanceClient(conn), member, sync.OnceFunc(unsettled.Done))
+		})
 	}
+	settled := make(chan struct{})
+	running.Go(func() { unsettled.Wait(); close(settled) })
+	select {
+	case <-settled:
+	case <-time.After(settleTime):
+	case <-ctx.Done():
+	}
+	close(m.settled)
 }
 
-func (m *Members) probeRepeatedly(ctx context.Context, client etcdserverpb.MaintenanceClient, of *member) {
+// probeRepeatedly probes a member until ctx is done. It calls settled when the member has a state.
+func (m *Members) probeRepeatedly(ctx context.Context, client etcdserverpb.MaintenanceClient, of *member, settled func()) {
+	defer settled()
+	interval := connectInterval
 	unanswered := 0
 	for {
 		begun := time.Now()
 		now := m.probe(ctx, client, of)
+		if now != unknown {
+			settled()
+			interval = probeInterval
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -43,7 +61,7 @@ func (m *Members) probeRepeatedly(ctx context.Context, client etcdserverpb.Maint
 				m.log.Info("the member of etcd answers again, or its connection is closed", "endpoint", of.address)
 			}
 			unanswered = 0
-			timer := time.NewTimer(probeInterval)
+			timer := time.NewTimer(interval)
 			select {
 			case <-ctx.Done():
 				timer.Stop()

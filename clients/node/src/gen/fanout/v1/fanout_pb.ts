@@ -549,8 +549,9 @@ export type WatchResponse = Message<"fanout.v1.WatchResponse"> & {
    * A server that has lost etcd still serves what it knows, also to a watch that resumes. So
    * SYNCED alone does not mean that the state is current. If its age is longer than the stream
    * has lasted, writes that were acknowledged before the watch began may be missing. A client
-   * that reports whether its state is stale counts from the time of the response minus the
-   * age.
+   * that reports whether its state is stale counts from the latest time that any response of
+   * this state had as its arrival minus the age: a later response with a larger age takes
+   * nothing back.
    *
    * @generated from field: google.protobuf.Duration age = 7;
    */
@@ -617,7 +618,7 @@ export enum WatchResponse_Kind {
   BOOKMARK = 5,
 
   /**
-   * The server is about to end this stream. No events. Resume at the position, on this
+   * The server is about to end this stream. No events, and no further response. Resume at the position, on this
    * or another server. The status that follows gives the reason: OK if the time limit
    * has been reached, UNAVAILABLE (reason DRAINING) if the server stops or an operator
    * has ended the watch. Neither is a failure. Unless resume_at_once is set, wait a random
@@ -1251,7 +1252,7 @@ export const FanoutService: GenService<{
    * docs/tasks/deploy-gate.md explains them to authors of clients.
    *
    * Send a report on the connection of the watch, because other servers do not know the watch.
-   * A report replaces the earlier one, so report at most once a second, and wait for the
+   * A report replaces the earlier one, so report at most once a second for each watch, and wait for the
    * response before the next report. Send a report that fails again after a growing delay, unless
    * another one has replaced it.
    *
