@@ -3,7 +3,10 @@
 import assert from 'node:assert/strict';
 import { createHook } from 'node:async_hooks';
 import { test } from 'node:test';
+import { create } from '@bufbuild/protobuf';
+import { ObjectSchema } from '../src/gen/fanout/v1/object_pb.js';
 import type { Handler } from '../src/handler.js';
+import { objectOf } from '../src/object.js';
 import { FollowedCopy } from './followed_copy.js';
 
 const objects = 1000;
@@ -46,4 +49,11 @@ void test('a handler that removes itself gets no further calls', async () => {
   copy.add('a', 'b');
   await copy.loop.done;
   assert.equal(calls, 1);
+});
+
+void test('objects without labels share them, and others have their own', () => {
+  const labelsOf = (labels: Record<string, string>) => objectOf(create(ObjectSchema, { labels })).labels;
+  assert.equal(labelsOf({}), labelsOf({}));
+  assert.ok(Object.isFrozen(labelsOf({})));
+  assert.deepEqual(labelsOf({ team: 'x' }), { team: 'x' });
 });
