@@ -56,7 +56,7 @@ type Informer[T any] struct {
 	began        time.Time
 	next         *state[T] // the state that is published next
 	confirmation confirmation
-	fence        fence // of the decoder and the indexes
+	restarter    restarter // calls the decoder and the indexes
 
 	member   atomic.Pointer[member] // nil until Run takes part in the watch
 	handling sync.WaitGroup         // the goroutines of the handlers and of OnInterruption

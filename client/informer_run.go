@@ -44,7 +44,7 @@ func (i *Informer[T]) startRun(ctx context.Context) *informerRun[T] {
 	if i.config.resync > 0 {
 		r.resync = time.NewTicker(i.config.resync)
 	}
-	go i.fence.run(r.loop, r.end)
+	go i.restarter.run(r.loop, r.end)
 	return r
 }
 
@@ -142,7 +142,7 @@ func (r *informerRun[T]) work() {
 // handle publishes the state that the step leads to.
 func (r *informerRun[T]) handle() {
 	s := r.taken
-	if r.fence.exited {
+	if r.restarter.exited {
 		if r.rest == nil {
 			r.rest = slices.Collect(s.all())[r.applied:]
 		}

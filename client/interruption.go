@@ -17,7 +17,7 @@ func (i *Informer[T]) startInterruptionLoop(ctx context.Context, call func(error
 			select {
 			case <-ctx.Done():
 			case why := <-l.waiting:
-				if _, err := fenced(func() (struct{}, error) { l.call(why); return struct{}{}, nil }); err != nil {
+				if _, err := callInGoroutine(func() (struct{}, error) { l.call(why); return struct{}{}, nil }); err != nil {
 					i.resource.client.log.Warn("callback failed", "resource", i.resource.name, "error", err)
 				}
 			}
