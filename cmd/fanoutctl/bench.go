@@ -34,16 +34,11 @@ The writers and watchers share this process, so the results include its own over
 objects get a random path of their own and are deleted afterwards.`,
 		Example: `  # 10,000 writes, 16 at a time, with 100 watchers
   fanoutctl bench config --writes 10000 --writers 16 --watchers 100`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: t.completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if b.writes < 1 || b.writers < 1 || b.watchers < 0 || b.size < 0 {
 				return usagef("--writes and --writers must be at least 1, --watchers and --size at least 0")
 			}
-			r, err := t.resource(args[0])
-			if err != nil {
-				return err
-			}
+			r := t.client.Resource(args[0])
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
 			bar := t.progress("Writing", int64(b.writes))
@@ -53,7 +48,7 @@ objects get a random path of their own and are deleted afterwards.`,
 			if err != nil {
 				return err
 			}
-			return output.Records(t.writer(format), format, t.width(), latencyColumns, result, latency.cells)
+			return output.Records(t.printer(format), latencyColumns, result)
 		},
 	}
 	formatFlag(cmd, &format, output.Table)
@@ -85,21 +80,17 @@ type latency struct {
 	Max   float64 `json:"maxMilliseconds"`
 }
 
-// latencyColumns are the columns for [latency.cells].
-var latencyColumns = []output.Column{
-	{Title: "WHAT", Style: output.Name},
-	{Title: "COUNT", Right: true},
-	{Title: "PER SECOND", Right: true},
-	{Title: "P50", Right: true},
-	{Title: "P90", Right: true},
-	{Title: "P99", Right: true},
-	{Title: "MAX", Right: true},
+var latencyColumns = []output.Column[latency]{
+	{Title: "WHAT", Cell: func(l latency) string { return l.What }, Style: output.Name},
+	{Title: "COUNT", Cell: func(l latency) string { return strconv.FormatInt(l.Count, 10) }, Right: true},
+	{Title: "PER SECOND", Cell: func(l latency) string { return fmt.Sprintf("%.0f", l.Rate) }, Right: true},
+	{Title: "P50", Cell: func(l latency) string { return milliseconds(l.P50) }, Right: true},
+	{Title: "P90", Cell: func(l latency) string { return milliseconds(l.P90) }, Right: true},
+	{Title: "P99", Cell: func(l latency) string { return milliseconds(l.P99) }, Right: true},
+	{Title: "MAX", Cell: func(l latency) string { return milliseconds(l.Max) }, Right: true},
 }
 
-func (l latency) cells() []string {
-	ms := func(v float64) string { return fmt.Sprintf("%.2fms", v) }
-	return []string{l.What, strconv.FormatInt(l.Count, 10), fmt.Sprintf("%.0f", l.Rate), ms(l.P50), ms(l.P90), ms(l.P99), ms(l.Max)}
-}
+func milliseconds(ms float64) string { return fmt.Sprintf("%.2fms", ms) }
 
 // benchCleanup limits how long deleting the objects may take.
 const benchCleanup = time.Minute

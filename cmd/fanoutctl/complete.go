@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,84 +21,59 @@ const (
 
 const noFileCompletion = cobra.ShellCompDirectiveNoFileComp
 
-// completeResources completes the first argument, a resource.
-func (t *tool) completeResources(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, noFileCompletion
-	}
-	c, err := t.client()
-	if err != nil {
+// complete completes an argument by its name in the usage line.
+func (t *tool) complete(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	names, _ := argumentsOf(cmd)
+	i := min(len(args), len(names)-1)
+	if i < 0 || i < len(args) && !strings.HasSuffix(names[i], "...") {
 		return nil, noFileCompletion
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
-	all, err := admin.New(t.settings.Server, c).Resources(ctx, false)
-	if err != nil {
+	switch names[i] {
+	case "NAME":
+		return t.completeContexts()
+	case "VALUE", "SOURCE", "FILE", "TARGET":
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	if t.connect() != nil {
 		return nil, noFileCompletion
 	}
-	var names []string
+	switch names[i] {
+	case "RESOURCE":
+		return t.completeResources(ctx), noFileCompletion
+	case "ID":
+		return t.completeWatchers(ctx), noFileCompletion
+	}
+	// Keys are completed segment by segment, like file names.
+	segments := t.segments(ctx, args[0], typed)
+	isPath := func(segment string) bool { return strings.HasSuffix(segment, "/") }
+	if names[i] == "PATH" {
+		segments = slices.DeleteFunc(segments, func(segment string) bool { return !isPath(segment) })
+		return segments, noFileCompletion | cobra.ShellCompDirectiveNoSpace
+	}
+	if len(segments) == 1 && isPath(segments[0]) {
+		return segments, noFileCompletion | cobra.ShellCompDirectiveNoSpace
+	}
+	return segments, noFileCompletion
+}
+
+func (t *tool) completeResources(ctx context.Context) (names []string) {
+	all, err := admin.New(t.settings.Server, t.client).Resources(ctx, false)
+	if err != nil {
+		return nil
+	}
 	for _, r := range all {
 		names = append(names, r.Name)
 	}
-	return names, noFileCompletion
+	return names
 }
 
-// completeKeys completes a resource followed by up to n keys, or any number if n is -1. Keys
-// are completed segment by segment, like file names.
-func (t *tool) completeKeys(n int) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-		switch {
-		case len(args) == 0:
-			return t.completeResources(cmd, args, toComplete)
-		case n >= 0 && len(args) > n:
-			return nil, cobra.ShellCompDirectiveDefault
-		}
-		segments := t.segments(cmd.Context(), args[0], toComplete)
-		directive := noFileCompletion
-		if len(segments) == 1 && strings.HasSuffix(segments[0], "/") {
-			directive |= cobra.ShellCompDirectiveNoSpace
-		}
-		return segments, directive
-	}
-}
-
-// completePaths completes a resource followed by a path.
-func (t *tool) completePaths(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 0 {
-		return t.completeResources(cmd, args, toComplete)
-	}
-	if len(args) > 1 {
-		return nil, noFileCompletion
-	}
-	var paths []string
-	for _, s := range t.segments(cmd.Context(), args[0], toComplete) {
-		if strings.HasSuffix(s, "/") {
-			paths = append(paths, s)
-		}
-	}
-	return paths, noFileCompletion | cobra.ShellCompDirectiveNoSpace
-}
-
-// completeSource completes a resource followed by a file name.
-func (t *tool) completeSource(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 0 {
-		return t.completeResources(cmd, args, toComplete)
-	}
-	return nil, cobra.ShellCompDirectiveDefault
-}
-
-// completeWatchers completes the id of a watch.
-func (t *tool) completeWatchers(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, noFileCompletion
-	}
-	servers, err := t.servers(cmd.Context())
+func (t *tool) completeWatchers(ctx context.Context) (ids []string) {
+	servers, err := t.servers(ctx)
 	if err != nil {
-		return nil, noFileCompletion
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer cancel()
-	var ids []string
 	for _, a := range admin.Each(ctx, servers, func(ctx context.Context, a *admin.Admin) (admin.WatcherList, error) {
 		return a.Watchers(ctx, "", true, false)
 	}) {
@@ -105,11 +81,10 @@ func (t *tool) completeWatchers(cmd *cobra.Command, args []string, _ string) ([]
 			ids = append(ids, cobra.CompletionWithDesc(w.ID, cmp.Or(w.Instance, w.Peer)))
 		}
 	}
-	return ids, noFileCompletion
+	return ids
 }
 
-// completeContexts completes the name of a context.
-func (t *tool) completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+func (t *tool) completeContexts() ([]string, cobra.ShellCompDirective) {
 	file, err := readContexts(t.contextsPath())
 	if err != nil {
 		return nil, noFileCompletion
@@ -119,18 +94,12 @@ func (t *tool) completeContexts(*cobra.Command, []string, string) ([]string, cob
 
 // segments returns the keys that begin with typed, each cut after the next slash.
 func (t *tool) segments(ctx context.Context, resource, typed string) []string {
-	r, err := t.resource(resource)
-	if err != nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
-	defer cancel()
 	dir := typed[:strings.LastIndex(typed, "/")+1]
 	opts := []client.ListOption{client.PageSize(completionObjects), client.StartKey(typed), client.AllowStale()}
 	if dir != "" {
 		opts = append(opts, client.Prefix(strings.TrimSuffix(dir, "/")))
 	}
-	page, err := r.ListPage(ctx, opts...)
+	page, err := t.client.Resource(resource).ListPage(ctx, opts...)
 	if err != nil {
 		return nil
 	}

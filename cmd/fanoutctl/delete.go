@@ -51,8 +51,12 @@ interrupted deletion, run the same command again.`,
 
   # Delete by label, in a script
   fanoutctl delete config -l env=test --yes`,
-		Args:              arguments(cobra.MinimumNArgs(1)),
-		ValidArgsFunction: t.completeKeys(-1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return nil // the flags select objects
+			}
+			return checkArguments(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if d.recursive || d.s.labels != "" || d.s.fields != "" {
 				return t.deleteSelected(cmd, args, &d)
@@ -89,10 +93,7 @@ func (t *tool) deleteKeys(cmd *cobra.Command, args []string, d *deleteFlags) err
 	if precondition != nil && len(args) > 2 {
 		return usagef("--if-revision requires a single key")
 	}
-	r, err := t.resource(args[0])
-	if err != nil {
-		return err
-	}
+	r := t.client.Resource(args[0])
 	all, cancel := t.withTimeout(cmd.Context(), 0)
 	defer cancel()
 	var opts []client.DeleteOption
@@ -153,7 +154,7 @@ func (t *tool) deleteAndShow(ctx context.Context, r *client.Resource, key string
 	case !done.Deleted:
 		return false, nil
 	}
-	return true, output.One(t.writer(format), format, t.width(), done.Object)
+	return true, t.printer(format).Object(done.Object)
 }
 
 // deleteSelected lists the selected objects, asks for confirmation and deletes them. It keeps the objects
@@ -170,10 +171,7 @@ func (t *tool) deleteSelected(cmd *cobra.Command, args []string, d *deleteFlags)
 		return usagef("there is no terminal to ask for confirmation; use --yes, or --dry-run to see the objects")
 	}
 	d.s.setPath(args)
-	r, err := t.resource(args[0])
-	if err != nil {
-		return err
-	}
+	r := t.client.Resource(args[0])
 	ctx, cancel := t.withTimeout(cmd.Context(), 0)
 	defer cancel()
 	changes, err := listDeletions(ctx, r, d.s)

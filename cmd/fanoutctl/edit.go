@@ -34,13 +34,8 @@ the object has changed. JSON is validated first. An unchanged value is not saved
 trailing newline added by the editor is ignored.
 
 The object keeps its time to live. Use "put" to set or remove it.`,
-		Args:              arguments(cobra.ExactArgs(2)),
-		ValidArgsFunction: t.completeKeys(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := t.resourceInJSON(args[0])
-			if err != nil {
-				return err
-			}
+			r := t.client.Resource(args[0]).JSONValues()
 			return t.edit(cmd.Context(), r, keyOf(args[1]), create, overwrite)
 		},
 	}

@@ -44,8 +44,6 @@ live. Values that the server cannot decode are the exception: a warning gives th
 
   # Print the keys below shop
   fanoutctl export config --prefix shop -o jsonl | jq -r .key`,
-		Args:              arguments(cobra.RangeArgs(1, 2)),
-		ValidArgsFunction: t.completeSource,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target := "-"
 			if len(args) > 1 {
@@ -64,10 +62,7 @@ live. Values that the server cannot decode are the exception: a warning gives th
 				return usagef("--dir requires TARGET")
 			}
 			s.prefix = strings.Trim(s.prefix, "/")
-			r, err := t.resource(args[0])
-			if err != nil {
-				return err
-			}
+			r := t.client.Resource(args[0])
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
 			sink, err := t.exportSink(ctx, target, format, dir, raw, transfer.Scope{Prefix: s.prefix, Prune: prune})

@@ -35,8 +35,6 @@ With --wait, wait until the object exists and matches --selector and --fields. W
 
   # Wait up to a minute for an object
   fanoutctl get config shop/limits --wait --timeout 1m`,
-		Args:              arguments(cobra.ExactArgs(2)),
-		ValidArgsFunction: t.completeKeys(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			goal, err := parseGoal(wait)
 			if err != nil {
@@ -52,10 +50,7 @@ With --wait, wait until the object exists and matches --selector and --fields. W
 			if err != nil {
 				return err
 			}
-			r, err := t.resourceInJSON(args[0])
-			if err != nil {
-				return err
-			}
+			r := t.client.Resource(args[0]).JSONValues()
 			if goal != follow.NoGoal {
 				s.key = keyOf(args[1])
 				t.noteWrongKey(s.key)
@@ -75,7 +70,7 @@ With --wait, wait until the object exists and matches --selector and --fields. W
 			if format == output.Value && o.Undecryptable() {
 				return fmt.Errorf("the server cannot decrypt the value of %q; use -o json to show the metadata", o.Key)
 			}
-			return output.One(t.writer(format), format, t.width(), o)
+			return t.printer(format).Object(o)
 		},
 	}
 	formatFlag(cmd, &format, output.Value)
@@ -151,7 +146,7 @@ func (t *tool) await(ctx context.Context, r *client.Resource, s *selection, goal
 		}
 		switch {
 		case goal == follow.Exists && found != nil:
-			return output.One(t.writer(format), format, t.width(), found)
+			return t.printer(format).Object(found)
 		case goal == follow.Absent && found == nil && (u.Phase == client.PhaseSynced || len(u.Events) > 0):
 			return nil
 		}

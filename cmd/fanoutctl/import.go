@@ -51,8 +51,6 @@ command again. Ctrl-C waits for the writes in progress.
 
   # Copy a resource to another server
   fanoutctl export config --server old:7420 | fanoutctl import config - --server new:7420`,
-		Args:              arguments(cobra.ExactArgs(2)),
-		ValidArgsFunction: t.completeSource,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
@@ -88,7 +86,6 @@ other commands exit with 1 exit with 2.
 ` + documentHelp,
 		Example: `  # Compare a resource with a directory, including objects to delete
   fanoutctl diff config ./environments/prod --prefix prod --prune`,
-		Args: arguments(cobra.ExactArgs(2)), ValidArgsFunction: t.completeSource,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
@@ -135,10 +132,7 @@ func (p *planFlags) plan(ctx context.Context, t *tool, resource, path string) (*
 	if path == "-" && isTerminal(t.in) {
 		return nil, usagef("standard input is a terminal: pipe or redirect the documents")
 	}
-	r, err := t.resource(resource)
-	if err != nil {
-		return nil, err
-	}
+	r := t.client.Resource(resource)
 	p.scope.Prefix = strings.Trim(p.scope.Prefix, "/")
 	p.scope.DerivedLabels = t.derivesLabels(ctx, resource)
 	p.scope.SkipHidden = p.raw && !p.hidden
@@ -184,9 +178,7 @@ const maxReportedFailures = 10
 
 // apply makes the changes of a plan. The writer has the options.
 func (t *tool) apply(ctx context.Context, resource string, plan *transfer.Plan, w *transfer.Writer) (err error) {
-	if w.Resource, err = t.resource(resource); err != nil {
-		return err
-	}
+	w.Resource = t.client.Resource(resource)
 	bar := t.progress(fmt.Sprintf("Importing into %s", resource), int64(len(plan.Changes)))
 	failures := 0
 	w.Done = func(n int) { bar.add(n) }

@@ -34,13 +34,8 @@ The path "shop" includes shop/limits but not shop itself.`,
 
   # Filter by value with jq
   fanoutctl list config -o jsonl | jq -r 'select(.value.rps > 100).key'`,
-		Args:              arguments(cobra.RangeArgs(1, 2)),
-		ValidArgsFunction: t.completePaths,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := t.resourceInJSON(args[0])
-			if err != nil {
-				return err
-			}
+			r := t.client.Resource(args[0]).JSONValues()
 			s.setPath(args)
 			opts := s.forList()
 			consistency, err := read.consistency()
@@ -69,7 +64,7 @@ The path "shop" includes shop/limits but not shop itself.`,
 				_, err = fmt.Fprintln(t.out, n)
 				return err
 			}
-			shown := output.NewObjects(t.writer(format), format, t.width())
+			shown := t.printer(format).Objects()
 			n := 0
 			for o, err := range r.List(ctx, opts...) {
 				if err != nil {

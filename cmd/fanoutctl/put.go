@@ -61,8 +61,6 @@ the wait together; by default, the wait lasts at most 2m.`,
 
   # Write, then wait until all but 1% of the watches have applied the change
   fanoutctl put config shop/limits '{"rps": 100}' --wait --quorum 99% --timeout 1m`,
-		Args:              arguments(cobra.RangeArgs(2, 3)),
-		ValidArgsFunction: t.completeKeys(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 3 && file != "" {
 				return usagef("VALUE and --file are mutually exclusive")
@@ -92,10 +90,7 @@ the wait together; by default, the wait lasts at most 2m.`,
 					return err
 				}
 			}
-			r, err := t.resource(args[0])
-			if err != nil {
-				return err
-			}
+			r := t.client.Resource(args[0])
 			all, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
 			ctx, cancel := t.withTimeout(all, requestTimeout)
@@ -201,11 +196,7 @@ func (t *tool) value(ctx context.Context, args []string, file string) ([]byte, e
 
 // codec returns the codec of a resource, or "" if the server does not report it.
 func (t *tool) codec(ctx context.Context, resource string) string {
-	c, err := t.client()
-	if err != nil {
-		return ""
-	}
-	return admin.New(t.settings.Server, c).Codec(ctx, resource)
+	return admin.New(t.settings.Server, t.client).Codec(ctx, resource)
 }
 
 // derivesLabels returns a function that asks the server, once, whether the codec of a resource derives the

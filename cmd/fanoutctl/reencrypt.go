@@ -30,8 +30,6 @@ other clients write meanwhile are skipped. Ctrl-C waits for the batch in progres
 same command again to continue; values that are up to date are not rewritten.
 
 If --server names several servers, all of them must use the same primary key.`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: t.completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if rate < 0 {
 				return usagef("--rate must not be negative")
@@ -48,8 +46,8 @@ If --server names several servers, all of them must use the same primary key.`,
 			})
 			bar.finish()
 			if format != output.Table && (err == nil || done.Objects > 0) {
-				cells := func(r admin.Reencryption) []string { return []string{r.Resource} }
-				err = errors.Join(err, output.Records(t.writer(format), format, t.width(), nil, []admin.Reencryption{*done}, cells))
+				columns := []output.Column[*admin.Reencryption]{{Cell: func(r *admin.Reencryption) string { return r.Resource }}}
+				err = errors.Join(err, output.Records(t.printer(format), columns, []*admin.Reencryption{done}))
 			}
 			return t.reencryptResult(done, err)
 		},

@@ -26,7 +26,6 @@ objects and watchers.
 
 If --server names several servers, all of them are queried and a SERVER column is added.
 The exit code is 8 if some of them fail.`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			servers, err := t.servers(cmd.Context())
 			if err != nil {
@@ -42,8 +41,7 @@ The exit code is 8 if some of them fail.`,
 			if format == output.Key {
 				rows = slices.CompactFunc(rows, func(a, b admin.Resource) bool { return a.Name == b.Name })
 			}
-			columns, cells := admin.ResourceTable(len(servers) > 1)
-			return errors.Join(output.Records(t.writer(format), format, t.width(), columns, rows, cells), partial)
+			return errors.Join(output.Records(t.printer(format), admin.ResourceColumns(len(servers) > 1), rows), partial)
 		},
 	}
 	formatFlag(cmd, &format, output.Table)
@@ -75,8 +73,6 @@ them fail.`,
 
   # End a watch
   fanoutctl watchers end de915cb7313a-1`,
-		Args:              arguments(cobra.MaximumNArgs(1)),
-		ValidArgsFunction: t.completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			resource := ""
 			if len(args) > 0 {
@@ -100,19 +96,17 @@ them fail.`,
 			if format == output.Table && list.Total == 0 {
 				fmt.Fprintln(t.stderr, "No watchers found.")
 			}
-			columns, cells := admin.WatcherTable(len(servers) > 1, format == output.Wide)
-			return errors.Join(output.Records(t.writer(format), format, t.width(), columns, rows, cells), partial)
+			columns := admin.WatcherColumns(len(servers) > 1, format == output.Wide)
+			return errors.Join(output.Records(t.printer(format), columns, rows), partial)
 		},
 	}
 	formatFlag(cmd, &format, output.Table)
 	cmd.Flags().BoolVar(&all, "all", false, "show all watchers, in the order in which they started")
 	cmd.Flags().BoolVar(&failing, "failing", false, "show only the watchers that have reported an error")
 	cmd.AddCommand(&cobra.Command{
-		Use:               "end ID",
-		Short:             "End a watch; its client resumes on this or another server",
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: t.completeWatchers,
-		RunE:              func(cmd *cobra.Command, args []string) error { return t.endWatcher(cmd.Context(), args[0]) },
+		Use:   "end ID",
+		Short: "End a watch; its client resumes on this or another server",
+		RunE:  func(cmd *cobra.Command, args []string) error { return t.endWatcher(cmd.Context(), args[0]) },
 	})
 	return cmd
 }
@@ -127,7 +121,6 @@ first, and refresh the screen continuously. Press q, Esc or Ctrl-C to quit, s to
 filter, the arrow keys to scroll, and ? for all keys. A narrow terminal shows fewer columns.
 
 If standard output is not a terminal, print the screen once.`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if interval < 100*time.Millisecond {
 				return usagef("--interval must be at least 100ms")

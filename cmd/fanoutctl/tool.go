@@ -42,9 +42,9 @@ type tool struct {
 	shown        atomic.Pointer[progressbar.ProgressBar] // nil: no progress bar is on the screen
 	interruption error                                   // why the watch of the command has lost its server; nil once it goes on
 
-	settings  connection // the settings in effect, set by resolve
-	connected *client.Client
-	clients   []*client.Client // all clients, for close
+	settings connection       // the settings in effect, set by resolve
+	client   *client.Client   // for object requests; nil for commands that need no server
+	clients  []*client.Client // all clients, for close
 }
 
 func newTool(environ []string, in io.Reader, stdout, stderr io.Writer) *tool {
@@ -78,6 +78,11 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(f.Fd())
 }
 
+// printer returns what prints in a format.
+func (t *tool) printer(f output.Format) output.Printer {
+	return output.Printer{W: t.writer(f), Format: f, Width: t.width()}
+}
+
 // writer returns the writer for a format. Only tables are styled. On a terminal, values and
 // keys cannot control it.
 func (t *tool) writer(f output.Format) io.Writer {
@@ -90,21 +95,17 @@ func (t *tool) writer(f output.Format) io.Writer {
 	return t.out
 }
 
-// client returns the client for object requests, and connects on the first call.
-func (t *tool) client() (*client.Client, error) {
-	if t.connected != nil {
-		return t.connected, nil
-	}
+// connect makes the client for object requests.
+func (t *tool) connect() error {
 	opts, err := t.options()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	c, err := client.New(t.settings.Server, opts...)
-	if err != nil {
-		return nil, usageError{err}
+	if t.client, err = client.New(t.settings.Server, opts...); err != nil {
+		return usageError{err}
 	}
-	t.connected, t.clients = c, append(t.clients, c)
-	return c, nil
+	t.clients = append(t.clients, t.client)
+	return nil
 }
 
 // options resolves the settings and returns them as client options.
@@ -146,26 +147,16 @@ func (t *tool) reportWaiting(failure error) {
 	fmt.Fprintf(t.stderr, "fanoutctl: still waiting for %s: %s\n", t.settings.Server, reason)
 }
 
-// resource returns a client for the named resource.
-func (t *tool) resource(name string) (*client.Resource, error) {
-	c, err := t.client()
-	if err != nil {
-		return nil, err
-	}
-	return c.Resource(name), nil
-}
-
-// resourceInJSON is resource for commands that show values: in their JSON form where they have one.
-func (t *tool) resourceInJSON(name string) (*client.Resource, error) {
-	r, err := t.resource(name)
-	if err != nil {
-		return nil, err
-	}
-	return r.JSONValues(), nil
-}
-
 // requestTimeout is the default timeout of a single request.
 const requestTimeout = 30 * time.Second
+
+// checkTimeout validates the flag --timeout.
+func (t *tool) checkTimeout() error {
+	if t.timeout < 0 {
+		return usagef("--timeout must not be negative")
+	}
+	return nil
+}
 
 // withTimeout returns a context that --timeout limits, or byDefault if the flag is not
 // set. 0 means no limit.

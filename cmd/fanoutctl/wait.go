@@ -59,12 +59,10 @@ func waitCommand(t *tool) *cobra.Command {
 		revision int64
 	)
 	cmd := &cobra.Command{
-		Use:               "wait RESOURCE [PATH]",
-		Short:             "Wait until the watchers have applied a revision",
-		Long:              waitLong,
-		Example:           waitExample,
-		Args:              arguments(cobra.RangeArgs(1, 2)),
-		ValidArgsFunction: t.completePaths,
+		Use:     "wait RESOURCE [PATH]",
+		Short:   "Wait until the watchers have applied a revision",
+		Long:    waitLong,
+		Example: waitExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.setPath(args)
 			switch {
@@ -82,8 +80,8 @@ func waitCommand(t *tool) *cobra.Command {
 			}
 			options := g.options(servers, args[0], &s, revision)
 			status, err := t.awaitApplied(cmd.Context(), options)
-			if r, rErr := t.resource(args[0]); rErr == nil && status != nil && status.Watches == 0 && len(status.Missing()) < len(status.Servers) {
-				t.noteMixup(cmd.Context(), r, &s, "wait")
+			if status != nil && status.Watches == 0 && len(status.Missing()) < len(status.Servers) {
+				t.noteMixup(cmd.Context(), t.client.Resource(args[0]), &s, "wait")
 			}
 			if !isOutcome(err) {
 				return refusingServer(status, err)
@@ -93,14 +91,13 @@ func waitCommand(t *tool) *cobra.Command {
 				if err == nil {
 					fmt.Fprintf(t.stderr, "%s.\n", status)
 				}
-				columns, cells := admin.PendingTable(len(servers) > 1)
 				rows := admin.PendingRows(status)
 				if format == output.Key {
 					rows = rows[:len(status.Pending)] // only those that count
 				}
-				err = errors.Join(err, output.Records(t.writer(format), format, t.width(), columns, rows, cells))
+				err = errors.Join(err, output.Records(t.printer(format), admin.PendingColumns(len(servers) > 1), rows))
 			default:
-				err = errors.Join(err, output.Record(t.writer(format), format, admin.NewWait(args[0], s.prefix, s.key, status, err)))
+				err = errors.Join(err, t.printer(format).Record(admin.NewWait(args[0], s.prefix, s.key, status, err)))
 			}
 			return waitError(err, &options)
 		},
@@ -354,7 +351,6 @@ func waitError(err error, o *gateOptions) error {
 
 // printPending lists the watches that have not applied a revision on standard error.
 func (t *tool) printPending(s *client.WaitStatus) error {
-	columns, cells := admin.PendingTable(len(s.Servers) > 1)
 	w := &colorprofile.Writer{Forward: t.stderr, Profile: colorprofile.Detect(t.stderr, t.environ)}
-	return output.Records(w, output.Table, 0, columns, admin.PendingRows(s), cells)
+	return output.Records(output.Printer{W: w, Format: output.Table}, admin.PendingColumns(len(s.Servers) > 1), admin.PendingRows(s))
 }

@@ -77,12 +77,10 @@ type watchFlags struct {
 func watchCommand(t *tool) *cobra.Command {
 	w := &watchFlags{tool: t}
 	cmd := &cobra.Command{
-		Use:               "watch RESOURCE [PATH]",
-		Short:             "Follow changes; run commands or render files",
-		Long:              watchLong,
-		Example:           watchExample,
-		Args:              arguments(cobra.RangeArgs(1, 2)),
-		ValidArgsFunction: t.completePaths,
+		Use:     "watch RESOURCE [PATH]",
+		Short:   "Follow changes; run commands or render files",
+		Long:    watchLong,
+		Example: watchExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w.s.setPath(args)
 			if err := w.check(); err != nil {
@@ -151,10 +149,7 @@ func (w *watchFlags) check() error {
 }
 
 func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
-	r, err := w.tool.resourceInJSON(resource)
-	if err != nil {
-		return err
-	}
+	r := w.tool.client.Resource(resource).JSONValues()
 	w.tool.noteWrongKey(w.s.key)
 	ctx, cancel := w.tool.withTimeout(ctx, 0)
 	defer cancel()
@@ -197,6 +192,7 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 	}
 	updates := func(ctx context.Context) follow.Stream { return w.trackSync(ctx, r, r.Watch(ctx, opts...)) }
 
+	var err error
 	switch {
 	case len(w.render) > 0:
 		err = w.runRenderer(ctx, resource, updates)
@@ -228,7 +224,7 @@ func (w *watchFlags) print(ctx context.Context, updates follow.Updates, save fol
 		defer stop()
 	}
 	p := follow.Printer{
-		Events:      output.NewEvents(w.tool.writer(w.format), w.format, w.tool.width()),
+		Events:      w.tool.printer(w.format).Events(),
 		Differences: !output.MarksResets(w.format),
 		Flush:       w.tool.out.Flush, Goal: w.goal, Count: w.count, Save: save,
 	}

@@ -2,7 +2,7 @@
 // watches and reencrypts resources.
 //
 // A server reports only itself. [Each] queries several servers at once; [MergeResources] and
-// [MergeWatchers] combine the answers; [ResourceTable] and [WatcherTable] show them.
+// [MergeWatchers] combine the answers; [ResourceColumns] and [WatcherColumns] show them.
 package admin
 
 import (

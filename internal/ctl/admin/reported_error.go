@@ -19,8 +19,11 @@ func reportedErrorOf(e *client.Error) *ReportedError {
 	return &ReportedError{e.Code.String(), e.Message}
 }
 
-// String returns the message and the code.
+// String returns the message and the code, or "-" if there is no error.
 func (r *ReportedError) String() string {
+	if r == nil {
+		return "-"
+	}
 	if r.Message != "" && r.Code == "Unknown" { // which adds nothing
 		return r.Message
 	}

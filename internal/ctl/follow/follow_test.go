@@ -190,7 +190,7 @@ func TestPrinterShowsResetsAsDifferencesWhereTheFormatHasNoMark(t *testing.T) {
 		var out strings.Builder
 		updates := 0
 		p := Printer{
-			Events: output.NewEvents(&out, format, 0), Differences: !output.MarksResets(format),
+			Events: output.Printer{W: &out, Format: format}.Events(), Differences: !output.MarksResets(format),
 			Flush: func() error {
 				if updates++; updates == 5 {
 					cancel()
@@ -226,7 +226,7 @@ func TestPrinterMarksADelta(t *testing.T) {
 			var out strings.Builder
 			updates := 0
 			p := Printer{
-				Events: output.NewEvents(&out, format, 0), Differences: !output.MarksResets(format),
+				Events: output.Printer{W: &out, Format: format}.Events(), Differences: !output.MarksResets(format),
 				Flush: func() error {
 					if updates++; updates == 3 {
 						cancel()
