@@ -17,6 +17,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
+	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
 func benchCommand(t *tool) *cobra.Command {
@@ -41,7 +42,7 @@ objects get a random path of their own and are deleted afterwards.`,
 			r := t.client.Resource(args[0])
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
-			bar := t.progress("Writing", int64(b.writes))
+			bar := t.countObjects("Writing", int64(b.writes))
 			b.resource, b.written = r, func() { bar.add(1) }
 			result, err := b.run(ctx)
 			bar.finish()
@@ -214,32 +215,17 @@ func (b *benchmark) watch(ctx context.Context, prefix string, ready func(), rece
 func (b *benchmark) remove(ctx context.Context, prefix string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), benchCleanup)
 	defer cancel()
-	if err := b.deleteBelow(ctx, prefix); err != nil {
+	changes, err := transfer.Deletions(ctx, b.resource, client.Prefix(prefix))
+	var failures []error
+	if err == nil {
+		w := transfer.Writer{
+			Resource: b.resource, Retry: benchCleanup, Done: func(int) {},
+			Failed: func(_ transfer.Change, err error) { failures = append(failures, err) },
+		}
+		_, _, err = w.Apply(ctx, changes)
+	}
+	if err := errors.Join(append(failures, err)...); err != nil {
 		return fmt.Errorf("cannot delete the test objects: %w", err)
 	}
 	return nil
-}
-
-func (b *benchmark) deleteBelow(ctx context.Context, prefix string) error {
-	var ops []client.Op
-	flush := func() error {
-		if len(ops) == 0 {
-			return nil
-		}
-		_, err := b.resource.Transact(ctx, ops...)
-		ops = ops[:0]
-		return err
-	}
-	for o, err := range b.resource.List(ctx, client.Prefix(prefix)) {
-		if err != nil {
-			return err
-		}
-		ops = append(ops, client.OpDelete(o.Key))
-		if len(ops) == 100 {
-			if err := flush(); err != nil {
-				return err
-			}
-		}
-	}
-	return flush()
 }

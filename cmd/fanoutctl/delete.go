@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -178,7 +179,7 @@ func (t *tool) deleteSelected(cmd *cobra.Command, args []string, d *deleteFlags)
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("%s in %s%s", countOf(len(changes), "object"), args[0], &d.s)
+	what := fmt.Sprintf("%s in %s%s", countOf(len(changes)), args[0], &d.s)
 	switch {
 	case len(changes) == 0:
 		fmt.Fprintf(t.stderr, "No objects found in %s%s.\n", args[0], &d.s)
@@ -202,23 +203,13 @@ func (t *tool) deleteSelected(cmd *cobra.Command, args []string, d *deleteFlags)
 
 // listDeletions returns the deletions of the selected objects, PATH itself included.
 func listDeletions(ctx context.Context, r *client.Resource, s selection) ([]transfer.Change, error) {
-	var changes []transfer.Change
-	add := func(s selection) error {
-		for o, err := range r.List(ctx, s.forList()...) {
-			if err != nil {
-				return err
-			}
-			// The value is not needed, and there may be many.
-			changes = append(changes, transfer.Change{Action: transfer.Delete, Key: o.Key, Old: &client.Object{Key: o.Key, ModRevision: o.ModRevision}})
-		}
-		return nil
+	below, err := transfer.Deletions(ctx, r, s.forList()...)
+	if err != nil || s.prefix == "" {
+		return below, err
 	}
-	if s.prefix != "" {
-		if err := add(selection{key: s.prefix, labels: s.labels, fields: s.fields}); err != nil {
-			return nil, err
-		}
-	}
-	return changes, add(s)
+	path := selection{key: s.prefix, labels: s.labels, fields: s.fields}
+	own, err := transfer.Deletions(ctx, r, path.forList()...)
+	return append(own, below...), err
 }
 
 // shownDeletions is how many keys a question for confirmation shows.
@@ -256,46 +247,26 @@ func (t *tool) confirm(ctx context.Context, changes []transfer.Change, what stri
 
 // deleteAll deletes the objects that have not changed since they were listed.
 func (t *tool) deleteAll(ctx context.Context, r *client.Resource, changes []transfer.Change, retry time.Duration) error {
-	bar := t.progress("Deleting from "+r.Name(), int64(len(changes)))
-	changed, failures := 0, 0
-	w := transfer.Writer{
-		Resource: r,
-		Retry:    retry,
-		Done:     bar.add,
-		Failed: func(c transfer.Change, err error) {
-			if errors.Is(err, client.ErrPreconditionFailed) {
-				changed++
-			}
-			if failures++; failures <= maxReportedFailures {
-				text := fmt.Sprintf("%q has changed meanwhile and is kept", c.Key)
-				if !errors.Is(err, client.ErrPreconditionFailed) {
-					text = fmt.Sprintf("%s %q: %s", c.Action, c.Key, t.explain(exitFailed, err))
-				}
-				bar.clear()
-				fmt.Fprintf(t.stderr, "fanoutctl: %s\n", text)
-			}
-		},
-	}
-	deleted, failed, err := w.Apply(ctx, changes)
-	bar.finish()
+	changed := 0
+	w := transfer.Writer{Resource: r, Retry: retry}
+	deleted, failed, err := t.makeChanges(ctx, &w, changes, "Deleting from "+r.Name(), "deletions", func(c transfer.Change, err error) string {
+		if errors.Is(err, client.ErrPreconditionFailed) {
+			changed++
+			return fmt.Sprintf("%q has changed meanwhile and is kept", c.Key)
+		}
+		return fmt.Sprintf("%s %q: %s", c.Action, c.Key, t.explain(exitFailed, err))
+	})
 	switch {
-	case errors.Is(err, errInterrupted):
-		return exitError{exitInterrupted, fmt.Errorf("interrupted after %d of %d deletions; run the same command again to continue", deleted, len(changes))}
 	case err != nil:
-		return fmt.Errorf("failed after %d of %d deletions: %w", deleted, len(changes), err)
+		return err
 	case failed > 0 && failed == changed:
-		return exitError{exitConflict, fmt.Errorf("%d of %s deleted; the others have changed meanwhile", deleted, countOf(len(changes), "object"))}
+		return exitError{exitConflict, fmt.Errorf("%d of %s deleted; the others have changed meanwhile", deleted, countOf(len(changes)))}
 	case failed > 0:
 		return fmt.Errorf("%d of %d deletions failed", failed, len(changes))
 	}
-	fmt.Fprintf(t.stderr, "%s deleted.\n", countOf(deleted, "object"))
+	fmt.Fprintf(t.stderr, "%s deleted.\n", countOf(deleted))
 	return nil
 }
 
-// countOf returns a number with a noun.
-func countOf(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
+// countOf returns the number of objects in words.
+func countOf(n int) string { return english.Plural(n, "object", "") }

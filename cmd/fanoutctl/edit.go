@@ -91,9 +91,9 @@ func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create,
 	}
 	revision, err := r.Put(writeCtx, key, v, opts...)
 	switch {
-	case guessed && contentType != "" && refusesField(err, "content_type"):
+	case guessed && contentType != "" && transfer.RefusesField(err, "content_type"):
 		revision, err = r.Put(writeCtx, key, v.WithContentType(""), opts...)
-	case len(old.Labels) > 0 && refusesField(err, "labels"):
+	case len(old.Labels) > 0 && transfer.RefusesField(err, "labels"):
 		// The server derives them from the value.
 		revision, err = r.Put(writeCtx, key, v.WithLabels(nil), opts...)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -127,15 +126,6 @@ func missingKey(err error) string {
 		return e.Metadata["key"]
 	}
 	return ""
-}
-
-// refusesField reports whether the server refuses a field of a request. Codecs that derive content
-// types and labels from the values refuse the fields "content_type" and "labels".
-func refusesField(err error, field string) bool {
-	e, ok := errors.AsType[*client.Error](err)
-	return ok && slices.ContainsFunc(e.Violations, func(v client.Violation) bool {
-		return v.Field[strings.LastIndex(v.Field, ".")+1:] == field
-	})
 }
 
 // explain returns a one-line message that explains what failed and what to do about it. Some of it comes

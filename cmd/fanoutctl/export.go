@@ -65,15 +65,18 @@ live. Values that the server cannot decode are the exception: a warning gives th
 			r := t.client.Resource(args[0])
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
+			total := int64(0)                                                     // no bar
+			if isTerminal(t.stderr) && (target != "-" || !isTerminal(t.stdout)) { // otherwise it would mix with the documents
+				if total, err = r.Count(ctx, s.forList()...); err != nil {
+					return err
+				}
+			}
 			sink, err := t.exportSink(ctx, target, format, dir, raw, transfer.Scope{Prefix: s.prefix, Prune: prune})
 			if err != nil {
 				return err
 			}
-			bar := &progress{}
-			if target != "-" || !isTerminal(t.stdout) { // otherwise the bar would mix with the documents
-				bar = t.progress("Exporting "+args[0], -1)
-			}
-			done, err := transfer.Export(ctx, r, sink, bar.set, s.forList()...)
+			bar := t.countObjects("Exporting "+args[0], total)
+			done, err := transfer.Export(ctx, r, sink, bar.add, s.forList()...)
 			bar.finish()
 			switch {
 			case err != nil && exitCode(ctx, err) == exitInterrupted:

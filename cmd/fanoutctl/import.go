@@ -61,7 +61,7 @@ command again. Ctrl-C waits for the writes in progress.
 			if dryRun {
 				return t.showPlan(plan)
 			}
-			w.DerivedLabels = flags.scope.DerivedLabels
+			w.Resource, w.DerivedLabels = t.client.Resource(args[0]), flags.scope.DerivedLabels
 			return t.apply(ctx, args[0], plan, &w)
 		},
 	}
@@ -173,38 +173,50 @@ func (t *tool) showPlan(plan *transfer.Plan) error {
 	return nil
 }
 
-// maxReportedFailures is how many failed changes are reported one by one.
-const maxReportedFailures = 10
-
 // apply makes the changes of a plan. The writer has the options.
-func (t *tool) apply(ctx context.Context, resource string, plan *transfer.Plan, w *transfer.Writer) (err error) {
-	w.Resource = t.client.Resource(resource)
-	bar := t.progress(fmt.Sprintf("Importing into %s", resource), int64(len(plan.Changes)))
-	failures := 0
-	w.Done = func(n int) { bar.add(n) }
-	w.Failed = func(c transfer.Change, err error) {
-		if failures++; failures <= maxReportedFailures {
-			where := ""
-			if c.New != nil {
-				where = c.New.Where + ": "
-			}
-			bar.clear()
-			fmt.Fprintf(t.stderr, "fanoutctl: %s%s %q: %s\n", where, c.Action, c.Key, t.explain(exitFailed, err))
+func (t *tool) apply(ctx context.Context, resource string, plan *transfer.Plan, w *transfer.Writer) error {
+	written, failed, err := t.makeChanges(ctx, w, plan.Changes, "Importing into "+resource, "changes", func(c transfer.Change, err error) string {
+		where := ""
+		if c.New != nil {
+			where = c.New.Where + ": "
 		}
-	}
-	written, failed, err := w.Apply(ctx, plan.Changes)
-	bar.finish()
-	deleted := plan.Count(transfer.Delete)
+		return fmt.Sprintf("%s%s %q: %s", where, c.Action, c.Key, t.explain(exitFailed, err))
+	})
 	switch {
-	case errors.Is(err, errInterrupted):
-		return exitError{exitInterrupted, fmt.Errorf("interrupted after %d of %d changes; run the same command again to continue", written, len(plan.Changes))}
 	case err != nil:
-		return fmt.Errorf("failed after %d of %d changes: %w", written, len(plan.Changes), err)
+		return err
 	case failed > 0:
 		return fmt.Errorf("%d of %d changes failed", failed, len(plan.Changes))
 	}
+	deleted := plan.Count(transfer.Delete)
 	fmt.Fprintf(t.stderr, "%d written, %d deleted, %d unchanged.\n", written-deleted, deleted, plan.Unchanged)
 	return nil
+}
+
+// maxReportedFailures is how many failed changes are reported one by one.
+const maxReportedFailures = 10
+
+// makeChanges makes changes with a progress bar, and reports the first that fail. It returns how many were made and
+// how many have failed.
+func (t *tool) makeChanges(ctx context.Context, w *transfer.Writer, changes []transfer.Change, title, noun string, describe func(transfer.Change, error) string) (made, failed int, err error) {
+	bar := t.countObjects(title, int64(len(changes)))
+	failures := 0
+	w.Done = bar.add
+	w.Failed = func(c transfer.Change, err error) {
+		text := describe(c, err)
+		if failures++; failures <= maxReportedFailures {
+			bar.printf("fanoutctl: %s\n", text)
+		}
+	}
+	made, failed, err = w.Apply(ctx, changes)
+	bar.finish()
+	switch {
+	case errors.Is(err, errInterrupted):
+		err = exitError{exitInterrupted, fmt.Errorf("interrupted after %d of %d %s; run the same command again to continue", made, len(changes), noun)}
+	case err != nil:
+		err = fmt.Errorf("failed after %d of %d %s: %w", made, len(changes), noun, err)
+	}
+	return made, failed, err
 }
 
 // errDifferent ends diff with the exit code for differences, without a message.

@@ -120,35 +120,29 @@ func (s *selection) setPath(args []string) {
 	}
 }
 
-func (s *selection) options() []client.Selection {
-	var opts []client.Selection
-	if s.prefix != "" {
-		opts = append(opts, client.Prefix(s.prefix))
+// scope returns the path or the key, or nil for all objects.
+func (s *selection) scope() client.Scope {
+	switch {
+	case s.prefix != "":
+		return client.Prefix(s.prefix)
+	case s.key != "":
+		return client.Key(s.key)
 	}
-	if s.key != "" {
-		opts = append(opts, client.Key(s.key))
-	}
-	if s.labels != "" {
-		opts = append(opts, client.Labels(s.labels))
-	}
-	if s.fields != "" {
-		opts = append(opts, client.Fields(s.fields))
-	}
-	return opts
+	return nil
 }
 
 func (s *selection) forList() []client.ListOption {
-	var opts []client.ListOption
-	for _, o := range s.options() {
-		opts = append(opts, o)
+	opts := []client.ListOption{client.Labels(s.labels), client.Fields(s.fields)}
+	if scope := s.scope(); scope != nil {
+		opts = append(opts, scope)
 	}
 	return opts
 }
 
 func (s *selection) forWatch() []client.WatchOption {
-	var opts []client.WatchOption
-	for _, o := range s.options() {
-		opts = append(opts, o)
+	opts := []client.WatchOption{client.Labels(s.labels), client.Fields(s.fields)}
+	if scope := s.scope(); scope != nil {
+		opts = append(opts, scope)
 	}
 	return opts
 }

@@ -114,7 +114,7 @@ the wait together; by default, the wait lasts at most 2m.`,
 			}
 			v := transfer.Value(data, cmp.Or(contentType, guessed), utf8.Valid(data)).WithLabels(labels)
 			revision, err := r.Put(ctx, keyOf(args[1]), v, opts...)
-			if guessed != "" && refusesField(err, "content_type") {
+			if guessed != "" && transfer.RefusesField(err, "content_type") {
 				revision, err = r.Put(ctx, keyOf(args[1]), v.WithContentType(""), opts...)
 			}
 			if err != nil {

@@ -40,9 +40,10 @@ If --server names several servers, all of them must use the same primary key.`,
 			if err != nil {
 				return err
 			}
-			bar := t.progress("Reencrypting "+args[0], -1)
+			bar := t.countObjects("Reencrypting "+args[0], -1)
 			done, err := a.Reencrypt(ctx, args[0], rate, func(r *admin.Reencryption) {
-				bar.set(int(r.Objects), r.Objects+r.Remaining)
+				bar.ChangeMax64(r.Objects + r.Remaining)
+				_ = bar.Set64(r.Objects)
 			})
 			bar.finish()
 			if format != output.Table && (err == nil || done.Objects > 0) {

@@ -3,8 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -12,7 +10,6 @@ import (
 	"time"
 
 	"github.com/charmbracelet/colorprofile"
-	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/term"
 	"github.com/schollz/progressbar/v3"
 
@@ -124,29 +121,6 @@ func (t *tool) options() ([]client.Option, error) {
 	return opts, nil
 }
 
-// waitingNotice is the time after which fanoutctl reports that a request waits for a server.
-const waitingNotice = time.Second
-
-// reportWaiting reports that requests wait for a server.
-func (t *tool) reportWaiting(failure error) {
-	if bar := t.shown.Load(); bar != nil {
-		fmt.Fprint(t.stderr, "\r", ansi.EraseEntireLine)
-		defer func() { _ = bar.RenderBlank() }() // with its present state
-	}
-	if failure == nil {
-		fmt.Fprintf(t.stderr, "fanoutctl: still waiting for %s to answer\n", t.settings.Server)
-		return
-	}
-	reason := failure.Error()
-	if e, ok := errors.AsType[*client.Error](failure); ok {
-		reason = connectFailure(e.Message)
-		if e.Reason == client.ErrStoreUnavailable {
-			reason = "it has lost etcd"
-		}
-	}
-	fmt.Fprintf(t.stderr, "fanoutctl: still waiting for %s: %s\n", t.settings.Server, reason)
-}
-
 // requestTimeout is the default timeout of a single request.
 const requestTimeout = 30 * time.Second
 
@@ -191,92 +165,4 @@ func (t *tool) variable(name string) string {
 		}
 	}
 	return ""
-}
-
-// progress is a progress bar on standard error. The zero value shows nothing. Write errors
-// are ignored.
-type progress struct {
-	bar  *progressbar.ProgressBar
-	tool *tool
-}
-
-// newProgress shows a progress bar.
-func (t *tool) newProgress(bar *progressbar.ProgressBar) *progress {
-	t.shown.Store(bar)
-	return &progress{bar: bar, tool: t}
-}
-
-// progress starts a progress bar if standard error is a terminal. A negative total means
-// that the total is not known yet.
-func (t *tool) progress(title string, total int64) *progress {
-	if !isTerminal(t.stderr) || total == 0 {
-		return &progress{}
-	}
-	return t.newProgress(progressbar.NewOptions64(total,
-		progressbar.OptionSetWriter(t.stderr),
-		progressbar.OptionSetDescription(title),
-		progressbar.OptionShowCount(),
-		progressbar.OptionShowIts(),
-		progressbar.OptionSetItsString("objects"),
-		progressbar.OptionThrottle(100*time.Millisecond),
-		progressbar.OptionSetWidth(24),
-		progressbar.OptionSetPredictTime(true),
-		progressbar.OptionUseANSICodes(true),
-		progressbar.OptionSetRenderBlankState(true),
-	))
-}
-
-// waitBar starts the progress bar of a wait if standard error is a terminal.
-func (t *tool) waitBar() *progress {
-	if !isTerminal(t.stderr) {
-		return &progress{}
-	}
-	return t.newProgress(progressbar.NewOptions(waitSteps,
-		progressbar.OptionSetWriter(t.stderr),
-		progressbar.OptionSetWidth(24),
-		progressbar.OptionSetPredictTime(false),
-		progressbar.OptionSetElapsedTime(true),
-		progressbar.OptionUseANSICodes(true),
-	))
-}
-
-// describe sets the text before the bar.
-func (p *progress) describe(text string) {
-	if p.bar != nil {
-		p.bar.Describe(text)
-	}
-}
-
-// add advances the bar by n.
-func (p *progress) add(n int) {
-	if p.bar != nil {
-		_ = p.bar.Add(n)
-	}
-}
-
-// set moves the bar to done, and sets the total if it is positive.
-func (p *progress) set(done int, total int64) {
-	if p.bar == nil {
-		return
-	}
-	if total > 0 {
-		p.bar.ChangeMax64(total)
-	}
-	_ = p.bar.Set(done)
-}
-
-// clear erases the bar to make room for a message. The next update draws it again.
-func (p *progress) clear() {
-	if p.bar != nil {
-		_ = p.bar.Clear()
-	}
-}
-
-// finish leaves the bar on the screen and moves to the next line.
-func (p *progress) finish() {
-	if p.bar != nil {
-		p.tool.shown.Store(nil)
-		_ = p.bar.Exit()
-		fmt.Fprintln(p.tool.stderr)
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
+	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
 const txnLong = `Apply several operations at one revision, or none of them. The operations come from FILE,
@@ -187,7 +188,7 @@ func (t *tool) transact(cmd *cobra.Command, resource string, operations []docume
 		}
 	}
 	done, err := r.Transact(ctx, opsOf(operations)...)
-	if cmd.Flags().Changed("put") && refusesField(err, "content_type") {
+	if cmd.Flags().Changed("put") && transfer.RefusesField(err, "content_type") {
 		for i := range operations {
 			operations[i].ContentType = "" // it was only guessed
 		}

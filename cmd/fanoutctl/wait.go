@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/charmbracelet/colorprofile"
+	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -176,7 +177,7 @@ type gateOptions struct {
 func (g *gateFlags) options(servers []client.Server, resource string, s *selection, revision int64) gateOptions {
 	o := gateOptions{selection: fmt.Sprintf("resource %q", resource)}
 	o.WaitOptions = client.WaitOptions{
-		Servers: servers, Resource: resource, Revision: revision,
+		Servers: servers, Resource: resource, Scope: s.scope(), Revision: revision,
 		Quorum: float64(g.quorum) / 100, Tolerate: g.tolerate, MinWatches: g.minWatches,
 		AllowMissingServers: g.allowMissing, Settle: g.settle, Subscribers: g.subscribers, Instance: g.instance, RequireAll: g.requireAll,
 	}
@@ -188,9 +189,9 @@ func (g *gateFlags) options(servers []client.Server, resource string, s *selecti
 	}
 	switch {
 	case s.key != "":
-		o.Scope, o.selection = client.Key(s.key), fmt.Sprintf("key %q", s.key)
+		o.selection = fmt.Sprintf("key %q", s.key)
 	case s.prefix != "":
-		o.Scope, o.selection = client.Prefix(s.prefix), fmt.Sprintf("path %q", s.prefix)
+		o.selection = fmt.Sprintf("path %q", s.prefix)
 	}
 	if g.subscribers != "" {
 		o.selection += fmt.Sprintf(" and subscribers %q", g.subscribers)
@@ -228,10 +229,12 @@ func (t *tool) awaitApplied(ctx context.Context, o gateOptions) (*client.WaitSta
 	shown := waitProgress{tool: t, ctx: ctx, options: &o, reported: map[string]time.Time{}, printed: time.Now()}
 	o.Progress = shown.show
 	status, err := client.Wait(ctx, o.WaitOptions)
-	if err == nil {
-		shown.bar.set(waitSteps, 0)
+	if bar := shown.bar; bar != nil {
+		if err == nil {
+			_ = bar.Set(waitSteps)
+		}
+		bar.finish()
 	}
-	shown.bar.finish()
 	return status, err
 }
 
@@ -240,7 +243,7 @@ type waitProgress struct {
 	tool     *tool
 	ctx      context.Context
 	options  *gateOptions
-	bar      progress
+	bar      *progress            // nil before the first status
 	reported map[string]time.Time // when the loss of a server was reported
 	answered bool                 // a server has answered
 	text     string               // the latest line, without a terminal
@@ -260,20 +263,19 @@ const waitSteps = 1000
 // show reports the servers that do not answer, each at most once per minute, and draws the
 // progress bar.
 func (p *waitProgress) show(s *client.WaitStatus) {
+	if p.bar == nil {
+		p.bar = p.tool.newProgress(waitSteps, progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(true))
+	}
 	for _, v := range s.Missing() {
 		if v.Err == nil || errors.Is(v.Err, client.ErrDraining) || time.Since(p.reported[v.Address]) < time.Minute {
 			continue
 		}
 		p.reported[v.Address] = time.Now()
-		p.bar.clear()
-		fmt.Fprintf(p.tool.stderr, "fanoutctl: %s; retrying\n", p.tool.explainServer(p.ctx, v.Address, v.Err))
+		p.bar.printf("fanoutctl: %s; retrying\n", p.tool.explainServer(p.ctx, v.Address, v.Err))
 	}
 	if !isTerminal(p.tool.stderr) {
 		p.printLine(s)
 		return
-	}
-	if p.bar.bar == nil {
-		p.bar = *p.tool.waitBar()
 	}
 	text := fmt.Sprintf("%d of %d applied", s.Applied, s.Watches)
 	if s.Failed > 0 {
@@ -283,8 +285,8 @@ func (p *waitProgress) show(s *client.WaitStatus) {
 	if s.Required > 0 {
 		done = s.Applied * waitSteps / s.Required
 	}
-	p.bar.describe(text)
-	p.bar.set(int(min(done, waitSteps-1)), 0)
+	p.bar.Describe(text)
+	_ = p.bar.Set64(min(done, waitSteps-1))
 }
 
 // printLine prints a line about the status if it has changed, or if the last line is old.

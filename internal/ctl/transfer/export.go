@@ -232,46 +232,32 @@ type Exported struct {
 }
 
 // Export adds all objects to a sink and closes it, values in their JSON form where they have one.
-// It calls progress after each page; total is -1 if the server does not report it. After an
-// error, the result says what was added.
-func Export(ctx context.Context, r *client.Resource, sink Sink, progress func(done int, total int64), opts ...client.ListOption) (Exported, error) {
+// It calls progress for each object. After an error, the result says what was added.
+func Export(ctx context.Context, r *client.Resource, sink Sink, progress func(objects int), opts ...client.ListOption) (Exported, error) {
 	defer sink.Discard()
 	var done Exported
-	r = r.JSONValues()
-	token := ""
-	for {
-		page, err := r.ListPage(ctx, append(opts[:len(opts):len(opts)], client.PageToken(token))...)
+	for o, err := range r.JSONValues().List(ctx, opts...) {
+		switch {
+		case err != nil:
+			return done, err
+		case ctx.Err() != nil:
+			return done, context.Cause(ctx)
+		case o.Undecryptable():
+			// An export without this object would look complete.
+			return done, fmt.Errorf("the server cannot decrypt the value of %q", o.Key)
+		}
+		changed, err := sink.Add(o)
 		if err != nil {
 			return done, err
 		}
-		for _, o := range page.Objects {
-			if o.Undecryptable() {
-				// An export without this object would look complete.
-				return done, fmt.Errorf("the server cannot decrypt the value of %q", o.Key)
-			}
-			changed, err := sink.Add(o)
-			if err != nil {
-				return done, err
-			}
-			done.Objects++
-			if changed {
-				done.Changed++
-			}
-			if o.Opaque {
-				done.Opaque++
-			}
-			if done.Objects%256 == 0 && ctx.Err() != nil {
-				return done, context.Cause(ctx)
-			}
+		done.Objects++
+		if changed {
+			done.Changed++
 		}
-		total := int64(-1)
-		if page.Remaining != nil {
-			total = int64(done.Objects) + *page.Remaining
+		if o.Opaque {
+			done.Opaque++
 		}
-		progress(done.Objects, total)
-		if page.Next == "" {
-			return done, sink.Close()
-		}
-		token = page.Next
+		progress(1)
 	}
+	return done, sink.Close()
 }

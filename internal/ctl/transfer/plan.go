@@ -65,6 +65,19 @@ func (p *Plan) Count(a Action) int {
 	return n
 }
 
+// Deletions returns the deletions of objects, at their present revisions.
+func Deletions(ctx context.Context, r *client.Resource, opts ...client.ListOption) ([]Change, error) {
+	var changes []Change
+	for o, err := range r.List(ctx, opts...) {
+		if err != nil {
+			return nil, err
+		}
+		// The value is not needed, and there may be many.
+		changes = append(changes, Change{Action: Delete, Key: o.Key, Old: &client.Object{Key: o.Key, ModRevision: o.ModRevision}})
+	}
+	return changes, nil
+}
+
 // Scope selects the objects and documents to compare, and how.
 type Scope struct {
 	// Prefix ignores objects and documents that are not below this path.
