@@ -16,6 +16,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
+	"github.com/fanoutd/fanoutd/internal/ctl/shell"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
@@ -158,8 +159,8 @@ func editFile(o *client.Object) (string, error) {
 // runEditor runs the editor and returns the content of the file afterwards. It never kills
 // the editor, which may hold unsaved changes and must restore the terminal.
 func (t *tool) runEditor(file string) ([]byte, error) {
-	line := cmp.Or(t.vars[envPrefix+"EDITOR"], t.variable("VISUAL"), t.variable("EDITOR"), defaultEditor)
-	cmd := editorCommand(line, file)
+	line := cmp.Or(t.vars[envPrefix+"EDITOR"], t.variable("VISUAL"), t.variable("EDITOR"), shell.DefaultEditor)
+	cmd := shell.Editor(line, file)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = t.in, t.stdout, t.stderr, t.environ
 	interrupts.setEditorRunning(true)
 	err := cmd.Run()

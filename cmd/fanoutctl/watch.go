@@ -14,6 +14,8 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/follow"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
+	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
+	"github.com/fanoutd/fanoutd/internal/ctl/shell"
 )
 
 const watchLong = `Print the objects of a resource, or those below a path, and then every change. The watch
@@ -70,8 +72,9 @@ type watchFlags struct {
 	pidFile      string
 	onFailure    string
 
-	resumes bool // the watch begins after a position, and has received nothing yet
-	synced  bool // the initial state is complete
+	show    func(*client.Update) error // prints an update
+	resumes bool                       // the watch begins after a position, and has received nothing yet
+	synced  bool                       // the initial state is complete
 }
 
 func watchCommand(t *tool) *cobra.Command {
@@ -85,6 +88,13 @@ func watchCommand(t *tool) *cobra.Command {
 			w.s.setPath(args)
 			if err := w.check(); err != nil {
 				return err
+			}
+			events := t.printer(w.format).Events()
+			w.show = func(u *client.Update) error {
+				if err := events.Show(u); err != nil {
+					return err
+				}
+				return t.out.Flush()
 			}
 			return w.run(cmd.Context(), args[0])
 		},
@@ -114,8 +124,8 @@ func watchCommand(t *tool) *cobra.Command {
 // check validates the flags.
 func (w *watchFlags) check() error {
 	var err error
-	if w.goal, err = parseGoal(w.wait); err != nil {
-		return err
+	if w.goal, err = follow.ParseGoal(w.wait); err != nil {
+		return usagef("--wait: %w", err)
 	}
 	renders := len(w.render) > 0
 	switch {
@@ -217,19 +227,15 @@ func (w *watchFlags) print(ctx context.Context, updates follow.Updates, save fol
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if w.goal == follow.NoGoal {
-		stop, err := onPipeClosed(w.tool.stdout, func() { cancel(errPipeClosed) })
+		stop, err := pipe.OnClosed(w.tool.stdout, func() { cancel(errPipeClosed) })
 		if err != nil {
 			return err
 		}
 		defer stop()
 	}
-	p := follow.Printer{
-		Events:      w.tool.printer(w.format).Events(),
-		Differences: !output.MarksResets(w.format),
-		Flush:       w.tool.out.Flush, Goal: w.goal, Count: w.count, Save: save,
-	}
+	p := follow.Printer{Show: w.show, Differences: !output.MarksResets(w.format), Goal: w.goal, Count: w.count, Save: save}
 	err := p.Run(ctx, updates)
-	if w.goal == follow.NoGoal && (isPipeClosed(err) || errors.Is(context.Cause(ctx), errPipeClosed)) {
+	if w.goal == follow.NoGoal && (pipe.IsClosed(err) || errors.Is(context.Cause(ctx), errPipeClosed)) {
 		w.tool.out.Reset(io.Discard)
 		return nil
 	}
@@ -269,8 +275,12 @@ func (w *watchFlags) result(ctx context.Context, err error) error {
 	switch {
 	case err == nil || cause == nil || !errors.Is(err, cause) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):
 		return err
-	case w.goal != follow.NoGoal:
-		return w.tool.goalError(ctx, err, &w.s, w.goal)
+	case w.goal != follow.NoGoal && !errors.Is(cause, context.DeadlineExceeded):
+		return err
+	case w.goal == follow.Absent:
+		return exitError{exitTimeout, w.tool.timedOut(" waiting until no object%s exists", &w.s)}
+	case w.goal == follow.Exists:
+		return exitError{exitTimeout, w.tool.timedOut(" waiting for an object%s", &w.s)}
 	case !w.synced && errors.Is(cause, context.DeadlineExceeded):
 		return exitError{exitTimeout, w.tool.timedOut(" before the initial state was complete")}
 	case w.count == 0 && !w.once:
@@ -299,7 +309,7 @@ func (w *watchFlags) runRenderer(ctx context.Context, resource string, updates f
 	var signal os.Signal
 	if w.signal != "" {
 		var err error
-		if signal, err = follow.ParseSignal(w.signal); err != nil {
+		if signal, err = shell.ParseSignal(w.signal); err != nil {
 			return usageError{err}
 		}
 	}
@@ -308,7 +318,7 @@ func (w *watchFlags) runRenderer(ctx context.Context, resource string, updates f
 	}
 	r.Changed = func(ctx context.Context, files []string) error {
 		if signal != nil {
-			if err := follow.SignalPIDFile(w.pidFile, signal); err != nil {
+			if err := shell.SignalPIDFile(w.pidFile, signal); err != nil {
 				return err
 			}
 		}
@@ -320,8 +330,8 @@ func (w *watchFlags) runRenderer(ctx context.Context, resource string, updates f
 	return r.Run(ctx, updates)
 }
 
-func (t *tool) command(line string) *follow.Command {
-	return &follow.Command{Line: line, Environ: t.environ, Stdout: t.stdout, Stderr: t.stderr}
+func (t *tool) command(line string) *shell.Command {
+	return &shell.Command{Line: line, Environ: t.environ, Stdout: t.stdout, Stderr: t.stderr}
 }
 
 // warn prints an error that does not end the command.
