@@ -36,8 +36,8 @@ objects get a random path of their own and are deleted afterwards.`,
 		Example: `  # 10,000 writes, 16 at a time, with 100 watchers
   fanoutctl bench config --writes 10000 --writers 16 --watchers 100`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if b.writes < 1 || b.writers < 1 || b.watchers < 0 || b.size < 0 {
-				return usagef("--writes and --writers must be at least 1, --watchers and --size at least 0")
+			if b.writes < 1 || b.writers < 1 {
+				return usagef("--writes and --writers must be at least 1")
 			}
 			r := t.client.Resource(args[0])
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)

@@ -52,8 +52,8 @@ current one of the context file. The exit code is 3 if there is none.`,
 			if c.Name == "" {
 				return fmt.Errorf(`current context %w; use "fanoutctl context use" to choose one`, errNotFound)
 			}
-			_, err = fmt.Fprintln(t.out, c.Name)
-			return err
+			fmt.Fprintln(t.out, c.Name)
+			return nil
 		},
 	}
 }
@@ -146,25 +146,26 @@ without a matching flag stay as they are. The first context becomes the current 
 }
 
 func contextUseCommand(t *tool) *cobra.Command {
-	return &cobra.Command{
-		Use:   "use NAME",
-		Short: "Make a context the current one",
-		RunE: func(_ *cobra.Command, args []string) error {
-			return t.changeContexts(func(f *contextFile) (string, error) {
-				return fmt.Sprintf("%q is now the current context.", args[0]), listContexts(f, f.use(args[0]))
-			})
-		},
-	}
+	return contextChange(t, "use NAME", "Make a context the current one", func(f *contextFile, name string) (string, error) {
+		return fmt.Sprintf("%q is now the current context.", name), f.use(name)
+	})
 }
 
 func contextDeleteCommand(t *tool) *cobra.Command {
+	return contextChange(t, "delete NAME", "Delete a context", func(f *contextFile, name string) (string, error) {
+		err := f.remove(name)
+		return fmt.Sprintf("Context %q deleted.%s", name, f.describeCurrent()), err
+	})
+}
+
+// contextChange returns a command that changes the context file, for the context of its argument.
+func contextChange(t *tool, use, short string, change func(f *contextFile, name string) (string, error)) *cobra.Command {
 	return &cobra.Command{
-		Use:   "delete NAME",
-		Short: "Delete a context",
+		Use: use, Short: short,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return t.changeContexts(func(f *contextFile) (string, error) {
-				err := listContexts(f, f.remove(args[0]))
-				return fmt.Sprintf("Context %q deleted.%s", args[0], f.describeCurrent()), err
+				message, err := change(f, args[0])
+				return message, listContexts(f, err)
 			})
 		},
 	}

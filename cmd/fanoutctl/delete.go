@@ -13,6 +13,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
+	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
@@ -179,16 +180,14 @@ func (t *tool) deleteSelected(cmd *cobra.Command, args []string, d *deleteFlags)
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("%s in %s%s", countOf(len(changes)), args[0], &d.s)
+	what := fmt.Sprintf("%s in %s%s", english.Plural(len(changes), "object", ""), args[0], &d.s)
 	switch {
 	case len(changes) == 0:
 		fmt.Fprintf(t.stderr, "No objects found in %s%s.\n", args[0], &d.s)
 		return nil
 	case d.dryRun:
 		for _, c := range changes {
-			if _, err := fmt.Fprintln(t.writer(output.Key), c.Key); err != nil {
-				return err
-			}
+			fmt.Fprintln(t.printer(output.Key).W, c.Key)
 		}
 		fmt.Fprintf(t.stderr, "%s to delete. No changes were made.\n", what)
 		return nil
@@ -226,23 +225,18 @@ func (t *tool) confirm(ctx context.Context, changes []transfer.Change, what stri
 		fmt.Fprintf(w, "  %s\n", c.Key)
 	}
 	fmt.Fprintf(w, "Delete %s? [y/N] ", what)
-	// A read of the terminal cannot be interrupted. The process ends after Ctrl-C.
-	answers := make(chan string, 1)
-	go func() {
-		line, _ := bufio.NewReader(t.in).ReadString('\n')
-		answers <- line
-	}()
-	select {
-	case <-ctx.Done():
+	in := pipe.Reader(ctx, t.in)
+	defer in.Close()
+	answer, _ := bufio.NewReader(in).ReadString('\n')
+	if ctx.Err() != nil {
 		fmt.Fprintln(t.stderr)
 		return context.Cause(ctx)
-	case answer := <-answers:
-		switch strings.ToLower(strings.TrimSpace(answer)) {
-		case "y", "yes":
-			return nil
-		}
-		return errors.New("nothing was deleted")
 	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errors.New("nothing was deleted")
 }
 
 // deleteAll deletes the objects that have not changed since they were listed.
@@ -260,13 +254,10 @@ func (t *tool) deleteAll(ctx context.Context, r *client.Resource, changes []tran
 	case err != nil:
 		return err
 	case failed > 0 && failed == changed:
-		return exitError{exitConflict, fmt.Errorf("%d of %s deleted; the others have changed meanwhile", deleted, countOf(len(changes)))}
+		return exitError{exitConflict, fmt.Errorf("%d of %s deleted; the others have changed meanwhile", deleted, english.Plural(len(changes), "object", ""))}
 	case failed > 0:
 		return fmt.Errorf("%d of %d deletions failed", failed, len(changes))
 	}
-	fmt.Fprintf(t.stderr, "%s deleted.\n", countOf(deleted))
+	fmt.Fprintf(t.stderr, "%s deleted.\n", english.Plural(deleted, "object", ""))
 	return nil
 }
-
-// countOf returns the number of objects in words.
-func countOf(n int) string { return english.Plural(n, "object", "") }

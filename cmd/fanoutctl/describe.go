@@ -81,7 +81,7 @@ func (t *tool) describe(ctx context.Context, resource, key string) (*description
 		return nil, err
 	}
 	d.several = len(servers) > 1
-	partial, err := t.findWatches(ctx, r, servers, d)
+	partial, err := t.findWatches(ctx, r, d)
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +90,8 @@ func (t *tool) describe(ctx context.Context, resource, key string) (*description
 }
 
 // findWatches finds the watches that receive the object. partial is the error of servers that fail.
-func (t *tool) findWatches(ctx context.Context, r *client.Resource, servers []*admin.Admin, d *description) (partial, err error) {
-	answers, partial := ask(ctx, t, servers, func(ctx context.Context, a *admin.Admin) (admin.WatcherList, error) {
+func (t *tool) findWatches(ctx context.Context, r *client.Resource, d *description) (partial, err error) {
+	answers, partial := ask(ctx, t, func(ctx context.Context, a *admin.Admin) (admin.WatcherList, error) {
 		return a.Watchers(ctx, d.Resource, true, false)
 	})
 	if answers == nil {
@@ -213,30 +213,26 @@ func (d *description) print(p output.Printer) error {
 func (d *description) printHistory(p output.Printer) error {
 	switch {
 	case d.HistoryFrom == 0:
-		_, err := fmt.Fprint(p.W, "\nHistory: not available\n")
-		return err
+		fmt.Fprint(p.W, "\nHistory: not available\n")
+		return nil
 	case len(d.events) == 0:
-		_, err := fmt.Fprintf(p.W, "\nHistory: no changes since revision %d, the oldest in memory\n", d.HistoryFrom)
-		return err
+		fmt.Fprintf(p.W, "\nHistory: no changes since revision %d, the oldest in memory\n", d.HistoryFrom)
+		return nil
 	}
 	title := "all changes"
 	if d.HistoryFrom > d.object.CreateRevision {
 		title = fmt.Sprintf("since revision %d, the oldest in memory", d.HistoryFrom)
 	}
-	if _, err := fmt.Fprintf(p.W, "\nHistory (%s):\n", title); err != nil {
-		return err
-	}
+	fmt.Fprintf(p.W, "\nHistory (%s):\n", title)
 	return p.Events().Show(&client.Update{Phase: client.PhaseLive, Events: d.events})
 }
 
 func (d *description) printWatches(p output.Printer) error {
 	if d.Watches == nil {
-		_, err := fmt.Fprint(p.W, "\nWatches: not available\n")
-		return err
+		fmt.Fprint(p.W, "\nWatches: not available\n")
+		return nil
 	}
-	if _, err := fmt.Fprintf(p.W, "\nWatches (%d):\n", len(d.Watches)); err != nil {
-		return err
-	}
+	fmt.Fprintf(p.W, "\nWatches (%d):\n", len(d.Watches))
 	rows := make([]admin.Watcher, len(d.Watches))
 	for i, one := range d.Watches {
 		rows[i] = one.About(d.object.Key, d.object.ModRevision)

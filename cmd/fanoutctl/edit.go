@@ -85,7 +85,7 @@ func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create,
 	if guessed {
 		contentType = document.TypeOf(key, edited)
 	}
-	v := transfer.Value(edited, contentType, true).WithLabels(old.Labels)
+	v := client.Text(string(edited)).WithContentType(contentType).WithLabels(old.Labels)
 	opts := []client.WriteOption{client.IfRevision(old.ModRevision), client.KeepTTL()}
 	if overwrite {
 		opts = append(opts, client.OverwriteOpaque())
@@ -106,8 +106,8 @@ func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create,
 		return t.keptFile(ctx, err, file)
 	}
 	os.Remove(file)
-	_, err = fmt.Fprintln(t.out, revision)
-	return err
+	fmt.Fprintln(t.out, revision)
+	return nil
 }
 
 // unchanged reports whether the edited value equals the old one, apart from a trailing
@@ -159,7 +159,7 @@ func editFile(o *client.Object) (string, error) {
 // runEditor runs the editor and returns the content of the file afterwards. It never kills
 // the editor, which may hold unsaved changes and must restore the terminal.
 func (t *tool) runEditor(file string) ([]byte, error) {
-	line := cmp.Or(t.vars[envPrefix+"EDITOR"], t.variable("VISUAL"), t.variable("EDITOR"), shell.DefaultEditor)
+	line := cmp.Or(t.vars[envPrefix+"EDITOR"], t.vars["VISUAL"], t.vars["EDITOR"], shell.DefaultEditor)
 	cmd := shell.Editor(line, file)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = t.in, t.stdout, t.stderr, t.environ
 	interrupts.setEditorRunning(true)

@@ -224,6 +224,11 @@ func conflict(e *client.Error) string {
 	return fmt.Sprintf("%q is at revision %s, want %s: another client has changed it; get it again and retry", key, actual, expected)
 }
 
+// opaqueValue explains that a value was not replaced.
+func opaqueValue(e *client.Error) string {
+	return strings.Replace(e.Message, "set overwrite_opaque", "use --overwrite-opaque", 1)
+}
+
 // connectFailure strips what gRPC puts around a failure to connect.
 func connectFailure(message string) string {
 	for _, prefix := range []string{"last connection error: ", "last resolver error: ", "connection error: "} {

@@ -5,17 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fanoutd/fanoutd/internal/ctl/output"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
 func exportCommand(t *tool) *cobra.Command {
 	var (
 		s      selection
-		format string
+		format output.Format
 		prune  bool
 		raw    bool
 		dir    bool
@@ -103,7 +105,7 @@ live. Values that the server cannot decode are the exception: a warning gives th
 	s.bind(cmd)
 	f := cmd.Flags()
 	f.StringVar(&s.prefix, "prefix", "", "export only objects below this `path`")
-	f.StringVarP(&format, "output", "o", "", "output `format`: yaml or jsonl (default: from the file extension, else yaml)")
+	f.StringVarP((*string)(&format), "output", "o", "", "output `format`: yaml or jsonl (default: from the file extension, else yaml)")
 	f.BoolVar(&dir, "dir", false, "TARGET is a directory")
 	f.BoolVar(&prune, "prune", false, "remove exported files whose objects no longer exist (only below --prefix, if set)")
 	f.BoolVar(&raw, "raw", false, "write only the values to the files of the directory, without labels and content types")
@@ -121,9 +123,9 @@ func interruptedExport(target string, dir, isStream bool) string {
 	return target + " is unchanged"
 }
 
-func (t *tool) exportSink(ctx context.Context, target, format string, dir, raw bool, scope transfer.Scope) (transfer.Sink, error) {
+func (t *tool) exportSink(ctx context.Context, target string, format output.Format, dir, raw bool, scope transfer.Scope) (transfer.Sink, error) {
 	if dir {
-		if format != "" && format != string(transfer.YAML) {
+		if format != "" && format != output.YAML {
 			return nil, usagef("--output: directories support only yaml, not %s", format)
 		}
 		d, err := transfer.OpenDirectory(target, raw, scope)
@@ -132,19 +134,19 @@ func (t *tool) exportSink(ctx context.Context, target, format string, dir, raw b
 		}
 		return d, nil
 	}
-	if format == "" {
-		format = string(transfer.YAML)
-		if strings.HasSuffix(target, ".jsonl") || strings.HasSuffix(target, ".json") {
-			format = string(transfer.JSONL)
-		}
-	}
-	if format != string(transfer.YAML) && format != string(transfer.JSONL) {
-		return nil, usagef("--output: unknown format %q (want yaml or jsonl)", format)
+	switch extension := filepath.Ext(target); {
+	case format == output.YAML, format == output.JSONL:
+	case format != "":
+		return nil, usagef("--output: unknown format %q (want yaml or jsonl)", string(format))
+	case extension == ".jsonl", extension == ".json":
+		format = output.JSONL
+	default:
+		format = output.YAML
 	}
 	if target == "-" {
-		return transfer.NewStream(t.out, transfer.Format(format)), nil
+		return transfer.NewStream(t.out, format), nil
 	}
-	f, err := transfer.NewFile(ctx, target, transfer.Format(format))
+	f, err := transfer.NewFile(ctx, target, format)
 	switch {
 	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 		return nil, err

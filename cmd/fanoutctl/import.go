@@ -59,7 +59,8 @@ command again. Ctrl-C waits for the writes in progress.
 				return err
 			}
 			if dryRun {
-				return t.showPlan(plan)
+				t.showPlan(plan)
+				return nil
 			}
 			w.Resource, w.DerivedLabels = t.client.Resource(args[0]), flags.scope.DerivedLabels
 			return t.apply(ctx, args[0], plan, &w)
@@ -162,15 +163,12 @@ func (p *planFlags) plan(ctx context.Context, t *tool, resource, path string) (*
 }
 
 // showPlan prints the changes of a dry run.
-func (t *tool) showPlan(plan *transfer.Plan) error {
+func (t *tool) showPlan(plan *transfer.Plan) {
 	for _, c := range plan.Changes {
-		if _, err := fmt.Fprintln(t.out, c.Action, c.Key); err != nil {
-			return err
-		}
+		fmt.Fprintln(t.out, c.Action, c.Key)
 	}
 	fmt.Fprintf(t.stderr, "%d to create, %d to update, %d to delete, %d unchanged. No changes were made.\n",
 		plan.Count(transfer.Create), plan.Count(transfer.Update), plan.Count(transfer.Delete), plan.Unchanged)
-	return nil
 }
 
 // apply makes the changes of a plan. The writer has the options.
@@ -230,9 +228,7 @@ func (t *tool) showDiff(plan *transfer.Plan) error {
 			return err
 		}
 		for line := range strings.Lines(text) {
-			if _, err := fmt.Fprintln(t.styled, diffStyle(line).Styled(strings.TrimRight(line, "\n"))); err != nil {
-				return err
-			}
+			fmt.Fprintln(t.styled, diffStyle(line).Styled(strings.TrimRight(line, "\n")))
 		}
 	}
 	if len(plan.Changes) > 0 {

@@ -45,9 +45,6 @@ The path "shop" includes shop/limits but not shop itself.`,
 			if consistency != nil {
 				opts = append(opts, consistency)
 			}
-			if limit < 0 {
-				return usagef("--limit must not be negative")
-			}
 			if count && limit > 0 {
 				return usagef("--count and --limit are mutually exclusive")
 			}
@@ -61,8 +58,8 @@ The path "shop" includes shop/limits but not shop itself.`,
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintln(t.out, n)
-				return err
+				fmt.Fprintln(t.out, n)
+				return nil
 			}
 			shown := t.printer(format).Objects()
 			n := 0

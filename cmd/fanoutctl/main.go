@@ -7,7 +7,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -91,7 +90,7 @@ func rootCommand(t *tool) *cobra.Command {
 			}
 			return cmd.Help()
 		},
-		PersistentPreRunE: func(*cobra.Command, []string) error { return t.checkTimeout() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return checkNumbers(cmd) },
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(invalidFlag)
@@ -104,7 +103,12 @@ func rootCommand(t *tool) *cobra.Command {
 	flags.StringVar(&t.configPath, "config", "", "context `file` (default ~/.config/fanoutctl/config.yaml)")
 	flags.DurationVar(&t.timeout, "timeout", 0, "maximum `duration` of the command (default 30s per request; none for commands that wait or process many objects)")
 
-	connect := func(*cobra.Command, []string) error { return cmp.Or(t.checkTimeout(), t.connect()) }
+	connect := func(cmd *cobra.Command, _ []string) error {
+		if err := checkNumbers(cmd); err != nil {
+			return err
+		}
+		return t.connect()
+	}
 	groups := []struct {
 		title    string
 		prepare  func(*cobra.Command, []string) error // nil: as the root

@@ -8,7 +8,6 @@ import (
 	"io"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -112,7 +111,7 @@ the wait together; by default, the wait lasts at most 2m.`,
 			if overwrite {
 				opts = append(opts, client.OverwriteOpaque())
 			}
-			v := transfer.Value(data, cmp.Or(contentType, guessed), utf8.Valid(data)).WithLabels(labels)
+			v := client.Text(string(data)).WithContentType(cmp.Or(contentType, guessed)).WithLabels(labels)
 			revision, err := r.Put(ctx, keyOf(args[1]), v, opts...)
 			if guessed != "" && transfer.RefusesField(err, "content_type") {
 				revision, err = r.Put(ctx, keyOf(args[1]), v.WithContentType(""), opts...)
@@ -120,8 +119,9 @@ the wait together; by default, the wait lasts at most 2m.`,
 			if err != nil {
 				return err
 			}
-			if _, err = fmt.Fprintln(t.out, revision); err != nil || !wait {
-				return err
+			fmt.Fprintln(t.out, revision)
+			if !wait {
+				return nil
 			}
 			return t.awaitWrite(all, g.options(servers, args[0], &selection{key: keyOf(args[1])}, revision))
 		},
@@ -238,3 +238,8 @@ func (p *preconditions) precondition(cmd *cobra.Command) (client.Precondition, e
 }
 
 func isNotFound(err error) bool { return errors.Is(err, client.ErrNotFound) }
+
+// overwriteFlag adds the flag --overwrite-opaque to a command that writes objects.
+func overwriteFlag(cmd *cobra.Command, overwrite *bool) {
+	cmd.Flags().BoolVar(overwrite, "overwrite-opaque", false, "replace values that the server cannot decode; they may belong to another program")
+}

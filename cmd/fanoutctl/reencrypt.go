@@ -31,9 +31,6 @@ same command again to continue; values that are up to date are not rewritten.
 
 If --server names several servers, all of them must use the same primary key.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if rate < 0 {
-				return usagef("--rate must not be negative")
-			}
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
 			a, err := t.sameKeyServer(ctx, args[0])
@@ -68,7 +65,7 @@ func (t *tool) sameKeyServer(ctx context.Context, resource string) (*admin.Admin
 	if len(servers) == 1 {
 		return servers[0], nil
 	}
-	answers, err := ask(ctx, t, servers, func(ctx context.Context, a *admin.Admin) ([]admin.Resource, error) {
+	answers, err := ask(ctx, t, func(ctx context.Context, a *admin.Admin) ([]admin.Resource, error) {
 		return a.Resources(ctx, false)
 	})
 	if err != nil {

@@ -27,11 +27,7 @@ objects and watchers.
 If --server names several servers, all of them are queried and a SERVER column is added.
 The exit code is 8 if some of them fail.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			servers, err := t.servers(cmd.Context())
-			if err != nil {
-				return err
-			}
-			answers, partial := ask(cmd.Context(), t, servers, func(ctx context.Context, a *admin.Admin) ([]admin.Resource, error) {
+			answers, partial := ask(cmd.Context(), t, func(ctx context.Context, a *admin.Admin) ([]admin.Resource, error) {
 				return a.Resources(ctx, true)
 			})
 			if answers == nil {
@@ -41,7 +37,7 @@ The exit code is 8 if some of them fail.`,
 			if format == output.Key {
 				rows = slices.CompactFunc(rows, func(a, b admin.Resource) bool { return a.Name == b.Name })
 			}
-			return errors.Join(output.Records(t.printer(format), admin.ResourceColumns(len(servers) > 1), rows), partial)
+			return errors.Join(output.Records(t.printer(format), admin.ResourceColumns(len(answers) > 1), rows), partial)
 		},
 	}
 	formatFlag(cmd, &format, output.Table)
@@ -78,11 +74,7 @@ them fail.`,
 			if len(args) > 0 {
 				resource = args[0]
 			}
-			servers, err := t.servers(cmd.Context())
-			if err != nil {
-				return err
-			}
-			answers, partial := ask(cmd.Context(), t, servers, func(ctx context.Context, a *admin.Admin) (admin.WatcherList, error) {
+			answers, partial := ask(cmd.Context(), t, func(ctx context.Context, a *admin.Admin) (admin.WatcherList, error) {
 				return a.Watchers(ctx, resource, !all, failing)
 			})
 			if answers == nil {
@@ -96,7 +88,7 @@ them fail.`,
 			if format == output.Table && list.Total == 0 {
 				fmt.Fprintln(t.stderr, "No watchers found.")
 			}
-			columns := admin.WatcherColumns(len(servers) > 1, format == output.Wide)
+			columns := admin.WatcherColumns(len(answers) > 1, format == output.Wide)
 			return errors.Join(output.Records(t.printer(format), columns, rows), partial)
 		},
 	}
@@ -127,17 +119,17 @@ If standard output is not a terminal, print the screen once.`,
 			}
 			ctx := cmd.Context()
 			t.fullScreen = isTerminal(t.stdout) && isTerminal(t.in)
-			servers, err := t.servers(ctx)
-			if err != nil {
-				return err
-			}
 			if !t.fullScreen {
-				answers, partial := ask(ctx, t, servers, top.TakeSnapshot)
+				answers, partial := ask(ctx, t, top.TakeSnapshot)
 				if answers == nil {
 					return partial
 				}
-				_, err := fmt.Fprint(t.styled, top.Screen(answers).View(0, 0))
-				return errors.Join(err, partial)
+				fmt.Fprint(t.styled, top.Screen(answers).View(0, 0))
+				return partial
+			}
+			servers, err := t.servers(ctx)
+			if err != nil {
+				return err
 			}
 			p := top.Program{
 				Servers: servers, Interval: interval,
@@ -168,20 +160,19 @@ func (t *tool) servers(ctx context.Context) ([]*admin.Admin, error) {
 
 // eachServer returns a client for each server. They are closed by close.
 func (t *tool) eachServer(ctx context.Context) ([]client.Server, error) {
+	if t.each != nil {
+		return t.each, nil
+	}
 	opts, err := t.options()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := t.withTimeout(ctx, requestTimeout) // for DNS
 	defer cancel()
-	servers, err := client.EachServer(ctx, t.settings.Server, opts...)
-	if err != nil {
+	if t.each, err = client.EachServer(ctx, t.settings.Server, opts...); err != nil {
 		return nil, usageError{err}
 	}
-	for _, s := range servers {
-		t.clients = append(t.clients, s.Client)
-	}
-	return servers, nil
+	return t.each, nil
 }
 
 // serverTimeout is the default timeout of a request to one of several servers.
@@ -198,7 +189,11 @@ func (e serverError) Unwrap() error { return e.error }
 // ask queries all servers concurrently. It prints the error of each server that fails. If
 // some fail, it returns the answers and an error with the number of failures. If all fail,
 // it returns no answers.
-func ask[T any](ctx context.Context, t *tool, servers []*admin.Admin, request func(context.Context, *admin.Admin) (T, error)) ([]admin.Answer[T], error) {
+func ask[T any](ctx context.Context, t *tool, request func(context.Context, *admin.Admin) (T, error)) ([]admin.Answer[T], error) {
+	servers, err := t.servers(ctx)
+	if err != nil {
+		return nil, err
+	}
 	byDefault := requestTimeout
 	if len(servers) > 1 {
 		byDefault = serverTimeout
@@ -242,11 +237,7 @@ func (t *tool) explainServer(ctx context.Context, server string, err error) stri
 
 // endWatcher ends a watch on whichever server has it.
 func (t *tool) endWatcher(ctx context.Context, id string) error {
-	servers, err := t.servers(ctx)
-	if err != nil {
-		return err
-	}
-	answers, err := ask(ctx, t, servers, func(ctx context.Context, a *admin.Admin) (bool, error) { return a.EndWatcher(ctx, id) })
+	answers, err := ask(ctx, t, func(ctx context.Context, a *admin.Admin) (bool, error) { return a.EndWatcher(ctx, id) })
 	for _, a := range answers {
 		if a.Value {
 			return nil // the servers that failed did not have it

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"maps"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -21,10 +22,10 @@ import (
 // global flags and the connections.
 type tool struct {
 	environ []string
-	vars    map[string]string // FANOUTCTL_ variables, by name
+	vars    map[string]string // environ by name, without empty variables
 	in      io.Reader
 	stdout  io.Writer
-	out     *bufio.Writer // buffers stdout
+	out     *bufio.Writer // buffers stdout, and keeps the first error for the flush at the end
 	stderr  io.Writer
 	styled  io.Writer // out, without the styles that the terminal does not support
 
@@ -39,9 +40,9 @@ type tool struct {
 	shown        atomic.Pointer[progressbar.ProgressBar] // nil: no progress bar is on the screen
 	interruption error                                   // why the watch of the command has lost its server; nil once it goes on
 
-	settings connection       // the settings in effect, set by resolve
-	client   *client.Client   // for object requests; nil for commands that need no server
-	clients  []*client.Client // all clients, for close
+	settings connection      // the settings in effect, set by resolve
+	client   *client.Client  // for object requests; nil for commands that need no server
+	each     []client.Server // for requests to each server, set by eachServer
 }
 
 func newTool(environ []string, in io.Reader, stdout, stderr io.Writer) *tool {
@@ -52,15 +53,18 @@ func newTool(environ []string, in io.Reader, stdout, stderr io.Writer) *tool {
 }
 
 func (t *tool) close() {
-	for _, c := range t.clients {
-		_ = c.Close() // no requests are pending
+	if t.client != nil {
+		_ = t.client.Close() // no requests are pending
+	}
+	for _, s := range t.each {
+		_ = s.Client.Close()
 	}
 }
 
 // width returns the width of the terminal, or 0 if standard output is not a terminal.
 func (t *tool) width() int {
 	f, ok := t.stdout.(*os.File)
-	if !ok || !term.IsTerminal(f.Fd()) {
+	if !ok {
 		return 0
 	}
 	columns, _, err := term.GetSize(f.Fd())
@@ -75,21 +79,17 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(f.Fd())
 }
 
-// printer returns what prints in a format.
-func (t *tool) printer(f output.Format) output.Printer {
-	return output.Printer{W: t.writer(f), Format: f, Width: t.width()}
-}
-
-// writer returns the writer for a format. Only tables are styled. On a terminal, values and
+// printer returns what prints in a format. Only tables are styled. On a terminal, values and
 // keys cannot control it.
-func (t *tool) writer(f output.Format) io.Writer {
+func (t *tool) printer(f output.Format) output.Printer {
+	p := output.Printer{W: t.out, Format: f, Width: t.width()}
 	switch {
 	case f == output.Table || f == output.Wide:
-		return t.styled
+		p.W = t.styled
 	case isTerminal(t.stdout):
-		return output.Visible(t.out)
+		p.W = output.Visible(t.out)
 	}
-	return t.out
+	return p
 }
 
 // connect makes the client for object requests.
@@ -98,10 +98,10 @@ func (t *tool) connect() error {
 	if err != nil {
 		return err
 	}
-	if t.client, err = client.New(t.settings.Server, opts...); err != nil {
+	t.client, err = client.New(t.settings.Server, opts...)
+	if err != nil {
 		return usageError{err}
 	}
-	t.clients = append(t.clients, t.client)
 	return nil
 }
 
@@ -124,14 +124,6 @@ func (t *tool) options() ([]client.Option, error) {
 // requestTimeout is the default timeout of a single request.
 const requestTimeout = 30 * time.Second
 
-// checkTimeout validates the flag --timeout.
-func (t *tool) checkTimeout() error {
-	if t.timeout < 0 {
-		return usagef("--timeout must not be negative")
-	}
-	return nil
-}
-
 // withTimeout returns a context that --timeout limits, or byDefault if the flag is not
 // set. 0 means no limit.
 func (t *tool) withTimeout(ctx context.Context, byDefault time.Duration) (context.Context, context.CancelFunc) {
@@ -145,24 +137,13 @@ func (t *tool) withTimeout(ctx context.Context, byDefault time.Duration) (contex
 	return context.WithTimeout(ctx, limit)
 }
 
-// variables returns the FANOUTCTL_ variables that are not empty.
+// variables returns the variables that are not empty. Of duplicates, the last one counts.
 func variables(environ []string) map[string]string {
 	vars := map[string]string{}
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, envPrefix) && value != "" {
-			vars[name] = value
-		}
+		vars[name] = value
 	}
+	maps.DeleteFunc(vars, func(_, value string) bool { return value == "" })
 	return vars
-}
-
-// variable returns the value of an environment variable. Of duplicates, the last one wins.
-func (t *tool) variable(name string) string {
-	for i := len(t.environ) - 1; i >= 0; i-- {
-		if n, value, _ := strings.Cut(t.environ[i], "="); n == name {
-			return value
-		}
-	}
-	return ""
 }

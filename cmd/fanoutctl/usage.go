@@ -51,6 +51,19 @@ func wanted(invalid *pflag.InvalidValueError) string {
 	return invalid.Unwrap().Error()
 }
 
+// checkNumbers returns a usage error if a number or a duration is negative. No command has a use for one.
+func checkNumbers(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		switch f.Value.Type() {
+		case "int", "int64", "duration":
+			if strings.HasPrefix(f.Value.String(), "-") {
+				err = usagef("--%s must not be negative", f.Name)
+			}
+		}
+	})
+	return err
+}
+
 // suggestedFlags returns the flags of a command whose names resemble the given one.
 func suggestedFlags(cmd *cobra.Command, name string) []string {
 	var names []string

@@ -150,14 +150,6 @@ var gateFlagNames = []string{"allow-missing-servers", "require-all", "quorum", "
 
 // check validates the flags.
 func (g *gateFlags) check() error {
-	switch {
-	case g.tolerate < 0:
-		return usagef("--tolerate must not be negative")
-	case g.minWatches < 0:
-		return usagef("--min-watches must not be negative")
-	case g.settle < 0:
-		return usagef("--settle must not be negative")
-	}
 	if _, err := selector.ParseLabels(g.subscribers); err != nil {
 		return usagef("--subscribers: %v", err)
 	}

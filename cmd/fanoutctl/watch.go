@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -131,8 +132,6 @@ func (w *watchFlags) check() error {
 	switch {
 	case w.s.key != "" && w.s.prefix != "":
 		return usagef("PATH and --key are mutually exclusive")
-	case w.count < 0:
-		return usagef("--count must not be negative")
 	case w.goal != follow.NoGoal && (w.exec != "" || renders):
 		return usagef("--wait cannot be combined with --exec or --render")
 	case w.goal != follow.NoGoal && (w.changes || w.positionFile != ""):
@@ -337,4 +336,33 @@ func (t *tool) command(line string) *shell.Command {
 // warn prints an error that does not end the command.
 func (t *tool) warn(err error) {
 	fmt.Fprintf(t.stderr, "fanoutctl: %s\n", t.explain(exitFailed, err))
+}
+
+// parsePosition returns the position that a flag names: a revision of the present epoch that exists, or
+// EPOCH:REVISION.
+func (t *tool) parsePosition(ctx context.Context, r *client.Resource, text string) (client.Position, error) {
+	epoch, revision := "", text
+	if i := strings.LastIndexByte(text, ':'); i >= 0 {
+		epoch, revision = text[:i], text[i+1:]
+	}
+	n, err := strconv.ParseInt(revision, 10, 64)
+	if err != nil || n < 1 || epoch == "" && strings.Contains(text, ":") {
+		return client.Position{}, usagef("invalid position %q (want a revision, or EPOCH:REVISION as -o json shows them)", text)
+	}
+	if epoch == "" {
+		ctx, cancel := t.withTimeout(ctx, requestTimeout)
+		defer cancel()
+		page, err := r.ListPage(ctx, client.PageSize(1), client.AllowStale())
+		if err == nil && page.Position.Revision < n {
+			page, err = r.ListPage(ctx, client.PageSize(1)) // the server may lag behind etcd
+		}
+		if err != nil {
+			return client.Position{}, fmt.Errorf("cannot find the present epoch: %w", err)
+		}
+		if page.Position.Revision < n {
+			return client.Position{}, exitError{exitNotFound, fmt.Errorf("revision %d does not exist yet; the last one is %d", n, page.Position.Revision)}
+		}
+		epoch = page.Position.Epoch
+	}
+	return client.Position{Epoch: epoch, Revision: n}, nil
 }

@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,6 +12,50 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 )
+
+// Resources returns the resources of the server, sorted by name. With lag, the server also
+// asks etcd for its revision and reports the lag behind it.
+func (a *Admin) Resources(ctx context.Context, lag bool) ([]Resource, error) {
+	all, err := a.listResources(ctx, lag)
+	rows := make([]Resource, 0, len(all))
+	for _, s := range all {
+		rows = append(rows, resourceOf(a.Server, s))
+	}
+	return rows, err
+}
+
+// Codec returns the codec of a resource, or "" if the server does not report it.
+func (a *Admin) Codec(ctx context.Context, resource string) string {
+	all, err := a.listResources(ctx, false)
+	if err != nil {
+		return ""
+	}
+	for _, r := range all {
+		if r.GetName() == resource {
+			return r.GetCodec()
+		}
+	}
+	return ""
+}
+
+func (a *Admin) listResources(ctx context.Context, lag bool) ([]*fanoutv1.ResourceStatus, error) {
+	resp, err := a.service.ListResources(ctx, &fanoutv1.ListResourcesRequest{MeasureLag: lag})
+	if err != nil {
+		return nil, fmt.Errorf("list resources: %w", client.ErrorOf(err))
+	}
+	return resp.GetResources(), nil
+}
+
+// MergeResources combines the resources of several servers. It sorts them by name and then
+// by server, so that the rows of a resource are adjacent.
+func MergeResources(answers []Answer[[]Resource]) []Resource {
+	var all []Resource
+	for _, a := range answers {
+		all = append(all, a.Value...)
+	}
+	slices.SortStableFunc(all, func(a, b Resource) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
 
 // Resource is a resource as shown in JSON and YAML. Durations are in seconds.
 type Resource struct {

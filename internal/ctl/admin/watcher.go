@@ -2,6 +2,7 @@ package admin
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,7 +12,109 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
+	"github.com/fanoutd/fanoutd/internal/lag"
 )
+
+// WatcherList is a list of watchers of one or several servers.
+type WatcherList struct {
+	Watchers []Watcher // possibly truncated
+	Total    int64     // the number of all watchers
+	Failing  int64     // the number of those whose last report has an error
+}
+
+// MaxByLag is the maximum number of watchers in a list that is sorted by lag.
+const MaxByLag = 1000
+
+// Watchers returns the watchers of a resource, or of all resources if the name is empty.
+// With byLag it returns up to [MaxByLag] watchers, furthest behind first, and otherwise all
+// watchers in the order in which they started. With failing it returns only those whose last
+// report has an error.
+func (a *Admin) Watchers(ctx context.Context, resource string, byLag, failing bool) (WatcherList, error) {
+	req := &fanoutv1.ListWatchersRequest{Resource: resource, Failing: failing}
+	if byLag {
+		req.Order = fanoutv1.ListWatchersRequest_ORDER_LAG
+	}
+	var list WatcherList
+	for {
+		resp, err := a.service.ListWatchers(ctx, req)
+		if err != nil {
+			return WatcherList{}, fmt.Errorf("list watchers: %w", client.ErrorOf(err))
+		}
+		for _, s := range resp.GetWatchers() {
+			list.Watchers = append(list.Watchers, watcherOf(a.Server, s))
+		}
+		if resp.GetNextPageToken() == "" {
+			list.Total, list.Failing = resp.GetTotal(), resp.GetFailing()
+			if !byLag {
+				list.count()
+			}
+			return list, nil
+		}
+		req.PageToken = resp.GetNextPageToken()
+	}
+}
+
+// count makes the numbers agree with the watchers of several pages, which are all there are. Watches
+// begin and end between two pages.
+func (l *WatcherList) count() {
+	l.Total, l.Failing = int64(len(l.Watchers)), 0
+	for _, w := range l.Watchers {
+		if w.Error != nil {
+			l.Failing++
+		}
+	}
+}
+
+// EndWatcher ends a watch, whose client then resumes. It reports whether the server had the
+// watch.
+func (a *Admin) EndWatcher(ctx context.Context, id string) (ended bool, err error) {
+	resp, err := a.service.EndWatcher(ctx, &fanoutv1.EndWatcherRequest{Id: id})
+	if err != nil {
+		return false, fmt.Errorf("end watcher %s: %w", id, client.ErrorOf(err))
+	}
+	return resp.GetEnded(), nil
+}
+
+// MergeWatchers combines the watchers of several servers in the order of [Admin.Watchers].
+func MergeWatchers(answers []Answer[WatcherList], byLag bool) WatcherList {
+	var all WatcherList
+	for _, a := range answers {
+		all.Watchers = append(all.Watchers, a.Value.Watchers...)
+		all.Total += a.Value.Total
+		all.Failing += a.Value.Failing
+	}
+	slices.SortStableFunc(all.Watchers, func(a, b Watcher) int {
+		if byLag {
+			if c := a.lag().Compare(b.lag()); c != 0 {
+				return c
+			}
+		}
+		return a.Since.Compare(b.Since)
+	})
+	if byLag {
+		all.Watchers = all.Watchers[:min(len(all.Watchers), MaxByLag)]
+	}
+	return all
+}
+
+// lag returns how far the watcher is behind.
+func (w Watcher) lag() lag.Lag {
+	l := lag.Lag{Blocked: w.Blocked, NoPosition: w.hasNothing(), IsMinimum: w.LagIsMin}
+	if w.Lag != nil {
+		l.Seconds = *w.Lag
+	}
+	return l
+}
+
+// IsBehind reports whether something waits for the watcher. A lag that is known only as a
+// minimum may be shown as 0.
+func (w Watcher) IsBehind() bool {
+	return w.hasNothing() || w.LagIsMin || w.Lag != nil && *w.Lag > 0
+}
+
+// hasNothing reports whether the watcher has no position yet, because it has not received
+// the initial state.
+func (w Watcher) hasNothing() bool { return w.Position != nil && w.Position.Revision == 0 }
 
 // Watcher is a watch as shown in JSON and YAML. Durations are in seconds.
 type Watcher struct {
@@ -182,4 +285,28 @@ func (w Watcher) filter() string {
 		return "everything"
 	}
 	return strings.Join(parts, " ")
+}
+
+// ReportedError is an error that a subscriber has reported.
+type ReportedError struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+func reportedErrorOf(e *client.Error) *ReportedError {
+	if e == nil {
+		return nil
+	}
+	return &ReportedError{e.Code.String(), e.Message}
+}
+
+// String returns the message and the code, or "-" if there is no error.
+func (r *ReportedError) String() string {
+	if r == nil {
+		return "-"
+	}
+	if r.Message != "" && r.Code == "Unknown" { // which adds nothing
+		return r.Message
+	}
+	return strings.TrimSpace(r.Message + " (" + r.Code + ")")
 }

@@ -33,12 +33,10 @@ const (
 func NewEvent(e client.Event) Event {
 	shown := Event{Type: e.Type.String(), Revision: e.Revision}
 	if e.Object != nil {
-		d := document.Of(e.Object)
-		shown.Object = &d
+		shown.Object = new(document.Of(e.Object))
 	}
 	if e.Previous != nil {
-		d := document.Of(e.Previous)
-		shown.Previous = &d
+		shown.Previous = new(document.Of(e.Previous))
 	}
 	return shown
 }
@@ -103,5 +101,5 @@ func (l *Events) marker(e Event) error {
 	if !MarksResets(l.list.Format) {
 		return nil
 	}
-	return l.list.addDocument(e)
+	return l.list.Add(e)
 }

@@ -9,10 +9,9 @@ import (
 
 // list prints items in a format, as they arrive.
 type list[T any] struct {
-	Printer
+	Documents
 	content[T]
 	table *TableWriter[T] // of the formats Table and Wide; nil: of no other
-	n     int             // printed items
 }
 
 // content is what the formats show of an item.
@@ -24,7 +23,7 @@ type content[T any] struct {
 }
 
 func newList[T any](p Printer, c content[T]) *list[T] {
-	l := &list[T]{Printer: p, content: c}
+	l := &list[T]{Documents: Documents{Printer: p}, content: c}
 	if p.Format == Table || p.Format == Wide {
 		l.table = NewTable(p.W, p.Width, c.columns...)
 	}
@@ -43,21 +42,7 @@ func (l *list[T]) add(item T) error {
 		_, err := fmt.Fprintln(l.W, l.key(item))
 		return err
 	}
-	return l.addDocument(l.document(item))
-}
-
-// addDocument prints a document.
-func (l *list[T]) addDocument(d any) error {
-	if l.n++; l.n > 1 && l.Format == YAML {
-		if _, err := fmt.Fprintln(l.W, "---"); err != nil {
-			return err
-		}
-	}
-	if err := l.Record(d); err != nil || !l.Format.IsTemplate() {
-		return err
-	}
-	_, err := fmt.Fprintln(l.W)
-	return err
+	return l.Add(l.document(item))
 }
 
 // addElement prints an item. As JSON, it is an element of an array, which close ends.

@@ -88,6 +88,26 @@ func (p Printer) Record(v any) error {
 	return err
 }
 
+// Documents prints values as they arrive, each as Record does. Not safe for concurrent use.
+type Documents struct {
+	Printer
+	n int // printed values
+}
+
+// Add prints one more value.
+func (d *Documents) Add(v any) error {
+	if d.n++; d.n > 1 && d.Format == YAML {
+		if _, err := fmt.Fprintln(d.W, "---"); err != nil {
+			return err
+		}
+	}
+	if err := d.Record(v); err != nil || !d.Format.IsTemplate() {
+		return err
+	}
+	_, err := fmt.Fprintln(d.W)
+	return err
+}
+
 // Records prints rows, such as resources. The first column is the key. The formats for programs
 // encode the rows.
 func Records[T any](p Printer, columns []Column[T], rows []T) error {

@@ -204,20 +204,15 @@ func (w *Writer) operations(batch []Change, labels bool) []client.Op {
 			ops[i] = client.OpDelete(c.Key, client.IfRevision(c.Old.ModRevision))
 			continue
 		}
-		v := Value(c.New.Bytes(), c.New.Type(), c.New.Text != nil)
+		v := client.Bytes(c.New.Bytes())
+		if c.New.Text != nil {
+			v = client.Text(*c.New.Text)
+		}
+		v = v.WithContentType(c.New.Type())
 		if labels {
 			v = v.WithLabels(c.New.Labels)
 		}
 		ops[i] = client.OpPut(c.Key, v, opts...)
 	}
 	return ops
-}
-
-// Value returns the client value for the bytes of a value.
-func Value(data []byte, contentType string, text bool) client.Value {
-	v := client.Bytes(data)
-	if text {
-		v = client.Text(string(data))
-	}
-	return v.WithContentType(contentType)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/client/localfile"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
+	"github.com/fanoutd/fanoutd/internal/ctl/output"
 	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
 )
 
@@ -28,78 +29,45 @@ type Sink interface {
 	Discard()
 }
 
-// Format is the format of a stream of documents.
-type Format string
-
-// The formats.
-const (
-	YAML  Format = "yaml"
-	JSONL Format = "jsonl"
-)
-
-// Stream is a [Sink] that writes documents to a stream or a file.
+// Stream is a [Sink] that writes documents to a stream or a file, as YAML or lines of JSON.
 type Stream struct {
-	w      *bufio.Writer
-	format Format
-	n      int
-	close  func() error
-	drop   func()
+	w         *bufio.Writer
+	documents output.Documents
+	close     func() error
+	drop      func()
 }
 
 // NewStream returns a Stream that writes to w.
-func NewStream(w io.Writer, format Format) *Stream {
-	s := &Stream{w: bufio.NewWriterSize(w, 1<<20), format: format, drop: func() {}}
-	s.close = func() error { return nil }
+func NewStream(w io.Writer, format output.Format) *Stream {
+	return newStream(w, format, func() error { return nil }, func() {})
+}
+
+func newStream(w io.Writer, format output.Format, finish func() error, drop func()) *Stream {
+	s := &Stream{w: bufio.NewWriterSize(w, 1<<20), close: finish, drop: drop}
+	s.documents.Printer = output.Printer{W: s.w, Format: format}
 	return s
 }
 
 // NewFile returns a Stream that replaces a file atomically on Close. If the path is not that of a
 // regular file, but of a device or a named pipe, it writes to it. The end of ctx ends a wait for the
 // reader of a pipe.
-func NewFile(ctx context.Context, path string, format Format) (*Stream, error) {
+func NewFile(ctx context.Context, path string, format output.Format) (*Stream, error) {
 	f, err := localfile.Begin(path, 0o644)
 	if special, ok := errors.AsType[*localfile.NotRegularError](err); ok && !special.Mode.IsDir() {
-		return openOutput(ctx, path, format)
+		f, err := pipe.Create(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		return newStream(f, format, f.Close, func() { _ = f.Close() }), nil // which is in vain after close
 	} else if err != nil {
 		return nil, err
 	}
-	s := NewStream(f, format)
-	s.close, s.drop = f.Commit, f.Discard
-	return s, nil
-}
-
-func openOutput(ctx context.Context, path string, format Format) (*Stream, error) {
-	f, err := pipe.Create(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	s := NewStream(f, format)
-	s.close, s.drop = f.Close, func() { _ = f.Close() } // in vain after close
-	return s, nil
+	return newStream(f, format, f.Commit, f.Discard), nil
 }
 
 // Add writes a document.
 func (s *Stream) Add(o *client.Object) (bool, error) {
-	d := document.Exact(o)
-	s.n++
-	if s.format == JSONL {
-		text, err := d.JSON(false)
-		if err == nil {
-			_, err = s.w.Write(text)
-		}
-		return true, err
-	}
-	text, err := d.YAML()
-	if err != nil {
-		return false, err
-	}
-	if s.n > 1 {
-		if _, err := s.w.WriteString("---\n"); err != nil {
-			return false, err
-		}
-	}
-	_, err = s.w.Write(text)
-	return true, err
+	return true, s.documents.Add(document.Exact(o))
 }
 
 // Close writes buffered documents.
