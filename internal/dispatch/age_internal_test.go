@@ -14,9 +14,9 @@ import (
 // because it would not say how old it is. Watchers that come at the same time share it.
 func TestASharedBatchThatIsOldIsMadeAgain(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
-		var watchers [4]*Watcher
+		var watchers [4]*Polled
 		for i := range watchers {
-			watchers[i] = d.Polled(q, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
+			watchers[i] = d.Poll(q, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
 			defer watchers[i].Close()
 			if _, ok, _ := watchers[i].Try(); !ok {
 				t.Fatal("got no bookmark")
@@ -25,7 +25,7 @@ func TestASharedBatchThatIsOldIsMadeAgain(t *testing.T) {
 		m.Put("k", "1")
 		synctest.Wait()
 		m.Change(func() { m.Quiet, m.Down = true, object.ErrUnavailable })
-		poll := func(w *Watcher) *Batch {
+		poll := func(w *Polled) *Batch {
 			b, outcome := w.Poll(time.Now())
 			if outcome != Found {
 				t.Fatalf("got outcome %d, want a batch", outcome)

@@ -24,9 +24,9 @@ type Batch struct {
 // batchStart is where a batch begins: a view of the log, and a place in the view. Watchers
 // with equal starts need the same batch.
 type batchStart struct {
-	view   *view
-	cursor object.Revision
-	sent   int // see Watcher.sent
+	view  *view
+	after object.Revision
+	skip  int // see reader.skip
 }
 
 // Encoded returns the message as the given function encodes it. The first call encodes the
@@ -41,13 +41,13 @@ func (b *Batch) Encoded(encode func(*Message) any) any {
 }
 
 // follows reports whether the batch is what a watcher needs next. The arguments are
-// Watcher.cursor and Watcher.sent. If the batch begins or ends inside a revision, both must
+// reader.after and reader.skip. If the batch begins or ends inside a revision, both must
 // equal the values in the start of the batch.
-func (b *Batch) follows(cursor object.Revision, sent int) bool {
-	if b.start.sent > 0 || b.end.partial {
-		return cursor == b.start.cursor && sent == b.start.sent
+func (b *Batch) follows(after object.Revision, skip int) bool {
+	if b.start.skip > 0 || b.end.partial {
+		return after == b.start.after && skip == b.start.skip
 	}
-	return sent == 0 && b.start.cursor <= cursor && cursor < b.first
+	return skip == 0 && b.start.after <= after && after < b.first
 }
 
 // distinct reports whether all pending events have different keys, including the events after
@@ -56,7 +56,7 @@ func (b *Batch) distinct() bool {
 	const different, repeated = 1, 2
 	if b.keys.Load() == 0 {
 		keys := int32(repeated)
-		if b.start.view.distinct(b.start.cursor) {
+		if b.start.view.distinct(b.start.after) {
 			keys = different
 		}
 		b.keys.Store(keys)
@@ -66,14 +66,14 @@ func (b *Batch) distinct() bool {
 
 // batch returns a batch with the given start, or nil if the view has no event after the start. A
 // batch that a stream has made may end before the limit of a message.
-func (f *feed) batch(start batchStart, d *Dispatcher, now time.Time) *Batch {
-	if start.view.endsAt(start.cursor) {
+func (f *feed) batch(start batchStart, now time.Time) *Batch {
+	if start.view.endsAt(start.after) {
 		return nil
 	}
 	if b := f.batches.find(start, now); b != nil {
 		return b
 	}
-	b := newLiveBatch(start, d.cfg.MessageBytes, allRevisions, d, now)
+	b := newLiveBatch(start, f.dispatcher.cfg.MessageBytes, allRevisions, f.dispatcher, now)
 	if b != nil && f.hadSeveral.Load() {
 		f.keepBatch(b)
 	}
@@ -83,7 +83,7 @@ func (f *feed) batch(start batchStart, d *Dispatcher, now time.Time) *Batch {
 // newLiveBatch returns a batch of the events after the start, up to and including the revision
 // to. The limit is that of their size. It returns nil if there are no events.
 func newLiveBatch(start batchStart, limit int, to object.Revision, d *Dispatcher, now time.Time) *Batch {
-	pieces, end, first := start.view.read(start.cursor, start.sent, limit, to)
+	pieces, end, first := start.view.read(start.after, start.skip, limit, to)
 	if end.taken == 0 {
 		return nil
 	}
@@ -121,7 +121,7 @@ func (c *batchCache) find(start batchStart, now time.Time) *Batch {
 func (c *batchCache) findEvents(epoch object.Epoch, first, last object.Revision, now time.Time) *Batch {
 	for i := range c.recent {
 		b := c.recent[i].Load()
-		if b != nil && b.start.sent == 0 && !b.end.partial && b.first == first && b.end.upTo == last &&
+		if b != nil && b.start.skip == 0 && !b.end.partial && b.first == first && b.end.upTo == last &&
 			b.Header.Position.Epoch == epoch && now.Sub(b.made) < MinStatedAge {
 			return b
 		}

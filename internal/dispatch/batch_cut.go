@@ -48,11 +48,11 @@ func (c *batchCut) take(revision object.Revision, size int) bool {
 // or after the event.
 func (c *batchCut) takeAlone(size int) bool { return c.take(c.current+1, size) }
 
-// advance returns the new values of Watcher.cursor and Watcher.sent after the message. The
+// advance returns the new values of reader.after and reader.skip after the message. The
 // arguments are the old values.
-func (c *batchCut) advance(cursor object.Revision, sent int) (object.Revision, int) {
+func (c *batchCut) advance(after object.Revision, skip int) (object.Revision, int) {
 	if c.partial {
-		return cursor, sent + c.taken
+		return after, skip + c.taken
 	}
 	return c.upTo, 0
 }

@@ -16,9 +16,9 @@ import (
 // being cut at that moment. Only a test inside the package can hit that moment.
 func TestBatchesAreDroppedWithTheirLog(t *testing.T) {
 	bubble(t, Config{LogBytes: 1 << 10}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
-		var watchers [2]*Watcher
+		var watchers [2]*Polled
 		for i := range watchers {
-			watchers[i] = d.Polled(q, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
+			watchers[i] = d.Poll(q, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
 			defer watchers[i].Close()
 			for ok := true; ok; {
 				var err error
@@ -51,7 +51,7 @@ func TestBatchesAreDroppedWithTheirLog(t *testing.T) {
 		if n := kept(); n != 0 {
 			t.Errorf("got %d cached batches after the log dropped its segments, want none", n)
 		}
-		if b := f.batch(batchStart{view: old, cursor: watchers[1].cursor}, d, time.Now()); b == nil || kept() != 0 {
+		if b := f.batch(batchStart{view: old, after: watchers[1].after}, time.Now()); b == nil || kept() != 0 {
 			t.Errorf("got batch %v, and the cache keeps %d late batches, want none", b, kept())
 		}
 	})

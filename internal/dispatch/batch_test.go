@@ -13,7 +13,7 @@ import (
 )
 
 // pollOne returns the next batch of a watcher, which must be the last one.
-func pollOne(t testing.TB, w *dispatch.Watcher) *dispatch.Batch {
+func pollOne(t testing.TB, w *dispatch.Polled) *dispatch.Batch {
 	t.Helper()
 	b, outcome := w.Poll(time.Now())
 	if outcome != dispatch.Found {
@@ -54,9 +54,9 @@ func TestWatchersAtOnePositionShareABatch(t *testing.T) {
 }
 
 // polled returns a watcher that is caught up. The test polls its batches.
-func (f *fixture) polled(t testing.TB, i dispatch.Interest, o dispatch.Options) *dispatch.Watcher {
+func (f *fixture) polled(t testing.TB, i dispatch.Interest, o dispatch.Options) *dispatch.Polled {
 	t.Helper()
-	w := f.dispatcher.Polled(f.workers.NewQueue(), i, dispatch.FromNow(f.cacher.State().Position()), o)
+	w := f.dispatcher.Poll(f.workers.NewQueue(), i, dispatch.FromNow(f.cacher.State().Position()), o)
 	t.Cleanup(w.Close)
 	for _, want := range []bool{true, false} {
 		if m, ok, err := w.Try(); ok != want || err != nil {
@@ -67,7 +67,7 @@ func (f *fixture) polled(t testing.TB, i dispatch.Interest, o dispatch.Options) 
 }
 
 // wantBatch polls a watcher, and checks that it gets these events in one batch.
-func wantBatch(t testing.TB, w *dispatch.Watcher, want string) *dispatch.Batch {
+func wantBatch(t testing.TB, w *dispatch.Polled, want string) *dispatch.Batch {
 	t.Helper()
 	b := pollOne(t, w)
 	if got := show(decode(t, b.Message).Events); got != want {
@@ -171,7 +171,7 @@ func TestMergedEventsNeedTheHandler(t *testing.T) {
 		f.store.Put("a", "2")
 		synctest.Wait()
 		wantBatch(t, every, "+a=1 +b=1 ~a=2")
-		for _, w := range []*dispatch.Watcher{latest, twin} {
+		for _, w := range []*dispatch.Polled{latest, twin} {
 			if b, outcome := w.Poll(time.Now()); outcome != dispatch.Refused {
 				t.Errorf("got outcome %d and batch %v, want %d", outcome, b, dispatch.Refused)
 			}

@@ -56,26 +56,26 @@ const smallDelta = 16 << 10
 
 // startCatchUp chooses how to bring the watcher up to date, and returns the message that
 // announces the catch-up.
-func (w *Watcher) startCatchUp() (Message, error) {
-	d := w.dispatcher
+func (r *reader) startCatchUp() (Message, error) {
+	d := r.feed.dispatcher
 	asOf := d.cfg.Source.Confirmed() // read before the state, so the state has at least everything from that time
 	newest := d.cfg.Source.State()
-	kind, err := w.moveToCatchUp(newest)
+	kind, err := r.moveToCatchUp(newest)
 	if err != nil {
 		return Message{}, err
 	}
 	c := &catchUp{kind: kind, to: newest.Revision(), asOf: asOf}
 	if kind == object.Delta {
-		c.since = w.cursor
+		c.since = r.after
 	}
 	if kind.TransfersState() {
-		state := w.target(newest)
+		state := r.target(newest)
 		c.to = state.Revision()
-		if kind == object.Reset && w.exact > 0 {
-			c.to = w.exact
+		if kind == object.Reset && r.exact > 0 {
+			c.to = r.exact
 		}
 		// Most catch-ups have one part and need no retained state.
-		first := w.part(c, state)
+		first := r.part(c, state)
 		c.small = kind == object.Delta && first.isLast && first.end.bytes <= smallDelta
 		switch {
 		case !first.isLast:
@@ -86,113 +86,97 @@ func (w *Watcher) startCatchUp() (Message, error) {
 			c.allPartsSent = true // there are no parts
 		}
 	}
-	w.abandonCatchUp()
-	w.catchUp, w.step = c, stepCatchUp
-	return w.catchUpBegin(kind), nil
+	r.abandonCatchUp()
+	r.catchUp, r.step = c, stepCatchUp
+	return r.catchUpBegin(kind), nil
 }
 
 // moveToCatchUp chooses a catch-up that leads to the state, and moves the cursor to its beginning.
-func (w *Watcher) moveToCatchUp(newest *cacher.State) (object.CatchUp, error) {
-	if w.step == stepBehind {
-		w.cursor = w.feed.view.Load().skipDropped(w.at()).Revision
+func (r *reader) moveToCatchUp(newest *cacher.State) (object.CatchUp, error) {
+	if r.step == stepBehind {
+		r.after = r.feed.view.Load().skipDropped(r.at()).Revision
 	}
-	kind, err := w.chooseCatchUp(newest)
+	kind, err := r.chooseCatchUp(newest)
 	if err != nil {
 		return 0, err
 	}
 	if kind == object.Reset {
-		if epoch := newest.Position().Epoch; w.epoch != epoch {
-			if w.epoch != "" {
-				// w.needed is a revision of the old epoch and no longer applies. An exact
+		if epoch := newest.Position().Epoch; r.epoch != epoch {
+			if r.epoch != "" {
+				// r.needed is a revision of the old epoch and no longer applies. An exact
 				// snapshot still needs a state at its revision or later.
-				w.needed = w.exact
-				if w.step == stepResume { // the watch begins with a position of another epoch
-					w.needed = max(w.needed, w.changedAt())
+				r.needed = r.exact
+				if r.step == stepResume { // the watch begins with a position of another epoch
+					r.needed = max(r.needed, r.feed.changedAt())
 				}
 			}
-			w.epoch = epoch
+			r.epoch = epoch
 		}
-		w.cursor = 0
+		r.after = 0
 	}
-	w.sent, w.mergeTo = 0, 0
+	r.skip, r.mergeTo = 0, 0
 	return kind, nil
 }
 
 // catchUpBegin returns the message that announces a catch-up.
-func (w *Watcher) catchUpBegin(kind object.CatchUp) Message {
-	m := w.message(object.CatchUpBegin, payload{})
+func (r *reader) catchUpBegin(kind object.CatchUp) Message {
+	m := r.message(object.CatchUpBegin, payload{})
 	m.Header.CatchUp = kind
 	return m
 }
 
 // target returns the state to which a RESET or a DELTA leads. This is the state that the
-// watchers of the same interest share, or the newest one. target also sets w.needed to the
+// watchers of the same interest share, or the newest one. target also sets r.needed to the
 // revision of the state. If the catch-up starts over, it then leads to no older state.
 //
 // If the watcher starts over because its state was dropped, target prefers the oldest
 // retained state that is new enough. Otherwise the dispatcher might have to retain a newer
 // state, and to drop a state of other watchers for it.
-func (w *Watcher) target(newest *cacher.State) *cacher.State {
-	d := w.dispatcher
-	needed := max(w.needed, w.cursor)
-	if w.catchUp != nil && w.catchUp.kind.TransfersState() {
+func (r *reader) target(newest *cacher.State) *cacher.State {
+	d := r.feed.dispatcher
+	needed := max(r.needed, r.after)
+	if r.catchUp != nil && r.catchUp.kind.TransfersState() {
 		s := d.retained.oldest(newest.Position().Epoch, needed)
 		// After the catch-up, the watcher must be able to continue from this state, either
 		// with the changes of the window or with a DELTA.
-		if s != nil && (s.Revision() >= newest.Replayable() || !w.everyEvent && newest.HasDelta(s.Revision())) {
-			w.needed = s.Revision()
+		if s != nil && (s.Revision() >= newest.Replayable() || !r.everyEvent && newest.HasDelta(s.Revision())) {
+			r.needed = s.Revision()
 			return s
 		}
 	}
-	s := w.feed.catchUps.sharedState(newest, max(needed, newest.Replayable()), &d.catchUps)
-	d.remember(w.feed)
-	w.needed = s.Revision()
+	s := r.feed.catchUps.sharedState(newest, max(needed, newest.Replayable()), &d.catchUps)
+	d.remember(r.feed)
+	r.needed = s.Revision()
 	return s
 }
 
-// changedAt returns a revision of the present state after which nothing concerns the interest. A watch
-// that begins may share a state from this revision on, and no older one: its client may have received
-// everything up to the revision from another watch of this server. A watcher that falls behind later
-// may share an older state, because its client has seen nothing after the cursor.
-func (w *Watcher) changedAt() object.Revision {
-	// The order matters: the view has every event up to the position that was loaded before.
-	dispatched := w.dispatcher.dispatchedUpTo.Load()
-	v := w.feed.view.Load()
-	present := w.dispatcher.cfg.Source.State().Position()
-	if dispatched == nil || *dispatched != present || v.base.Epoch != present.Epoch {
-		// Another watch may have read changes from the window that are not yet dispatched.
-		return present.Revision
-	}
-	return min(v.lastRevision(), present.Revision)
-}
-
 // abandonCatchUp ends the catch-up that is under way, if there is one.
-func (w *Watcher) abandonCatchUp() {
-	if w.catchUp != nil {
-		w.dispatcher.retained.release(w.catchUp.state)
-		w.catchUp = nil
+func (r *reader) abandonCatchUp() {
+	if r.catchUp != nil {
+		r.feed.dispatcher.retained.release(r.catchUp.state)
+		r.catchUp = nil
 	}
 }
 
 // chooseCatchUp returns the cheapest kind of catch-up that leads to the given state. If the
 // watcher cannot have the events or the snapshot that it asked for, chooseCatchUp returns a
 // [*LostError] or an [*EpochError].
-func (w *Watcher) chooseCatchUp(s *cacher.State) (object.CatchUp, error) {
+func (r *reader) chooseCatchUp(s *cacher.State) (object.CatchUp, error) {
 	epoch := s.Position().Epoch
 	switch {
-	case w.exact > 0 && (w.exact < s.Replayable() || w.exact > s.Revision()): // the revision is too old, or it belongs to another epoch
-		return 0, &LostError{Asked: w.exact, Oldest: s.Replayable(), Current: s.Revision()}
-	case w.cursor == 0:
+	case r.exact > 0 && (r.exact < s.Replayable() || r.exact > s.Revision()): // the revision is too old, or it belongs to another epoch
+		return 0, &LostError{Asked: r.exact, Oldest: s.Replayable(), Current: s.Revision()}
+	case r.after == 0:
 		return object.Reset, nil
-	case w.epoch != epoch && w.everyEvent:
-		return 0, &EpochError{Asked: w.epoch, Current: s.Position()}
-	case w.epoch != epoch:
+	case r.epoch != epoch && r.everyEvent:
+		return 0, &EpochError{Asked: r.epoch, Current: s.Position()}
+	case r.epoch != epoch:
 		return object.Reset, nil
-	case w.step == stepResume && w.cursor >= s.Replayable():
+	case r.step == stepResume && r.after >= s.Replayable():
 		return object.Replay, nil
-	case w.everyEvent:
-		return 0, &LostError{Asked: w.cursor, Oldest: s.Replayable(), Current: s.Revision()}
-	case s.HasDelta(w.cursor):
+	case r.everyEvent:
+		return 0, &LostError{Asked: r.after, Oldest: s.Replayable(), Current: s.Revision()}
+	case s.HasDelta(r.after):
 		return object.Delta, nil
 	}
 	return object.Reset, nil
@@ -200,55 +184,86 @@ func (w *Watcher) chooseCatchUp(s *cacher.State) (object.CatchUp, error) {
 
 // catchUpPart returns the next part of the catch-up that is under way. It returns readUpToDate
 // if SYNCED comes next, and readLost if the catch-up cannot continue and has to start over.
-func (w *Watcher) catchUpPart() (payload, readResult) {
-	c := w.catchUp
+func (r *reader) catchUpPart() (payload, readResult) {
+	c := r.catchUp
 	if !c.kind.TransfersState() {
-		return w.events()
+		return r.events()
 	}
 	if !c.allPartsSent {
 		p := c.first
 		if c.first = nil; p == nil {
-			state := w.catchUpState()
+			state := r.catchUpState()
 			if state == nil {
 				return payload{}, readLost
 			}
-			p = new(w.part(c, state))
+			p = new(r.part(c, state))
 		}
 		if c.next, c.allPartsSent = p.next, p.isLast; c.allPartsSent {
-			w.dispatcher.retained.release(c.state)
+			r.feed.dispatcher.retained.release(c.state)
 			c.state = nil
 		}
 		if len(p.pieces) > 0 {
 			return p.payload(), readEvents
 		}
 	}
-	w.cursor = c.to
-	if c.kind == object.Reset && w.exact == 0 {
+	r.after = c.to
+	if c.kind == object.Reset && r.exact == 0 {
 		// The state may be older than the newest one, if nothing has changed for the interest.
-		w.cursor = w.completeAfter(w.at()).Revision
+		r.after = r.feed.completeAfter(r.at()).Revision
 	}
 	return payload{}, readUpToDate
 }
 
-func (w *Watcher) synced() Message {
-	age := StatedAge(w.catchUp.asOf, time.Now())
-	w.catchUp, w.exact = nil, 0
-	w.step = stepLive
-	m := w.message(object.Synced, payload{})
+func (r *reader) synced() Message {
+	age := StatedAge(r.catchUp.asOf, time.Now())
+	r.catchUp, r.exact = nil, 0
+	r.step = stepLive
+	m := r.message(object.Synced, payload{})
 	m.Header.Age = age
 	return m
+}
+
+// transfersState reports whether a catch-up that sends a state is under way.
+func (r *reader) transfersState() bool { return r.catchUp != nil && r.catchUp.kind.TransfersState() }
+
+// holdsPart reports whether the first part of a catch-up was made and not sent.
+func (r *reader) holdsPart() bool { return r.catchUp != nil && r.catchUp.first != nil }
+
+// syncedIsNext reports whether nothing of the catch-up is left but SYNCED.
+func (r *reader) syncedIsNext() bool {
+	switch c := r.catchUp; {
+	case c == nil:
+		return false
+	case c.kind.TransfersState():
+		return c.allPartsSent
+	default:
+		return r.skip == 0 && r.mergeTo == 0 && r.after >= c.to
+	}
+}
+
+// needsReservation reports whether the next message is a part of a RESET or a DELTA, unless the DELTA
+// is small. SYNCED needs no reservation.
+func (r *reader) needsReservation() bool {
+	switch r.step {
+	case stepSnapshot:
+		return true
+	case stepCatchUp:
+		c := r.catchUp
+		return c.kind.TransfersState() && !c.allPartsSent && !c.small
+	}
+	return false
 }
 
 // catchUpState returns a state from which the next part can be made, or nil if there is none.
 // If the retained state was dropped, a RESET continues from the newest state, as long as the
 // window reaches back to the revision of the snapshot.
-func (w *Watcher) catchUpState() *cacher.State {
-	c := w.catchUp
-	if s := w.dispatcher.retained.use(c.state); s != nil {
+func (r *reader) catchUpState() *cacher.State {
+	c := r.catchUp
+	if s := r.feed.dispatcher.retained.use(c.state); s != nil {
 		return s
 	}
-	s := w.dispatcher.cfg.Source.State()
-	if c.kind == object.Reset && s.Position().Epoch == w.epoch && c.to >= s.Replayable() {
+	s := r.feed.dispatcher.cfg.Source.State()
+	if c.kind == object.Reset && s.Position().Epoch == r.epoch && c.to >= s.Replayable() {
 		return s
 	}
 	return nil
@@ -256,34 +271,34 @@ func (w *Watcher) catchUpState() *cacher.State {
 
 // part returns the next part of a RESET or a DELTA. Watchers that need the same part share
 // it.
-func (w *Watcher) part(c *catchUp, s *cacher.State) part {
+func (r *reader) part(c *catchUp, s *cacher.State) part {
 	var makePart func(*catchUp, *cacher.State) part
 	switch c.kind {
 	case object.Reset:
-		makePart = w.resetPart
+		makePart = r.resetPart
 	case object.Delta:
-		makePart = w.deltaPart
+		makePart = r.deltaPart
 	default:
 		panic(fmt.Sprintf("a catch-up of kind %v has no parts that are made from a state", c.kind))
 	}
 	key := partKey{kind: c.kind, since: c.since, to: c.to, start: c.next}
-	return w.feed.catchUps.part(s, key, &w.dispatcher.catchUps, func() (p part) {
-		w.dispatcher.cfg.Turns.Do(func() { p = makePart(c, s) })
+	return r.feed.catchUps.part(s, key, &r.feed.dispatcher.catchUps, func() (p part) {
+		r.feed.dispatcher.cfg.Turns.Do(func() { p = makePart(c, s) })
 		return p
 	})
 }
 
 // resetPart makes a part of a snapshot.
-func (w *Watcher) resetPart(c *catchUp, s *cacher.State) part {
-	interest := &w.feed.interest
-	p := part{next: c.next, isLast: true, end: batchCut{limit: w.dispatcher.cfg.MessageBytes}}
+func (r *reader) resetPart(c *catchUp, s *cacher.State) part {
+	interest := &r.feed.interest
+	p := part{next: c.next, isLast: true, end: batchCut{limit: r.feed.dispatcher.cfg.MessageBytes}}
 	objects, _ := s.ObjectsAt(c.to, interest.Scope, c.next.Key)
 	var last object.Key
 	for o := range objects {
 		if !interest.Picks(o) {
 			continue
 		}
-		event := w.dispatcher.cfg.Encoder.AddedEvent(o, interest.Projection)
+		event := r.feed.dispatcher.cfg.Encoder.AddedEvent(o, interest.Projection)
 		if !p.end.takeAlone(len(event)) {
 			p.isLast = false
 			break
@@ -298,16 +313,16 @@ func (w *Watcher) resetPart(c *catchUp, s *cacher.State) part {
 }
 
 // deltaPart makes a part of the difference between two revisions.
-func (w *Watcher) deltaPart(c *catchUp, s *cacher.State) part {
-	interest := &w.feed.interest
-	p := part{next: c.next, isLast: true, end: batchCut{limit: w.dispatcher.cfg.MessageBytes}}
+func (r *reader) deltaPart(c *catchUp, s *cacher.State) part {
+	interest := &r.feed.interest
+	p := part{next: c.next, isLast: true, end: batchCut{limit: r.feed.dispatcher.cfg.MessageBytes}}
 	for d := range s.Since(c.since, interest.Scope, c.next.ChangeID) {
 		e := interest.SeeDifference(d, c.since)
 		var event []byte
 		if e.Type == object.Added {
-			event = w.dispatcher.cfg.Encoder.AddedEvent(e.Object, interest.Projection)
+			event = r.feed.dispatcher.cfg.Encoder.AddedEvent(e.Object, interest.Projection)
 		} else {
-			event = w.dispatcher.cfg.Encoder.AppendEvent(nil, e, interest.Projection)
+			event = r.feed.dispatcher.cfg.Encoder.AppendEvent(nil, e, interest.Projection)
 		}
 		if !p.end.takeAlone(len(event)) {
 			p.isLast = false

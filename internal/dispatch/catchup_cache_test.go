@@ -23,7 +23,7 @@ func TestBoundedCatchUpCache(t *testing.T) {
 					m.Put(object.Key(fmt.Sprint(i)), "value")
 				}
 				synctest.Wait()
-				var watchers []*Watcher
+				var watchers []*Pulled
 				catchUp := func() {
 					now := d.cfg.Source.State().Position()
 					for _, begin := range []Begin{

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -111,15 +112,12 @@ func TestCatchUpsThatWaitedShareAState(t *testing.T) {
 		interest.Projection.OmitValues = true
 		waiting := make([]*reservingSink, 10)
 		for i := range waiting {
-			s := &reservingSink{}
-			s.watcher = f.dispatcher.Watch(interest, dispatch.FromSnapshot(0), dispatch.Options{}, f.workers.NewQueue(), s)
-			waiting[i] = s
+			waiting[i] = f.reserving(interest, dispatch.FromSnapshot(0))
 		}
 		for i, s := range waiting {
-			if err := s.watcher.Serve(); err != nil {
+			if err := s.Serve(); err != nil {
 				t.Error(err)
 			}
-			s.watcher.Close()
 			f.store.Put("k/0", fmt.Sprint(i))
 			synctest.Wait()
 		}
@@ -129,18 +127,35 @@ func TestCatchUpsThatWaitedShareAState(t *testing.T) {
 	})
 }
 
+// heldObserver holds the rounds of the dispatcher.
+type heldObserver struct {
+	holds   atomic.Bool
+	release chan struct{}
+}
+
+func (o *heldObserver) Wants() bool {
+	if o.holds.Load() {
+		<-o.release
+	}
+	return false
+}
+
+func (*heldObserver) Dispatched(dispatch.Dispatched) {}
+
 // A watch that begins after another one has read a change from the window gets this change, also before
 // it is dispatched.
 func TestCatchUpIsAsNewAsTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := start(t, limits{})
+		o := &heldObserver{release: make(chan struct{})}
+		f := start(t, limits{observer: o})
+		defer close(o.release)
 		f.store.Put("k", "1")
 		synctest.Wait()
 		at := f.cacher.State().Position()
 		if got := show(f.watch(t, object.Scope{}, dispatch.FromSnapshot(0)).sync(t, object.Reset)); got != "+k=1" {
 			t.Fatalf("got %q, want the only object", got)
 		}
-		f.stop() // nothing is dispatched any more
+		o.holds.Store(true) // nothing is dispatched any more
 		f.store.Put("k", "2")
 		synctest.Wait()
 		if got := show(f.watch(t, object.Scope{}, dispatch.FromPosition(at)).sync(t, object.Replay)); got != "~k=2" {

@@ -17,14 +17,9 @@ func TestReliableWhileTheFeedGrows(t *testing.T) {
 	const events, watchers = 4000, 8
 	begin := dispatch.FromNow(f.cacher.State().Position())
 	var reading sync.WaitGroup
-	for i := range watchers {
+	for range watchers {
 		interest := dispatch.Interest{Scope: object.ExactKey("k")}
-		var w reader
-		if i%2 == 0 {
-			w = readByWorker(f.dispatcher, f.workers.NewQueue(), interest, begin, dispatch.Options{}, counts{})
-		} else {
-			w = f.dispatcher.Pull(f.workers.NewQueue(), interest, begin, dispatch.Options{})
-		}
+		w := f.dispatcher.Pull(f.workers.NewQueue(), interest, begin, dispatch.Options{})
 		reading.Go(func() {
 			defer w.Close()
 			for next := 0; next < events; {

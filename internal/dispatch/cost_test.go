@@ -154,7 +154,7 @@ func catchUp(tb testing.TB, f *fixture, i dispatch.Interest, begin dispatch.Begi
 }
 
 // readCatchUp reads messages up to SYNCED, and returns the number of their events.
-func readCatchUp(tb testing.TB, w *dispatch.Watcher) int {
+func readCatchUp(tb testing.TB, w *dispatch.Pulled) int {
 	tb.Helper()
 	events := 0
 	for {

@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,17 +25,18 @@ type crowd struct {
 	each func(*member, *dispatch.Batch) // called instead of received.Done; nil: none
 }
 
-// member is the sink of a watcher in a crowd. Its fields belong to the worker.
+// member is a watch of a crowd and the sink of its stream. Its fields belong to the worker.
 type member struct {
-	*dispatch.Watcher
+	*dispatch.Stream
+	dispatch.StreamWatch
 	crowd *crowd
 	queue *sendqueue.Queue
-	waits chan struct{} // closed when the worker has the watcher
+	waits chan struct{} // closed when the worker has the watch
 	last  *dispatch.Batch
 	near  bool // prefetched since the last batch
 	full  bool // has no room for a batch
 
-	reserved atomic.Int32 // calls of Reserve
+	reserves atomic.Int32 // calls of Reserve
 
 	gone  bool // closed
 	ended error
@@ -56,18 +58,25 @@ func (f *fixture) gather(t testing.TB, count int, i dispatch.Interest, options .
 	return c
 }
 
-// join returns a watcher that has received its first bookmark and waits.
+// join returns a watch that has received its first bookmark and waits.
 func (f *fixture) join(t testing.TB, c *crowd, q *sendqueue.Queue, i dispatch.Interest, o dispatch.Options) *member {
 	t.Helper()
+	return f.joinInOrder(t, c, q, i, o, 0)
+}
+
+// joinInOrder is join with StreamConfig.Order.
+func (f *fixture) joinInOrder(t testing.TB, c *crowd, q *sendqueue.Queue, i dispatch.Interest, o dispatch.Options, order uint32) *member {
+	t.Helper()
 	m := &member{crowd: c, queue: q, waits: make(chan struct{}), done: make(chan struct{})}
-	m.Watcher = f.dispatcher.Watch(i, dispatch.FromNow(f.cacher.State().Position()), o, q, m)
+	m.Stream = dispatch.NewStream(dispatch.StreamConfig{Queue: q, Solo: m, Order: order, LastBookmark: o.LastBookmark})
+	m.Start(f.dispatcher, &m.StreamWatch, i, dispatch.FromNow(f.cacher.State().Position()), o)
 	go func() {
 		defer close(m.done)
 		m.ended = m.Serve()
 	}()
 	t.Cleanup(m.leave)
 	<-m.waits
-	for !m.InGroup() {
+	for !m.IsMember() {
 		f.wait()
 	}
 	return m
@@ -79,9 +88,8 @@ func (m *member) leave() {
 		return
 	}
 	m.gone = true
-	m.Stop()
+	m.Abort(context.Canceled)
 	<-m.done
-	m.Close()
 }
 
 // after calls a function, and returns when every member has received a batch.
@@ -91,42 +99,59 @@ func (c *crowd) after(do func()) {
 	c.received.Wait()
 }
 
-// Reserve implements [dispatch.Sink].
-func (m *member) Reserve() error {
-	m.reserved.Add(1)
+// HasRoom implements [dispatch.StreamSink].
+func (m *member) HasRoom() bool { return !m.full }
+
+// TakesBatch implements [dispatch.SoloSink].
+func (m *member) TakesBatch() bool { return !m.full }
+
+// Reserve implements [dispatch.StreamSink].
+func (m *member) Reserve(context.Context, bool) error {
+	m.reserves.Add(1)
 	return nil
 }
 
-// Prefetch implements [dispatch.Sink].
+// HoldsReservation implements [dispatch.StreamSink].
+func (m *member) HoldsReservation() bool { return true }
+
+// Release implements [dispatch.StreamSink].
+func (m *member) Release() {}
+
+// Size implements [dispatch.SoloSink].
+func (m *member) Size(*dispatch.Batch) int { return 0 }
+
+// Prefetch implements [dispatch.SoloSink].
 func (m *member) Prefetch() int {
 	m.near = true
 	return 1
 }
 
-// Send implements [dispatch.Sink].
-func (m *member) Send(message dispatch.Message) error {
-	select {
-	case <-m.waits:
-		m.receive(&dispatch.Batch{Message: message})
-	default:
-		if message.Header.Kind != object.Bookmark {
+// Send implements [dispatch.StreamSink].
+func (m *member) Send(*dispatch.Response) error { panic("the sink never needs the handler") }
+
+// TrySend implements [dispatch.StreamSink].
+func (m *member) TrySend(r *dispatch.Response, now time.Time) error {
+	for _, e := range r.Entries {
+		switch {
+		case e.Batch == nil:
+		case !e.First:
+			m.receive(e.Batch)
+		case e.Batch.Header.Kind != object.Bookmark:
 			panic("the first message is no bookmark")
+		default:
+			close(m.waits)
 		}
-		close(m.waits)
 	}
 	return nil
 }
 
-// TrySend implements [dispatch.Sink].
-func (m *member) TrySend(b *dispatch.Batch, _ time.Time) error {
-	if m.full {
-		return dispatch.ErrFull
-	}
+// SendBatch implements [dispatch.SoloSink].
+func (m *member) SendBatch(b *dispatch.Batch, _ object.Revision, _ time.Time) error {
 	m.receive(b)
 	return nil
 }
 
-// CountSent implements [dispatch.Sink].
+// CountSent implements [dispatch.SoloSink].
 func (m *member) CountSent(_ *dispatch.Batch, n int, _ time.Time) {
 	m.crowd.mu.Lock()
 	defer m.crowd.mu.Unlock()

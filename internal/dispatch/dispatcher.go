@@ -90,14 +90,13 @@ type Dispatcher struct {
 	retained       retainedStates
 	stats          counters
 
-	mu          sync.Mutex            // guards everything below, and some fields of feed
-	position    object.Position       // same as dispatchedUpTo, but not atomic; zero before the first state
-	watchers    map[*Watcher]struct{} // those that are not closed; streams have others
-	index       index                 // the feeds that have watches
-	empty       *view                 // the log of feeds that have begun at the latest position
-	caching     map[*feed]struct{}    // feeds whose catchUpCache may have content
-	swept       time.Time             // when the caches were last swept
-	aged        time.Time             // when old segments were last dropped
+	mu          sync.Mutex         // guards everything below, and some fields of feed
+	position    object.Position    // same as dispatchedUpTo, but not atomic; zero before the first state
+	index       index              // the feeds that have watches
+	empty       *view              // the log of feeds that have begun at the latest position
+	caching     map[*feed]struct{} // feeds whose catchUpCache may have content
+	swept       time.Time          // when the caches were last swept
+	aged        time.Time          // when old segments were last dropped
 	logs        logBudget
 	hashes      maphash.Seed // seed for the hashes of keys
 	scratch     []byte       // memory in which events are encoded
@@ -126,14 +125,13 @@ func New(cfg Config) *Dispatcher {
 		cfg.Turns = NewTurns()
 	}
 	d := &Dispatcher{
-		cfg:      cfg,
-		created:  time.Now(),
-		stopped:  make(chan struct{}),
-		watchers: map[*Watcher]struct{}{},
-		index:    newIndex(cfg.Indexed),
-		empty:    &view{},
-		caching:  map[*feed]struct{}{},
-		hashes:   maphash.MakeSeed(),
+		cfg:     cfg,
+		created: time.Now(),
+		stopped: make(chan struct{}),
+		index:   newIndex(cfg.Indexed),
+		empty:   &view{},
+		caching: map[*feed]struct{}{},
+		hashes:  maphash.MakeSeed(),
 	}
 	d.catchUps.limit = int64(cfg.CatchUpBytes)
 	d.retained.limit = cfg.CatchUpStates
@@ -163,9 +161,6 @@ func (d *Dispatcher) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	close(d.stopped)
-	for w := range d.watchers {
-		w.Stop()
-	}
 	for _, r := range d.workers {
 		r.ending.Ready()
 	}
@@ -284,23 +279,6 @@ func (d *Dispatcher) publishLater(f *feed) {
 	}
 }
 
-// Watch registers a watcher that delivers to the sink. The watcher misses no change that
-// comes after the call. The worker of the queue sends the live events; watchers of one
-// connection should share a queue. The caller calls [Watcher.Serve] and finally
-// [Watcher.Close].
-func (d *Dispatcher) Watch(i Interest, b Begin, o Options, q *sendqueue.Queue, s Sink) *Watcher {
-	w := &Watcher{sink: s, place: o.Place}
-	w.task = q.NewTask(w.run)
-	w.schedule = newScheduleTimer(&o, w)
-	w.timed = w.schedule.needsEveryMessage()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	w.begin(d.groupOf(d.join(&i), q), b, &o)
-	w.stopping.Store(d.hasStopped())
-	d.watchers[w] = struct{}{}
-	return w
-}
-
 // join adds a watch to the feed of the interest, and returns the feed. The caller holds the mutex.
 func (d *Dispatcher) join(i *Interest) *feed {
 	f := d.index.find(i)
@@ -308,7 +286,7 @@ func (d *Dispatcher) join(i *Interest) *feed {
 		if d.empty.base != d.position {
 			d.empty = &view{base: d.position}
 		}
-		f = newFeed(*i, d.empty, &d.logs)
+		f = newFeed(*i, d, d.empty)
 		d.index.add(f)
 		d.stats.interests.Store(int64(d.index.size))
 	}
@@ -318,25 +296,25 @@ func (d *Dispatcher) join(i *Interest) *feed {
 	return f
 }
 
-// joinStream adds a watch of a stream to the feed of the interest, so that the watch misses no change
-// that comes after the call. It returns the group of the feed for the worker of the stream.
-func (d *Dispatcher) joinStream(i *Interest, q *sendqueue.Queue) *group {
+// enter adds a watch to the feed of the interest, so that the watch misses no change that comes after
+// the call. It returns the group of the feed for the worker of the queue.
+func (d *Dispatcher) enter(i *Interest, q *sendqueue.Queue) *group {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	g := d.groupOf(d.join(i), q)
-	g.rounds.streamWatches++
-	if g.streamWatches++; g.streamWatches == 1 {
+	g.rounds.watches++
+	if g.watches++; g.watches == 1 {
 		g.rounds.join(g, d.position)
 	}
 	return g
 }
 
-// leaveStream removes watches that joinStream has added.
-func (d *Dispatcher) leaveStream(g *group, watches int) {
+// exit removes watches that enter has added.
+func (d *Dispatcher) exit(g *group, watches int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	g.streamWatches -= watches
-	g.rounds.streamWatches -= watches
+	g.watches -= watches
+	g.rounds.watches -= watches
 	d.leave(g.feed, watches)
 }
 
@@ -347,14 +325,6 @@ func (d *Dispatcher) remember(f *feed) {
 	defer d.mu.Unlock()
 	d.caching[f] = struct{}{}
 	d.sweep(d.cfg.Source.State())
-}
-
-// unregister removes a watcher.
-func (d *Dispatcher) unregister(w *Watcher) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.watchers, w)
-	d.leave(w.feed, 1)
 }
 
 // leave removes watches from a feed. If they were its last, leave removes the feed, too. The caller

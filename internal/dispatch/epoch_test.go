@@ -3,6 +3,7 @@ package dispatch
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
@@ -33,8 +34,8 @@ func TestRevisionsOfAnotherEpochAreNotUsed(t *testing.T) {
 			}
 		}
 		d.dispatchedUpTo.Store(before)
-		if m, ok, err := w.nextMessage(); ok || err != nil {
-			t.Fatalf("got %+v, %v; want no message", m.Header, err)
+		if b, ok := w.cursor.nextBatch(time.Now()); b != nil || !ok {
+			t.Fatalf("got %v, %v; want no batch", b, ok)
 		}
 		if got := w.Position(); got.Revision > d.cfg.Source.State().Revision() {
 			t.Errorf("got position %v, want at most %v", got, d.cfg.Source.State().Position())

@@ -2,118 +2,281 @@ package dispatch
 
 import (
 	"context"
-	"slices"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
 
-// PullSink is the sink of a watcher whose test takes the messages with Next. The worker
-// sends none of them.
-type PullSink struct{ Err error }
+// Pulled is a watch with a stream of its own, whose sink has room for one message each time that the
+// test asks for one. It implements [SoloSink].
+type Pulled struct {
+	*StreamWatch
+	stream *Stream
+	cursor *cursor       // set by the worker
+	out    chan Message  // capacity 1
+	done   chan struct{} // closed when Serve has returned
+	err    error         // of Serve
 
-func (PullSink) Reserve() error                    { return nil }
-func (PullSink) Send(Message) error                { panic("Send of a sink that is pulled") }
-func (s PullSink) TrySend(*Batch, time.Time) error { return s.Err }
-func (PullSink) CountSent(*Batch, int, time.Time)  {}
-func (PullSink) Prefetch() int                     { return 0 }
-
-// Pull registers a watcher whose test takes the messages with Next.
-func (d *Dispatcher) Pull(q *sendqueue.Queue, i Interest, b Begin, o Options) *Watcher {
-	return d.Watch(i, b, o, q, PullSink{ErrNeedsHandler})
+	mu    sync.Mutex
+	asked bool           // guarded by mu: the sink has room
+	count map[string]int // guarded by mu: see Count
 }
 
-// Polled registers a watcher whose test takes the messages with Try, Poll and Take. The
-// worker sends none of them and does not hand the watcher back.
-func (d *Dispatcher) Polled(q *sendqueue.Queue, i Interest, b Begin, o Options) *Watcher {
-	return d.Watch(i, b, o, q, PullSink{ErrFull})
+// Pull starts a watch whose test takes the messages with Next.
+func (d *Dispatcher) Pull(q *sendqueue.Queue, i Interest, b Begin, o Options) *Pulled {
+	return d.PullCounted(q, i, b, o, nil)
 }
 
-// Next waits for the next message, as the handler of a watch does.
-func (w *Watcher) Next(ctx context.Context) (Message, error) {
-	for {
-		if m, ok, err := w.Try(); ok || err != nil {
-			return m, err
-		}
-		w.HandOver()
+// What can happen to a watch.
+const (
+	SentByGroup  = "sent as a member of its group"
+	SentByStream = "sent by its stream"
+	Counted      = "counted"
+	Full         = "no room"
+)
+
+// PullCounted is Pull, and counts what happens.
+func (d *Dispatcher) PullCounted(q *sendqueue.Queue, i Interest, b Begin, o Options, count map[string]int) *Pulled {
+	p := &Pulled{StreamWatch: &StreamWatch{}, out: make(chan Message, 1), done: make(chan struct{}), count: count}
+	p.stream = NewStream(StreamConfig{Queue: q, Solo: p, LastBookmark: o.LastBookmark})
+	p.holdReservation()
+	p.stream.Start(d, p.StreamWatch, i, b, o)
+	p.stream.post(func(time.Time) { p.cursor = p.StreamWatch.cursor.Load() })
+	go func() {
+		defer close(p.done)
+		p.err = p.stream.Serve()
+	}()
+	return p
+}
+
+// Next waits for the next message.
+func (p *Pulled) Next(ctx context.Context) (Message, error) {
+	select {
+	case m := <-p.out:
+		return m, nil
+	default:
+	}
+	p.ask(true)
+	defer p.ask(false)
+	p.stream.Ready()
+	select {
+	case m := <-p.out:
+		p.flush()
+		return m, nil
+	case <-p.done:
+		return Message{}, p.err
+	case <-ctx.Done():
+		return Message{}, ctx.Err()
+	}
+}
+
+func (p *Pulled) ask(asked bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = asked
+}
+
+// flush waits until the worker has noted that a message was sent.
+func (p *Pulled) flush() {
+	flushed := make(chan struct{})
+	if p.stream.post(func(time.Time) { close(flushed) }) {
 		select {
-		case <-w.HandedBack():
-			if w.dispatcher.hasStopped() {
-				return Message{}, ErrStopped
-			}
-		case <-ctx.Done():
-			w.TakeBack()
-			return Message{}, ctx.Err()
+		case <-flushed:
+		case <-p.done:
 		}
 	}
+}
+
+// Position returns the position from which a client can resume.
+func (p *Pulled) Position() object.Position {
+	got := make(chan object.Position, 1)
+	if p.stream.post(func(time.Time) { got <- p.cursor.position() }) {
+		select {
+		case at := <-got:
+			return at
+		case <-p.done:
+		}
+	}
+	<-p.done
+	return p.cursor.at()
+}
+
+// Close ends the watch, as the loss of its connection does.
+func (p *Pulled) Close() {
+	p.stream.Abort(errors.New("closed"))
+	<-p.done
+}
+
+// happens counts what happens.
+func (p *Pulled) happens(what string) {
+	if p.count != nil {
+		p.count[what]++
+	}
+}
+
+// HasRoom implements [StreamSink].
+func (p *Pulled) HasRoom() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.asked {
+		p.happens(Full)
+	}
+	return p.asked
+}
+
+// TakesBatch implements [SoloSink].
+func (p *Pulled) TakesBatch() bool { return p.HasRoom() }
+
+// take takes a message, if there is room.
+func (p *Pulled) take(m *Message, what string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.asked {
+		return ErrFull
+	}
+	p.happens(what)
+	p.asked = false
+	p.out <- *m
+	return nil
+}
+
+// TrySend implements [StreamSink].
+func (p *Pulled) TrySend(r *Response, _ time.Time) error {
+	for i := range r.Entries {
+		if b := r.Entries[i].Batch; b != nil && b.Header.Kind != object.Draining {
+			return p.take(&b.Message, SentByStream)
+		}
+	}
+	return nil
+}
+
+// SendBatch implements [SoloSink].
+func (p *Pulled) SendBatch(b *Batch, _ object.Revision, _ time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.happens(SentByGroup)
+	p.asked = false
+	p.out <- b.Message
+	return nil
+}
+
+// CountSent implements [SoloSink].
+func (p *Pulled) CountSent(*Batch, int, time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.happens(Counted)
+}
+
+// Size implements [SoloSink].
+func (*Pulled) Size(b *Batch) int { return b.size() }
+
+// Prefetch implements [SoloSink].
+func (*Pulled) Prefetch() int { return 0 }
+
+// Send implements [StreamSink].
+func (*Pulled) Send(*Response) error { panic("the sink never needs the handler") }
+
+// Reserve implements [StreamSink].
+func (*Pulled) Reserve(context.Context, bool) error { return nil }
+
+// HoldsReservation implements [StreamSink].
+func (*Pulled) HoldsReservation() bool { return true }
+
+// Release implements [StreamSink]. The stream keeps the reservation all the same, so no catch-up waits.
+func (p *Pulled) Release() { p.holdReservation() }
+
+func (p *Pulled) holdReservation() {
+	p.stream.mu.Lock()
+	defer p.stream.mu.Unlock()
+	p.stream.catchUps.holds = !p.stream.ended
+}
+
+// Polled is a cursor that no worker serves. The test moves it with Try, Poll and Take.
+type Polled struct{ cursor }
+
+// Poll returns a cursor of a watch of the interest.
+func (d *Dispatcher) Poll(q *sendqueue.Queue, i Interest, b Begin, o Options) *Polled {
+	p := &Polled{}
+	p.group = d.enter(&i, q)
+	p.reader = newReader(p.group.feed, b, &o)
+	return p
+}
+
+// Close removes the watch from its feed.
+func (p *Polled) Close() {
+	p.abandonCatchUp()
+	p.feed.dispatcher.exit(p.group, 1)
 }
 
 // Try returns the next message, or false if there is none now.
-func (w *Watcher) Try() (Message, bool, error) { return w.next(time.Now()) }
-
-// HandOver gives the watcher to its worker.
-func (w *Watcher) HandOver() {
-	if w.handedBack == nil {
-		w.handedBack = make(chan struct{}, 1)
+func (p *Polled) Try() (Message, bool, error) {
+	if p.step == stepNow {
+		p.step = stepLive
+		return p.message(object.Bookmark, payload{}), true, nil
 	}
-	w.workerOwns.Store(true)
-	w.task.Ready()
+	m, ok, err := p.nextMessage()
+	if ok || err != nil {
+		return m, ok, err
+	}
+	if p.step == stepCatchUp {
+		return p.synced(), true, nil
+	}
+	if b, _ := p.nextBatch(time.Now()); b != nil {
+		p.pass(b)
+		return b.Message, true, nil
+	}
+	return Message{}, false, nil
 }
-
-// HandedBack returns a channel that receives when the worker hands the watcher back.
-func (w *Watcher) HandedBack() <-chan struct{} { return w.handedBack }
-
-// TakeBack gets the watcher back from its worker.
-func (w *Watcher) TakeBack() {
-	w.Stop()
-	<-w.handedBack
-	w.stopping.Store(false)
-}
-
-// InGroup reports whether the watcher is in its group.
-func (w *Watcher) InGroup() bool { return w.inGroup.Load() }
-
-// IsStopped reports whether the dispatcher has stopped.
-func (w *Watcher) IsStopped() bool { return w.dispatcher.hasStopped() }
 
 // Outcome is the result of Poll and Take.
 type Outcome int
 
 const (
-	Nothing Outcome = iota // there is no batch, or the watcher has delivered it
-	Found                  // the batch is what the watcher sends next
-	Refused                // the watcher needs something else
+	Nothing Outcome = iota // there is no batch, or it was delivered
+	Found                  // the batch is what comes next
+	Refused                // something else comes next
 )
 
-// Poll returns the next batch and moves the watcher past it, as its worker does.
-func (w *Watcher) Poll(now time.Time) (*Batch, Outcome) {
-	b, result := w.poll(now)
-	switch result {
-	case pollBatch:
-		w.delivered(b, now)
-		return b, Found
-	case pollNeedsHandler:
+// Poll returns the next batch of the log and moves past it, as the worker does.
+func (p *Polled) Poll(now time.Time) (*Batch, Outcome) {
+	b, ok := p.nextBatch(now)
+	switch {
+	case !ok:
 		return nil, Refused
+	case b == nil:
+		return nil, Nothing
 	}
-	return nil, Nothing
+	p.pass(b)
+	return b, Found
 }
 
 // NothingFollows reports whether nothing follows the batch that Poll has returned.
-func (w *Watcher) NothingFollows(b *Batch) bool {
-	return !b.more && w.feed.version.Load() == w.version
+func (p *Polled) NothingFollows(b *Batch) bool {
+	return !b.more && p.feed.view.Load().endsAt(p.after)
 }
 
-// Take moves the watcher past a batch of its group, as its worker does.
-func (w *Watcher) Take(b *Batch, now time.Time) Outcome {
-	switch w.match(b) {
+// Take moves past a batch of the group, as the worker does.
+func (p *Polled) Take(b *Batch) Outcome {
+	if p.mergeTo > 0 {
+		return Refused // it would not be a member
+	}
+	switch p.match(b) {
 	case matchesNext:
-		w.delivered(b, now)
+		p.pass(b)
 		return Found
 	case matchesSent:
 		return Nothing
 	}
 	return Refused
+}
+
+// IsMember reports whether the watch is a member of its group.
+func (w *StreamWatch) IsMember() bool {
+	c := w.cursor.Load()
+	return c != nil && c.isMember.Load()
 }
 
 // Kind returns the kind of the message.
@@ -122,7 +285,7 @@ func (b *Batch) Kind() object.MessageKind { return b.Header.Kind }
 // Hollow makes the worker panic when it looks at another watch of the stream, or at what is due later
 // than the next. The stream must be idle.
 func (s *Stream) Hollow(w *StreamWatch) (restore func()) {
-	feeds, groups := map[*streamCursor]*feed{}, map[*streamCursor]*group{}
+	feeds, groups := map[*cursor]*feed{}, map[*cursor]*group{}
 	for _, src := range s.sources {
 		for _, c := range src.cursors {
 			if c != w.cursor.Load() {
@@ -131,7 +294,7 @@ func (s *Stream) Hollow(w *StreamWatch) (restore func()) {
 			}
 		}
 	}
-	all := slices.Clone(s.clock.due)
+	all := append(dueHeap(nil), s.clock.due...)
 	for i := range s.clock.due {
 		if i > 0 {
 			s.clock.due[i] = due{}
@@ -165,7 +328,7 @@ func (s *Stream) Holds() Holdings {
 	h := Holdings{
 		Watches: s.watches, Settling: len(s.settling), Joins: len(s.joins), Due: len(s.clock.due),
 		Candidates: len(s.candidates), CatchUps: len(s.catchUps.waiting), Parked: len(s.catchUps.parked),
-		Directs: len(s.directs.all), Answers: s.answers.waiting + len(s.waitingAnswers), ToClose: len(s.toClose), Interval: s.clock.interval,
+		Directs: len(s.directs.clone()), Answers: s.answers.waiting + len(s.waitingAnswers), ToClose: len(s.toClose), Interval: s.clock.interval,
 	}
 	for _, l := range s.directs.lanes() {
 		h.DirectsWaiting += len(l.waiting)
@@ -176,7 +339,7 @@ func (s *Stream) Holds() Holdings {
 	for _, src := range s.sources {
 		h.Cursors += len(src.cursors)
 		h.Marked += len(src.marked)
-		h.StreamWatches += src.rounds.streamWatches
+		h.StreamWatches += src.rounds.watches
 		h.Interests += src.dispatcher.Interests()
 		for c := range src.cursors {
 			h.SharedLists += len(src.cursors[c].group.shared)

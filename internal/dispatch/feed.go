@@ -7,13 +7,13 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// feed is the log of the events of one interest, and the watchers that read it.
+// feed is the log of the events of one interest, and the watches that read it.
 type feed struct {
-	interest Interest
-	view     atomic.Pointer[view]
-	version  atomic.Uint64 // counts the changes of view; see Watcher.joinGroup
-	catchUps catchUpCache
-	batches  batchCache
+	dispatcher *Dispatcher
+	interest   Interest
+	view       atomic.Pointer[view]
+	catchUps   catchUpCache
+	batches    batchCache
 
 	hadSeveral atomic.Bool // the feed has had several watches at once, so batches are worth keeping
 
@@ -25,14 +25,12 @@ type feed struct {
 	key      *indexKey       // the key under which the index lists the feed; nil: see index.whole
 	reported object.Revision // the last revision for which roundReports.event was called
 	next     *view           // the view that the next call of publish will store; nil: nothing has changed
-	budget   *logBudget
 }
 
 // newFeed returns a feed with an empty log.
-func newFeed(i Interest, empty *view, b *logBudget) *feed {
-	f := &feed{interest: i, budget: b}
+func newFeed(i Interest, d *Dispatcher, empty *view) *feed {
+	f := &feed{dispatcher: d, interest: i}
 	f.view.Store(empty)
-	f.version.Store(1)
 	return f
 }
 
@@ -57,7 +55,7 @@ func (f *feed) append(e entry, event []byte) {
 		s.add(e, event)
 		// Published views share the old slice, so the segment goes into a new one.
 		next.segments = append(slices.Clip(next.segments), s)
-		f.budget.add(s)
+		f.dispatcher.logs.add(s)
 		last = s
 	}
 	next.visibleInLast = last.n
@@ -71,7 +69,7 @@ func (f *feed) forgetOldest() {
 	s := next.segments[0]
 	next.base.Revision = s.entries[s.n-1].revision
 	next.segments = slices.Clone(next.segments[1:])
-	f.budget.remove(s)
+	f.dispatcher.logs.remove(s)
 }
 
 // restart drops all events of the log, which was complete up to the position oldEnd. The
@@ -86,17 +84,15 @@ func (f *feed) restart(oldEnd, newBase object.Position) {
 func (f *feed) forget() {
 	next := f.edit()
 	for _, s := range next.segments {
-		f.budget.remove(s)
+		f.dispatcher.logs.remove(s)
 	}
 	next.segments = nil
 }
 
-// publish shows readers everything that was appended. It stores the view before it increases
-// the version. So a reader that loads the new version, and then the view, gets the new view.
+// publish shows readers everything that was appended.
 func (f *feed) publish() {
 	v := f.edit()
 	before := f.view.Swap(v)
-	f.version.Add(1)
 	f.next = nil
 	if before.base != v.base {
 		f.batches.clear()

@@ -116,7 +116,7 @@ func start(t testing.TB, l limits) *fixture {
 
 // watcher records the messages that it receives.
 type watcher struct {
-	*dispatch.Watcher
+	*dispatch.Pulled
 	stream check.Stream
 }
 
@@ -132,7 +132,7 @@ func (f *fixture) watchInterest(t testing.TB, i dispatch.Interest, begin dispatc
 
 func (f *fixture) watchWith(t testing.TB, i dispatch.Interest, begin dispatch.Begin, o dispatch.Options) *watcher {
 	t.Helper()
-	w := &watcher{Watcher: f.dispatcher.Pull(f.workers.NewQueue(), i, begin, o)}
+	w := &watcher{Pulled: f.dispatcher.Pull(f.workers.NewQueue(), i, begin, o)}
 	t.Cleanup(w.Close)
 	return w
 }

@@ -5,65 +5,68 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
 
-// group has the watchers of one feed and one worker that have delivered everything. They
-// remain members while the worker sends them batches. The dispatcher hands a group with new
-// events to the worker (workerRounds). It does not make the tasks of the members ready. A
-// member that needs something other than the group's batch leaves the group. The worker then
-// serves that watcher alone (Watcher.run), until the watcher can join again.
+// group has the cursors of one feed and one worker. The dispatcher hands a group with new events to
+// the worker (workerRounds). There are two kinds of cursors:
 //
-// The group does not record what each member has received. Watcher.match compares a batch
-// with the cursor of the member.
+//   - The worker marks the cursors in the lists, and their streams read them later.
+//   - The worker sends the next batch to the members at once. A member is the cursor of a stream
+//     with one watch that needs nothing but the batches of the group. Otherwise, the cursor leaves
+//     the members, and its stream reads it, until it can join them again.
+//
+// The group does not record what each member has received. cursor.match compares a batch with the
+// position of the member.
 type group struct {
 	// These never change.
 
-	feed       *feed
-	dispatcher *Dispatcher
-	rounds     *workerRounds
+	feed   *feed
+	rounds *workerRounds
 
-	size          atomic.Int32 // number of members; the dispatcher reads it
-	listed        bool         // guarded by workerRounds.mu: the group is in workerRounds.groups
-	streamWatches int          // number of watches of streams; guarded by the dispatcher's mutex
-	sibling       *group       // the next group of the feed; guarded by the dispatcher's mutex
+	listed  bool   // guarded by workerRounds.mu: the group is in workerRounds.groups
+	watches int    // guarded by the dispatcher's mutex
+	sibling *group // the next group of the feed; guarded by the dispatcher's mutex
 
 	// Only the worker uses the fields below.
 
-	firstCursor *streamCursor              // a list of the cursors of streams
-	shared      map[shareKey]*streamCursor // the live cursors that watches with equal keys share; nil: the group has at most one cursor
+	cursors cursorList           // of streams with many watches
+	shared  map[shareKey]*cursor // the live cursors that watches with equal keys share; nil: the list has at most one cursor
 
-	*memberList // nil: no Watcher has joined
+	*memberList // nil: no stream with one watch has a cursor
 }
 
-// memberList has the watchers of a group. Only the worker uses it.
+// memberList has the cursors of streams with one watch. Only the worker uses it.
 type memberList struct {
+	apart   cursorList      // those that are no members
 	at      object.Position // where the group's next batch begins
-	sent    int             // number of events of the next revision that were in earlier batches; see Watcher.sent
+	skip    int             // number of events of the next revision that were in earlier batches; see reader.skip
 	members []member
+	size    int // number of members that have not left
 	sorted  int // the members before this index are in order; see sort
 
 	fetched        int           // result of the reads in prefetch; without a result, the compiler would remove them
 	yieldAllowance time.Duration // time that the method yield may still take; negative: earlier calls took too long
 }
 
-// member is a watcher in a group. It repeats the watcher's queue and place, so that sorting
-// does not read the watcher's memory.
+// member is a member of a group. It repeats what sorting and sending need, so that they read less of
+// the memory of the cursor and the stream.
 type member struct {
-	queue   *sendqueue.Queue
-	watcher *Watcher // nil: the watcher has left
-	place   uint32
+	cursor *cursor // nil: it has left
+	stream *Stream
+	sink   SoloSink
+	queue  *sendqueue.Queue
+	order  uint32 // StreamConfig.Order
 }
 
 func (m member) compare(other member) int {
-	return cmp.Or(m.queue.Compare(other.queue), cmp.Compare(m.place, other.place))
+	return cmp.Or(m.queue.Compare(other.queue), cmp.Compare(m.order, other.order))
 }
 
-// groupOf returns the feed's group for watchers of the given queue. The caller holds the
+// groupOf returns the feed's group for watches of the given queue. The caller holds the
 // dispatcher's mutex.
 func (d *Dispatcher) groupOf(f *feed, q *sendqueue.Queue) *group {
 	r := d.roundsOf(q)
@@ -72,52 +75,81 @@ func (d *Dispatcher) groupOf(f *feed, q *sendqueue.Queue) *group {
 			return g
 		}
 	}
-	f.groups = &group{feed: f, dispatcher: d, rounds: r, sibling: f.groups}
+	f.groups = &group{feed: f, rounds: r, sibling: f.groups}
 	return f.groups
 }
 
-// join adds a watcher that had nothing to send when it last read its feed.
-func (g *group) join(w *Watcher) {
-	if w.groupIndex >= 0 {
+// add adds a cursor to the lists, so that rounds mark it.
+func (g *group) add(c *cursor) {
+	if c.stream.solo != nil {
+		if g.memberList == nil {
+			g.memberList = &memberList{}
+		}
+		g.apart.add(c)
 		return
 	}
-	if g.memberList == nil {
-		g.memberList = &memberList{}
+	if g.cursors.first != nil {
+		g.keepShared()
 	}
-	if g.size.Load() == 0 {
-		g.at, g.sent = w.at(), 0
-	}
-	w.groupIndex = int32(len(g.members))
-	w.inGroup.Store(true)
-	g.members = append(g.members, member{w.task.Queue(), w, w.place})
-	g.size.Add(1)
+	g.cursors.add(c)
 }
 
-// leave removes a watcher, if it is a member.
-func (g *group) leave(w *Watcher) {
-	if w.groupIndex < 0 {
-		return
+// remove removes a cursor that is closed.
+func (g *group) remove(c *cursor) {
+	switch {
+	case c.place > 0:
+		g.leave(c)
+		g.apart.remove(c)
+	case c.stream.solo != nil:
+		g.apart.remove(c)
+	default:
+		g.cursors.remove(c)
 	}
-	g.members[w.groupIndex].watcher = nil
-	w.markLeft()
-	g.size.Add(-1)
-	if gaps := len(g.members) - int(g.size.Load()); gaps > len(g.members)/2 {
+}
+
+// mark marks the cursors in the lists.
+func (g *group) mark() {
+	g.cursors.mark()
+	if g.memberList != nil {
+		g.apart.mark()
+	}
+}
+
+// join makes a cursor a member. It had nothing to send when its stream last read it.
+func (g *group) join(c *cursor) {
+	if g.size == 0 {
+		g.at, g.skip = c.at(), 0
+	}
+	g.apart.remove(c)
+	s := c.stream
+	g.members = append(g.members, member{c, s, s.solo, s.task.Queue(), s.order})
+	g.size++
+	c.place = int32(len(g.members))
+	c.isMember.Store(true)
+}
+
+// leave makes a member an ordinary cursor again.
+func (g *group) leave(c *cursor) {
+	g.members[c.place-1].cursor = nil
+	g.hasLeft(c)
+	g.size--
+	if gaps := len(g.members) - g.size; gaps > len(g.members)/2 {
 		g.closeGaps()
 	}
 }
 
-// markLeft records that the watcher is no longer in its group. The caller removes the watcher
-// from the members.
-func (w *Watcher) markLeft() {
-	w.groupIndex = -1
-	w.inGroup.Store(false)
+// hasLeft records that a cursor is no longer a member. The caller removes it from the members.
+func (g *group) hasLeft(c *cursor) {
+	c.place = 0
+	c.isMember.Store(false)
+	c.resume = c.at()
+	g.apart.add(c)
 }
 
-// run sends the next batch to the members. A panic in Watcher.offer ends only the watch of
-// that member. Any other panic ends the watches of all members: Serve of each member returns
-// the panic as an error. The worker continues in both cases.
+// run sends the next batch to the members. A panic in member.offer ends only the stream of that
+// member. Any other panic ends the streams of all members. The worker continues in both cases.
 func (g *group) run(now time.Time) {
-	if g.size.Load() == 0 {
+	if g.memberList == nil || g.size == 0 {
 		return
 	}
 	defer func() {
@@ -127,16 +159,16 @@ func (g *group) run(now time.Time) {
 	}()
 	g.sort()
 	v := g.feed.view.Load()
-	if v.base.Epoch != g.at.Epoch || g.at.Revision < v.base.Revision {
+	if !v.covers(g.at) {
 		g.dissolve()
 		return
 	}
-	b := g.feed.batch(batchStart{v, g.at.Revision, g.sent}, g.dispatcher, now)
+	b := g.feed.batch(batchStart{v, g.at.Revision, g.skip}, now)
 	if b == nil {
 		return
 	}
 	g.send(b, now)
-	g.at.Revision, g.sent = b.end.advance(g.at.Revision, g.sent)
+	g.at.Revision, g.skip = b.end.advance(g.at.Revision, g.skip)
 	if b.more {
 		g.rounds.add(g)
 	}
@@ -149,22 +181,26 @@ const membersPerTimestamp = 32
 // send offers a batch to all members and removes those that leave.
 func (g *group) send(b *Batch, now time.Time) {
 	kept := 0
-	var receiver Sink // the sink of one member that received the batch
+	var receiver SoloSink // the sink of one member that received the batch
 	received := 0
+	size := -1 // of the batch; the sinks of a group send the same
 	for i := range g.members {
 		if i%membersPerPrefetch == 0 {
 			g.prefetch(g.members[i:min(i+membersPerPrefetch, len(g.members))])
 		}
 		m := g.members[i]
-		if m.watcher == nil {
+		if m.cursor == nil {
 			continue
 		}
 		if kept > 0 && m.queue != g.members[kept-1].queue {
 			now = g.yield(now)
 		}
-		sent, stays := m.watcher.offer(b, now)
+		if size < 0 {
+			size = m.sink.Size(b)
+		}
+		sent, stays := m.offer(b, size, now)
 		if sent {
-			receiver = m.watcher.sink
+			receiver = m.sink
 			received++
 		}
 		if stays {
@@ -188,20 +224,26 @@ func (g *group) send(b *Batch, now time.Time) {
 // membersPerPrefetch is the number of members that are prefetched together.
 const membersPerPrefetch = 8
 
-// prefetch reads the memory that sending to the members will read. Ten thousand watchers do
+// prefetch reads the memory that sending to the members will read. Ten thousand watches do
 // not fit into the processor's caches. In prefetch, the processor loads the memory of several
-// watchers at the same time. Without prefetch, it would wait for the memory of each watcher in
-// turn. Prefetching saves 13 percent of a delivery to 10,000 watchers.
+// watches at the same time. Without prefetch, it would wait for the memory of each watch in
+// turn. Prefetching saves 13 percent of a delivery to 10,000 watches.
 func (g *group) prefetch(members []member) {
 	for _, m := range members {
-		if m.watcher == nil {
+		if m.cursor == nil {
 			continue
 		}
-		if m.watcher.latest {
-			g.fetched++
-		}
-		g.fetched += m.watcher.sink.Prefetch()
+		g.fetched += m.prefetch() + m.sink.Prefetch()
 	}
+}
+
+// prefetch reads the memory of the cursor and the stream.
+func (m *member) prefetch() int {
+	n := m.cursor.skip + int(m.cursor.messages)
+	if m.stream.sink != nil {
+		n++
+	}
+	return n
 }
 
 // Writing to a connection takes about ten microseconds. If the method yield takes much
@@ -213,7 +255,7 @@ const (
 
 // yield gives up the processor for a moment, so gRPC writes the messages of the previous
 // queue while they are in the processor's caches. This saves 8 percent of a delivery
-// to 10,000 watchers. The worker does not yield while other queues or groups wait for it: if
+// to 10,000 watches. The worker does not yield while other queues or groups wait for it: if
 // it did, gRPC would write many small pieces. yield returns the current time.
 func (g *group) yield(now time.Time) time.Time {
 	g.yieldAllowance = min(g.yieldAllowance+yieldPerQueue, maxYieldAllowance)
@@ -226,25 +268,25 @@ func (g *group) yield(now time.Time) time.Time {
 	return after
 }
 
-// fail ends the call of Serve of each member with an error. If the method send panics halfway,
-// g.members may still list a watcher that has left, or list a watcher twice, because send had
-// moved it forward. Only the element at the watcher's groupIndex counts.
+// fail ends the stream of each member with an error. If the method send panics halfway, g.members
+// may still list a cursor that has left, or list a cursor twice, because send had moved it forward.
+// Only the element at the cursor's place counts.
 func (g *group) fail(err error) {
 	for i, m := range g.members {
-		if w := m.watcher; w != nil && w.groupIndex == int32(i) {
-			w.markLeft()
-			w.fail(err)
+		if c := m.cursor; c != nil && c.place == int32(i+1) {
+			g.hasLeft(c)
+			c.stream.stop(err)
 		}
 	}
 	g.truncate(0, 0)
 }
 
-// dissolve removes all members, and makes the worker serve each of them alone.
+// dissolve makes the streams of all members read them.
 func (g *group) dissolve() {
 	for _, m := range g.members {
-		if m.watcher != nil {
-			m.watcher.markLeft()
-			m.watcher.task.Ready()
+		if m.cursor != nil {
+			g.hasLeft(m.cursor)
+			m.cursor.mark()
 		}
 	}
 	g.truncate(0, 0)
@@ -254,7 +296,7 @@ func (g *group) dissolve() {
 func (g *group) closeGaps() {
 	kept, sorted := 0, 0
 	for i, m := range g.members {
-		if m.watcher == nil {
+		if m.cursor == nil {
 			continue
 		}
 		g.put(kept, m)
@@ -268,15 +310,14 @@ func (g *group) closeGaps() {
 
 func (g *group) truncate(kept, sorted int) {
 	clear(g.members[kept:])
-	g.members, g.sorted = g.members[:kept], sorted
-	g.size.Store(int32(kept))
+	g.members, g.sorted, g.size = g.members[:kept], sorted, kept
 }
 
 // sort moves the members that joined last to their places in the order of queues and of
-// [Options.Place]. The members of one connection then follow each other, and their messages
+// StreamConfig.Order. The members of one connection then follow each other, and their messages
 // leave together. Streams that a client opens one after another are often neighbors in gRPC's
 // memory, at the server and at the client. Processors read neighbors faster in order: this
-// saves 15 percent of a delivery to 10,000 watchers, at both ends.
+// saves 15 percent of a delivery to 10,000 watches, at both ends.
 func (g *group) sort() {
 	if g.sorted == len(g.members) {
 		return
@@ -299,7 +340,7 @@ func (g *group) sort() {
 // put stores a member at an index of the list.
 func (g *group) put(at int, m member) {
 	g.members[at] = m
-	if m.watcher != nil {
-		m.watcher.groupIndex = int32(at)
+	if m.cursor != nil {
+		m.cursor.place = int32(at + 1)
 	}
 }

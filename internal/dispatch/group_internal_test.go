@@ -44,46 +44,55 @@ func bubbleWithWindow(t *testing.T, cfg Config, window cacher.WindowLimits, do f
 	})
 }
 
-// fullSink has no room, and counts the batches it was offered.
+// fullSink has no room after its first message, and counts the batches it was offered.
 type fullSink struct {
-	PullSink
-	offered *atomic.Int32
+	Pulled
+	first   bool
+	offered atomic.Int32
 }
 
-func (s fullSink) Send(Message) error { return nil }
+func (s *fullSink) HasRoom() bool    { return true }
+func (s *fullSink) TakesBatch() bool { return false }
 
-func (s fullSink) TrySend(*Batch, time.Time) error {
+func (s *fullSink) TrySend(r *Response, _ time.Time) error {
+	if !s.first || r.Entries[0].Batch == nil {
+		s.first = true
+		return nil
+	}
 	s.offered.Add(1)
 	return ErrFull
 }
 
-// served is a watcher in its group.
+// served is a watch that is a member of its group.
 type served struct {
-	*Watcher
-	offered atomic.Int32
-	done    chan struct{} // closed when Serve has returned
+	*Stream
+	*cursor
+	sink fullSink
+	done chan struct{} // closed when Serve has returned
 }
+
+var errClosed = errors.New("closed")
 
 func (s *served) Close() {
-	s.Stop()
+	s.Abort(errClosed)
 	<-s.done
-	s.Watcher.Close()
 }
 
-// serve returns a watcher in its group whose sink has no room.
+// serve returns a member of a group whose sink has no room.
 func (d *Dispatcher) serve(t *testing.T, q *sendqueue.Queue) *served {
 	t.Helper()
-	s := &served{done: make(chan struct{})}
-	s.Watcher = d.Watch(Interest{}, FromNow(d.cfg.Source.State().Position()), Options{}, q, fullSink{offered: &s.offered})
+	s, w := &served{done: make(chan struct{})}, &StreamWatch{}
+	s.Stream = NewStream(StreamConfig{Queue: q, Solo: &s.sink})
+	s.Start(d, w, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
 	go func() {
 		defer close(s.done)
-		if err := s.Serve(); err != nil {
+		if err := s.Serve(); err != errClosed {
 			t.Error(err)
 		}
 	}()
 	synctest.Wait()
-	if !s.inGroup.Load() {
-		t.Fatal("the watcher is not in its group")
+	if s.cursor = w.cursor.Load(); !w.IsMember() {
+		t.Fatal("the watch is no member of its group")
 	}
 	return s
 }
@@ -96,8 +105,8 @@ func TestGroupForgetsWatchersThatHaveLeft(t *testing.T) {
 			d.serve(t, q).Close()
 		}
 		synctest.Wait()
-		if g := stays.group; len(g.members) > 2 || g.size.Load() != 1 || g.members[stays.groupIndex].watcher != stays.Watcher {
-			t.Errorf("got %d entries for %d members", len(g.members), g.size.Load())
+		if g := stays.cursor.group; len(g.members) > 2 || g.size != 1 || g.members[stays.place-1].cursor != stays.cursor {
+			t.Errorf("got %d entries for %d members", len(g.members), g.size)
 		}
 	})
 }
@@ -111,12 +120,12 @@ func TestFullSinkIsOfferedABatchOnce(t *testing.T) {
 			store.Put("k", value)
 			synctest.Wait()
 		}
-		if n := s.offered.Load(); n != 1 {
+		if n := s.sink.offered.Load(); n != 1 {
 			t.Errorf("got %d offers, want 1", n)
 		}
 		s.Ready()
 		synctest.Wait()
-		if n := s.offered.Load(); n != 2 {
+		if n := s.sink.offered.Load(); n != 2 {
 			t.Errorf("got %d offers after Ready, want 2", n)
 		}
 	})
@@ -133,17 +142,17 @@ func TestBacklogOfAWaitingWatcherIsZero(t *testing.T) {
 		s := d.serve(t, q)
 		defer s.Close()
 		old := object.Position{Epoch: s.epoch, Revision: 1}
-		if got := s.Backlog(old); got != (Backlog{}) {
+		if got := s.backlog(old); got != (Backlog{}) {
 			t.Errorf("while the watcher waits: got %+v", got)
 		}
 		store.Put("k", "1")
 		for range 1_000_000 { // meanwhile the watcher is offered the event, and leaves
-			if s.Backlog(old) != (Backlog{}) {
+			if s.backlog(old) != (Backlog{}) {
 				break
 			}
 			runtime.Gosched()
 		}
-		if got := s.Backlog(old); got.Events >= 0 {
+		if got := s.backlog(old); got.Events >= 0 {
 			t.Errorf("after the watcher has left: got %+v", got)
 		}
 	})
@@ -151,42 +160,44 @@ func TestBacklogOfAWaitingWatcherIsZero(t *testing.T) {
 
 // liveSink receives batches.
 type liveSink struct {
-	PullSink
+	*Pulled
 	trySend   func()
 	countSent func(n int, now time.Time)
 }
 
-func (s liveSink) Send(Message) error { return nil }
+func (s liveSink) HasRoom() bool                      { return true }
+func (s liveSink) TakesBatch() bool                   { return true }
+func (s liveSink) TrySend(*Response, time.Time) error { return nil }
 
-func (s liveSink) TrySend(*Batch, time.Time) error {
+func (s liveSink) SendBatch(*Batch, object.Revision, time.Time) error {
 	s.trySend()
 	return nil
 }
 
 func (s liveSink) CountSent(_ *Batch, n int, now time.Time) { s.countSent(n, now) }
 
-// serveIn serves watchers in one group. The returned function stops them, and returns the errors
-// of Serve.
-func (d *Dispatcher) serveIn(t *testing.T, q *sendqueue.Queue, watchers int, s Sink) (stop func() []error) {
+// serveIn serves watches in one group. The returned function ends them, and returns the errors of
+// Serve.
+func (d *Dispatcher) serveIn(t *testing.T, q *sendqueue.Queue, watches int, sink SoloSink) (stop func() []error) {
 	t.Helper()
-	ended := make(chan error, watchers)
-	var all []*Watcher
-	for range watchers {
-		w := d.Watch(Interest{}, FromNow(d.cfg.Source.State().Position()), Options{}, q, s)
-		all = append(all, w)
-		go func() { ended <- w.Serve() }()
+	ended := make(chan error, watches)
+	var all []*Stream
+	for range watches {
+		s, w := NewStream(StreamConfig{Queue: q, Solo: sink}), &StreamWatch{}
+		s.Start(d, w, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
+		all = append(all, s)
+		go func() { ended <- s.Serve() }()
 		synctest.Wait()
-		if !w.inGroup.Load() {
-			t.Fatal("the watcher is not in its group")
+		if !w.IsMember() {
+			t.Fatal("the watch is no member of its group")
 		}
 	}
 	return func() (errs []error) {
-		for _, w := range all {
-			w.Stop()
+		for _, s := range all {
+			s.EndAll(Ending{})
 		}
-		for _, w := range all {
+		for range all {
 			errs = append(errs, <-ended)
-			w.Close()
 		}
 		return errs
 	}
@@ -312,7 +323,7 @@ func TestEachTransferOfAStateHasParts(t *testing.T) {
 		since := d.cfg.Source.State().Revision()
 		store.Put("k", "1")
 		synctest.Wait()
-		w := d.Polled(q, Interest{}, FromSnapshot(0), Options{})
+		w := d.Poll(q, Interest{}, FromSnapshot(0), Options{})
 		defer w.Close()
 		s := d.cfg.Source.State()
 		for kind := range object.CatchUpKinds {

@@ -27,7 +27,7 @@ func TestBatchesAreSentQueueByQueue(t *testing.T) {
 	place := func(n int) uint32 { return uint32(n / queues * 7 % each) } // another order than that of the joining
 	ordered := make([]*member, queues*each)
 	for n := range ordered {
-		m := f.join(t, c, q[n%queues], dispatch.Interest{}, dispatch.Options{Latest: n%3 == 0, Place: place(n)})
+		m := f.joinInOrder(t, c, q[n%queues], dispatch.Interest{}, dispatch.Options{Latest: n%3 == 0}, place(n))
 		c.members = append(c.members, m)
 		ordered[n%queues*each+int(place(n))] = m
 		if n == queues*each/2 {
@@ -294,10 +294,10 @@ func TestMatchingABatch(t *testing.T) {
 		f := start(t, limits{messageBytes: 200})
 		synctest.Wait()
 		every, latest, strict := dispatch.Options{}, dispatch.Options{Latest: true}, dispatch.Options{EveryEvent: true}
-		at := func(o dispatch.Options) *dispatch.Watcher { return f.polled(t, dispatch.Interest{}, o) }
-		take := func(w *dispatch.Watcher, b *dispatch.Batch, want dispatch.Outcome) {
+		at := func(o dispatch.Options) *dispatch.Polled { return f.polled(t, dispatch.Interest{}, o) }
+		take := func(w *dispatch.Polled, b *dispatch.Batch, want dispatch.Outcome) {
 			t.Helper()
-			if got := w.Take(b, time.Now()); got != want {
+			if got := w.Take(b); got != want {
 				t.Errorf("got outcome %d, want %d", got, want)
 			}
 		}
@@ -344,7 +344,7 @@ func TestMatchingABatch(t *testing.T) {
 		}
 		synctest.Wait()
 		other := wantNext()
-		for _, w := range []*dispatch.Watcher{second, merges, late} {
+		for _, w := range []*dispatch.Polled{second, merges, late} {
 			take(w, other, dispatch.Found)
 		}
 		f.store.Commit(writes)

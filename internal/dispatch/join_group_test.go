@@ -9,30 +9,37 @@ import (
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
-// An event that comes after the worker's last poll and before the watcher joins its group wakes
-// the watcher. Only a test inside the package can hit that moment.
-func TestNoEventIsMissedBetweenPollAndJoin(t *testing.T) {
+// An event that comes after the worker's last look at the log and before the watch becomes a member of
+// its group reaches the watch: every round with an event makes the worker run the group, whether it has
+// members or not. Only a test inside the package can hit that moment.
+func TestNoEventIsMissedBetweenReadingAndJoining(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
-		w := d.Polled(q, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
-		defer w.Close()
-		defer w.group.leave(w)
-		if _, ok, _ := w.Try(); !ok {
-			t.Fatal("got no bookmark")
+		received := 0
+		sink := liveSink{trySend: func() { received++ }, countSent: func(int, time.Time) {}}
+		stop := d.serveIn(t, q, 1, sink)
+		defer stop()
+		var f *feed
+		for f = range d.index.all() {
 		}
-		if _, result := w.poll(time.Now()); result != pollNothing || !w.joinGroup(time.Now()) {
-			t.Fatal("got something besides the bookmark")
+		c := f.groups.members[0].cursor
+		looked, goOn := make(chan struct{}), make(chan struct{})
+		c.stream.post(func(time.Time) {
+			c.group.leave(c)
+			if b, ok := c.nextBatch(time.Now()); b != nil || !ok {
+				t.Error("got an event before it came")
+			}
+			close(looked)
+			<-goOn // then the cursor joins its group again
+		})
+		<-looked
+		at := m.Put("k", "1")
+		for d.dispatchedUpTo.Load().Revision < at {
+			time.Sleep(time.Millisecond) // of the bubble
 		}
-		w.group.leave(w)
-		if _, result := w.poll(time.Now()); result != pollNothing {
-			t.Fatal("got something besides the bookmark")
-		}
-		m.Put("k", "1")
+		close(goOn)
 		synctest.Wait()
-		if w.joinGroup(time.Now()) {
-			t.Error("the watcher waits although there is an event")
-		}
-		if _, result := w.poll(time.Now()); result != pollBatch {
-			t.Error("got no event")
+		if received != 1 {
+			t.Errorf("got %d events, want one", received)
 		}
 	})
 }

@@ -17,10 +17,10 @@ import (
 func TestLogsDropOldEvents(t *testing.T) {
 	bubble(t, Config{LogAge: time.Minute}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
 		begin := FromNow(d.cfg.Source.State().Position())
-		quick, slow := d.Polled(q, Interest{}, begin, Options{}), d.Polled(q, Interest{}, begin, Options{})
+		quick, slow := d.Poll(q, Interest{}, begin, Options{}), d.Poll(q, Interest{}, begin, Options{})
 		defer quick.Close()
 		defer slow.Close()
-		read := func(w *Watcher) (events int) {
+		read := func(w *Polled) (events int) {
 			for {
 				message, ok, err := w.Try()
 				if err != nil {

@@ -13,55 +13,58 @@ import (
 // those of each key. The cursor moves only with the last message of a merge. Between two
 // messages, the watcher keeps only the fields mergeTo and sent, so it repeats the merge for
 // each message.
-func (w *Watcher) merged() (payload, readResult) {
+func (r *reader) merged() (payload, readResult) {
 	var p part
-	if w.step == stepLive {
+	if r.step == stepLive {
 		// Sharing the work is not worth its cost, because hardly any two live watchers need
 		// the same events.
-		if w.mergeTo == 0 {
-			w.mergeTo = w.dispatcher.cfg.Source.State().Revision()
+		if r.mergeTo == 0 {
+			r.mergeTo = r.feed.dispatcher.cfg.Source.State().Revision()
 		}
-		p = w.mergedPart(w.dispatcher.cfg.MessageBytes)
+		p = r.mergedPart(r.feed.dispatcher.cfg.MessageBytes)
 	} else {
-		if w.mergeTo == 0 {
-			w.mergeTo = w.catchUp.to
+		if r.mergeTo == 0 {
+			r.mergeTo = r.catchUp.to
 		}
-		p = w.windowPart(partKey{kind: object.Replay, to: w.mergeTo, start: w.nextInWindow()}, func() part { return w.mergedPart(w.dispatcher.cfg.MessageBytes) })
+		p = r.windowPart(partKey{kind: object.Replay, to: r.mergeTo, start: r.nextInWindow()}, func() part { return r.mergedPart(r.feed.dispatcher.cfg.MessageBytes) })
 	}
 	switch {
 	case p.lost:
 		return payload{}, readLost
 	case !p.isLast:
-		w.sent += p.end.taken
+		r.skip += p.end.taken
 		return p.payload(), readEvents
 	}
-	w.cursor, w.mergeTo, w.sent = w.mergeTo, 0, 0
+	r.after, r.mergeTo, r.skip = r.mergeTo, 0, 0
 	if p.end.taken == 0 {
 		return payload{}, readUpToDate
 	}
 	return p.payload(), readEvents
 }
 
+// needsMerge reports whether the next events have to be merged.
+func (r *reader) needsMerge(v *view) bool { return r.latest && r.skip == 0 && !v.distinct(r.after) }
+
 // mergedPart makes the next message of a merge from the window. The limit is that of the size of
 // its events.
-func (w *Watcher) mergedPart(limit int) part {
-	s := w.dispatcher.cfg.Source.State()
-	changes, ok := s.Changes(w.cursor)
-	if !ok || s.Position().Epoch != w.epoch {
+func (r *reader) mergedPart(limit int) part {
+	s := r.feed.dispatcher.cfg.Source.State()
+	changes, ok := s.Changes(r.after)
+	if !ok || s.Position().Epoch != r.epoch {
 		return part{lost: true}
 	}
-	p := part{end: batchCut{limit: limit, upTo: w.cursor}, isLast: true}
-	interest := &w.feed.interest
-	skip := w.sent
+	p := part{end: batchCut{limit: limit, upTo: r.after}, isLast: true}
+	interest := &r.feed.interest
+	skip := r.skip
 	var b []byte
-	for _, c := range interest.Merge(changes, w.mergeTo, w.step == stepCatchUp) {
+	for _, c := range interest.Merge(changes, r.mergeTo, r.step == stepCatchUp) {
 		if skip > 0 {
 			skip--
 			continue
 		}
 		before := len(b)
-		b = w.dispatcher.cfg.Encoder.AppendEvent(b, c.Event, interest.Projection)
-		if !p.end.take(w.mergeTo, len(b)-before) {
+		b = r.feed.dispatcher.cfg.Encoder.AppendEvent(b, c.Event, interest.Projection)
+		if !p.end.take(r.mergeTo, len(b)-before) {
 			p.isLast = false
 			break
 		}

@@ -14,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/check"
 	"github.com/fanoutd/fanoutd/test/seed"
@@ -254,7 +255,7 @@ func (c counts) validate(t interface {
 }
 
 func (c counts) count(s *subscriber) {
-	for what, n := range s.byWorker {
+	for what, n := range s.happened {
 		c["worker: "+what] += n
 	}
 	for _, r := range s.records {
@@ -323,7 +324,7 @@ func (c counts) report(t *testing.T) {
 		"REPLAY event of type 1", "REPLAY event of type 2", "REPLAY event of type 3",
 		"DELTA event of type 1", "DELTA event of type 2", "DELTA event of type 3", "RESET event of type 1",
 		"opaque", "previous", "ended: " + check.StatusPositionExpired, "ended: " + check.StatusEpochChanged,
-		"worker: " + sent, "worker: " + counted, "worker: " + full, "worker: " + handedBack, "worker: " + byHandler,
+		"worker: " + dispatch.SentByGroup, "worker: " + dispatch.SentByStream, "worker: " + dispatch.Counted, "worker: " + dispatch.Full,
 	} {
 		if c[what] == 0 {
 			t.Errorf("the test is too easy: %q never happened", what)

@@ -55,16 +55,11 @@ type Options struct {
 	BookmarkInterval time.Duration
 
 	// LastBookmark is when to send the last bookmark, shortly before the watch ends. Zero:
-	// never.
+	// never. The watches of a dispatcher have the one of their stream instead.
 	LastBookmark time.Time
 
 	// BatchDelay is the shortest time between two live messages. Events that come earlier
 	// wait and leave together. The delay is at most BookmarkInterval, and ends at
 	// LastBookmark. Zero: no delay.
 	BatchDelay time.Duration
-
-	// Place orders the watchers of one queue. When several of them get the same message, those
-	// with lower places get it first. A watcher whose stream the client opened later should
-	// have a higher place.
-	Place uint32
 }

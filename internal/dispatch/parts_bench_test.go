@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/test/ratio"
 )
 
@@ -14,8 +15,8 @@ import (
 
 // aFeed returns an empty feed with room in the log budget.
 func aFeed() *feed {
-	b := &logBudget{limit: 64 << 20, publishLater: func(*feed) {}}
-	return newFeed(Interest{}, &view{base: object.Position{Epoch: "e", Revision: 1}}, b)
+	d := New(Config{Source: confirmedNow{}})
+	return newFeed(Interest{}, d, &view{base: object.Position{Epoch: "e", Revision: 1}})
 }
 
 // BenchmarkAppend appends events to a log and publishes them, one at a time or in bursts.
@@ -78,10 +79,10 @@ func BenchmarkBatch(b *testing.B) {
 			f.hadSeveral.Store(shared)
 			f.append(entry{revision: 2}, make([]byte, 300))
 			f.publish()
-			d, v := New(Config{Source: confirmedNow{}}), f.view.Load()
+			v := f.view.Load()
 			b.ReportAllocs()
 			for b.Loop() {
-				if f.batch(batchStart{v, 1, 0}, d, time.Now()) == nil {
+				if f.batch(batchStart{v, 1, 0}, time.Now()) == nil {
 					b.Fatal("got no batch")
 				}
 			}
@@ -89,15 +90,22 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
+// aCrowd returns a group with cursors that are no members.
+func aCrowd(f *feed, watches int) (*group, []cursor) {
+	g, s := &group{feed: f}, NewStream(StreamConfig{Queue: &sendqueue.Queue{}, Solo: &Pulled{}})
+	crowd := make([]cursor, watches)
+	for i := range crowd {
+		crowd[i] = cursor{stream: s, group: g, reader: reader{feed: f, epoch: "e", after: 1, step: stepLive}}
+		g.add(&crowd[i])
+	}
+	return g, crowd
+}
+
 // BenchmarkJoin lets watchers join a group and leave it.
 func BenchmarkJoin(b *testing.B) {
 	for _, watchers := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("watchers=%d", watchers), func(b *testing.B) {
-			g := &group{}
-			crowd := make([]Watcher, watchers)
-			for i := range crowd {
-				crowd[i].groupIndex = -1
-			}
+			g, crowd := aCrowd(aFeed(), watchers)
 			b.ReportAllocs()
 			for b.Loop() {
 				for i := range crowd {
@@ -145,18 +153,14 @@ func TestPartsAllocateNothing(t *testing.T) {
 	f.hadSeveral.Store(true)
 	f.append(entry{revision: 2}, make([]byte, 300))
 	f.publish()
-	d := New(Config{Source: confirmedNow{}})
-	crowd := make([]Watcher, 1000)
-	for i := range crowd {
-		crowd[i] = Watcher{dispatcher: d, feed: f, epoch: "e", cursor: 1, step: stepLive, groupIndex: -1}
-	}
-	v, g, now := f.view.Load(), &group{}, time.Now()
+	g, crowd := aCrowd(f, 1000)
+	v, now := f.view.Load(), time.Now()
 	if n := testing.AllocsPerRun(10, func() {
 		for i := range crowd {
 			g.join(&crowd[i])
 		}
 		for i := range crowd {
-			if f.batch(batchStart{v, crowd[i].cursor, 0}, d, now) == nil {
+			if f.batch(batchStart{v, crowd[i].after, 0}, now) == nil {
 				t.Fatal("got no batch")
 			}
 			g.leave(&crowd[i])

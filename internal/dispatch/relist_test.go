@@ -222,7 +222,7 @@ func TestSmallDifferencesNeedNoReservation(t *testing.T) {
 				if at := m.last.Header; at.Kind != object.Synced {
 					t.Fatalf("the last message is %+v, want SYNCED", at)
 				}
-				if reserved := m.reserved.Load() > 0; reserved != tc.reserved {
+				if reserved := m.reserves.Load() > 0; reserved != tc.reserved {
 					t.Errorf("reserved: got %v, want %v", reserved, tc.reserved)
 				}
 			})

@@ -1,7 +1,9 @@
 package dispatch_test
 
 import (
+	"context"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,32 +12,64 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// reservingSink records the calls of Reserve and Send, and stops the watcher after SYNCED.
+// reservingSink records the calls of Reserve and TrySend, and ends the watch after SYNCED.
 type reservingSink struct {
-	dispatch.PullSink
-	watcher *dispatch.Watcher
-	calls   []string
+	member
+	begun chan struct{} // closed when the catch-up was announced
+
+	mu    sync.Mutex
+	holds bool     // guarded by mu; false after each part
+	calls []string // guarded by mu
 }
 
-func (s *reservingSink) Reserve() error {
-	s.calls = append(s.calls, "reserve")
+func (s *reservingSink) Reserve(_ context.Context, isNew bool) error {
+	if !isNew {
+		<-s.begun // it was announced at once
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls, s.holds = append(s.calls, "reserve"), true
 	return nil
 }
 
-func (s *reservingSink) Send(m dispatch.Message) error {
-	s.calls = append(s.calls, map[object.MessageKind]string{
-		object.CatchUpBegin: "begin", object.CatchUpPart: "part", object.Synced: "synced",
-	}[m.Header.Kind])
-	if m.Header.Kind == object.Synced {
-		s.watcher.Stop()
+func (s *reservingSink) HoldsReservation() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.holds
+}
+
+func (s *reservingSink) TrySend(r *dispatch.Response, _ time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holds = s.holds && !r.Part
+	for _, e := range r.Entries {
+		if e.Batch == nil {
+			continue
+		}
+		if e.First {
+			close(s.begun)
+		}
+		s.calls = append(s.calls, map[object.MessageKind]string{
+			object.CatchUpBegin: "begin", object.CatchUpPart: "part", object.Synced: "synced",
+		}[e.Batch.Header.Kind])
+		if e.Batch.Header.Kind == object.Synced {
+			s.EndAll(dispatch.Ending{})
+		}
 	}
 	return nil
 }
 
-func (s *reservingSink) TrySend(*dispatch.Batch, time.Time) error { return dispatch.ErrFull }
+// reserving returns a watch that is not served yet.
+func (f *fixture) reserving(i dispatch.Interest, b dispatch.Begin) *reservingSink {
+	s := &reservingSink{begun: make(chan struct{})}
+	s.Stream = dispatch.NewStream(dispatch.StreamConfig{Queue: f.workers.NewQueue(), Solo: s})
+	s.Start(f.dispatcher, &s.StreamWatch, i, b, dispatch.Options{})
+	return s
+}
 
-// Serve reserves before it announces a snapshot, and before each part of a RESET or a DELTA.
-// It does not reserve for SYNCED: a watch that has received everything must not wait again.
+// A stream reserves before it announces a snapshot, and before a part of a RESET or a DELTA, which it
+// announces at once. If it loses the reservation, it reserves again before the next part. It does not
+// reserve for SYNCED: a watch that has received everything must not wait again.
 func TestOnlyStateNeedsAReservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{window: 5, messageBytes: 10}) // one event in each part
@@ -54,18 +88,16 @@ func TestOnlyStateNeedsAReservation(t *testing.T) {
 			begin dispatch.Begin
 			want  []string
 		}{
-			"RESET":       {object.Scope{}, dispatch.FromSnapshot(0), []string{"reserve", "begin", "reserve", "part", "reserve", "part", "synced"}},
+			"RESET":       {object.Scope{}, dispatch.FromSnapshot(0), []string{"reserve", "begin", "part", "reserve", "part", "synced"}},
 			"empty RESET": {nothing, dispatch.FromSnapshot(0), []string{"reserve", "begin", "synced"}},
 			"DELTA":       {object.Scope{}, from(3), []string{"begin", "reserve", "part", "reserve", "part", "synced"}},
 			"empty DELTA": {nothing, from(3), []string{"begin", "synced"}},
 			"REPLAY":      {object.Scope{}, from(now.Revision - 1), []string{"begin", "part", "synced"}},
 		} {
-			s := &reservingSink{}
-			s.watcher = f.dispatcher.Watch(dispatch.Interest{Scope: test.scope}, test.begin, dispatch.Options{}, f.workers.NewQueue(), s)
-			if err := s.watcher.Serve(); err != nil {
+			s := f.reserving(dispatch.Interest{Scope: test.scope}, test.begin)
+			if err := s.Serve(); err != nil {
 				t.Error(err)
 			}
-			s.watcher.Close()
 			if !slices.Equal(s.calls, test.want) {
 				t.Errorf("%s: got calls %v, want %v", name, s.calls, test.want)
 			}

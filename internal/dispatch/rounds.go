@@ -17,8 +17,8 @@ type workerRounds struct {
 
 	// The dispatcher's mutex guards the two fields below.
 
-	next          []*group // the groups that the present round hands over
-	streamWatches int      // number of watches of streams of the worker
+	next    []*group // the groups that the present round hands over
+	watches int      // number of watches of the worker
 
 	mu       sync.Mutex
 	groups   []*group        // guarded by mu: the groups with new events, in the order in which they got them
@@ -54,7 +54,7 @@ func (d *Dispatcher) roundsOf(q *sendqueue.Queue) *workerRounds {
 func (d *Dispatcher) handOver() {
 	for i, f := range d.unpublished {
 		for g := f.groups; g != nil; g = g.sibling {
-			if g.size.Load() > 0 || g.streamWatches > 0 {
+			if g.watches > 0 {
 				g.rounds.next = append(g.rounds.next, g)
 			}
 		}
@@ -62,7 +62,7 @@ func (d *Dispatcher) handOver() {
 	}
 	d.unpublished = d.unpublished[:0]
 	for _, r := range d.workers {
-		if len(r.next) > 0 || r.streamWatches > 0 {
+		if len(r.next) > 0 || r.watches > 0 {
 			r.handOver(d.position, r.next)
 			clear(r.next)
 			r.next = r.next[:0]
@@ -120,7 +120,7 @@ func (r *workerRounds) addLocked(groups []*group) {
 func (r *workerRounds) run(now time.Time) {
 	groups, position := r.take()
 	for _, g := range groups {
-		g.markStreams()
+		g.mark()
 	}
 	r.bound = position
 	for _, src := range r.waiting {

@@ -25,7 +25,7 @@ func startDispatching(t testing.TB, l limits) *fixture {
 func TestEventsAreCounted(t *testing.T) {
 	f := startDispatching(t, limits{})
 	begin := dispatch.FromNow(f.cacher.State().Position())
-	var watchers []*dispatch.Watcher
+	var watchers []*dispatch.Pulled
 	for _, i := range []dispatch.Interest{{}, {}, {Scope: object.ExactKey("k")}, {Scope: object.ExactKey("other")}} {
 		w := f.dispatcher.Pull(f.workers.NewQueue(), i, begin, dispatch.Options{})
 		defer w.Close()

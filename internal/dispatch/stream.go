@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,24 +20,28 @@ import (
 // a watch of StartDirect. It makes the parts of catch-ups and gives them to the worker, closes
 // watchers, and sends when the sink needs a sender that may wait.
 type Stream struct {
+	mu       sync.Mutex
+	ended    bool  // guarded by mu: Serve has to return
+	draining bool  // guarded by mu: EndAll was called
+	cause    error // guarded by mu: the result of Serve
+
 	// These never change.
 
 	sink          StreamSink
+	solo          SoloSink // the same, of a stream with one watch; otherwise nil
+	order         uint32   // see StreamConfig.Order
 	responseBytes int
 	task          sendqueue.Task // calls run
 	wakeServe     chan struct{}  // capacity 1: Serve has something to do
-	released      chan struct{}  // closed when the worker does not use the stream any more
-	ctx           context.Context
-	cancel        context.CancelFunc // ends ctx when Serve returns
-	waits         sync.WaitGroup     // for the goroutines that Serve has to wait for
+	waits         sync.WaitGroup // for the goroutines that Serve has to wait for
 
 	isWaiting atomic.Bool // the stream has something to send and no room
 
-	mu       sync.Mutex
+	released bool                  // guarded by mu: the worker does not use the stream any more
+	ctx      context.Context       // guarded by mu: ends when Serve returns; nil: nobody has needed it
+	cancel   context.CancelFunc    // guarded by mu: ends ctx
 	inbox    []func(now time.Time) // guarded by mu: what the worker has to do before anything else
-	ended    bool                  // guarded by mu: Serve has to return
-	cause    error                 // guarded by mu: the result of Serve
-	toClose  []*streamCursor       // guarded by mu: Serve has to close these
+	toClose  []*cursor             // guarded by mu: Serve has to close these
 	toSend   *Response             // guarded by mu: Serve has to send this; nil: nothing
 	answers  answerCount           // guarded by mu
 	catchUps catchUpQueue          // guarded by mu
@@ -46,18 +49,18 @@ type Stream struct {
 	// Only the worker uses the fields below.
 
 	sources  []*streamSource // one for each dispatcher that has watches of the stream
-	settling []*streamCursor // cursors that are about to become live; see streamCursor.settle
+	settling []*cursor       // cursors that are about to become live; see cursor.settle
 	watches  int             // number of watches that have not ended
 
-	latest     *streamCursor   // of the latest watch that got a cursor of its own; nil: none, or it is closed
-	joins      []join          // watches that have joined a live cursor and have got no message yet
-	candidates []*streamCursor // live cursors whose watches may move to a shared one
+	latest     *cursor   // of the latest watch that got a cursor of its own; nil: none, or it is closed
+	joins      []join    // watches that have joined a live cursor and have got no message yet
+	candidates []*cursor // live cursors whose watches may move to a shared one
 
 	// Candidates that wait until the batch delay of the shared cursor is over, which is the key.
 	// They are not in candidates, so a run costs nothing for them.
-	delayed map[*streamCursor][]*streamCursor
+	delayed map[*cursor][]*cursor
 
-	directs directCursors // the watches of StartDirect
+	directs *directCursors // the watches of StartDirect; nil: there was none
 
 	waitingAnswers []answer
 	parts          *madeParts // made by Serve, and not sent yet; nil: none
@@ -70,14 +73,21 @@ type Stream struct {
 	ready          bool       // the task is ready because a cursor was marked
 	more           bool       // the last response had More
 	finishing      bool       // Serve returns when the last watch has ended
+	soloEnd        error      // of a stream with one watch: why the watch has ended
 	endAll         *Ending    // how all watches have ended; nil: EndAll was not called
 	clock          streamClock
 }
 
-// StreamConfig configures a stream. Queue and Sink are required.
+// StreamConfig configures a stream. Queue, and Sink or Solo, are required.
 type StreamConfig struct {
 	Queue *sendqueue.Queue // of the connection; its worker sends
 	Sink  StreamSink
+	Solo  SoloSink // instead of Sink: Start or StartDirect is called once
+
+	// Order orders the streams of one queue that have one watch. When several of them get the same
+	// message, those with a lower Order get it first. A stream that the client opened later should
+	// have a higher one.
+	Order uint32
 
 	// ResponseBytes limits a response. A single event above it has a response of its own.
 	// Default 1 MiB (Config.MessageBytes of the dispatchers should not exceed it).
@@ -91,15 +101,16 @@ type StreamConfig struct {
 // NewStream returns a stream. The caller calls Serve, and waits for it.
 func NewStream(c StreamConfig) *Stream {
 	s := &Stream{
-		sink:          c.Sink,
+		sink: c.Sink, solo: c.Solo, order: c.Order,
 		responseBytes: c.ResponseBytes,
 		wakeServe:     make(chan struct{}, 1),
-		released:      make(chan struct{}),
+	}
+	if s.solo != nil {
+		s.sink = s.solo
 	}
 	if s.responseBytes == 0 {
 		s.responseBytes = 1 << 20
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.task = c.Queue.NewTask(s.run)
 	s.clock = streamClock{lastBookmark: c.LastBookmark, timer: taskTimer{ready: s.task.Ready}}
 	return s
@@ -120,8 +131,8 @@ func (s *Stream) Finish() {
 // call Ready.
 func (s *Stream) Ready() { s.task.Ready() }
 
-// Start starts a watch. The caller has waited until the source is as fresh as begin requires, as
-// before Dispatcher.Watch. Options.Place and Options.LastBookmark are ignored (see
+// Start starts a watch. The caller has waited until the source is as fresh as
+// begin requires. Options.LastBookmark is ignored (see
 // StreamConfig.LastBookmark). Until the entry with Ended has been sent, the watch has its id: the
 // caller may start another StreamWatch with the same id after End(w). All messages and the Ended
 // of the old watch leave before those of the new one.
@@ -131,9 +142,9 @@ func (s *Stream) Start(d *Dispatcher, w *StreamWatch, i Interest, b Begin, o Opt
 	if s.isEnded() {
 		return
 	}
-	g := d.joinStream(&i, s.task.Queue())
+	g := d.enter(&i, s.task.Queue())
 	if !s.post(func(now time.Time) { s.begin(w, g, b, &o, now) }) {
-		d.leaveStream(g, 1)
+		d.exit(g, 1)
 	}
 }
 
@@ -158,17 +169,20 @@ func (s *Stream) EndAt(w *StreamWatch, at time.Time, e Ending) {
 // EndAll ends all watches, and then the stream, as Finish does. Watches at one position share the
 // DRAINING message.
 func (s *Stream) EndAll(e Ending) {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
 	s.post(func(time.Time) {
 		if s.endAll != nil {
 			return
 		}
-		s.finishing, s.endAll = true, &e
+		s.finishing, s.endAll = s.solo == nil, &e // Start follows, if the one watch has not begun
 		for _, src := range s.sources {
 			for _, c := range src.all() {
 				s.endCursor(c, &e)
 			}
 		}
-		for _, c := range slices.Clone(s.directs.all) {
+		for _, c := range s.directs.clone() {
 			s.endCursor(c, &e)
 		}
 	})
@@ -184,6 +198,14 @@ func (s *Stream) post(do func(now time.Time)) bool {
 	s.inbox = append(s.inbox, do)
 	s.task.Ready()
 	return true
+}
+
+// contextLocked returns a context that ends when Serve returns.
+func (s *Stream) contextLocked() context.Context {
+	if s.ctx == nil {
+		s.ctx, s.cancel = context.WithCancel(context.Background())
+	}
+	return s.ctx
 }
 
 // stop makes Serve return.

@@ -58,7 +58,7 @@ func (s *Stream) AwaitAnswers(ctx context.Context, n int) error {
 	for {
 		s.mu.Lock()
 		switch {
-		case s.ended: // Serve ends s.ctx later
+		case s.ended:
 			s.mu.Unlock()
 			return context.Canceled
 		case s.answers.waiting < n:
@@ -68,12 +68,12 @@ func (s *Stream) AwaitAnswers(ctx context.Context, n int) error {
 		if s.answers.fewer == nil {
 			s.answers.fewer = make(chan struct{})
 		}
-		fewer := s.answers.fewer
+		fewer, ended := s.answers.fewer, s.contextLocked()
 		s.mu.Unlock()
 		select {
 		case <-fewer:
-		case <-s.ctx.Done():
-			return s.ctx.Err()
+		case <-ended.Done():
+			return ended.Err()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -92,7 +92,7 @@ func (s *Stream) postAnswer(do func(now time.Time)) {
 }
 
 // endCursor ends all watches of a cursor. The worker calls it.
-func (s *Stream) endCursor(c *streamCursor, e *Ending) {
+func (s *Stream) endCursor(c *cursor, e *Ending) {
 	for _, w := range slices.Clone(c.watches) {
 		s.endNow(w, e)
 	}
@@ -115,7 +115,7 @@ func (s *Stream) end(w *StreamWatch, e *Ending) {
 		if s.endDirect(c, e, func() { s.end(w, e) }) {
 			return
 		}
-		a.dispatcher = c.dispatcher
+		a.dispatcher = c.dispatcher()
 		a.unbegun = !c.spoke && e.isFailure()
 		if e.Last {
 			a.position = c.position()
@@ -130,23 +130,26 @@ func (s *Stream) end(w *StreamWatch, e *Ending) {
 			s.closeCursor(c)
 		}
 	}
+	if s.solo != nil {
+		s.finishing, s.soloEnd = true, e.Reason
+	}
 	w.life.Store(watchEnded)
 	s.clock.due.remove(w.due)
 	s.waitingAnswers = append(s.waitingAnswers, a)
 }
 
 // leave keeps the status of a watch that has ended, while other watches go on with the cursor.
-func (w *StreamWatch) leave(c *streamCursor) {
+func (w *StreamWatch) leave(c *cursor) {
 	s := c.stream
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w.cursor.Store(&streamCursor{
-		stream: s, sentPosition: c.sentPosition, mayHave: c.mayHave, messages: c.messages, bytes: c.bytes, isLive: true,
+	w.cursor.Store(&cursor{
+		stream: s, sentPosition: c.sentPosition, isSending: c.isSending, mayHave: c.mayHave, messages: c.messages, bytes: c.bytes, isLive: true,
 	})
 }
 
 // closeCursor ends the use of a cursor. Serve closes it.
-func (s *Stream) closeCursor(c *streamCursor) {
+func (s *Stream) closeCursor(c *cursor) {
 	switch {
 	case c.state == cursorClosed:
 		return
@@ -172,7 +175,7 @@ func (s *Stream) closeCursor(c *streamCursor) {
 }
 
 // dropUnsent removes the messages of a watch from a response that could not be sent yet.
-func (s *Stream) dropUnsent(c *streamCursor, w *StreamWatch) {
+func (s *Stream) dropUnsent(c *cursor, w *StreamWatch) {
 	if !s.unsent || s.handlerSends {
 		return
 	}

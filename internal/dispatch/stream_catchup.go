@@ -14,9 +14,9 @@ import (
 // the end of the queue after each part, so small catch-ups do not wait for large ones. Stream.mu
 // guards the fields.
 type catchUpQueue struct {
-	waiting []*streamCursor // in the order of their turns; some may be closed
-	parked  []*streamCursor // these wait for the reservation; some may be closed
-	making  *streamCursor   // Serve makes a part of this one
+	waiting []*cursor // in the order of their turns; some may be closed
+	parked  []*cursor // these wait for the reservation; some may be closed
+	making  *cursor   // Serve makes a part of this one
 
 	transferring int // number of cursors that need the reservation
 	parkedOpen   int // number of parked cursors that are not closed
@@ -31,7 +31,7 @@ type catchUpQueue struct {
 
 // catchUpMessage is a message of a catch-up that Serve has made.
 type catchUpMessage struct {
-	cursor  *streamCursor
+	cursor  *cursor
 	message Message
 	isPart  bool // of a RESET or a DELTA
 }
@@ -39,17 +39,17 @@ type catchUpMessage struct {
 // madeParts is what Serve gives to the worker.
 type madeParts struct {
 	messages []catchUpMessage
-	synced   []*streamCursor // SYNCED comes next
+	synced   []*cursor // the worker goes on: with SYNCED, or with live events
 	failed   []failedCatchUp
 }
 
 type failedCatchUp struct {
-	cursor *streamCursor
+	cursor *cursor
 	err    error
 }
 
 // catchUp makes Serve bring a cursor up to date. The worker calls it.
-func (s *Stream) catchUp(c *streamCursor) {
+func (s *Stream) catchUp(c *cursor) {
 	c.state = cursorCatchesUp
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,11 +58,11 @@ func (s *Stream) catchUp(c *streamCursor) {
 	q.waiting = append(q.waiting, c)
 }
 
-func (q *catchUpQueue) setTransfersLocked(c *streamCursor, transfers bool) {
-	if c.transfersState == transfers {
+func (q *catchUpQueue) setTransfersLocked(c *cursor, transfers bool) {
+	if c.needsSlot == transfers {
 		return
 	}
-	if c.transfersState = transfers; transfers {
+	if c.needsSlot = transfers; transfers {
 		q.transferring++
 	} else {
 		q.transferring--
@@ -71,7 +71,7 @@ func (q *catchUpQueue) setTransfersLocked(c *streamCursor, transfers bool) {
 
 // removeLocked removes a cursor that is closed. It returns false if Serve makes a part of the
 // cursor.
-func (q *catchUpQueue) removeLocked(c *streamCursor) bool {
+func (q *catchUpQueue) removeLocked(c *cursor) bool {
 	c.abandoned = true
 	if q.making == c {
 		return false
@@ -90,20 +90,20 @@ func (q *catchUpQueue) removeLocked(c *streamCursor) bool {
 // forgetClosedLocked is called when a cursor of the queue is closed. It sometimes removes all closed
 // cursors, because their turns may be far away.
 func (q *catchUpQueue) forgetClosedLocked() {
-	isClosed := func(c *streamCursor) bool { return c.abandoned }
+	isClosed := func(c *cursor) bool { return c.abandoned }
 	if q.closed++; 2*q.closed >= len(q.waiting)+len(q.parked) {
 		q.waiting, q.parked = slices.DeleteFunc(q.waiting, isClosed), slices.DeleteFunc(q.parked, isClosed)
 		q.closed = 0
 	}
 }
 
-func (q *catchUpQueue) parkLocked(c *streamCursor) {
+func (q *catchUpQueue) parkLocked(c *cursor) {
 	c.isParked = true
 	q.parked = append(q.parked, c)
 	q.parkedOpen++
 }
 
-func (q *catchUpQueue) unparkLocked(c *streamCursor) {
+func (q *catchUpQueue) unparkLocked(c *cursor) {
 	c.isParked = false
 	q.parkedOpen--
 }
@@ -144,13 +144,17 @@ func (s *Stream) grantParts() {
 // makeParts makes the parts for one response, on the goroutine of Serve.
 func (s *Stream) makeParts() {
 	var made madeParts
+	limit := maxPartBytes
+	if s.solo != nil {
+		limit = 1 // each message has a response of its own
+	}
 	bytes := 0
-	for bytes < maxPartBytes {
+	for bytes < limit {
 		c := s.nextCatchUp()
 		if c == nil {
 			break
 		}
-		n, err := s.makePartsOf(c, &made, maxPartBytes-bytes)
+		n, err := s.makePartsOf(c, &made, limit-bytes)
 		bytes += n
 		s.putBack(c, &made, err)
 	}
@@ -158,14 +162,16 @@ func (s *Stream) makeParts() {
 }
 
 // nextCatchUp returns the cursor whose turn it is, or nil.
-func (s *Stream) nextCatchUp() *streamCursor {
+func (s *Stream) nextCatchUp() *cursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := &s.catchUps
 	for len(q.waiting) > 0 {
 		c := q.waiting[0]
 		q.waiting[0] = nil
-		q.waiting = q.waiting[1:]
+		if q.waiting = q.waiting[1:]; len(q.waiting) == 0 {
+			q.waiting = nil // most streams have no catch-up for most of their time
+		}
 		if !c.abandoned {
 			q.making = c
 			return c
@@ -180,9 +186,9 @@ var (
 	errNeedsReservation = errors.New("the next part needs the reservation")
 )
 
-// makePartsOf makes messages of one cursor until SYNCED comes next, and returns their size. It
-// returns errPartsFull when their size has reached the limit.
-func (s *Stream) makePartsOf(c *streamCursor, made *madeParts, limit int) (bytes int, err error) {
+// makePartsOf makes messages of one cursor until SYNCED or a batch delay comes next, and returns their
+// size. It returns errPartsFull when their size has reached the limit.
+func (s *Stream) makePartsOf(c *cursor, made *madeParts, limit int) (bytes int, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &PanicError{p, debug.Stack()}
@@ -194,12 +200,17 @@ func (s *Stream) makePartsOf(c *streamCursor, made *madeParts, limit int) (bytes
 			return bytes, errNeedsReservation
 		}
 		before := c.step
-		m, ok, err := c.nextPart()
+		m, ok, err := c.nextMessage()
 		if !ok || err != nil {
 			return bytes, err
 		}
 		if m.Header.Kind == object.CatchUpBegin {
 			if c.needsReservation() && !holds {
+				if s.solo != nil && c.announced == nil {
+					// The client need not wait to know what comes.
+					c.announced = &m.Header
+					made.messages = append(made.messages, catchUpMessage{cursor: c, message: m})
+				}
 				c.stepAside(before)
 				return bytes, errNeedsReservation
 			}
@@ -208,10 +219,13 @@ func (s *Stream) makePartsOf(c *streamCursor, made *madeParts, limit int) (bytes
 				continue
 			}
 		}
-		isPart := c.catchUp.kind.TransfersState() && m.Header.Kind == object.CatchUpPart
+		isPart := c.transfersState() && m.Header.Kind == object.CatchUpPart
 		made.messages = append(made.messages, catchUpMessage{c, m, isPart})
+		if m.Header.Kind == object.Live && c.hasBatchDelay() {
+			return bytes, nil // the next events wait for the delay
+		}
 		// A cursor does not wait for its next turn while it holds its first part.
-		if bytes += m.size() + 2*entryBytes; bytes >= limit && m.Header.Kind != object.CatchUpBegin {
+		if bytes += m.size() + 2*entryBytes; bytes >= limit && !c.holdsPart() && !c.syncedIsNext() {
 			return bytes, errPartsFull
 		}
 	}
@@ -220,30 +234,12 @@ func (s *Stream) makePartsOf(c *streamCursor, made *madeParts, limit int) (bytes
 // stepAside undoes the beginning of a catch-up that has to wait for the reservation, because a
 // waiting catch-up must not hold its first part. It begins anew with the reservation. The argument is
 // the step before it began.
-func (c *streamCursor) stepAside(before step) {
+func (c *cursor) stepAside(before step) {
 	if before == stepCatchUp {
 		before = stepBehind // an earlier catch-up could not continue
 	}
 	c.abandonCatchUp()
 	c.step = before
-}
-
-// nextPart returns the next message of a catch-up. It returns false if the next message is SYNCED.
-func (w *Watcher) nextPart() (Message, bool, error) {
-	for {
-		if w.step != stepCatchUp {
-			m, err := w.startCatchUp()
-			return m, err == nil, err
-		}
-		switch p, result := w.catchUpPart(); result {
-		case readEvents:
-			return w.message(object.CatchUpPart, p), true, nil
-		case readUpToDate:
-			return Message{}, false, nil
-		case readLost:
-			w.step = stepBehind
-		}
-	}
 }
 
 func (s *Stream) holdsReservation() bool {
@@ -253,7 +249,7 @@ func (s *Stream) holdsReservation() bool {
 }
 
 // putBack ends the turn of a cursor.
-func (s *Stream) putBack(c *streamCursor, made *madeParts, err error) {
+func (s *Stream) putBack(c *cursor, made *madeParts, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := &s.catchUps
@@ -264,7 +260,7 @@ func (s *Stream) putBack(c *streamCursor, made *madeParts, err error) {
 		s.signal()
 		return
 	}
-	q.setTransfersLocked(c, err == errNeedsReservation || err == errPartsFull && c.catchUp.kind.TransfersState())
+	q.setTransfersLocked(c, err == errNeedsReservation || err == errPartsFull && c.transfersState())
 	switch err {
 	case nil:
 		made.synced = append(made.synced, c)
@@ -302,7 +298,12 @@ func (s *Stream) addParts(now time.Time) bool {
 	if n > s.room() && len(s.response.Entries) > 0 {
 		return true // they are in the next response
 	}
-	for _, p := range s.parts.messages {
+	for len(s.parts.messages) > 0 {
+		if s.isFull() {
+			return true
+		}
+		p := s.parts.messages[0]
+		s.parts.messages = s.parts.messages[1:]
 		if p.cursor.state != cursorClosed {
 			s.addMessage(p.cursor, &Batch{Message: p.message}, now)
 			s.response.Part = s.response.Part || p.isPart

@@ -16,7 +16,7 @@ type streamClock struct {
 
 	due dueHeap
 
-	interval time.Duration // between two looks for silent watches: half of the shortest bookmark interval; 0: none
+	interval time.Duration // between two looks for silent watches; 0: none
 	nextTick time.Time     // when to look for silent watches
 }
 
@@ -28,18 +28,18 @@ func (k *streamClock) endAt(w *StreamWatch, at time.Time, e *Ending) {
 }
 
 // hold marks the cursor when its batch delay is over.
-func (k *streamClock) hold(c *streamCursor, until time.Time) { k.due.add(due{at: until, cursor: c}) }
+func (k *streamClock) hold(c *cursor, until time.Time) { k.due.add(due{at: until, cursor: c}) }
 
 // addInterval makes the clock look for bookmarks as often as the watches of the cursor need.
-func (k *streamClock) addInterval(c *streamCursor, now time.Time) {
-	half := c.tickInterval()
-	if half == 0 {
+func (k *streamClock) addInterval(c *cursor, now time.Time) {
+	interval := c.tickInterval()
+	if interval == 0 {
 		return
 	}
 	c.timing.Postpone(now)
-	if k.interval == 0 || half < k.interval {
-		k.interval = half
-		if next := now.Add(half); k.nextTick.Before(now) || next.Before(k.nextTick) {
+	if k.interval == 0 || interval < k.interval {
+		k.interval = interval
+		if next := now.Add(interval); k.nextTick.Before(now) || next.Before(k.nextTick) {
 			k.nextTick = next
 		}
 	}
@@ -60,7 +60,11 @@ func (k *streamClock) fire(s *Stream, now time.Time) {
 		// The watch with the shortest interval may have ended.
 		k.interval = s.tickInterval()
 		k.nextTick = now.Add(k.interval)
-		s.tick()
+		if c := s.latest; s.solo != nil && c != nil && !c.timing.isSilent(now) {
+			k.nextTick = c.timing.sentAny.Add(k.interval)
+		} else {
+			s.tick()
+		}
 	}
 	if !k.lastBookmark.IsZero() && !k.lastBookmarkDone && !now.Before(k.lastBookmark) {
 		k.lastBookmarkDone = true
@@ -69,7 +73,7 @@ func (k *streamClock) fire(s *Stream, now time.Time) {
 }
 
 // goOn makes a cursor whose batch delay is over send its events.
-func (s *Stream) goOn(c *streamCursor) {
+func (s *Stream) goOn(c *cursor) {
 	c.mark()
 	s.shareAfterDelay(c)
 }
@@ -78,18 +82,23 @@ func (s *Stream) goOn(c *streamCursor) {
 func (s *Stream) tickInterval() (shortest time.Duration) {
 	for _, src := range s.sources {
 		for _, c := range src.cursors {
-			if half := c.tickInterval(); half > 0 && (shortest == 0 || half < shortest) {
-				shortest = half
+			if interval := c.tickInterval(); interval > 0 && (shortest == 0 || interval < shortest) {
+				shortest = interval
 			}
 		}
 	}
 	return shortest
 }
 
-// tickInterval returns half of the bookmark interval, or 0.
-func (c *streamCursor) tickInterval() time.Duration {
-	if c.timing == nil || c.timing.bookmarkInterval == 0 {
+// tickInterval returns the time between two looks at the watches of the cursor, or 0 if they get no
+// bookmarks. The watches of a stream get their bookmarks together, so the stream looks twice in an
+// interval.
+func (c *cursor) tickInterval() time.Duration {
+	switch {
+	case c.timing == nil || c.timing.bookmarkInterval == 0:
 		return 0
+	case c.stream.solo != nil:
+		return c.timing.bookmarkInterval
 	}
 	return max(c.timing.bookmarkInterval/2, time.Millisecond)
 }
@@ -124,7 +133,7 @@ func (k *streamClock) next(s *Stream) time.Time {
 }
 
 // recordSent records that a message was sent for the watches of the cursor.
-func (c *streamCursor) recordSent(h *object.Header, now time.Time) {
+func (c *cursor) recordSent(h *object.Header, now time.Time) {
 	if c.timing == nil {
 		return
 	}
@@ -135,7 +144,7 @@ func (c *streamCursor) recordSent(h *object.Header, now time.Time) {
 }
 
 // retrySoon makes the next bookmark of the cursor due soon.
-func (c *streamCursor) retrySoon(now time.Time) {
+func (c *cursor) retrySoon(now time.Time) {
 	c.timing.RetrySoon(now)
 	if k := &c.stream.clock; now.Add(bookmarkRetry).Before(k.nextTick) {
 		k.nextTick = now.Add(bookmarkRetry)
@@ -164,27 +173,32 @@ func (s *Stream) addBookmarks(now time.Time) {
 
 func (src *streamSource) addBookmarks(now time.Time) {
 	s := src.stream
-	bound := src.rounds.bound
+	bound := src.bound()
 	if bound.Epoch == src.tick.Epoch && bound.Revision < src.tick.Revision {
 		src.rounds.awaitBound(src)
 		return
 	}
 	source := src.dispatcher.cfg.Source
 	following, advance := source.Following(), false
-	var due []*streamCursor
+	var due []*cursor
 	left := s.room() - entryBytes
 	again := false
+	ahead := s.clock.interval // a watch gets its bookmark if it would be silent for too long at the next look
+	if s.solo != nil {
+		ahead = 0
+	}
 	for _, c := range src.cursors {
 		last := s.clock.lastBookmarkDone && !c.sentLast && c.state == cursorLive
-		periodic := c.state == cursorLive && c.timing.isSilent(now.Add(s.clock.interval))
+		periodic := c.state == cursorLive && c.timing.isSilent(now.Add(ahead))
 		switch {
 		case !last && !periodic:
 			continue
-		case c.isBehind():
+		case c.isBehind() || c.place > 0 && !c.hasAllUpTo(bound):
 			again = again || last // it gets its last bookmark after its events
 			continue
 		case !last && !following:
-			// The client should notice the silence. See Watcher.bookmark.
+			// The client should notice the silence, take the server for dead and try another one.
+			// It gets its last bookmark even then.
 			c.retrySoon(now)
 			continue
 		}
@@ -209,12 +223,12 @@ func (src *streamSource) addBookmarks(now time.Time) {
 
 // addBookmark adds a bookmark with the bound for the watches of cursors that have sent everything
 // up to the bound.
-func (src *streamSource) addBookmark(cursors []*streamCursor, bound object.Position, now time.Time) {
+func (src *streamSource) addBookmark(cursors []*cursor, bound object.Position, now time.Time) {
 	h := object.Header{Kind: object.Bookmark, Position: bound, Age: src.dispatcher.statedAge(now)}
 	var watches []*StreamWatch
 	for _, c := range cursors {
 		watches = append(watches, c.watches...)
-		c.cursor = max(c.cursor, bound.Revision)
+		c.after = max(c.after, bound.Revision)
 		c.resume = bound
 		c.spoke = true
 		c.recordSent(&h, now)

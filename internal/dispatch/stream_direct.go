@@ -18,9 +18,12 @@ type DirectWatcher interface {
 	ReadsSnapshot() bool // Next is about to return a part of a snapshot
 	Position() object.Position
 	Close()
+
+	// Quiet is [StreamWatch.Quiet]. Any goroutine may call it.
+	Quiet(from object.Position, to object.Revision) bool
 }
 
-// directCursor is the part of a streamCursor that a watch of StartDirect needs. A goroutine calls
+// directCursor is the part of a cursor that a watch of StartDirect needs. A goroutine calls
 // the methods of the watcher.
 type directCursor struct {
 	watcher DirectWatcher
@@ -41,7 +44,7 @@ type directCursor struct {
 // message at a time, and only while the sink has room. So a stream that is not read holds two
 // messages. Only the worker uses the fields.
 type directCursors struct {
-	all      []*streamCursor
+	all      []*cursor
 	live     directLane
 	catchUps directLane // apart, because live messages must not wait for the store
 	first    bool       // a message did not fit into the latest response, so it comes first
@@ -49,21 +52,36 @@ type directCursors struct {
 
 // directLane has cursors that make their messages one after another.
 type directLane struct {
-	waiting []*streamCursor // these have a message to make; some may be closed
-	granted *streamCursor   // makes its message; nil: none
+	waiting []*cursor       // these have a message to make; some may be closed
+	granted *cursor         // makes its message; nil: none
 	made    *catchUpMessage // was made and is not in a response yet; nil: none
 }
 
-func (q *directCursors) lanes() [2]*directLane { return [2]*directLane{&q.live, &q.catchUps} }
+func (q *directCursors) lanes() []*directLane {
+	if q == nil {
+		return nil
+	}
+	return []*directLane{&q.live, &q.catchUps}
+}
+
+// clone returns a copy of the list of cursors.
+func (q *directCursors) clone() []*cursor {
+	if q == nil {
+		return nil
+	}
+	return slices.Clone(q.all)
+}
 
 // StartDirect starts a watch whose messages come from a source without feeds. The stream runs one
 // goroutine for it, which calls the methods of the watcher. Next is called only when the stream
 // has room for its message.
 func (s *Stream) StartDirect(w *StreamWatch, m DirectWatcher) {
-	c := newStreamCursor(s, w, &Options{})
+	c := newCursor(s, w, &Options{})
 	c.direct = &directCursor{watcher: m, granted: make(chan struct{}, 1)}
 	c.resume = m.Position()
-	c.direct.ctx, c.direct.cancel = context.WithCancel(s.ctx)
+	s.mu.Lock()
+	c.direct.ctx, c.direct.cancel = context.WithCancel(s.contextLocked())
+	s.mu.Unlock()
 	if !s.post(func(time.Time) { s.beginDirect(c) }) {
 		c.direct.cancel()
 		m.Close()
@@ -71,8 +89,11 @@ func (s *Stream) StartDirect(w *StreamWatch, m DirectWatcher) {
 }
 
 // beginDirect starts a watch on the worker.
-func (s *Stream) beginDirect(c *streamCursor) {
+func (s *Stream) beginDirect(c *cursor) {
 	c.state = cursorLive
+	if s.directs == nil {
+		s.directs = &directCursors{}
+	}
 	s.directs.all = append(s.directs.all, c)
 	s.mu.Lock()
 	c.watches[0].cursor.Store(c)
@@ -92,7 +113,7 @@ func (s *Stream) beginDirect(c *streamCursor) {
 }
 
 // serveDirect makes the messages of a watch.
-func (s *Stream) serveDirect(c *streamCursor) error {
+func (s *Stream) serveDirect(c *cursor) error {
 	d := c.direct
 	for {
 		if err := d.watcher.Await(d.ctx); err != nil {
@@ -137,7 +158,7 @@ func (s *Stream) grantDirect() {
 }
 
 // reserveDirect reports whether the stream has the reservation. If not, the cursor waits for it.
-func (s *Stream) reserveDirect(c *streamCursor) bool {
+func (s *Stream) reserveDirect(c *cursor) bool {
 	s.mu.Lock()
 	holds := s.catchUps.holds
 	s.mu.Unlock()
@@ -157,7 +178,7 @@ func (s *Stream) reserveDirect(c *streamCursor) bool {
 }
 
 // directMade takes a message. The argument needs reports whether the next one needs the reservation.
-func (s *Stream) directMade(c *streamCursor, m Message, needs bool) {
+func (s *Stream) directMade(c *cursor, m Message, needs bool) {
 	l := c.direct.lane
 	l.granted = nil
 	if c.state == cursorClosed {
@@ -171,15 +192,15 @@ func (s *Stream) directMade(c *streamCursor, m Message, needs bool) {
 }
 
 // transfers reports whether the cursor uses the reservation.
-func (c *streamCursor) transfers() bool {
+func (c *cursor) transfers() bool {
 	c.stream.mu.Lock()
 	defer c.stream.mu.Unlock()
-	return c.transfersState
+	return c.needsSlot
 }
 
 // directStopped ends a watch whose goroutine has ended. The position is the one from which the
 // client can resume if it gets all messages that were made.
-func (s *Stream) directStopped(c *streamCursor, position object.Position, err error) {
+func (s *Stream) directStopped(c *cursor, position object.Position, err error) {
 	d := c.direct
 	d.stopped = true
 	pending := false
@@ -204,6 +225,9 @@ func (s *Stream) directStopped(c *streamCursor, position object.Position, err er
 
 // addDirect adds the messages that watches of StartDirect have made, if they fit.
 func (s *Stream) addDirect(now time.Time) {
+	if s.directs == nil {
+		return
+	}
 	s.directs.first = false
 	for _, l := range s.directs.lanes() {
 		if l.made != nil && s.addMade(l.made, now) {
@@ -240,7 +264,7 @@ func (s *Stream) hasDirect() bool {
 
 // endDirect ends a watch of StartDirect when its goroutine knows the position for the last message.
 // It returns false if that is known already, or not needed.
-func (s *Stream) endDirect(c *streamCursor, e *Ending, end func()) bool {
+func (s *Stream) endDirect(c *cursor, e *Ending, end func()) bool {
 	if c.direct == nil || c.direct.stopped || !e.Last {
 		return false
 	}
@@ -250,14 +274,14 @@ func (s *Stream) endDirect(c *streamCursor, e *Ending, end func()) bool {
 }
 
 // closeDirect ends the use of a cursor. Its goroutine closes the watcher.
-func (s *Stream) closeDirect(c *streamCursor) {
+func (s *Stream) closeDirect(c *cursor) {
 	c.state = cursorClosed
 	c.direct.cancel()
 	if i := slices.Index(s.directs.all, c); i >= 0 {
 		s.directs.all = slices.Delete(s.directs.all, i, i+1)
 	}
 	if l := c.direct.lane; l != nil {
-		l.waiting = slices.DeleteFunc(l.waiting, func(other *streamCursor) bool { return other == c })
+		l.waiting = slices.DeleteFunc(l.waiting, func(other *cursor) bool { return other == c })
 	}
 	s.mu.Lock()
 	s.catchUps.removeLocked(c)

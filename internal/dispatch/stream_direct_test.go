@@ -69,6 +69,8 @@ func (w *directWatcher) Position() object.Position {
 	return object.Position{Epoch: "e", Revision: w.position.Revision + 100} // nothing has happened up to here
 }
 
+func (w *directWatcher) Quiet(object.Position, object.Revision) bool { return false }
+
 func (w *directWatcher) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

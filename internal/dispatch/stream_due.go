@@ -11,7 +11,7 @@ type due struct {
 	at     time.Time
 	watch  *StreamWatch // nil: see cursor
 	ending *Ending      // of the watch
-	cursor *streamCursor
+	cursor *cursor
 }
 
 // dueHeap has what is due, the next one first. Each watch and each cursor knows its place, so that

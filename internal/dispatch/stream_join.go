@@ -9,7 +9,7 @@ import (
 // join has watches that have joined a live cursor at once, and have got no message yet. Their first
 // messages come before all further ones of the cursor.
 type join struct {
-	cursor  *streamCursor
+	cursor  *cursor
 	watches []*StreamWatch
 	resume  bool            // the watches resume at the revision after, and get a REPLAY without events; otherwise they begin now
 	after   object.Revision // with resume
@@ -21,18 +21,18 @@ type join struct {
 // one that is live and has sent everything that the watch does not want, or one that is about to
 // begin at the same place.
 func (s *Stream) join(w *StreamWatch, g *group, b Begin, o *Options) bool {
-	if b.Kind == BeginFromSnapshot || b.Exact > 0 || s.endAll != nil || g.dispatcher.hasStopped() {
+	if s.solo != nil || b.Kind == BeginFromSnapshot || b.Exact > 0 || s.endAll != nil || g.feed.dispatcher.hasStopped() {
 		return false
 	}
 	k := keyOf(s, o)
-	asOf := g.dispatcher.cfg.Source.Confirmed() // read before the bound
+	asOf := g.feed.dispatcher.cfg.Source.Confirmed() // read before the bound
 	if b.Kind == BeginFromPosition {
-		b.Needed = max(b.Needed, g.dispatcher.cfg.Source.State().Revision())
+		b.Needed = max(b.Needed, g.feed.dispatcher.cfg.Source.State().Revision())
 	}
 	if c := g.sharedBy(k); c != nil && s.canJoin(c, b) {
 		s.addJoin(c, w, b, asOf)
 	} else if c = s.latest; c != nil && c.group == g && c.shareKey() == k && c.beginsLike(b) {
-		c.cursor, c.needed = max(c.cursor, b.Position.Revision), max(c.needed, b.Needed)
+		c.after, c.needed = max(c.after, b.Position.Revision), max(c.needed, b.Needed)
 		c.resume = c.at()
 		c.addJoined(w)
 	} else {
@@ -42,8 +42,8 @@ func (s *Stream) join(w *StreamWatch, g *group, b Begin, o *Options) bool {
 }
 
 // addJoined adds a watch that has joined the feed.
-func (c *streamCursor) addJoined(w *StreamWatch) {
-	c.joined++
+func (c *cursor) addJoined(w *StreamWatch) {
+	c.entered++
 	s := c.stream
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,15 +54,15 @@ func (c *streamCursor) addJoined(w *StreamWatch) {
 
 // beginsLike reports whether the cursor has made no message yet and begins now, as the watch does,
 // or resumes at the position of the watch.
-func (c *streamCursor) beginsLike(b Begin) bool {
+func (c *cursor) beginsLike(b Begin) bool {
 	return c.state == cursorSettles && !c.spoke && c.step == firstStep[b.Kind] && c.epoch == b.Position.Epoch &&
-		(b.Kind == BeginFromNow || c.cursor == b.Position.Revision)
+		(b.Kind == BeginFromNow || c.after == b.Position.Revision)
 }
 
 // canJoin reports whether the cursor has sent everything up to the beginning of the watch, and
 // nothing after it that the watch needs. While a response waits to be sent, its messages are not
 // counted yet.
-func (s *Stream) canJoin(c *streamCursor, b Begin) bool {
+func (s *Stream) canJoin(c *cursor, b Begin) bool {
 	bound := c.group.rounds.newestBound()
 	if s.unsent || s.more || c.isBehind() || c.epoch != b.Position.Epoch || bound.Epoch != c.epoch || bound.Revision < b.Needed {
 		return false
@@ -71,7 +71,7 @@ func (s *Stream) canJoin(c *streamCursor, b Begin) bool {
 		return true
 	}
 	v := c.feed.view.Load()
-	if b.Position.Revision > bound.Revision || b.Position.Revision < c.dispatcher.cfg.Source.State().Replayable() || !v.covers(b.Position) {
+	if b.Position.Revision > bound.Revision || b.Position.Revision < c.dispatcher().cfg.Source.State().Replayable() || !v.covers(b.Position) {
 		return false
 	}
 	first, ok := v.next(b.Position.Revision)
@@ -80,10 +80,10 @@ func (s *Stream) canJoin(c *streamCursor, b Begin) bool {
 
 // addJoin adds a watch to a live cursor. Watches that join one after another share their first
 // messages.
-func (s *Stream) addJoin(c *streamCursor, w *StreamWatch, b Begin, asOf time.Time) {
-	c.cursor = max(c.cursor, c.group.rounds.bound.Revision)
+func (s *Stream) addJoin(c *cursor, w *StreamWatch, b Begin, asOf time.Time) {
+	c.after = max(c.after, c.group.rounds.bound.Revision)
 	c.addJoined(w)
-	j := join{cursor: c, resume: b.Kind == BeginFromPosition, at: c.cursor, asOf: asOf}
+	j := join{cursor: c, resume: b.Kind == BeginFromPosition, at: c.after, asOf: asOf}
 	if j.resume {
 		j.after = b.Position.Revision
 	}
@@ -134,7 +134,7 @@ func (s *Stream) addFirst(j *join, watches []*StreamWatch, now time.Time) {
 	}
 	ids, age := idsOf(open), StatedAge(j.asOf, now)
 	add := func(h object.Header, first bool) {
-		s.add(Entry{IDs: ids, Dispatcher: c.dispatcher, Batch: &Batch{Message: Message{Header: h}}, First: first, cursor: c, joined: open}, 0)
+		s.add(Entry{IDs: ids, Dispatcher: c.dispatcher(), Batch: &Batch{Message: Message{Header: h}}, First: first, cursor: c, joined: open}, 0)
 	}
 	at := object.Position{Epoch: c.epoch, Revision: j.at}
 	if j.resume {

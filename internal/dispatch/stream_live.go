@@ -10,6 +10,12 @@ import (
 // addLive adds live events to the response. The events of one revision of a dispatcher leave
 // together, if they fit into a response. Otherwise they leave in consecutive responses.
 func (s *Stream) addLive(now time.Time) {
+	if s.solo != nil {
+		for _, src := range s.sources {
+			src.keep(func(c *cursor) bool { return s.addBatch(c, now) })
+		}
+		return
+	}
 	for _, src := range s.sources {
 		if src.cut > 0 { // the events of an earlier response continue before all others
 			src.addLive(now)
@@ -36,7 +42,7 @@ func (s *Stream) addLive(now time.Time) {
 func (src *streamSource) addLive(now time.Time) {
 	s := src.stream
 	bound, unfinished := src.rounds.bound, src.cut
-	src.keep(func(c *streamCursor) bool { return src.canRead(c, bound, now) })
+	src.keep(func(c *cursor) bool { return src.canRead(c, bound, now) })
 	defer src.forgetViews()
 	if src.cut = 0; len(src.marked) == 0 {
 		return
@@ -64,7 +70,7 @@ func (src *streamSource) addLive(now time.Time) {
 		}
 	}
 	s.response.More = src.cut > 0
-	src.keep(func(c *streamCursor) bool {
+	src.keep(func(c *cursor) bool {
 		return c.state == cursorLive && (cut < bound.Revision || c.isBefore(bound))
 	})
 }
@@ -77,7 +83,7 @@ func (src *streamSource) forgetViews() {
 }
 
 // keep removes the marks of the cursors for which the function returns false.
-func (src *streamSource) keep(has func(*streamCursor) bool) {
+func (src *streamSource) keep(has func(*cursor) bool) {
 	kept := src.marked[:0]
 	for _, c := range src.marked {
 		if has(c) {
@@ -91,23 +97,20 @@ func (src *streamSource) keep(has func(*streamCursor) bool) {
 }
 
 // isBefore reports whether the cursor has not reached the position.
-func (c *streamCursor) isBefore(p object.Position) bool {
-	return c.epoch != p.Epoch || c.cursor < p.Revision || c.sent > 0
+func (c *cursor) isBefore(p object.Position) bool {
+	return c.epoch != p.Epoch || c.after < p.Revision || c.skip > 0
 }
 
 // canRead reports whether the log may have events of a marked cursor up to the bound, and chooses
 // the view to read. If the log does not reach back to the cursor, a catch-up begins.
-func (src *streamSource) canRead(c *streamCursor, bound object.Position, now time.Time) (ok bool) {
+func (src *streamSource) canRead(c *cursor, bound object.Position, now time.Time) (ok bool) {
 	defer c.recovered()
 	if c.state != cursorLive {
 		return false
 	}
 	s := src.stream
-	if c.timing != nil {
-		if until, held := c.timing.HeldUntil(now); held {
-			s.clock.hold(c, until)
-			return false
-		}
+	if c.holds(now) {
+		return false
 	}
 	// A cursor becomes live when the bound has reached it. So a different epoch is an old one.
 	v := c.feed.view.Load()
@@ -133,11 +136,11 @@ func (src *streamSource) fits(upTo object.Revision) bool {
 }
 
 // waitingBytes returns the size of the events up to the revision.
-func (c *streamCursor) waitingBytes(upTo object.Revision) int {
-	if upTo <= c.cursor {
+func (c *cursor) waitingBytes(upTo object.Revision) int {
+	if upTo <= c.after {
 		return 0
 	}
-	return c.view.size(c.cursor, c.sent, upTo)
+	return c.view.size(c.after, c.skip, upTo)
 }
 
 // search returns the highest revision up to which everything fits. It returns 0 if nothing fits.
@@ -161,7 +164,7 @@ func (src *streamSource) search(upTo object.Revision) object.Revision {
 func (src *streamSource) nextRevision() object.Revision {
 	next := object.Revision(math.MaxInt64)
 	for _, c := range src.marked {
-		if first, ok := c.view.next(c.cursor); ok {
+		if first, ok := c.view.next(c.after); ok {
 			next = min(next, first)
 		}
 	}
@@ -170,16 +173,16 @@ func (src *streamSource) nextRevision() object.Revision {
 
 // read adds the events of a marked cursor up to the cut to the response. If everything does not
 // fit, the argument whole is false. Then read returns false when it cannot add all events.
-func (src *streamSource) read(c *streamCursor, cut object.Revision, whole bool, now time.Time) (all bool) {
+func (src *streamSource) read(c *cursor, cut object.Revision, whole bool, now time.Time) (all bool) {
 	defer c.recovered()
 	s := src.stream
 	all = true
-	if c.state != cursorLive || c.cursor >= cut {
+	if c.state != cursorLive || c.after >= cut {
 		return all
 	}
-	if c.sent > 0 {
+	if c.skip > 0 {
 		// The batch delay came between two parts of a revision.
-		switch next, _ := c.view.next(c.cursor); {
+		switch next, _ := c.view.next(c.after); {
 		case cut < next:
 			return all
 		case c.latest:
@@ -188,7 +191,7 @@ func (src *streamSource) read(c *streamCursor, cut object.Revision, whole bool, 
 	}
 	n := c.waitingBytes(cut)
 	if n == 0 {
-		c.cursor, c.sent = cut, 0
+		c.after, c.skip = cut, 0
 		return all
 	}
 	limit := math.MaxInt
@@ -210,9 +213,9 @@ func (src *streamSource) read(c *streamCursor, cut object.Revision, whole bool, 
 	}
 	b := c.batchTo(c.view, cut, limit, now)
 	if all = limit == math.MaxInt || !b.end.hasMore; all {
-		c.cursor, c.sent = cut, 0
+		c.after, c.skip = cut, 0
 	} else {
-		c.cursor, c.sent = b.end.advance(c.cursor, c.sent)
+		c.after, c.skip = b.end.advance(c.after, c.skip)
 	}
 	s.addMessage(c, b, now)
 	return all
@@ -220,12 +223,12 @@ func (src *streamSource) read(c *streamCursor, cut object.Revision, whole bool, 
 
 // batchTo returns the batch of the events up to the cut. If possible, it is one that other watches
 // of the interest have sent.
-func (c *streamCursor) batchTo(v *view, cut object.Revision, limit int, now time.Time) *Batch {
-	d, f := c.dispatcher, c.feed
-	start := batchStart{v, c.cursor, c.sent}
-	shareable := c.sent == 0 && limit == math.MaxInt
+func (c *cursor) batchTo(v *view, cut object.Revision, limit int, now time.Time) *Batch {
+	d, f := c.dispatcher(), c.feed
+	start := batchStart{v, c.after, c.skip}
+	shareable := c.skip == 0 && limit == math.MaxInt
 	if shareable {
-		first, _ := v.next(c.cursor)
+		first, _ := v.next(c.after)
 		if b := f.batches.findEvents(v.base.Epoch, first, v.last(cut), now); b != nil {
 			return b
 		}
@@ -237,29 +240,24 @@ func (c *streamCursor) batchTo(v *view, cut object.Revision, limit int, now time
 	return b
 }
 
-// needsMerge reports whether waiting events have to be merged.
-func (c *streamCursor) needsMerge(v *view) bool {
-	return c.latest && c.sent == 0 && !v.distinct(c.cursor)
-}
-
 // maxMergedRevisions limits the work of a merge on the worker. If more revisions wait, the cursor
 // gets a REPLAY, which Serve merges.
 const maxMergedRevisions = 1000
 
 // canMerge reports whether the worker may merge the events up to the bound.
-func (c *streamCursor) canMerge(bound object.Revision) bool {
-	return bound-c.cursor <= maxMergedRevisions
+func (c *cursor) canMerge(bound object.Revision) bool {
+	return bound-c.after <= maxMergedRevisions
 }
 
 // mergedBatch returns the merged events up to the cut, and moves the cursor to the cut. It returns
 // false if the window does not have the events any more.
-func (c *streamCursor) mergedBatch(cut object.Revision, now time.Time) (*Batch, bool) {
+func (c *cursor) mergedBatch(cut object.Revision, now time.Time) (*Batch, bool) {
 	c.mergeTo = cut
 	p := c.mergedPart(math.MaxInt)
 	c.mergeTo = 0
 	if p.lost {
 		return nil, false
 	}
-	c.cursor = cut
+	c.after = cut
 	return &Batch{made: now, end: p.end, Message: c.message(object.Live, p.payload())}, true
 }

@@ -115,7 +115,6 @@ func newStreamModel(t *testing.T, random seed.Seed, seen counts) *streamModel {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.byWorker = nil
 		if i > 0 && m.choose.often("twin", 6) {
 			// A twin has the same interest and options, so both share a cursor.
 			twin := m.subscribers[m.choose("twin of", i)]

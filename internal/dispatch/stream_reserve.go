@@ -14,9 +14,9 @@ func (s *Stream) reserveLocked() {
 	}
 	isNew := true
 	for _, c := range q.parked {
-		isNew = isNew && (c.abandoned || c.messages == 0)
+		isNew = isNew && (c.abandoned || c.messages == 0 && c.announced == nil)
 	}
-	ctx, cancel := context.WithCancel(s.ctx)
+	ctx, cancel := context.WithCancel(s.contextLocked())
 	q.reserving = cancel
 	s.waits.Go(func() {
 		err := Guard(func() error { return s.sink.Reserve(ctx, isNew) })
@@ -36,7 +36,7 @@ func (s *Stream) reserved(ctx context.Context, err error) {
 		s.reserveLocked() // other cursors may need it now
 		return
 	}
-	var failed []*streamCursor
+	var failed []*cursor
 	for _, c := range q.parked {
 		switch {
 		case c.abandoned:
@@ -65,7 +65,7 @@ func (s *Stream) reserved(ctx context.Context, err error) {
 
 // releaseReservation gives the reservation back if no cursor needs it. The worker calls it.
 func (s *Stream) releaseReservation() {
-	if s.parts != nil || s.directs.catchUps.made != nil {
+	if s.parts != nil || s.directs != nil && s.directs.catchUps.made != nil {
 		return
 	}
 	s.mu.Lock()

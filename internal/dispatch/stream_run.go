@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"runtime/debug"
-	"slices"
 	"time"
 )
 
@@ -37,9 +36,10 @@ func (s *Stream) run(now time.Time) {
 	s.shareCandidates()
 	s.releaseReservation()
 	if s.finishing && s.watches == 0 && len(s.waitingAnswers) == 0 && !s.more {
-		s.stop(nil)
+		s.stop(s.soloEnd)
 		return
 	}
+	s.joinGroup()
 	s.clock.setTimer(s, now)
 }
 
@@ -90,7 +90,6 @@ func (s *Stream) sendOne(now time.Time) {
 		s.isWaiting.Store(true)
 	case ErrNeedsHandler:
 		s.unsent, s.handlerSends = true, true
-		s.isWaiting.Store(true)
 		s.mu.Lock()
 		s.toSend = &s.response
 		s.mu.Unlock()
@@ -113,13 +112,15 @@ func (s *Stream) noteSending() {
 	for i := range s.response.Entries {
 		e := &s.response.Entries[i]
 		if e.cursor != nil {
-			e.cursor.mayHave = e.Batch.Header.Position
+			e.cursor.noteSending(e.Batch)
 		}
 		for _, c := range e.cursors {
-			c.mayHave = e.Batch.Header.Position
+			c.noteSending(e.Batch)
 		}
 	}
 }
+
+func (c *cursor) noteSending(b *Batch) { c.isSending, c.mayHave = true, b.Header.Position }
 
 // responseSent notes that the response was sent.
 func (s *Stream) responseSent() {
@@ -134,10 +135,10 @@ func (s *Stream) responseSent() {
 		case e.Batch == nil:
 			answered += e.IDs.Len()
 		case e.cursor != nil:
-			e.cursor.noteSent(e.Batch, e.joined)
+			e.cursor.noteSent(e.Batch, s.sizeOf(e.Batch), e.joined)
 		}
 		for _, c := range e.cursors {
-			c.noteSent(e.Batch, nil)
+			c.noteSent(e.Batch, s.sizeOf(e.Batch), nil)
 		}
 	}
 	s.answers.remove(answered)
@@ -152,11 +153,6 @@ func (s *Stream) responseSent() {
 
 // release ends the use of the stream by the worker. Serve then closes all cursors.
 func (s *Stream) release() {
-	select {
-	case <-s.released:
-		return
-	default:
-	}
 	s.clock.timer.stop()
 	for _, src := range s.sources {
 		for _, c := range src.all() {
@@ -164,8 +160,11 @@ func (s *Stream) release() {
 		}
 		delete(src.rounds.sources, src)
 	}
-	for _, c := range slices.Clone(s.directs.all) {
+	for _, c := range s.directs.clone() {
 		s.closeCursor(c)
 	}
-	close(s.released)
+	s.mu.Lock()
+	s.released = true
+	s.mu.Unlock()
+	s.signal()
 }

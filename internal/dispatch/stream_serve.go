@@ -4,6 +4,8 @@ import "time"
 
 // Serve serves the stream until one of these happens, and then returns:
 //   - nil: Finish or EndAll was called, every watch has ended, and everything has been sent
+//   - the reason of its end: the watch of a stream with one watch has ended, and everything has been
+//     sent
 //   - the cause, as it was given: Abort was called. Nothing is sent after that.
 //   - the error of the sink, or a [*PanicError] of the making of a response
 //
@@ -13,20 +15,29 @@ func (s *Stream) Serve() error {
 	for s.serveOnce() {
 	}
 	s.task.Ready()
-	<-s.released
-	s.cancel()
+	for !s.isReleased() {
+		<-s.wakeServe
+	}
+	s.mu.Lock()
+	if s.ctx != nil {
+		s.cancel()
+	}
+	s.mu.Unlock()
 	s.waits.Wait()
 	s.mu.Lock()
-	toClose, holds, cause := s.toClose, s.catchUps.holds, s.cause
+	toClose, cause := s.toClose, s.cause
 	s.toClose = nil
 	s.mu.Unlock()
 	for _, c := range toClose {
-		c.Close()
-	}
-	if holds {
-		s.sink.Release()
+		c.close()
 	}
 	return cause
+}
+
+func (s *Stream) isReleased() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.released
 }
 
 // serveOnce waits until the stream has something for Serve to do, and does it. It returns false if
@@ -43,15 +54,19 @@ func (s *Stream) serveOnce() bool {
 	if ended {
 		return false
 	}
-	for _, c := range toClose {
-		c.Close()
-	}
-	if toSend != nil {
-		err := Guard(func() error { return s.sink.Send(toSend) })
-		s.handlerSent(err)
-	}
-	if toMake {
-		s.makeParts()
+	if err := OnFreshStack(func() error {
+		for _, c := range toClose {
+			c.close()
+		}
+		if toSend != nil {
+			s.handlerSent(Guard(func() error { return s.sink.Send(toSend) }))
+		}
+		if toMake {
+			s.makeParts()
+		}
+		return nil
+	}); err != nil {
+		s.stop(err)
 	}
 	return true
 }

@@ -13,9 +13,9 @@ func (s *Stream) begin(w *StreamWatch, g *group, b Begin, o *Options, now time.T
 	if s.join(w, g, b, o) {
 		return
 	}
-	c := newStreamCursor(s, w, o)
-	c.begin(g, b, o)
-	c.joined = 1
+	c := newCursor(s, w, o)
+	c.reader, c.group = newReader(g.feed, b, o), g
+	c.entered = 1
 	c.resume = c.at()
 	src := s.sourceOf(g)
 	src.add(c)
@@ -26,13 +26,13 @@ func (s *Stream) begin(w *StreamWatch, g *group, b Begin, o *Options, now time.T
 	switch {
 	case s.endAll != nil:
 		s.endCursor(c, s.endAll)
-	case c.dispatcher.hasStopped():
+	case c.dispatcher().hasStopped():
 		src.endStopped()
 	case c.step == stepSnapshot:
 		s.catchUp(c)
 	default:
 		if c.step == stepResume {
-			c.needed = max(c.needed, c.dispatcher.cfg.Source.State().Revision())
+			c.needed = max(c.needed, c.dispatcher().cfg.Source.State().Revision())
 		}
 		s.settle(c)
 	}
@@ -41,7 +41,7 @@ func (s *Stream) begin(w *StreamWatch, g *group, b Begin, o *Options, now time.T
 
 // settle makes the worker begin or end the catch-up of a cursor: with the BOOKMARK of a watch that
 // begins now, with a short REPLAY from the log, or with SYNCED.
-func (s *Stream) settle(c *streamCursor) {
+func (s *Stream) settle(c *cursor) {
 	c.state = cursorSettles
 	s.settling = append(s.settling, c)
 }
@@ -71,25 +71,27 @@ func (s *Stream) addSettling(now time.Time) {
 
 // addSettlingOf reports whether the cursor still settles. If so, it waits for a later bound, or for
 // more room.
-func (s *Stream) addSettlingOf(c *streamCursor, now time.Time) (still bool) {
+func (s *Stream) addSettlingOf(c *cursor, now time.Time) (still bool) {
 	defer c.recovered()
 	if c.state != cursorSettles {
 		return false
 	}
 	switch c.step {
 	case stepNow:
-		if !c.isReached(c.cursor) {
+		if !c.isReached(c.after) {
 			return true
 		}
 		c.step = stepLive
 		s.addMessage(c, &Batch{Message: c.message(object.Bookmark, payload{})}, now)
 		s.goLive(c)
 	case stepCatchUp:
-		if !c.isReached(c.cursor) {
+		if !c.isReached(c.after) {
 			return true
 		}
 		s.addMessage(c, &Batch{Message: c.synced()}, now)
 		s.goLive(c)
+	case stepLive:
+		s.goLive(c) // it has got the events that the log did not have
 	default:
 		return s.addReplay(c, now)
 	}
@@ -98,12 +100,15 @@ func (s *Stream) addSettlingOf(c *streamCursor, now time.Time) (still bool) {
 
 // isReached reports whether the bound has reached a revision. It is true if the epoch of the cursor
 // is over. If it is false, the stream runs again when there is a later bound.
-func (c *streamCursor) isReached(revision object.Revision) bool {
+func (c *cursor) isReached(revision object.Revision) bool {
+	if c.stream.solo != nil {
+		return true // there is no other watch that must not be ahead
+	}
 	bound := c.source.rounds.newestBound()
 	if bound.Epoch == c.epoch && bound.Revision >= revision {
 		return true
 	}
-	if state := c.dispatcher.cfg.Source.State(); bound.Epoch != c.epoch && state.Position().Epoch != c.epoch {
+	if state := c.dispatcher().cfg.Source.State(); bound.Epoch != c.epoch && state.Position().Epoch != c.epoch {
 		return true
 	}
 	c.source.rounds.awaitBound(c.source)
@@ -112,23 +117,23 @@ func (c *streamCursor) isReached(revision object.Revision) bool {
 
 // addReplay adds a whole REPLAY from the log, if it is short. Otherwise Serve makes the catch-up.
 // addReplay returns true if the cursor waits for a later bound or for more room.
-func (s *Stream) addReplay(c *streamCursor, now time.Time) bool {
-	asOf := c.dispatcher.cfg.Source.Confirmed()
-	state := c.dispatcher.cfg.Source.State()
-	if c.step != stepResume || c.cursor == 0 || c.exact > 0 || c.epoch != state.Position().Epoch || c.cursor < state.Replayable() {
+func (s *Stream) addReplay(c *cursor, now time.Time) bool {
+	asOf := c.dispatcher().cfg.Source.Confirmed()
+	state := c.dispatcher().cfg.Source.State()
+	if s.solo != nil || c.step != stepResume || c.after == 0 || c.exact > 0 || c.epoch != state.Position().Epoch || c.after < state.Replayable() {
 		s.catchUp(c)
 		return false
 	}
-	if !c.isReached(max(c.needed, c.cursor)) {
+	if !c.isReached(max(c.needed, c.after)) {
 		return true
 	}
 	bound := c.source.rounds.bound.Revision
 	v := c.feed.view.Load()
-	if c.source.rounds.bound.Epoch != c.epoch || !c.inLog(v) || c.latest && !v.distinct(c.cursor) {
+	if c.source.rounds.bound.Epoch != c.epoch || !c.inLog(v) || c.latest && !v.distinct(c.after) {
 		s.catchUp(c)
 		return false
 	}
-	n := v.size(c.cursor, 0, bound)
+	n := v.size(c.after, 0, bound)
 	if n > maxPartBytes {
 		s.catchUp(c)
 		return false
@@ -136,26 +141,30 @@ func (s *Stream) addReplay(c *streamCursor, now time.Time) bool {
 	if n+4*entryBytes+3*c.entrySize(0) > s.room() && len(s.response.Entries) > 0 {
 		return true
 	}
-	c.sent = 0
+	c.skip = 0
 	c.step, c.catchUp = stepCatchUp, &catchUp{kind: object.Replay, to: bound, asOf: asOf}
 	begin := c.message(object.CatchUpBegin, payload{})
 	begin.Header.CatchUp = object.Replay
 	s.addMessage(c, &Batch{Message: begin}, now)
-	pieces, end, first := v.read(c.cursor, 0, math.MaxInt, bound)
+	pieces, end, first := v.read(c.after, 0, math.MaxInt, bound)
 	if end.taken > 0 {
-		c.cursor = end.upTo
-		p := payload{pieces: pieces, count: end.taken, arrived: c.dispatcher.created.Add(first.arrived)}
+		c.after = end.upTo
+		p := payload{pieces: pieces, count: end.taken, arrived: c.dispatcher().created.Add(first.arrived)}
 		s.addMessage(c, &Batch{Message: c.message(object.CatchUpPart, p), end: end}, now)
 	}
-	c.cursor = bound
+	c.after = bound
 	s.addMessage(c, &Batch{Message: c.synced()}, now)
 	s.goLive(c)
 	return false
 }
 
 // goLive makes a cursor live. The feed may have events for it already.
-func (s *Stream) goLive(c *streamCursor) {
+func (s *Stream) goLive(c *cursor) {
 	c.state = cursorLive
 	c.mark()
-	c.share()
+	if s.solo == nil {
+		c.share()
+	} else if s.clock.lastBookmarkDone && !c.sentLast {
+		s.tick()
+	}
 }

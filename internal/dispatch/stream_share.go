@@ -14,7 +14,7 @@ func keyOf(s *Stream, o *Options) shareKey {
 	return shareKey{s, o.Latest, o.EveryEvent, o.BookmarkInterval, o.longestBatchDelay()}
 }
 
-func (c *streamCursor) shareKey() shareKey {
+func (c *cursor) shareKey() shareKey {
 	k := shareKey{stream: c.stream, latest: c.latest, everyEvent: c.everyEvent}
 	if c.timing != nil {
 		k.bookmarkInterval, k.batchDelay = c.timing.bookmarkInterval, c.timing.batchDelay
@@ -22,21 +22,21 @@ func (c *streamCursor) shareKey() shareKey {
 	return k
 }
 
-// keepShared is called before the group gets another cursor. Most groups of single keys have only
+// keepShared is called before the list gets another cursor. Most groups of single keys have only
 // one, and need no map.
 func (g *group) keepShared() {
 	if g.shared != nil {
 		return
 	}
-	g.shared = map[shareKey]*streamCursor{}
-	if c := g.firstCursor; c.state == cursorLive {
+	g.shared = map[shareKey]*cursor{}
+	if c := g.cursors.first; c.state == cursorLive {
 		g.shared[c.shareKey()] = c
 	}
 }
 
 // sharedBy returns the live cursor of the watches with the key, or nil.
-func (g *group) sharedBy(k shareKey) *streamCursor {
-	c := g.firstCursor
+func (g *group) sharedBy(k shareKey) *cursor {
+	c := g.cursors.first
 	if g.shared != nil {
 		c = g.shared[k]
 	}
@@ -48,7 +48,7 @@ func (g *group) sharedBy(k shareKey) *streamCursor {
 
 // share lets other watches share a cursor that has become live. If there is such a cursor already,
 // the watches move to that one later.
-func (c *streamCursor) share() {
+func (c *cursor) share() {
 	if c.group.shared == nil {
 		return // it is the only cursor of the group
 	}
@@ -59,7 +59,7 @@ func (c *streamCursor) share() {
 
 // sharedOrSelf returns the live cursor that the watches of a live cursor share, or will share. If there
 // is none, it is the cursor itself from now on.
-func (c *streamCursor) sharedOrSelf() *streamCursor {
+func (c *cursor) sharedOrSelf() *cursor {
 	k := c.shareKey()
 	if shared := c.group.shared[k]; shared != nil && shared.state == cursorLive {
 		return shared
@@ -69,7 +69,7 @@ func (c *streamCursor) sharedOrSelf() *streamCursor {
 }
 
 // unshare forgets a cursor that is closed.
-func (c *streamCursor) unshare() {
+func (c *cursor) unshare() {
 	k := c.shareKey()
 	shared := c.group.shared[k]
 	if c.delayed > 0 {
@@ -98,7 +98,7 @@ func (s *Stream) shareCandidates() {
 }
 
 // tryShare reports whether shareCandidates need not try the cursor again.
-func (s *Stream) tryShare(c *streamCursor) bool {
+func (s *Stream) tryShare(c *cursor) bool {
 	if c.state != cursorLive || c.delayed > 0 {
 		return true // it becomes a candidate again when it is live, or when the delay is over
 	}
@@ -118,16 +118,16 @@ func (s *Stream) tryShare(c *streamCursor) bool {
 }
 
 // delay makes a candidate wait until the batch delay of the shared cursor is over.
-func (s *Stream) delay(c, shared *streamCursor) {
+func (s *Stream) delay(c, shared *cursor) {
 	if s.delayed == nil {
-		s.delayed = map[*streamCursor][]*streamCursor{}
+		s.delayed = map[*cursor][]*cursor{}
 	}
 	s.delayed[shared] = append(s.delayed[shared], c)
 	c.delayed = int32(len(s.delayed[shared]))
 }
 
 // dropDelayed removes a candidate that waits for the shared cursor.
-func (s *Stream) dropDelayed(c, shared *streamCursor) {
+func (s *Stream) dropDelayed(c, shared *cursor) {
 	all := s.delayed[shared]
 	last := len(all) - 1
 	moved := all[last]
@@ -139,7 +139,7 @@ func (s *Stream) dropDelayed(c, shared *streamCursor) {
 }
 
 // tryDelayed makes shareCandidates try the candidates again that wait for the shared cursor.
-func (s *Stream) tryDelayed(shared *streamCursor) {
+func (s *Stream) tryDelayed(shared *cursor) {
 	for _, c := range s.delayed[shared] {
 		c.delayed = 0
 		s.candidates = append(s.candidates, c)
@@ -147,7 +147,7 @@ func (s *Stream) tryDelayed(shared *streamCursor) {
 	s.forgetDelayed(shared)
 }
 
-func (s *Stream) forgetDelayed(shared *streamCursor) {
+func (s *Stream) forgetDelayed(shared *cursor) {
 	if delete(s.delayed, shared); len(s.delayed) == 0 {
 		s.delayed = nil
 	}
@@ -155,7 +155,7 @@ func (s *Stream) forgetDelayed(shared *streamCursor) {
 
 // shareAfterDelay makes shareCandidates try those again that had to wait for the batch delay of the
 // cursor: the cursor itself, or the candidates that wait for it.
-func (s *Stream) shareAfterDelay(c *streamCursor) {
+func (s *Stream) shareAfterDelay(c *cursor) {
 	switch c.group.shared[c.shareKey()] {
 	case nil:
 	case c:
@@ -166,8 +166,8 @@ func (s *Stream) shareAfterDelay(c *streamCursor) {
 }
 
 // take moves the watches of another cursor to this one. Both have sent everything up to the bound.
-func (c *streamCursor) take(other *streamCursor) {
-	c.cursor = max(c.cursor, other.cursor)
+func (c *cursor) take(other *cursor) {
+	c.after = max(c.after, other.after)
 	if c.resume.Revision < other.resume.Revision {
 		c.resume = other.resume
 	}
@@ -178,7 +178,7 @@ func (c *streamCursor) take(other *streamCursor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.sentPosition.Revision < other.sentPosition.Revision {
-		c.sentPosition, c.mayHave = other.sentPosition, other.mayHave
+		c.sentPosition = other.sentPosition
 	}
 	for _, w := range other.watches {
 		w.messages += other.messages - c.messages

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -26,7 +27,7 @@ type StreamSink interface {
 	// Reserve gets the permission to send parts of RESETs and DELTAs of this stream, and may
 	// wait. The argument isNew means that only watches that have sent nothing wait for it. The
 	// context ends when no watch needs the permission any more. The stream calls Reserve on a
-	// goroutine of its own, at most one at a time, and keeps the permission until Release. An
+	// goroutine of its own, at most one at a time, and keeps the permission until Release, or until Serve has returned. An
 	// error ends the watches that wait for the permission.
 	Reserve(ctx context.Context, isNew bool) error
 
@@ -37,6 +38,15 @@ type StreamSink interface {
 	// Release gives the permission back: no RESET or DELTA is under way.
 	Release()
 }
+
+var (
+	// ErrFull means that a sink has no room for a response.
+	ErrFull = errors.New("the sink is full")
+
+	// ErrNeedsHandler means that only Serve can send the response, with Send, because the sink may
+	// have to wait.
+	ErrNeedsHandler = errors.New("the sink needs the handler")
+)
 
 // Response is one message of the stream.
 type Response struct {
@@ -56,9 +66,9 @@ type Entry struct {
 	Ended      *Ending        // how the watches have ended; its reason was given to End, or is an error of dispatch
 	Unbegun    bool           // with Ended: the watches have failed before their first message, so the start is refused
 
-	cursor  *streamCursor   // whose message it is; nil: see cursors
-	cursors []*streamCursor // whose message it is, if there are several
-	joined  []*StreamWatch  // the message is for these watches of the cursor, which have joined it; nil: for all its watches
+	cursor  *cursor        // whose message it is; nil: see cursors
+	cursors []*cursor      // whose message it is, if there are several
+	joined  []*StreamWatch // the message is for these watches of the cursor, which have joined it; nil: for all its watches
 }
 
 // IDs is an immutable list of ids.

@@ -12,10 +12,10 @@ type StreamWatch struct {
 	ID    uint64 // chosen by the client
 	Index uint32 // for the caller: where its record of the watch is
 
-	order  int32                        // index in streamCursor.watches; only the worker uses it
-	due    int32                        // place in streamClock.due; 0: none; only the worker uses it
-	life   atomic.Int32                 // see below
-	cursor atomic.Pointer[streamCursor] // stored by the worker, while it holds Stream.mu; nil: not started
+	order  int32                  // index in cursor.watches; only the worker uses it
+	due    int32                  // place in streamClock.due; 0: none; only the worker uses it
+	life   atomic.Int32           // see below
+	cursor atomic.Pointer[cursor] // stored by the worker, while it holds Stream.mu; nil: not started
 
 	// The number and the size of the messages before the watch shared its cursor, without those
 	// that the cursor had sent before. Stream.mu guards both.
@@ -46,7 +46,7 @@ type StreamWatchStatus struct {
 	CatchingUp bool
 	Messages   int64   // messages that were sent
 	Bytes      int64   // of their events
-	Backlog    Backlog // the events after Sent; see Watcher.Backlog
+	Backlog    Backlog // the events after Sent
 	Waiting    bool    // the stream has something to send and no room
 }
 
@@ -71,11 +71,11 @@ func (w *StreamWatch) Status() StreamWatchStatus {
 		return s
 	}
 	if s.CatchingUp {
-		s.Backlog = Backlog{Events: -1, Since: s.Sent.Revision}
+		s.Backlog = unknownBacklog(s.Sent)
 		return s
 	}
-	s.Complete = c.completeAfter(s.Sent)
-	s.Backlog = c.Backlog(s.Sent)
+	s.Complete = c.feed.completeAfter(s.Sent)
+	s.Backlog = c.backlog(s.Sent)
 	return s
 }
 
@@ -87,11 +87,14 @@ func (w *StreamWatch) MayHave() object.Position {
 		return object.Position{}
 	}
 	defer c.stream.mu.Unlock()
-	return c.mayHave
+	if c.isSending {
+		return c.mayHave
+	}
+	return c.sentPosition
 }
 
 // lockCursor returns the cursor of the watch, with the mutex of its stream locked, or nil.
-func (w *StreamWatch) lockCursor() *streamCursor {
+func (w *StreamWatch) lockCursor() *cursor {
 	for {
 		c := w.cursor.Load()
 		if c == nil {
@@ -115,23 +118,38 @@ func (w *StreamWatch) Shared() any {
 	return c
 }
 
-// Shows is like [Watcher.Shows].
+// Shows reports whether the log has an event of the revision that concerns the watch. If so, a client
+// that has received a position at or above the revision has also received the event, or a newer
+// state.
 func (w *StreamWatch) Shows(revision object.Revision) bool {
 	c := w.cursor.Load()
-	return c != nil && c.feed != nil && c.Watcher.Shows(revision)
+	return c != nil && c.feed != nil && c.feed.shows(revision)
 }
 
-// Unapplied is like [Watcher.Unapplied]. The number of events is unknown if the watch has no
-// feed.
+// Unapplied describes the events after a position that the client has applied. Their number is
+// unknown if the log does not reach back to the position, or if the watch has no feed.
 func (w *StreamWatch) Unapplied(applied object.Position) Backlog {
 	if c := w.cursor.Load(); c != nil && c.feed != nil {
-		return c.Watcher.Unapplied(applied)
+		return c.feed.backlog(applied)
 	}
-	return Backlog{Events: -1, Since: applied.Revision}
+	return unknownBacklog(applied)
 }
 
-// Quiet is like [Watcher.Quiet]. It returns false if the watch has no feed.
+// Quiet reports whether nothing concerns the watch after the position from, up to and including the
+// revision to. It returns false if that is unknown, because the dispatcher has not reached the
+// revision, or because the log does not reach back to the position. If the position is that of the
+// last message, nothing concerns the watch up to where everything was sent, however old the log is.
 func (w *StreamWatch) Quiet(from object.Position, to object.Revision) bool {
+	switch c := w.cursor.Load(); {
+	case c == nil:
+		return false
+	case c.direct != nil:
+		return c.direct.watcher.Quiet(from, to)
+	}
+	st := w.Status()
+	if from.Epoch == st.Sent.Epoch && from.Revision >= st.Sent.Revision && st.Complete.Revision >= to {
+		return true
+	}
 	c := w.cursor.Load()
-	return c != nil && c.feed != nil && c.Watcher.Quiet(from, to)
+	return c.feed != nil && c.feed.quiet(from, to)
 }

@@ -25,7 +25,7 @@ type subscriber struct {
 	choose   chooser
 	interest dispatch.Interest
 	options  dispatch.Options
-	byWorker counts        // nil: the test pulls the messages, and a worker sends none
+	happened counts        // to its watches
 	asked    check.History // the request, without streams
 
 	records    []*epochRecord  // one for each epoch that it has seen, oldest first
@@ -85,9 +85,7 @@ func newSubscriber(name string, c chooser) (*subscriber, error) {
 	}
 	s.options.BookmarkInterval = pick(c, "bookmarks", 0, 200*time.Millisecond, time.Second)
 	s.options.BatchDelay = pick(c, "batches", 0, 0, 100*time.Millisecond, 500*time.Millisecond)
-	if c.often("by worker", 5) {
-		s.byWorker = counts{}
-	}
+	s.happened = counts{}
 	s.asked = check.History{
 		Watcher:    name,
 		Scope:      s.interest.Scope,
@@ -105,11 +103,7 @@ func newSubscriber(name string, c chooser) (*subscriber, error) {
 // begin opens a stream.
 func (s *subscriber) begin(v *server) {
 	begin := s.next(v)
-	if s.byWorker != nil {
-		s.watcher = readByWorker(v.dispatcher, v.queue(), s.interest, begin, s.options, s.byWorker)
-	} else {
-		s.watcher = v.dispatcher.Pull(v.queue(), s.interest, begin, s.options)
-	}
+	s.watcher = v.dispatcher.PullCounted(v.queue(), s.interest, begin, s.options, s.happened)
 }
 
 // next returns where the next stream begins: after the last position, if there is one, or elsewhere.

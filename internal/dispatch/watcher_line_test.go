@@ -5,20 +5,26 @@ import (
 	"unsafe"
 )
 
-var allocated *Watcher
+var (
+	allocated       *cursor
+	allocatedStream *Stream
+)
 
-// The fields of a watcher that the worker reads for each batch share a cache line at the
-// addresses that the runtime chooses, and a watcher has no more than three lines.
-func TestFieldsReadForEachBatchShareACacheLine(t *testing.T) {
+// A group uses two cache lines of each member's cursor for each batch, and one of its stream, at the
+// addresses that the runtime chooses. A cursor has no more than five lines.
+func TestFieldsUsedForEachBatchAreInFewCacheLines(t *testing.T) {
 	const line = 64
-	if size := unsafe.Sizeof(Watcher{}); size != 3*line {
-		t.Errorf("a watcher has %d bytes, want %d", size, 3*line)
+	if size := unsafe.Sizeof(cursor{}); size > 5*line {
+		t.Errorf("a cursor has %d bytes, want at most %d", size, 5*line)
 	}
 	for range 100 {
-		w := new(Watcher)
-		allocated = w // so that the runtime allocates it
-		if first, last := uintptr(unsafe.Pointer(w)), uintptr(unsafe.Pointer(&w.schedule)); first/line != last/line {
-			t.Fatalf("the fields begin at offset %d of a line and end at offset %d of another", first%line, last%line)
+		c, s := new(cursor), new(Stream)
+		allocated, allocatedStream = c, s // so that the runtime allocates them
+		if first, last := uintptr(unsafe.Pointer(c)), uintptr(unsafe.Pointer(&c.messages)); first%line > 0 || last/line-first/line > 1 {
+			t.Fatalf("the fields of a cursor begin at offset %d of a line and have %d bytes", first%line, last-first)
+		}
+		if first, last := uintptr(unsafe.Pointer(s)), uintptr(unsafe.Pointer(&s.sink)); first/line != last/line {
+			t.Fatalf("the fields of a stream begin at offset %d of a line and end at offset %d of another", first%line, last%line)
 		}
 	}
 }

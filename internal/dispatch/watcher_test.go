@@ -328,6 +328,33 @@ func TestIsolatedReaderBehindTheFeed(t *testing.T) {
 	})
 }
 
+// Events that the log has dropped wait for the batch delay, too.
+func TestBatchDelayHoldsEventsOfTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{window: 10_000, logBytes: 2 << 10, messageBytes: 1 << 10})
+		slow := f.watchWith(t, dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{BatchDelay: time.Minute})
+		slow.sync(t, object.Reset)
+		for range 200 {
+			f.store.Put("a", "v")
+			synctest.Wait()
+		}
+		events, messages, began := 0, time.Duration(0), time.Now()
+		for events < 200 {
+			m, err := slow.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if events += m.Count; time.Since(began) != messages*time.Minute {
+				t.Errorf("message %d came after %v, want one each minute", messages, time.Since(began))
+			}
+			messages++
+		}
+		if messages < 2 {
+			t.Errorf("got %d messages, want several", messages)
+		}
+	})
+}
+
 // A watcher sees no part of a revision while it is appended, even if the log drops segments to
 // make room for it.
 func TestAtomicWhileTheLogIsTrimmed(t *testing.T) {
@@ -468,7 +495,7 @@ func TestInterestsEndWithTheirLastWatcher(t *testing.T) {
 		two := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
 		three := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{Scope: object.ExactKey("a")}, dispatch.FromSnapshot(0), dispatch.Options{})
 		for _, step := range []struct {
-			leave *dispatch.Watcher
+			leave *dispatch.Pulled
 			left  int
 		}{{nil, 2}, {one, 2}, {two, 1}, {three, 0}} {
 			if step.leave != nil {

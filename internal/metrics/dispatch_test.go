@@ -39,6 +39,11 @@ type written struct{ backend.Store }
 
 func (written) OmittedKeys() int { return 0 }
 
+// noRoom is a sink that never has room.
+type noRoom struct{ dispatch.StreamSink }
+
+func (noRoom) HasRoom() bool { return false }
+
 // The metrics show a blocked dispatcher, and collecting them does not block.
 func TestMetricsShowABlockedDispatcher(t *testing.T) {
 	codec, err := object.CodecByName("raw")
@@ -85,8 +90,12 @@ func TestMetricsShowABlockedDispatcher(t *testing.T) {
 	}
 	workers := sendqueue.Start(1)
 	defer workers.Stop()
-	w := d.Watch(dispatch.Interest{}, dispatch.FromNow(c.State().Position()), dispatch.Options{}, workers.NewQueue(), nil)
-	defer w.Close()
+	s := dispatch.NewStream(dispatch.StreamConfig{Queue: workers.NewQueue(), Sink: noRoom{}})
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	defer s.Abort(context.Canceled)
+	serving.Go(func() { _ = s.Serve() })
+	s.Start(d, &dispatch.StreamWatch{}, dispatch.Interest{}, dispatch.FromNow(c.State().Position()), dispatch.Options{})
 	at := memory.Put("k", "v")
 	<-held.reached
 	if age, through, revision := look(); age <= 0 || through >= revision || revision != float64(at) {

@@ -207,9 +207,14 @@ func TestBookmarkableBeforeTheEnd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
-	in := start(t, settings{timeLimit: time.Hour})
-	in.awaitLoaded(within(t), t)
-	retryWithMoreTime(t, 2*time.Second, func(t *testing.T, limited time.Duration) error { return in.endsWithABookmark(t, limited) })
+	for name, with := range map[string]settings{"cached": {}, "uncached": {uncached: true}} {
+		t.Run(name, func(t *testing.T) {
+			with.timeLimit = time.Hour
+			in := start(t, with)
+			in.awaitLoaded(within(t), t)
+			retryWithMoreTime(t, 2*time.Second, func(t *testing.T, limited time.Duration) error { return in.endsWithABookmark(t, limited) })
+		})
+	}
 }
 
 // endsWithABookmark returns an error if one of three watches with this time limit ends

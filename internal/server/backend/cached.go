@@ -12,7 +12,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 )
@@ -64,14 +63,6 @@ func (s cached) reach(ctx context.Context, p object.Position) (*cacher.State, er
 		return state, err
 	}
 	return s.cacher.Read(ctx, cacher.AtLeast(p.Revision))
-}
-
-func (s cached) Watch(ctx context.Context, w *request.Watch, q *sendqueue.Queue, sink dispatch.Sink) (Watcher, error) {
-	begin, err := s.begin(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	return s.dispatcher.Watch(w.Interest, begin, w.Options, q, sink), nil
 }
 
 // begin waits until the state is fresh enough for a watch to begin.

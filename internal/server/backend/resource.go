@@ -89,13 +89,6 @@ func (r *Resource) Source() Source {
 	return cached{r.Cacher, r.Dispatcher}
 }
 
-// Backlog returns the events that wait for a watcher of a cached resource, and how far the
-// watcher is behind. The position is that of the latest message of the watcher.
-func (r *Resource) Backlog(w *dispatch.Watcher, at object.Position) (dispatch.Backlog, Lag) {
-	b := w.Backlog(at)
-	return b, r.LagOf(b, at)
-}
-
 // LagOf returns how far a watch of a cached resource is behind. The position is that of its
 // latest message, and the backlog has the events that wait for it.
 func (r *Resource) LagOf(b dispatch.Backlog, at object.Position) Lag {
@@ -116,13 +109,6 @@ func (r *Resource) Position() object.Position {
 		return state.Position()
 	}
 	return object.Position{}
-}
-
-// Unapplied returns the events that a watcher of a cached resource has not applied, and for how
-// long. The position is the one that its client has applied.
-func (r *Resource) Unapplied(w *dispatch.Watcher, applied object.Position) (dispatch.Backlog, Lag) {
-	b := w.Unapplied(applied)
-	return b, r.LagOf(b, applied)
 }
 
 // Scans reports whether the selector of an interest has to be evaluated for each change. It

@@ -5,9 +5,7 @@ import (
 	"iter"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
-	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
@@ -18,10 +16,6 @@ type Source interface {
 
 	// ViewAt returns the resource at a position that a client got earlier.
 	ViewAt(ctx context.Context, p object.Position) (View, error)
-
-	// Watch waits until the source is fresh enough for a watch, and registers a watcher: a
-	// [*dispatch.Watcher], which delivers to the sink, or an [UncachedWatcher].
-	Watch(ctx context.Context, w *request.Watch, q *sendqueue.Queue, sink dispatch.Sink) (Watcher, error)
 
 	// Loaded reports whether reads can be served.
 	Loaded() bool
@@ -53,26 +47,4 @@ type View interface {
 	// Objects returns the objects in the scope with keys from start on. An error ends the
 	// sequence. It is an [apierr.ExpiredError] if the position is too old.
 	Objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error]
-}
-
-// Watcher is the serving end of a watch; see [dispatch.Watcher].
-type Watcher interface {
-	Position() object.Position
-	Close()
-
-	// Quiet reports whether nothing concerns the watch after a position of one of its
-	// messages, up to and including a revision. It returns false if that is unknown. Any
-	// goroutine may call it.
-	Quiet(from object.Position, to object.Revision) bool
-}
-
-// UncachedWatcher is the watcher of a resource without a cache. The handler of the watch
-// waits for each message.
-type UncachedWatcher interface {
-	Watcher
-	Next(ctx context.Context) (dispatch.Message, error)
-
-	// ReadsSnapshot reports whether Next is about to read or return a part of a snapshot.
-	// The handler then needs a snapshot slot.
-	ReadsSnapshot() bool
 }

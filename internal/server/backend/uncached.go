@@ -10,7 +10,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 )
@@ -41,7 +40,8 @@ func (s uncached) ViewAt(ctx context.Context, p object.Position) (View, error) {
 	return uncachedView{p, now.Epoch, s.source}, err
 }
 
-func (s uncached) Watch(ctx context.Context, w *request.Watch, _ *sendqueue.Queue, _ dispatch.Sink) (Watcher, error) {
+// WatchDirect starts a watch of a resource without a cache.
+func (r *Resource) WatchDirect(ctx context.Context, w *request.Watch) (*direct.Watcher, error) {
 	var begin dispatch.Begin
 	switch c := w.Consistency; {
 	case w.After != nil:
@@ -53,7 +53,7 @@ func (s uncached) Watch(ctx context.Context, w *request.Watch, _ *sendqueue.Queu
 	default:
 		begin = dispatch.FromSnapshot(c.Revision)
 	}
-	return s.source.Watch(ctx, w.Interest, begin, w.Options)
+	return r.Direct.Watch(ctx, w.Interest, begin, w.Options)
 }
 
 func (s uncached) Describe(ctx context.Context, r *fanoutv1.ResourceStatus, measure bool) {

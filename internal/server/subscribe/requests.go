@@ -128,6 +128,7 @@ func (s *stream) admit(req *fanoutv1.SubscribeRequest_Start) (*waitingStart, err
 	if err != nil {
 		return nil, err
 	}
+	admitted.Options.LastBookmark = s.last
 	s.sink.slot.Expect(admitted.Options.BookmarkInterval)
 	s.calls.Lock()
 	defer s.calls.Unlock()

@@ -23,6 +23,7 @@ type stream struct {
 	service *Service
 	grpc    grpc.ServerStream
 	since   time.Time
+	last    time.Time // see dispatch.StreamConfig.LastBookmark
 
 	// begin sets these.
 
@@ -72,9 +73,8 @@ func (s *stream) register(requests grpc.ServerStream) error {
 	watches := s.service.registry
 	s.queue = watches.Queues.Acquire(s.ctx)
 	limit := watches.TimeLimit()
-	s.out = s.service.newOutbox(dispatch.StreamConfig{
-		Queue: s.queue.Queue, Sink: &s.sink, LastBookmark: registry.LastBookmark(s.ctx, s.since, limit),
-	})
+	s.last = registry.LastBookmark(s.ctx, s.since, limit)
+	s.out = s.service.newOutbox(dispatch.StreamConfig{Queue: s.queue.Queue, Sink: &s.sink, LastBookmark: s.last})
 	s.sink.init(s)
 	s.waits.init()
 	if err := watches.Register(s); err != nil {

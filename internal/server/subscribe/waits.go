@@ -120,15 +120,13 @@ func (s *stream) serveWait(key backend.Freshness) {
 
 // startUncached waits for etcd and starts a watch of a resource without a cache.
 func (s *stream) startUncached(p *waitingStart) {
-	watcher, err := p.watch.Backend().Source().Watch(s.ending, p.request, nil, nil)
+	source, err := p.watch.Backend().WatchDirect(s.ending, p.request)
 	if err != nil {
 		s.startAfterWait(p, err, nil)
 		return
 	}
-	source := watcher.(dispatch.DirectWatcher)
-	p.watch.uncached = source
 	if !s.startAfterWait(p, nil, func() { s.out.StartDirect(&p.watch.StreamWatch, source) }) {
-		watcher.Close()
+		source.Close()
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"sync"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
-	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/registry"
 )
 
@@ -15,8 +13,7 @@ type watch struct {
 	dispatch.StreamWatch // its index is 0 until the watch begins
 	registry.Registration
 
-	stream   *stream
-	uncached dispatch.DirectWatcher // nil: the resource has a cache
+	stream *stream
 }
 
 // Caller implements [registry.Watch].
@@ -55,18 +52,4 @@ func (w *watch) Progress() registry.Progress {
 		Position: st.Sent, CatchingUp: st.CatchingUp, Blocked: st.Waiting || w.stream.sink.isBlocked(),
 		Messages: st.Messages, Bytes: st.Bytes, Backlog: st.Backlog, Shared: w.Shared(),
 	}
-}
-
-// Quiet implements [registry.Watch]. If the client has applied the latest message of the watch, it has
-// applied everything up to the position to which the stream has sent everything, however old the
-// log is.
-func (w *watch) Quiet(applied object.Position, to object.Revision) bool {
-	if uncached, ok := w.uncached.(backend.Watcher); ok {
-		return uncached.Quiet(applied, to)
-	}
-	st := w.StreamWatch.Status()
-	if applied.Epoch == st.Sent.Epoch && applied.Revision >= st.Sent.Revision && st.Complete.Revision >= to {
-		return true
-	}
-	return w.StreamWatch.Quiet(applied, to)
 }

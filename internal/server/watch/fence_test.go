@@ -205,13 +205,13 @@ func (a *sharedWatches) serve(t *testing.T, change func(*transportBuffer)) (*han
 	done, served := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(served)
-		done <- h.sender.watcher.Serve()
+		done <- h.out.Serve()
 	}()
 	t.Cleanup(func() {
 		stream.close()
 		h.ctx.end(registry.ErrTimeLimit)
+		h.out.Abort(registry.ErrTimeLimit)
 		<-served
-		h.sender.watcher.Close()
 	})
 	return h, stream, done
 }
@@ -223,6 +223,6 @@ func newHandler(t *testing.T, a *sharedWatches, stream *transportBuffer) *handle
 	h.ctx.Context = t.Context()
 	h.init(stream)
 	h.sender.counters, h.sender.slow = &a.counts, a.slow
-	h.sender.attach(a.dispatcher.Watch(dispatch.Interest{}, dispatch.FromNow(a.dispatcher.Stats().DispatchedUpTo), dispatch.Options{}, a.workers.NewQueue(), &h.sender))
+	h.begins(a.dispatcher, dispatch.FromNow(a.dispatcher.Stats().DispatchedUpTo), dispatch.Options{}, a.workers.NewQueue())
 	return h
 }

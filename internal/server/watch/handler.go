@@ -14,7 +14,6 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
-	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/registry"
@@ -23,27 +22,24 @@ import (
 
 // handler serves one watch. Most handlers only wait, so their goroutines keep small stacks.
 // Work that needs a deep stack, such as the interceptors and catch-ups, runs on another
-// goroutine while the handler waits for it (dispatch.OnFreshStack). That goroutine ends before
-// the handler waits for a worker. For a resource without a cache, it lasts as long as the
-// watch (serveUncached).
+// goroutine while the handler waits for it (dispatch.OnFreshStack).
 //
-// The fields that change with each message are in two cache lines. The first line has the
-// fields from ctx.reason to watch.at, the second line has the fields from sender.stream to
-// sender.sentAt. The runtime places a handler 8 bytes after the beginning of a cache line. These
-// 8 bytes and the fields before ctx.reason fill whole cache lines, so ctx.reason begins a
-// line. The fields of the context and the watch after ctx.reason fill whole lines too, so
-// sender.stream begins a line. A test checks both lines. It also checks that a handler has at
-// most 632 bytes, because the runtime would reserve more memory for a larger one.
+// The fields that change with each message are in one cache line, from sender.stream to
+// sender.sentAt. The runtime places an object of at most 512 bytes at the beginning of a line. A test
+// checks both.
 type handler struct {
-	registry *registry.Registry
-	queue    *registry.ConnQueue
-
+	sender streamSender
 	ctx    watchContext
 	watch  watch
-	sender streamSender
+
+	registry *registry.Registry
+	queue    *registry.ConnQueue
+	out      *dispatch.Stream // nil: the watch was not admitted
 
 	cleanup   []func() // guarded by ctx.mu: called at the end of the watch, in reverse order
 	cleanedUp bool     // guarded by ctx.mu: the cleanup has begun
+	started   bool     // out has the watch
+	served    bool     // out was served
 }
 
 var watchMethod = &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName, IsServerStream: true}
@@ -78,8 +74,7 @@ func Handler(r *registry.Registry) grpc.StreamHandler {
 
 // init connects the parts of the handler.
 func (h *handler) init(stream grpc.ServerStream) {
-	h.watch.handler = h
-	h.sender.init(&h.ctx, &h.watch, stream)
+	h.watch.handler, h.sender.handler, h.sender.stream = h, h, stream
 }
 
 func (h *handler) onFreshStack(do func() error) error { return h.logPanic(dispatch.OnFreshStack(do)) }
@@ -101,15 +96,13 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	if err != nil {
 		return err
 	}
-	now, request := time.Now(), admitted.Watch // the time limit includes the wait in Source.Watch
-	request.TimeLimit = registry.Shorter(request.TimeLimit, r.TimeLimit())
-	request.Options.LastBookmark = registry.LastBookmark(ctx, now, request.TimeLimit)
-	request.Options.Place = rpc.StreamID(ctx)
-	h.queue = r.Queues.Acquire(ctx)
-	h.sender.tracer, h.sender.slow = admitted.Resource.Tracer, r.Interceptors.Slow
+	now, request := time.Now(), &admitted.Watch // the time limit includes the wait for the store
+	limit := registry.Shorter(request.TimeLimit, r.TimeLimit())
+	request.Options.LastBookmark = registry.LastBookmark(ctx, now, limit)
+	h.queue, w.fromNow = r.Queues.Acquire(ctx), request.FromNow
+	h.sender.tracer, h.sender.slow, h.sender.interval = admitted.Resource.Tracer, r.Interceptors.Slow, request.Options.BookmarkInterval
 	h.sender.counters = r.Counters(w.Resource(), h.queue.Worker())
-	h.sender.limits, h.sender.bookmarkInterval = r.Interceptors.Limits, request.Options.BookmarkInterval
-	watcher, err := admitted.Resource.Source().Watch(&h.ctx, &request, h.queue.Queue, &h.sender)
+	start, err := h.await(admitted)
 	if err != nil {
 		if reason, byServer := h.ctx.why(); byServer {
 			if errors.Is(reason, apierr.ErrDraining) {
@@ -119,11 +112,10 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 		}
 		return err
 	}
-	w.watcher, w.catchingUp = watcher, !request.FromNow
-	if cached, ok := watcher.(*dispatch.Watcher); ok {
-		h.sender.attach(cached)
-		h.ctx.forgetDone() // only the wait for the cacher needed the channel
-	}
+	h.open(dispatch.StreamConfig{
+		Queue: h.queue.Queue, Solo: &h.sender, Order: rpc.StreamID(ctx), LastBookmark: request.Options.LastBookmark,
+	})
+	h.ctx.forgetDone() // only the wait for the store needed the channel
 	if err := r.Begin(w); err != nil {
 		return err
 	}
@@ -134,73 +126,74 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	if err := rpc.Accept(ctx, h.sender.stream, metadata.MD{registry.TokenHeader: {w.caller.Token()}}); err != nil {
 		return err
 	}
-	if request.TimeLimit > 0 {
-		h.endAfter(time.Until(now.Add(request.TimeLimit)), registry.ErrTimeLimit)
+	if limit > 0 {
+		h.endAfter(time.Until(now.Add(limit)), registry.ErrTimeLimit)
 	}
+	h.start(start)
 	return nil
 }
 
-// serve sends the messages of the watch until the watch ends, and then the last message. It
-// returns the error for the client.
-func (h *handler) serve() error {
-	var err error
-	if w := h.sender.watcher; w != nil {
-		err = w.Serve()
-	} else {
-		err = dispatch.OnFreshStack(h.serveUncached)
+func (h *handler) open(c dispatch.StreamConfig) {
+	h.out = dispatch.NewStream(c)
+	h.sender.Init(h.out.Ready)
+}
+
+// start starts the watch with a function. From now on, the end of the context ends the watch.
+func (h *handler) start(start func()) {
+	start()
+	h.started = true
+	h.ctx.callOnEnd(h.endWatch)
+	rpc.OnDone(h.ctx.Context, func(err error) {
+		h.ctx.end(err)
+		h.out.Abort(err) // the last message may wait for a client that does not read
+	})
+}
+
+// await waits until the store is fresh enough for the watch. It returns a function that starts the
+// watch, and releases it if the client has gone before.
+func (h *handler) await(r *registry.Parsed) (start func(), err error) {
+	if r.Resource.Direct != nil {
+		w, err := r.Resource.WatchDirect(&h.ctx, &r.Watch)
+		if err != nil {
+			return nil, err
+		}
+		h.onCleanup(func() {
+			if !h.started {
+				w.Close()
+			}
+		})
+		return func() { h.out.StartDirect(&h.watch.StreamWatch, w) }, nil
 	}
-	reason, byServer := h.ctx.why()
-	_, panicked := errors.AsType[*dispatch.PanicError](err)
-	switch {
+	begin, err := r.Resource.Await(&h.ctx, &r.Watch)
+	return func() {
+		h.out.Start(r.Resource.Dispatcher, &h.watch.StreamWatch, r.Interest, backend.BeginOf(&r.Watch, begin), r.Options)
+	}, err
+}
+
+// serve sends the messages of the watch until the watch ends. It returns the error for the client.
+func (h *handler) serve() error {
+	h.served = true
+	err := h.out.Serve()
+	switch reason, byServer := h.ctx.why(); {
 	case reason != nil && !byServer:
 		return status.FromContextError(reason).Err()
-	case apierr.IsDenied(reason):
-		return reason // no last message: the client resumes from the latest message that it received
-	case panicked, h.sender.broken:
-		return h.logPanic(err) // no last message: the position may be wrong
+	case errors.Is(err, registry.ErrTimeLimit):
+		return nil // clients expect this end
 	case errors.Is(err, dispatch.ErrStopped):
-		return h.sendLast(apierr.ErrDraining)
-	case byServer:
-		return h.sendLast(reason)
+		return apierr.ErrDraining
 	}
-	return err
+	return h.logPanic(err)
 }
 
-// serveUncached sends the messages of a watch of a resource without a cache.
-func (h *handler) serveUncached() error {
-	watcher := h.watch.watcher.(backend.UncachedWatcher)
-	for {
-		if reason, _ := h.ctx.why(); reason != nil {
-			return nil
-		}
-		if watcher.ReadsSnapshot() {
-			if err := h.sender.Reserve(); err != nil {
-				return err
-			}
-		}
-		m, err := watcher.Next(&h.ctx)
-		if err != nil {
-			return err
-		}
-		if err := h.sender.Send(m); err != nil {
-			return err
-		}
+// endWatch ends the watch when its context has ended. If the server ends it, its last message has the
+// position to resume from. A watch that has lost its rights gets nothing more: its client resumes from
+// the latest message that it received.
+func (h *handler) endWatch() {
+	if reason, byServer := h.ctx.why(); !byServer || apierr.IsDenied(reason) {
+		h.out.Abort(reason)
+	} else {
+		h.out.EndAll(dispatch.Ending{Reason: reason, Last: true, ResumeAtOnce: errors.Is(reason, apierr.ErrDrainedInTurn)})
 	}
-}
-
-// sendLast sends the last message, which has the position to resume from. It returns the
-// error for the client. At the time limit it returns nil, because clients expect this end.
-func (h *handler) sendLast(reason error) error {
-	last := dispatch.Message{Header: object.Header{
-		Kind: object.Draining, Position: h.watch.watcher.Position(), ResumeAtOnce: errors.Is(reason, apierr.ErrDrainedInTurn),
-	}}
-	if err := h.sender.Send(last); err != nil {
-		return err
-	}
-	if errors.Is(reason, registry.ErrTimeLimit) {
-		return nil
-	}
-	return reason
 }
 
 // end ends the watch. It cuts off the stream if the client does not read the remaining
@@ -240,10 +233,7 @@ func (h *handler) onCleanup(f func()) {
 // run. Otherwise the watch could stay in the registry, and a server that stops would wait for
 // the watch forever.
 func (h *handler) release() (err error) {
-	steps := []func(){h.sender.releaseSlot}
-	if h.watch.watcher != nil {
-		steps = append(steps, h.watch.watcher.Close)
-	}
+	steps := []func(){h.stop, h.sender.releaseSlot}
 	h.ctx.mu.Lock()
 	h.cleanedUp = true
 	cleanup := h.cleanup
@@ -259,6 +249,14 @@ func (h *handler) release() (err error) {
 		err = cmp.Or(dispatch.Guard(func() error { step(); return nil }), err)
 	}
 	return err
+}
+
+// stop makes sure that nothing uses the watch any more.
+func (h *handler) stop() {
+	if h.started && !h.served {
+		h.out.Abort(context.Canceled)
+		_ = h.out.Serve()
+	}
 }
 
 // finish releases everything that the watch holds, writes the audit record and the log line,

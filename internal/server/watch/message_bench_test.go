@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,11 +42,10 @@ func oneEvent() dispatch.Message {
 }
 
 func TestCountingAllocatesNothing(t *testing.T) {
-	e, m, now := &watch{}, oneEvent(), time.Now()
+	m, now := oneEvent(), time.Now()
 	var counts registry.Counters
 	if n := testing.AllocsPerRun(100, func() {
-		_, first := e.note(&m.Header, 200)
-		counts.Note(&m, 1, 200, first, now)
+		counts.Note(&m, 1, 200, false, now)
 	}); n != 0 {
 		t.Errorf("got %v allocations, want 0", n)
 	}
@@ -93,9 +93,8 @@ func BenchmarkMessage(b *testing.B) {
 					b.Fatal(err)
 				}
 				if c.counted {
-					before, first := h.watch.note(&m.Header, p.Size())
-					h.sender.trace(&m, p.Size(), before)
-					counts.Note(&m, 1, p.Size(), first, now)
+					h.sender.trace(&dispatch.Batch{Message: m}, p.Size(), 6)
+					counts.Note(&m, 1, p.Size(), false, now)
 				}
 			}
 		})
@@ -106,13 +105,12 @@ func BenchmarkMessage(b *testing.B) {
 func BenchmarkCounting(b *testing.B) {
 	for _, kind := range []object.MessageKind{object.Bookmark, object.Live} {
 		b.Run(fmt.Sprintf("kind=%d", kind), func(b *testing.B) {
-			e, m, now := &watch{}, oneEvent(), time.Now()
+			m, now := oneEvent(), time.Now()
 			var counts registry.Counters
 			m.Header.Kind = kind
 			b.ReportAllocs()
 			for b.Loop() {
-				_, first := e.note(&m.Header, 200)
-				counts.Note(&m, 1, 200, first, now)
+				counts.Note(&m, 1, 200, false, now)
 			}
 		})
 	}
@@ -165,8 +163,26 @@ func openStream(b *testing.B, observer stats.Handler) grpc.ServerStream {
 	return <-streams
 }
 
-// watched returns a registry with watches that have no connection, and their store.
-func watched(tb testing.TB, watches int) (*registry.Registry, *cachertest.Memory) {
+// heldSink is a sink with room for a number of messages.
+type heldSink struct {
+	*streamSender
+	room atomic.Int32
+}
+
+func (s *heldSink) HasRoom() bool  { return s.room.Load() > 0 }
+func (*heldSink) TakesBatch() bool { return false }
+
+func (s *heldSink) TrySend(r *dispatch.Response, now time.Time) error {
+	if e := messageOf(r); e != nil {
+		s.room.Add(-1)
+		s.counters.Note(&e.Batch.Message, 1, 100, e.First, now)
+	}
+	return nil
+}
+
+// watched returns a registry with watches that have no connection, and their store. Each watch has
+// received its first message, and an event waits for it.
+func watched(tb testing.TB, watches int) (*registry.Registry, *cachertest.Memory, map[*watch]*heldSink) {
 	tb.Helper()
 	codec, err := object.CodecByName("raw")
 	if err != nil {
@@ -190,11 +206,12 @@ func watched(tb testing.TB, watches int) (*registry.Registry, *cachertest.Memory
 		r.Stop()
 	})
 	<-c.Ready()
-	now := c.State().Position()
+	now, sinks := c.State().Position(), map[*watch]*heldSink{}
 	for range watches {
 		h := &handler{registry: r}
 		h.init(nil)
 		e, caller := &h.watch, peer.NewContext(tb.Context(), &peer.Peer{Addr: &net.TCPAddr{}})
+		h.ctx.Context = caller
 		e.caller.Init(caller, false)
 		if err := r.Register(e); err != nil {
 			tb.Fatal(err)
@@ -203,27 +220,32 @@ func watched(tb testing.TB, watches int) (*registry.Registry, *cachertest.Memory
 			tb.Fatal(err)
 		}
 		h.queue = r.Queues.Acquire(caller)
-		w := d.Watch(dispatch.Interest{}, dispatch.FromNow(now), dispatch.Options{}, h.queue.Queue, &h.sender)
-		e.watcher = w
-		tb.Cleanup(w.Close)
+		h.sender.counters = r.Counters("r", 0)
+		s := &heldSink{streamSender: &h.sender}
+		s.room.Store(1)
+		h.open(dispatch.StreamConfig{Queue: h.queue.Queue, Solo: s})
 		if err := r.Begin(e); err != nil {
 			tb.Fatal(err)
 		}
-		m := dispatch.Message{Header: object.Header{Kind: object.Bookmark, Position: now}}
-		_, first := e.note(&m.Header, 100)
-		r.Counters("r", 0).Note(&m, 1, 100, first, time.Now())
+		h.start(func() {
+			h.out.Start(d, &e.StreamWatch, dispatch.Interest{}, dispatch.FromNow(now), dispatch.Options{})
+		})
+		running.Go(func() { _ = h.out.Serve() })
+		tb.Cleanup(func() { h.out.Abort(context.Canceled) })
+		poll.Until(tb, "the first message is sent", func() bool { return e.Progress().Messages == 1 })
+		sinks[e] = s
 	}
 	// An event waits for all of them.
 	memory.Put("k", "v")
 	poll.Until(tb, "the dispatcher has seen the change", func() bool { return d.Stats().DispatchedUpTo.Revision >= memory.Now() })
-	return r, memory
+	return r, memory, sinks
 }
 
 // The statistics of ten thousand watches take as many allocations as those of ten. Only one array
 // is larger.
 func TestStatsAllocateNothingForEachWatch(t *testing.T) {
 	allocations := func(watches int) float64 {
-		srv, _ := watched(t, watches)
+		srv, _, _ := watched(t, watches)
 		if s := srv.Stats()["r"]; s.Live+s.CatchingUp != watches || s.Messages != int64(watches) {
 			t.Fatalf("got %+v, want %d watches", s, watches)
 		}
@@ -238,7 +260,7 @@ func TestStatsAllocateNothingForEachWatch(t *testing.T) {
 func BenchmarkStats(b *testing.B) {
 	for _, watches := range []int{100, 10_000} {
 		b.Run(fmt.Sprintf("watches=%d", watches), func(b *testing.B) {
-			srv, _ := watched(b, watches)
+			srv, _, _ := watched(b, watches)
 			b.ReportAllocs()
 			for b.Loop() {
 				srv.Stats()

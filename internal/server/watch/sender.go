@@ -1,13 +1,14 @@
 package watch
 
 import (
+	"context"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
@@ -16,25 +17,21 @@ import (
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
-// streamSender sends the messages of a watch to its gRPC stream. It is the [dispatch.Sink] of
-// the watcher. The handler calls Send, which waits while the client does not read. A worker
-// calls TrySend, which must not wait. So the handler is the waiting sender of the [grpcmsg.SendWindow].
+// streamSender sends the messages of a watch to its gRPC stream. It is the [dispatch.SoloSink] of the
+// watch. The handler is the waiting sender of the [grpcmsg.SendWindow].
 type streamSender struct {
 	stream grpc.ServerStream
 	tracer backend.WriteTracer // nil: none
 	grpcmsg.SendWindow
 
-	ctx      *watchContext
-	watch    *watch
+	handler  *handler
 	counters *registry.Counters
-	watcher  *dispatch.Watcher // nil: the resource has no cache
+	slow     *rpc.SlowLog
 
-	limits           *quota.Limiter
-	bookmarkInterval time.Duration
-	slot             *quota.Slot // nil: the watch sends no RESET and no DELTA. Only the handler uses it
-
-	slow   *rpc.SlowLog
-	broken bool // a message could not be sent, or it is not known
+	slot       *quota.Slot   // the permission to send a RESET or a DELTA; nil: the watch does not need it
+	interval   time.Duration // the bookmark interval of the watch
+	catchingUp bool          // SYNCED was not sent
+	sending    atomic.Bool   // Send has not returned
 
 	// notCounted is the part of the time since the watch began that does not count for the slow
 	// log. This is the time before the present catch-up began, and the time in which messages
@@ -42,145 +39,173 @@ type streamSender struct {
 	notCounted time.Duration
 }
 
-// init sets the fields that all methods need.
-func (s *streamSender) init(ctx *watchContext, w *watch, stream grpc.ServerStream) {
-	s.ctx, s.watch, s.stream = ctx, w, stream
-}
-
-// attach sets the watcher, before it is served.
-func (s *streamSender) attach(w *dispatch.Watcher) {
-	s.watcher = w
-	s.Init(w.Ready)
-	s.ctx.callOnEnd(w.Stop)
-}
-
-// Reserve implements [dispatch.Sink].
-func (s *streamSender) Reserve() error {
-	if s.slot == nil {
-		s.slot = &quota.Slot{}
-		s.slot.Init(s.limits, s.watch.caller.Client())
-		s.slot.Expect(s.bookmarkInterval)
-	}
-	if s.slot.IsHeld() {
-		return nil
-	}
-	err := s.slot.Reserve(s.ctx, !s.watch.hasSent())
-	if s.watcher != nil {
-		s.ctx.forgetDone() // only the wait for the slot needed the channel
-	}
-	return err
-}
-
-// Send implements [dispatch.Sink].
-func (s *streamSender) Send(m dispatch.Message) error {
-	if reason, _ := s.ctx.why(); apierr.IsDenied(reason) {
-		return reason // the client may no longer be allowed to see the events of the message
-	}
-	message := grpcmsg.Join(m.Events, wire.AppendHeader(nil, m.Header))
-	size := message.Size()
-	began := time.Now()
-	fence := s.BeginSend(began)
-	if fence != nil {
-		message = append(message, fence)
-	}
-	if s.slot != nil {
-		s.slot.BeginPart()
-	}
-	s.watch.beginSend(m.Header.Position)
-	if err := s.stream.SendMsg(message); err != nil {
-		s.broken = true
+// Reserve implements [dispatch.StreamSink].
+func (s *streamSender) Reserve(ctx context.Context, isNew bool) error {
+	slot := &quota.Slot{}
+	slot.Init(s.handler.registry.Interceptors.Limits, s.handler.watch.caller.Client())
+	slot.Expect(s.interval)
+	if err := slot.Reserve(ctx, isNew); err != nil {
 		return err
 	}
-	s.notCounted += time.Since(began) // the log of slow catch-ups does not count the time of the client
-	if err := s.EndSend(size, fence); err != nil {
-		s.broken = true
-		return err
-	}
-	before, first := s.watch.note(&m.Header, size)
-	s.trace(&m, size, before)
-	s.counters.Note(&m, 1, size, first, time.Now())
-	s.endPart(&m.Header, fence)
-	s.logSlowWatch(&m.Header, first)
+	s.slot = slot
 	return nil
 }
 
-// endPart ends the lease of the slot when gRPC has accepted a message.
-//
-// After the last message of a catch-up, gRPC may still hold the parts in its buffers. So the
-// watch keeps the slot until gRPC releases the fence of that message, but not longer than one
-// more lease. If the fence is nil, the watch returns the slot at once.
-func (s *streamSender) endPart(h *object.Header, fence *grpcmsg.WriteFence) {
-	switch {
-	case s.slot == nil:
-	case h.Kind != object.Synced:
-		s.slot.EndPart()
-	case fence == nil:
-		s.releaseSlot()
-	default:
-		s.slot.Release(fence.OnRelease)
-		s.slot = nil
-	}
+// HoldsReservation implements [dispatch.StreamSink].
+func (s *streamSender) HoldsReservation() bool { return s.slot.IsHeld() }
+
+// Release implements [dispatch.StreamSink].
+func (s *streamSender) Release() {
+	s.slot.Release(s.OnWritten)
+	s.slot = nil
 }
 
 // releaseSlot returns the slot, if the watch has one.
 func (s *streamSender) releaseSlot() {
 	if s.slot != nil {
 		s.slot.Close()
-		s.slot = nil
 	}
 }
 
-// TrySend implements [dispatch.Sink].
-func (s *streamSender) TrySend(b *dispatch.Batch, now time.Time) error {
-	if reason, _ := s.ctx.why(); reason != nil {
-		return reason // the handler sends the last message
-	}
+// HasRoom implements [dispatch.StreamSink]. If the handler has to send, the worker finds out with
+// TrySend.
+func (s *streamSender) HasRoom() bool {
+	return s.mayWait() || s.NeedsWaitingSender() || s.SendWindow.HasRoom()
+}
+
+// mayWait reports whether the handler sends if there is no room: a catch-up or the last message. gRPC
+// accepts more bytes from the handler than from a worker, which must not wait.
+func (s *streamSender) mayWait() bool { return s.catchingUp || s.handler.ctx.reason.Load() != nil }
+
+// TakesBatch implements [dispatch.SoloSink].
+func (s *streamSender) TakesBatch() bool { return !s.NeedsWaitingSender() && s.SendWindow.HasRoom() }
+
+// TrySend implements [dispatch.StreamSink].
+func (s *streamSender) TrySend(r *dispatch.Response, now time.Time) error {
+	e := messageOf(r)
 	switch {
+	case e == nil:
+		return nil
 	case s.NeedsWaitingSender():
 		return dispatch.ErrNeedsHandler
-	case !s.HasRoom():
+	case !s.SendWindow.HasRoom():
+		if s.mayWait() {
+			return dispatch.ErrNeedsHandler
+		}
 		return dispatch.ErrFull
 	}
+	s.begin(r, e)
+	if err := s.SendBatch(e.Batch, s.handler.watch.Status().Sent.Revision, now); err != nil {
+		return err
+	}
+	s.done(e)
+	return nil
+}
+
+// SendBatch implements [dispatch.SoloSink].
+func (s *streamSender) SendBatch(b *dispatch.Batch, before object.Revision, now time.Time) error {
 	encoded := grpcmsg.Encoded(b)
 	var message any = encoded
 	if fence := s.BeginTrySend(encoded.Size(), now); fence != nil {
 		message = encoded.WithFence(fence)
 	}
-	// The watch has the position before the client can report that it has applied it.
-	before, _ := s.watch.note(&b.Header, encoded.Size())
 	if err := s.stream.SendMsg(message); err != nil {
-		s.broken = true
 		return err
 	}
-	s.trace(&b.Message, encoded.Size(), before)
+	s.trace(b, encoded.Size(), before)
 	return nil
 }
 
-// CountSent implements [dispatch.Sink].
+// Size implements [dispatch.SoloSink].
+func (s *streamSender) Size(b *dispatch.Batch) int { return grpcmsg.Encoded(b).Size() }
+
+// CountSent implements [dispatch.SoloSink].
 func (s *streamSender) CountSent(b *dispatch.Batch, n int, now time.Time) {
 	s.counters.Note(&b.Message, n, n*grpcmsg.Encoded(b).Size(), false, now)
 }
 
-// Prefetch implements [dispatch.Sink].
+// Prefetch implements [dispatch.SoloSink].
 func (s *streamSender) Prefetch() int {
-	read := 0
-	if s.ctx.reason.Load() != nil {
-		read++
-	}
 	if s.stream.Context() != nil {
-		read++
+		return 1
 	}
-	return read
+	return 0
+}
+
+// Send implements [dispatch.StreamSink].
+func (s *streamSender) Send(r *dispatch.Response) error {
+	e := messageOf(r)
+	if e == nil {
+		return nil
+	}
+	s.begin(r, e)
+	message := grpcmsg.Join(e.Batch.Events, wire.AppendHeader(nil, e.Batch.Header))
+	size, before, began := message.Size(), s.handler.watch.Status().Sent.Revision, time.Now()
+	fence := s.BeginSend(began)
+	if fence != nil {
+		message = append(message, fence)
+	}
+	s.sending.Store(true)
+	err := s.stream.SendMsg(message)
+	s.sending.Store(false)
+	if err != nil {
+		return err
+	}
+	s.notCounted += time.Since(began) // the log of slow catch-ups does not count the time of the client
+	if err := s.EndSend(size, fence); err != nil {
+		return err
+	}
+	s.trace(e.Batch, size, before)
+	s.done(e)
+	return nil
+}
+
+// isBlocked reports whether a message waits for the client.
+func (s *streamSender) isBlocked() bool { return s.IsBlocked(s.sending.Load(), time.Now) }
+
+// messageOf returns the entry of a response that has a message, or nil.
+func messageOf(r *dispatch.Response) *dispatch.Entry {
+	for i := range r.Entries {
+		if e := &r.Entries[i]; e.Batch != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// begin records what the client may get to know as soon as gRPC has the message.
+func (s *streamSender) begin(r *dispatch.Response, e *dispatch.Entry) {
+	if r.Part && s.slot != nil { // a small DELTA needs no slot
+		s.slot.BeginPart()
+	}
+	h := &e.Batch.Header
+	s.catchingUp = s.catchingUp && h.Kind != object.Synced || h.Kind == object.CatchUpBegin
+	if h.Kind == object.CatchUpBegin && h.CatchUp == object.Reset {
+		w := &s.handler.watch
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.BeginReset()
+	}
+}
+
+// done counts a message that gRPC has accepted.
+func (s *streamSender) done(e *dispatch.Entry) {
+	if e.Batch.Header.Kind == object.CatchUpPart && s.slot != nil { // while Reserve runs, no part is sent
+		s.slot.EndPart()
+	}
+	s.counters.Note(&e.Batch.Message, 1, grpcmsg.Encoded(e.Batch).Size(), e.First, time.Now())
+	s.logSlowWatch(&e.Batch.Header, e.First)
 }
 
 // trace reports a live message that gRPC has accepted to the tracer. The revision before is
 // that of the previous message.
-func (s *streamSender) trace(m *dispatch.Message, size int, before object.Revision) {
-	if t := s.tracer; t != nil && s.watcher != nil && m.Header.Kind == object.Live && t.Wants() {
+func (s *streamSender) trace(b *dispatch.Batch, size int, before object.Revision) {
+	if t := s.tracer; t != nil && b.Header.Kind == object.Live && t.Wants() {
+		w := &s.handler.watch
 		t.Delivered(backend.Delivery{
-			Watch: s.stream.Context(), Watcher: registry.IDOf(s.watch), Peer: s.watch.caller.Peer,
-			After: before, Upto: m.Header.Position.Revision, Shows: s.watcher.Shows,
-			Events: m.Count, Bytes: size, Arrived: m.Arrived, Sent: time.Now(),
+			Watch: s.stream.Context(), Watcher: registry.IDOf(w), Peer: w.caller.Peer,
+			After: before, Upto: b.Header.Position.Revision, Shows: w.Shows,
+			Events: b.Count, Bytes: size, Arrived: b.Arrived, Sent: time.Now(),
 		})
 	}
 }
@@ -194,14 +219,15 @@ func (s *streamSender) logSlowWatch(h *object.Header, first bool) {
 	case first:
 		s.logSlow("first message")
 	case h.Kind == object.CatchUpBegin:
-		s.notCounted = time.Since(s.watch.Began())
+		s.notCounted = time.Since(s.handler.watch.Began())
 	case h.Kind == object.Synced:
 		s.logSlow("catch-up")
 	}
 }
 
 func (s *streamSender) logSlow(what string) {
-	if took := time.Since(s.watch.Began()) - s.notCounted; s.slow.IsSlow(took) {
-		s.slow.Note(s.ctx, what, took, s.watch.Request())
+	w := &s.handler.watch
+	if took := time.Since(w.Began()) - s.notCounted; s.slow.IsSlow(took) {
+		s.slow.Note(s.handler.ctx.Context, what, took, w.Request())
 	}
 }

@@ -104,19 +104,19 @@ func startWatches(t *testing.T, watches int, options ...dispatch.Options) *share
 		w.ctx.Context = ctx
 		w.init(&recordingStream{watches: a})
 		w.sender.counters, w.sender.slow = &a.counts, rpc.NewSlowLog(0, slog.New(slog.DiscardHandler))
-		w.sender.attach(d.Watch(dispatch.Interest{}, begin, options[i%len(options)], q, &w.sender))
 		a.handlers = append(a.handlers, w)
 		served := make(chan struct{})
 		a.after(1, func() { // the first bookmark
+			w.begins(d, begin, options[i%len(options)], q)
 			go func() {
 				defer close(served)
-				_ = w.sender.watcher.Serve()
+				_ = w.out.Serve()
 			}()
 		})
 		t.Cleanup(func() {
 			w.ctx.end(context.Canceled)
+			w.out.Abort(context.Canceled)
 			<-served
-			w.sender.watcher.Close()
 		})
 	}
 	// A watch that has received an event waits in its group.
@@ -129,6 +129,12 @@ func startWatches(t *testing.T, watches int, options ...dispatch.Options) *share
 	}
 	clear(a.messages)
 	return a
+}
+
+// begins starts the watch of a handler.
+func (h *handler) begins(d *dispatch.Dispatcher, b dispatch.Begin, o dispatch.Options, q *sendqueue.Queue) {
+	h.open(dispatch.StreamConfig{Queue: q, Solo: &h.sender})
+	h.start(func() { h.out.Start(d, &h.watch.StreamWatch, dispatch.Interest{}, b, o) })
 }
 
 // after calls a function and waits until a number of messages are sent.
@@ -193,11 +199,11 @@ func TestWorkerSendsNothingWithoutTheRight(t *testing.T) {
 func TestWorkerSendsNothingOfAWatchThatEnds(t *testing.T) {
 	a := startWatches(t, 2, dispatch.Options{})
 	ending := a.handlers[0]
-	ending.ctx.end(apierr.ErrDraining)
+	a.after(1, func() { ending.ctx.end(apierr.ErrDraining) })
 	a.after(1, func() { a.store.Put("key", "value") })
 	a.after(1, func() { a.store.Put("key", "more") })
 	if messages := ending.watch.Progress().Messages; messages != 2 {
-		t.Errorf("got %d messages, want the two before", messages)
+		t.Errorf("got %d messages, want the two before the last one", messages)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
@@ -59,10 +60,11 @@ func admitted(t *testing.T, stream grpc.ServerStream) *handler {
 		Resources:    backend.Resources{"r": {Name: "r", Codec: codec, Direct: &direct.Source{}}},
 		Interceptors: &rpc.Interceptors{Limits: quota.New(quota.Limits{}, slog.New(slog.DiscardHandler)), Rights: &rpc.Rights{}},
 	})
-	defer r.Stop()
+	t.Cleanup(r.Stop)
 	h := &handler{registry: r}
 	h.init(stream)
 	caller := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{}})
+	h.ctx.Context, h.sender.slow = caller, rpc.NewSlowLog(0, slog.New(slog.DiscardHandler))
 	h.watch.caller.Init(caller, false)
 	if _, err := r.Admit(caller, &h.watch, &fanoutv1.WatchRequest{Resource: "r"}); err != nil {
 		t.Fatal(err)
@@ -71,17 +73,22 @@ func admitted(t *testing.T, stream grpc.ServerStream) *handler {
 }
 
 // unread is a stream whose client takes a minute for each message.
-type unread struct{ grpc.ServerStream }
+type unread struct {
+	grpc.ServerStream
+	read time.Time // when it has read all messages
+}
 
-func (unread) SendMsg(any) error {
-	time.Sleep(time.Minute)
+func (u *unread) SendMsg(m any) error {
+	time.Sleep(time.Until(u.read))
+	u.read = time.Now().Add(time.Minute)
+	time.AfterFunc(time.Minute, m.(grpcmsg.Message).Buffers().Free)
 	return nil
 }
 
 // A catch-up of a client that reads slowly is not a slow catch-up of the server.
 func TestSlowClientsAreNotLogged(t *testing.T) {
 	for name, c := range map[string]struct {
-		work time.Duration // of the server, before each part
+		work time.Duration // of the server, for each part
 		want int64
 	}{
 		"a quick server": {0, 0},
@@ -89,22 +96,26 @@ func TestSlowClientsAreNotLogged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				slow := rpc.NewSlowLog(30*time.Second, slog.New(slog.DiscardHandler))
-				h := admitted(t, unread{})
-				h.sender.slow, h.sender.counters = slow, &registry.Counters{}
-				h.ctx.Context = context.Background()
+				h := admitted(t, &unread{})
+				h.sender.slow = rpc.NewSlowLog(30*time.Second, slog.New(slog.DiscardHandler))
 				h.watch.SetBegan(time.Now())
+				w := &scriptedWatcher{messages: make(chan dispatch.Message, 12), make: func(m dispatch.Message) {
+					if m.Header.Kind == object.CatchUpPart {
+						time.Sleep(c.work)
+					}
+				}}
+				full := [][]byte{make([]byte, 20<<10)} // the client has to read it before the next message
 				for range 2 {
 					for _, kind := range []object.MessageKind{object.CatchUpBegin, object.CatchUpPart, object.CatchUpPart, object.CatchUpPart, object.Synced, object.Live} {
-						if kind == object.CatchUpPart {
-							time.Sleep(c.work)
-						}
-						if err := h.sender.Send(dispatch.Message{Header: object.Header{Kind: kind}}); err != nil {
-							t.Fatal(err)
-						}
+						w.messages <- dispatch.Message{Events: full, Header: object.Header{Kind: kind}}
 					}
 				}
-				if n := slow.Count(); n != c.want {
+				serveScript(t, h, &h.sender, w)
+				time.Sleep(time.Hour)
+				if n := h.watch.Progress().Messages; n != 12 {
+					t.Fatalf("got %d messages, want all 12", n)
+				}
+				if n := h.sender.slow.Count(); n != c.want {
 					t.Errorf("got %d slow parts, want %d", n, c.want)
 				}
 			})

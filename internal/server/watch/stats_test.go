@@ -9,7 +9,7 @@ import (
 // After the epoch has changed, the window has no event of the epoch of a watch that receives
 // nothing. The lag is a minimum that goes on growing.
 func TestLagGrowsAfterANewEpoch(t *testing.T) {
-	srv, memory := watched(t, 1)
+	srv, memory, _ := watched(t, 1)
 	before := srv.Stats()["r"]
 	if before.Behind != 1 || before.BeyondWindow != 0 || before.Lag <= 0 {
 		t.Fatalf("got %+v, want a watch that is behind", before)

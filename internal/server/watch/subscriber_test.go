@@ -14,37 +14,48 @@ import (
 	"github.com/fanoutd/fanoutd/test/poll"
 )
 
-// quickClient is a stream whose client reports the position of a message before gRPC has
-// returned from sending the message.
+// quickClient is a sink whose client reports the position of a message before the sink returns.
 type quickClient struct {
-	grpc.ServerStream
+	streamSender
 	t        *testing.T
+	byServe  bool // Serve has to send
 	registry *registry.Registry
-	watch    *watch
-	next     object.Position // of the message
+	entry    *watch
 }
 
-// SendMsg implements [grpc.ServerStream].
-func (c *quickClient) SendMsg(any) error {
-	if err := c.registry.Report(c.watch, request.Report{Applied: &c.next}); err != nil {
-		c.t.Errorf("position %v: %v", c.next, err)
+func (c *quickClient) HasRoom() bool { return true }
+
+func (c *quickClient) TrySend(r *dispatch.Response, _ time.Time) error {
+	if c.byServe = !c.byServe; c.byServe {
+		return dispatch.ErrNeedsHandler
 	}
-	later := object.Position{Epoch: c.next.Epoch, Revision: c.next.Revision + 1}
-	if err := c.registry.Report(c.watch, request.Report{Applied: &later}); err == nil {
-		c.t.Errorf("got no error for position %v, which is after %v", later, c.next)
+	return c.Send(r)
+}
+
+func (c *quickClient) Send(r *dispatch.Response) error {
+	e := messageOf(r)
+	if e == nil {
+		return nil
+	}
+	at := e.Batch.Header.Position
+	if err := c.registry.Report(c.entry, request.Report{Applied: &at}); err != nil {
+		c.t.Errorf("position %v: %v", at, err)
+	}
+	later := object.Position{Epoch: at.Epoch, Revision: at.Revision + 1}
+	if err := c.registry.Report(c.entry, request.Report{Applied: &later}); err == nil {
+		c.t.Errorf("got no error for position %v, which is after %v", later, at)
 	}
 	return nil
 }
 
-// firstWatch returns a registry with a watch.
-func firstWatch(t *testing.T) (*registry.Registry, *watch) {
+// registered returns the handler of a watch that was admitted and is registered.
+func registered(t *testing.T, stream grpc.ServerStream) *handler {
 	t.Helper()
-	r, _ := watched(t, 1)
-	for w := range r.After(registry.Number{}, "r") {
-		return r, w.(*watch)
+	h := admitted(t, stream)
+	if err := h.registry.Register(&h.watch); err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("got no watch")
-	return nil, nil
+	return h
 }
 
 // applied returns the latest position that the client of a watch has reported.
@@ -55,24 +66,14 @@ func applied(e *watch) object.Position {
 
 // A client can report a position as soon as gRPC has the message, whoever sends it.
 func TestAPositionIsKnownBeforeTheClientHasIt(t *testing.T) {
-	r, e := firstWatch(t)
-	stream := &quickClient{t: t, registry: r, watch: e}
-	sender := &e.handler.sender
-	sender.stream, sender.counters = stream, &registry.Counters{}
+	h := registered(t, nil)
+	k := &quickClient{t: t, registry: h.registry, entry: &h.watch}
+	send := script(t, h, k)
 	for revision := object.Revision(1); revision < 9; revision++ {
-		stream.next = object.Position{Epoch: "e", Revision: revision}
-		m := dispatch.Message{Header: object.Header{Kind: object.Live, Position: stream.next}}
-		err := error(nil)
-		if revision%2 == 0 {
-			err = sender.Send(m)
-		} else {
-			err = sender.TrySend(&dispatch.Batch{Message: m}, time.Now())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := applied(e); got != stream.next {
-			t.Errorf("got %v, want %v", got, stream.next)
+		at := object.Position{Epoch: "e", Revision: revision}
+		send(&object.Header{Kind: object.Live, Position: at})
+		if got := applied(&h.watch); got != at {
+			t.Errorf("got %v, want %v", got, at)
 		}
 	}
 }
@@ -80,7 +81,9 @@ func TestAPositionIsKnownBeforeTheClientHasIt(t *testing.T) {
 // When a RESET begins, the client no longer has what it had applied. Positions that it reports
 // meanwhile are ignored. Its error stays.
 func TestResetForgetsWhatWasApplied(t *testing.T) {
-	r, e := firstWatch(t)
+	h := registered(t, discarding{})
+	r, e := h.registry, &h.watch
+	send := script(t, h, &h.sender)
 	at := object.Position{Epoch: "e", Revision: 7}
 	report := func(p object.Position) {
 		t.Helper()
@@ -94,19 +97,19 @@ func TestResetForgetsWhatWasApplied(t *testing.T) {
 			t.Errorf("%s: got %v, want %v and an error", what, got, want)
 		}
 	}
-	e.note(&object.Header{Kind: object.Live, Position: at}, 1)
+	send(&object.Header{Kind: object.Live, Position: at})
 	report(at)
 	want("before", at)
-	e.note(&object.Header{Kind: object.CatchUpBegin, CatchUp: object.Delta, Position: at}, 1)
+	send(&object.Header{Kind: object.CatchUpBegin, CatchUp: object.Delta, Position: at})
 	want("with a DELTA", at)
-	e.note(&object.Header{Kind: object.CatchUpBegin, CatchUp: object.Reset, Position: object.Position{Epoch: "e"}}, 1)
+	send(&object.Header{Kind: object.CatchUpBegin, CatchUp: object.Reset, Position: object.Position{Epoch: "e"}})
 	want("with a RESET", object.Position{})
 	if got := registry.StatusOf(e, nil).GetAttempted(); got != nil {
 		t.Errorf("got %v as attempted within a RESET, want nothing", got)
 	}
 	report(at)
 	want("a report that crosses", object.Position{})
-	e.note(&object.Header{Kind: object.Synced, Position: at}, 1)
+	send(&object.Header{Kind: object.Synced, Position: at})
 	report(at)
 	want("in sync", at)
 	if n := r.Stats()["r"].ReportedErrors; n != 1 {
@@ -117,7 +120,7 @@ func TestResetForgetsWhatWasApplied(t *testing.T) {
 // The applied lag grows even when the event that was not applied has left the window. The
 // statistics count each watch once.
 func TestAppliedLagGrows(t *testing.T) {
-	r, memory := watched(t, 3)
+	r, memory, sinks := watched(t, 3)
 	var all []*watch
 	for w := range r.After(registry.Number{}, "r") {
 		all = append(all, w.(*watch))
@@ -129,7 +132,9 @@ func TestAppliedLagGrows(t *testing.T) {
 		}
 	}
 	at := object.Position{Epoch: first.Epoch, Revision: memory.Now()}
-	all[1].note(&object.Header{Kind: object.Live, Position: at}, 1)
+	sinks[all[1]].room.Store(1)
+	all[1].handler.out.Ready()
+	poll.Until(t, "the event is sent", func() bool { return all[1].Progress().Position == at })
 	if err := r.Report(all[1], request.Report{Applied: &at}); err != nil {
 		t.Fatal(err)
 	}

@@ -5,29 +5,19 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
-	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/registry"
 )
 
 // watch is a Watch RPC and its only watch in the registry: both a [registry.RPC] and a
 // [registry.Watch].
 type watch struct {
-	// A worker uses the fields of this first block for each message.
-
-	mu         sync.Mutex      // guards the Registration, too
-	sending    bool            // guarded by mu: the handler is sending a message
-	catchingUp bool            // guarded by mu: a catch-up is under way
-	messages   int64           // guarded by mu: number of messages that gRPC has accepted
-	bytes      int64           // guarded by mu: size of these messages
-	at         object.Position // guarded by mu: position of the latest message; zero before the first
-
+	dispatch.StreamWatch
 	registry.Registration
-	caller  registry.Caller
-	watcher backend.Watcher
-	handler *handler // that this is a part of
 
-	beingSent *object.Position // guarded by mu: position of the message that the handler is sending; nil: none
+	mu      sync.Mutex // guards the Registration
+	caller  registry.Caller
+	handler *handler
+	fromNow bool // it does not begin with a catch-up
 }
 
 // Caller implements [registry.Watch] and [registry.RPC].
@@ -39,8 +29,7 @@ func (w *watch) Number() registry.Number { return registry.Number{RPC: w.caller.
 // Mutex implements [registry.Watch].
 func (w *watch) Mutex() *sync.Mutex { return &w.mu }
 
-// End implements [registry.Watch]. The client gets a last message with its position; see
-// handler.serve.
+// End implements [registry.Watch]. The client gets a last message with its position.
 func (w *watch) End(reason error) { w.handler.end(reason) }
 
 // EndAll implements [registry.RPC].
@@ -71,72 +60,11 @@ func (w *watch) Find(index uint32) registry.Watch {
 // CheckFence implements [registry.RPC].
 func (w *watch) CheckFence(now time.Time) { w.handler.sender.CheckFence(now) }
 
-// beginSend records that the handler begins to send a message. gRPC may block the handler.
-func (w *watch) beginSend(at object.Position) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.sending, w.beingSent = true, &at
-}
-
-// note records a message that gRPC has accepted, or that a worker is about to send. It returns
-// the revision in the position of the previous message, and whether this is the first message
-// of the watch.
-func (w *watch) note(h *object.Header, size int) (before object.Revision, first bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch h.Kind {
-	case object.CatchUpBegin:
-		w.catchingUp = true
-		if h.CatchUp == object.Reset {
-			w.BeginReset()
-		}
-	case object.Synced:
-		w.catchingUp = false
-	}
-	before, first = w.at.Revision, w.messages == 0
-	w.at = h.Position
-	if w.sending {
-		w.sending, w.beingSent = false, nil
-	}
-	w.messages++
-	w.bytes += int64(size)
-	return before, first
-}
-
-// MayHave implements [registry.Watch].
-func (w *watch) MayHave() object.Position {
-	if w.sending {
-		return *w.beingSent // gRPC may have accepted the message
-	}
-	return w.at
-}
-
-// hasSent reports whether gRPC has accepted a message.
-func (w *watch) hasSent() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.messages > 0
-}
-
 // Progress implements [registry.Watch].
 func (w *watch) Progress() registry.Progress {
-	w.mu.Lock()
-	sending := w.sending
-	p := registry.Progress{Position: w.at, CatchingUp: w.catchingUp, Messages: w.messages, Bytes: w.bytes}
-	w.mu.Unlock()
-	p.Blocked = w.handler.sender.IsBlocked(sending, time.Now)
-	if cached, ok := w.watcher.(*dispatch.Watcher); ok && p.Position.Revision > 0 {
-		p.Backlog = cached.Backlog(p.Position)
+	st := w.StreamWatch.Status()
+	return registry.Progress{
+		Position: st.Sent, CatchingUp: st.CatchingUp || st.Messages == 0 && !w.fromNow, Blocked: st.Waiting || w.handler.sender.isBlocked(),
+		Messages: st.Messages, Bytes: st.Bytes, Backlog: st.Backlog,
 	}
-	return p
-}
-
-// Unapplied implements [registry.Watch].
-func (w *watch) Unapplied(applied object.Position) dispatch.Backlog {
-	return w.watcher.(*dispatch.Watcher).Unapplied(applied)
-}
-
-// Quiet implements [registry.Watch].
-func (w *watch) Quiet(applied object.Position, to object.Revision) bool {
-	return w.watcher.Quiet(applied, to)
 }

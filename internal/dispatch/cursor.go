@@ -1,0 +1,315 @@
+package dispatch
+
+import (
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// cursor is how far the watches of a stream have been served that have the same interest and the
+// same options and are live, or one watch that is not live. Everything up to its position has been
+// delivered.
+//
+// Serve owns the reader and announced while the cursor is in the catchUpQueue. Otherwise the worker
+// owns them.
+type cursor struct {
+	// A group uses the first two cache lines for each message of a member.
+
+	reader
+	timing *Schedule // nil: the watches have neither bookmarks nor a batch delay
+	stream *Stream
+
+	// Stream.mu guards the fields below.
+
+	sentPosition object.Position // of the last message that was sent
+	messages     int64           // number of messages that were sent
+	bytes        int64           // size of their events
+	isLive       bool
+	isSending    bool            // a message is being sent, and the client may have received it
+	needsSlot    bool            // the cursor is in the catchUpQueue, and needs the reservation
+	isParked     bool            // the cursor is in catchUpQueue.parked
+	abandoned    bool            // the cursor is closed
+	mayHave      object.Position // of the message that is being sent
+
+	// Only the worker uses the fields below.
+
+	source         *streamSource // nil: a watch of StartDirect
+	direct         *directCursor // nil: a watch of Start
+	group          *group        // nil: a watch of StartDirect
+	next, previous *cursor       // in a list of the group
+	index          int32         // in streamSource.cursors
+	place          int32         // in the members of the group, from 1; 0: the cursor is not a member
+	entered        int32         // number of watches that have entered the feed for the cursor
+	due            int32         // place in streamClock.due: events wait for the batch delay; 0: none
+	delayed        int32         // place in a list of Stream.delayed; 0: none
+	state          cursorState
+	marked         bool // the feed may have events for the watches; the cursor is in streamSource.marked
+	spoke          bool // a message was made
+	sentLast       bool // the last bookmark was made
+	watches        []*StreamWatch
+	one            [1]*StreamWatch // the memory of watches while there is one
+	ids            *IDs            // of several watches; nil: not made yet
+	resume         object.Position // of the last message that was made
+	announced      *object.Header  // of the CATCH_UP_BEGIN that the worker has made; nil: none, or Serve has begun the catch-up
+	view           *view           // of the feed; set by streamSource.addLive while it runs
+
+	isMember atomic.Bool // place is not 0
+}
+
+// cursorState is the next step of a cursor.
+type cursorState uint8
+
+const (
+	cursorSettles   cursorState = iota // the worker begins or ends the catch-up; see cursor.settle
+	cursorCatchesUp                    // Serve makes the parts of the catch-up
+	cursorLive                         // the worker sends events as they come
+	cursorClosed                       // nobody: there is no watch any more
+)
+
+func newCursor(s *Stream, w *StreamWatch, o *Options) *cursor {
+	c := &cursor{stream: s}
+	c.one[0] = w
+	c.watches = c.one[:]
+	if o.BookmarkInterval > 0 || o.BatchDelay > 0 {
+		o.LastBookmark = s.clock.lastBookmark
+		c.timing = new(NewSchedule(o))
+	}
+	return c
+}
+
+// close removes the watches of the cursor from their dispatcher.
+func (c *cursor) close() {
+	c.abandonCatchUp()
+	c.dispatcher().exit(c.group, int(c.entered))
+}
+
+// dispatcher returns the dispatcher of the feed, or nil for a watch of StartDirect.
+func (c *cursor) dispatcher() *Dispatcher {
+	if c.feed == nil {
+		return nil
+	}
+	return c.feed.dispatcher
+}
+
+// mark notes that the feed may have events for the cursor. If the stream has no room, nothing else
+// happens.
+func (c *cursor) mark() {
+	if c.marked || c.isHeld() || c.state != cursorLive {
+		return
+	}
+	c.marked = true
+	c.source.marked = append(c.source.marked, c)
+	s := c.stream
+	if !s.noRoom && !s.handlerSends && !s.ready {
+		s.ready = true
+		s.task.Ready()
+	}
+}
+
+// delayedUntil returns when the batch delay of live events ends. It returns false if live events
+// need not wait.
+func (c *cursor) delayedUntil(now time.Time) (time.Time, bool) {
+	if c.timing == nil {
+		return time.Time{}, false
+	}
+	return c.timing.HeldUntil(now)
+}
+
+// hasBatchDelay reports whether live events are sent at least a batch delay apart.
+func (c *cursor) hasBatchDelay() bool { return c.timing != nil && c.timing.batchDelay > 0 }
+
+// isDelayed reports whether live events have to wait for the batch delay.
+func (c *cursor) isDelayed(now time.Time) bool {
+	_, delayed := c.delayedUntil(now)
+	return delayed
+}
+
+// holds is isDelayed, and makes the clock mark the cursor when the delay is over.
+func (c *cursor) holds(now time.Time) bool {
+	until, delayed := c.delayedUntil(now)
+	if delayed {
+		c.stream.clock.hold(c, until)
+	}
+	return delayed
+}
+
+// isHeld reports whether events wait for the batch delay.
+func (c *cursor) isHeld() bool { return c.due > 0 }
+
+// list returns the ids of the watches. Only a list of several ids is worth its memory.
+func (c *cursor) list() *IDs {
+	if len(c.watches) == 1 {
+		return idsOf(c.watches)
+	}
+	if c.ids == nil {
+		c.ids = idsOf(c.watches)
+	}
+	return c.ids
+}
+
+// entrySize returns an upper limit of the encoded size of an entry with n bytes of events.
+func (c *cursor) entrySize(n int) int { return entrySize(len(c.watches), n) }
+
+func idsOf(watches []*StreamWatch) *IDs {
+	all := make([]uint64, len(watches))
+	for i, w := range watches {
+		all[i] = w.ID
+	}
+	return &IDs{all: all}
+}
+
+// addWatch adds a watch.
+func (c *cursor) addWatch(w *StreamWatch) {
+	w.order = int32(len(c.watches))
+	c.watches = append(c.watches, w)
+	c.ids = nil
+}
+
+// removeWatch removes a watch.
+func (c *cursor) removeWatch(w *StreamWatch) {
+	last := len(c.watches) - 1
+	moved := c.watches[last]
+	c.watches[w.order] = moved
+	moved.order = w.order
+	c.watches[last] = nil
+	c.watches = c.watches[:last]
+	c.ids = nil
+}
+
+// backlog returns the events after the position of the last message. A member has got all of them
+// before it became one, even if the log does not reach back to the position.
+func (c *cursor) backlog(at object.Position) Backlog {
+	b := c.feed.backlog(at)
+	if b.Events < 0 && c.isMember.Load() {
+		return Backlog{}
+	}
+	return b
+}
+
+// isBehind reports whether the log may have events for the watches, or the watches are not live.
+func (c *cursor) isBehind() bool {
+	return c.state != cursorLive || c.marked || c.isHeld() || c.skip > 0
+}
+
+// position returns the position from which a client of one of the watches can resume.
+func (c *cursor) position() object.Position {
+	p := c.resume
+	if c.direct != nil {
+		return p
+	}
+	if c.state == cursorLive && c.skip == 0 {
+		p = c.feed.completeAfter(c.at())
+	}
+	if p.Epoch == "" { // the watch ends before its snapshot has begun
+		p.Epoch = c.dispatcher().cfg.Source.State().Position().Epoch
+	}
+	return p
+}
+
+// fallBehind goes on with a live cursor whose next events are not in the log any more.
+//
+// The watch of a stream of its own gets them as live events, if the window has them. The other
+// watches of a stream would be live meanwhile. So the cursor begins a catch-up, which is a REPLAY if
+// the window has the events. Its CATCH_UP_BEGIN, or the end of the watches, is in the response that
+// skips these events. Otherwise the client would take the watches for live.
+func (s *Stream) fallBehind(c *cursor, now time.Time) {
+	newest := c.dispatcher().cfg.Source.State()
+	c.step = stepBehind
+	if newest.Position().Epoch == c.epoch && c.after >= newest.Replayable() {
+		if s.solo != nil {
+			c.step = stepLive
+			s.catchUp(c)
+			return
+		}
+		c.step = stepResume
+	}
+	kind, err := c.moveToCatchUp(newest)
+	if err != nil {
+		s.endCursor(c, &Ending{Reason: err})
+		return
+	}
+	begin := c.catchUpBegin(kind)
+	c.announced = &begin.Header
+	s.addMessage(c, &Batch{Message: begin}, now)
+	s.catchUp(c)
+}
+
+// recovered ends the watches of a cursor after a panic. It is deferred.
+func (c *cursor) recovered() {
+	if p := recover(); p != nil {
+		c.stream.endCursor(c, &Ending{Reason: &PanicError{p, debug.Stack()}})
+	}
+}
+
+// streamSource is a dispatcher with watches of a stream. Only the worker uses it.
+type streamSource struct {
+	stream     *Stream
+	dispatcher *Dispatcher
+	rounds     *workerRounds
+
+	cursors []*cursor
+	marked  []*cursor       // the cursors that may have events
+	cut     object.Revision // nothing after this revision is sent before all watches have its events; 0: none
+
+	awaitsBound bool             // the source is in workerRounds.waiting
+	tick        *object.Position // a bookmark is due when the bound has reached this position; nil: not due
+}
+
+// sourceOf returns the source of the cursors of a group.
+func (s *Stream) sourceOf(g *group) *streamSource {
+	for _, src := range s.sources {
+		if src.dispatcher == g.feed.dispatcher {
+			return src
+		}
+	}
+	src := &streamSource{stream: s, dispatcher: g.feed.dispatcher, rounds: g.rounds}
+	s.sources = append(s.sources, src)
+	g.rounds.sources[src] = struct{}{}
+	return src
+}
+
+// bound returns the position up to which the watches of the stream may get events. If there is only
+// one watch, it need not wait until its worker has marked the others.
+func (src *streamSource) bound() object.Position {
+	if src.stream.solo == nil {
+		return src.rounds.bound
+	}
+	if p := src.dispatcher.dispatchedUpTo.Load(); p != nil {
+		return *p
+	}
+	return object.Position{}
+}
+
+// endStopped ends all watches of the source, because the dispatcher has stopped.
+func (src *streamSource) endStopped() {
+	e := &Ending{Reason: ErrStopped, Last: true}
+	for _, c := range src.all() {
+		src.stream.endCursor(c, e)
+	}
+	src.stream.task.Ready()
+}
+
+// add adds a cursor, and links it into its group.
+func (src *streamSource) add(c *cursor) {
+	c.source = src
+	c.index = int32(len(src.cursors))
+	src.cursors = append(src.cursors, c)
+	c.group.add(c)
+}
+
+// remove removes a cursor. The lists of marked cursors may still have it.
+func (src *streamSource) remove(c *cursor) {
+	c.group.remove(c)
+	last := len(src.cursors) - 1
+	moved := src.cursors[last]
+	src.cursors[c.index] = moved
+	moved.index = c.index
+	src.cursors[last] = nil
+	src.cursors = src.cursors[:last]
+}
+
+// all returns a copy of the list of cursors.
+func (src *streamSource) all() []*cursor { return slices.Clone(src.cursors) }
