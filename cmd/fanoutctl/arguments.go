@@ -14,8 +14,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/admin"
 )
 
-// The usage line of a command names its arguments, such as "list RESOURCE [PATH]". That is what they are
-// checked and completed by.
+// The usage line of a command names its arguments, such as "list RESOURCE [PATH]". The check and the
+// completion of the arguments follow it.
 
 // argumentsOf returns the names of the arguments, and how many of them a command needs. A last name with dots
 // can be repeated. Alternatives after a bar do not count.

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The usage line says which arguments a command has.
+// The usage line defines the arguments of a command.
 func TestUsageLinesAreTheGrammarOfArguments(t *testing.T) {
 	for use, c := range map[string]struct {
 		names  string
@@ -36,7 +36,7 @@ func TestUsageLinesAreTheGrammarOfArguments(t *testing.T) {
 	}
 }
 
-// Every command says what its arguments are in words that completion knows.
+// Completion knows the names of all arguments.
 func TestArgumentsCanBeCompleted(t *testing.T) {
 	known := []string{"RESOURCE", "KEY", "KEY...", "PATH", "NAME", "ID", "VALUE", "SOURCE", "FILE", "TARGET"}
 	var walk func(c *cobra.Command)

@@ -39,7 +39,9 @@ If --server names several servers, all of them must use the same primary key.`,
 			}
 			bar := t.countObjects("Reencrypting "+args[0], -1)
 			done, err := a.Reencrypt(ctx, args[0], rate, func(r *admin.Reencryption) {
-				bar.ChangeMax64(r.Objects + r.Remaining)
+				if total := r.Objects + r.Remaining; total > 0 {
+					bar.ChangeMax64(total)
+				}
 				_ = bar.Set64(r.Objects)
 			})
 			bar.finish()
