@@ -194,7 +194,7 @@ clients: client-python client-node ## Build the clients in dist/: an sdist and a
 
 .PHONY: test-newest
 test-newest: $(NODE_MODULES) ## Test the Python and Node.js clients with the newest versions of what they need (needs root and debootstrap)
-	CGO_ENABLED=0 go build -trimpath -o bin/fanoutd ./cmd/fanoutd
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/fanoutd ./cmd/fanouttest
 	clients/check-newest
 
 # test/browser/install installs the Debian packages that these tests need.

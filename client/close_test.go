@@ -125,21 +125,26 @@ func TestTheEndDoesNotWaitForEverForACallback(t *testing.T) {
 		"the context of Run": func(cancel func(), _ *client.Client) { cancel() },
 		"Client.Close":       func(_ func(), c *client.Client) { c.Close() },
 	} {
-		for kind, stuck := range map[string]func(block func()) (client.Decoder[int], client.Handler[int]){
-			"handler": func(block func()) (client.Decoder[int], client.Handler[int]) {
-				return number, client.Handler[int]{Add: func(client.Item[int]) error { block(); return nil }}
+		for kind, stuck := range map[string]func(block func()) (client.Decoder[int], client.Handler[int], func(error)){
+			"handler": func(block func()) (client.Decoder[int], client.Handler[int], func(error)) {
+				return number, client.Handler[int]{Add: func(client.Item[int]) error { block(); return nil }}, func(error) {}
 			},
-			"decoder": func(block func()) (client.Decoder[int], client.Handler[int]) {
-				return func(*client.Object) (int, error) { block(); return 0, nil }, client.Handler[int]{}
+			"decoder": func(block func()) (client.Decoder[int], client.Handler[int], func(error)) {
+				return func(*client.Object) (int, error) { block(); return 0, nil }, client.Handler[int]{}, func(error) {}
+			},
+			"OnInterruption": func(block func()) (client.Decoder[int], client.Handler[int], func(error)) {
+				return number, client.Handler[int]{}, func(error) { block() }
 			},
 		} {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					c := dialScripted(t, []*scriptedServer{oneObject()})
+					s := oneObject()
+					s.streams = append([]stream{{end: errLost}}, s.streams...)
+					c := dialScripted(t, []*scriptedServer{s})
 					defer c.Close()
 					release, running := make(chan struct{}), make(chan struct{})
-					decode, handler := stuck(func() { close(running); <-release })
-					inf := client.NewInformer(c.Resource("config"), decode)
+					decode, handler, interrupted := stuck(func() { close(running); <-release })
+					inf := client.NewInformer(c.Resource("config"), decode, client.OnInterruption(interrupted))
 					registration := inf.AddHandler(handler)
 					ctx, cancel := context.WithCancel(t.Context())
 					ended := make(chan error)

@@ -29,7 +29,7 @@ func (source TokenSource) GetRequestMetadata(ctx context.Context, _ ...string) (
 	if !isConfidential(info.AuthInfo) {
 		return nil, status.Error(codes.Unauthenticated, errPlaintext.Error())
 	}
-	token, err := fenced(func() (string, error) { return source(ctx) })
+	token, err := callInGoroutine(func() (string, error) { return source(ctx) })
 	if err != nil {
 		// The issuer of the token may be back soon, so this is not Unauthenticated.
 		return nil, status.Errorf(codes.Unavailable, "get a token: %v", err)
@@ -73,24 +73,24 @@ func certificateFiles(certFile, keyFile string) func(*tls.CertificateRequestInfo
 	}
 }
 
-// fencedTLS returns a configuration whose callbacks cannot end the goroutine of a handshake. Without an answer from
-// that, gRPC would wait until the time for the connection is over.
-func fencedTLS(config *tls.Config) *tls.Config {
+// withOwnGoroutines returns a configuration whose callbacks run in goroutines of their own. If one could end the
+// goroutine of a handshake, gRPC would wait until the time for the connection is over.
+func withOwnGoroutines(config *tls.Config) *tls.Config {
 	config = config.Clone()
 	if f := config.GetClientCertificate; f != nil {
 		config.GetClientCertificate = func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			return fenced(func() (*tls.Certificate, error) { return f(info) })
+			return callInGoroutine(func() (*tls.Certificate, error) { return f(info) })
 		}
 	}
 	if f := config.VerifyPeerCertificate; f != nil {
 		config.VerifyPeerCertificate = func(raw [][]byte, chains [][]*x509.Certificate) error {
-			_, err := fenced(func() (struct{}, error) { return struct{}{}, f(raw, chains) })
+			_, err := callInGoroutine(func() (struct{}, error) { return struct{}{}, f(raw, chains) })
 			return err
 		}
 	}
 	if f := config.VerifyConnection; f != nil {
 		config.VerifyConnection = func(state tls.ConnectionState) error {
-			_, err := fenced(func() (struct{}, error) { return struct{}{}, f(state) })
+			_, err := callInGoroutine(func() (struct{}, error) { return struct{}{}, f(state) })
 			return err
 		}
 	}

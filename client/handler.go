@@ -135,7 +135,8 @@ func (i *Informer[T]) startHandlers(ctx context.Context) bool {
 	return true
 }
 
-// stopHandlers stops the handlers and waits until their last calls have returned, but not for ever.
+// stopHandlers stops the handlers, and waits until their last calls and those of OnInterruption have returned, but
+// not for ever.
 func (i *Informer[T]) stopHandlers() {
 	i.mu.Lock()
 	i.phase = informerEnded
@@ -149,7 +150,7 @@ func (i *Informer[T]) stopHandlers() {
 		close(stopped)
 	}()
 	if !endsInTime(stopped) {
-		i.resource.client.log.Warn("the informer has ended, but a handler still runs", "resource", i.resource.name)
+		i.resource.client.log.Warn("the informer has ended, but a handler or callback still runs", "resource", i.resource.name)
 	}
 }
 

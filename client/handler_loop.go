@@ -32,7 +32,7 @@ type handlerLoop[T any] struct {
 	hasState, synced chan struct{} // closed when the handler was called for such a state of the informer
 
 	// What the goroutine does, so that another one can go on with it.
-	fence     fence
+	restarter restarter
 	doing     duty
 	step      *step[*entry[T]]    // written by the goroutine; guarded by mu for others
 	offered   atomic.Int64        // how many changes of the step were offered
@@ -68,7 +68,7 @@ func newHandlerLoop[T any](i *Informer[T], h Handler[T]) *handlerLoop[T] {
 func (l *handlerLoop[T]) start() {
 	running := &l.informer.handling
 	running.Add(1)
-	go l.fence.run(l.run, func() {
+	go l.restarter.run(l.run, func() {
 		close(l.done)
 		running.Done()
 	})
@@ -132,12 +132,12 @@ func (l *handlerLoop[T]) work() {
 		l.mu.Unlock()
 	}
 	l.doing, l.rest, l.resyncing, l.fileErr = idle, nil, nil, nil
-	l.fence.exited = false
+	l.restarter.exited = false
 }
 
 // handle offers the changes of the step.
 func (l *handlerLoop[T]) handle() {
-	if l.fence.exited {
+	if l.restarter.exited {
 		if l.rest == nil {
 			l.rest = slices.Collect(l.step.all())[l.offered.Load():]
 		}
@@ -194,7 +194,7 @@ func (l *handlerLoop[T]) tell(o *Object, failure error) {
 	if l.Error == nil {
 		return
 	}
-	err := l.fence.call(func() error {
+	err := l.restarter.call(func() error {
 		l.Error(o, failure)
 		return nil
 	})
@@ -213,7 +213,7 @@ func keyOf(o *Object) string {
 
 // call calls the function of the handler that a change asks for, if any.
 func (l *handlerLoop[T]) call(c change[*entry[T]], resync bool) error {
-	return l.fence.call(func() error { return l.Handler.call(c, resync) })
+	return l.restarter.call(func() error { return l.Handler.call(c, resync) })
 }
 
 // retry offers the object again that is due first.

@@ -56,10 +56,10 @@ type Informer[T any] struct {
 	began        time.Time
 	next         *state[T] // the state that is published next
 	confirmation confirmation
-	fence        fence // of the callbacks of Run
+	restarter    restarter // calls the decoder and the indexes
 
 	member   atomic.Pointer[member] // nil until Run takes part in the watch
-	handling sync.WaitGroup         // the goroutines of the handlers
+	handling sync.WaitGroup         // the goroutines of the handlers and of OnInterruption
 
 	mu         sync.Mutex
 	phase      informerPhase     // guarded by mu
@@ -150,8 +150,8 @@ var errSecondRun = errors.New("an informer can run only once")
 // Run keeps the state up to date until ctx ends, or the watch ends with an error that
 // no retry can help, and returns that error; see [Resource.Watch]. Run can be called once.
 //
-// Run waits for the goroutines that it starts: its own, one for each handler, one that saves the state
-// if there is a file, and one that watches, unless another informer shares the watch. So Run returns
+// Run waits for the goroutines that it starts: its own, one for each handler and each [OnInterruption], one that
+// saves the state if there is a file, and one that watches, unless another informer shares the watch. So Run returns
 // after the last call of a handler has returned, but at most ten seconds after its end: a handler that
 // still runs then goes on alone. ctx tells handlers that they must return.
 func (i *Informer[T]) Run(ctx context.Context) (err error) {
@@ -174,6 +174,8 @@ func (i *Informer[T]) Run(ctx context.Context) (err error) {
 		i.fresh.interrupt(i.began.Add(-1)) // what was known before does not count
 	}
 	i.next = newState[T](len(i.indexes))
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	return i.startRun(ctx).wait()
 }
 

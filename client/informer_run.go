@@ -8,7 +8,7 @@ import (
 )
 
 // informerRun is what [Informer.Run] does in a goroutine of its own: it takes steps from the watch,
-// and calls decoders and [OnInterruption].
+// and calls decoders.
 type informerRun[T any] struct {
 	*Informer[T]
 	ctx       context.Context
@@ -18,16 +18,13 @@ type informerRun[T any] struct {
 	resync    *time.Ticker // nil: never
 	loaded    bool         // the saver has started
 
-	interruptions chan error
-	callbacks     []func(error)
+	interruptions []*interruptionLoop
 
 	// What the goroutine does, so that another one can go on with it.
-	taken        *step[*Object]
-	made         *step[*entry[T]]  // of the changes of taken that were applied
-	applied      int               // their number
-	rest         []change[*Object] // the others, if a callback has ended the goroutine
-	interruption error             // the callbacks must know
-	told         int               // how many of them know
+	taken   *step[*Object]
+	made    *step[*entry[T]]  // of the changes of taken that were applied
+	applied int               // their number
+	rest    []change[*Object] // the others, if a decoder has ended the goroutine
 
 	ended chan struct{} // closed at the end
 	err   error         // set before ended is closed
@@ -35,8 +32,9 @@ type informerRun[T any] struct {
 
 func (i *Informer[T]) startRun(ctx context.Context) *informerRun[T] {
 	w := i.resource.newWatcher(i.config.watch)
-	r := &informerRun[T]{
-		Informer: i, ctx: ctx, interruptions: make(chan error, 16), callbacks: w.onInterruption, ended: make(chan struct{}),
+	r := &informerRun[T]{Informer: i, ctx: ctx, ended: make(chan struct{})}
+	for _, call := range w.onInterruption {
+		r.interruptions = append(r.interruptions, i.startInterruptionLoop(ctx, call))
 	}
 	var saved *objectState
 	r.saver, saved = i.newSaver()
@@ -46,11 +44,11 @@ func (i *Informer[T]) startRun(ctx context.Context) *informerRun[T] {
 	if i.config.resync > 0 {
 		r.resync = time.NewTicker(i.config.resync)
 	}
-	go i.fence.run(r.loop, r.end)
+	go i.restarter.run(r.loop, r.end)
 	return r
 }
 
-// wait waits for the end and returns its error. It does not wait for ever for a callback.
+// wait waits for the end and returns its error. It does not wait for ever for a decoder.
 func (r *informerRun[T]) wait() error {
 	closed := r.resource.client.open
 	select {
@@ -61,7 +59,7 @@ func (r *informerRun[T]) wait() error {
 	if endsInTime(r.ended) {
 		return r.err
 	}
-	r.resource.client.log.Warn("the informer has ended, but a decoder or a callback still runs", "resource", r.resource.name)
+	r.resource.client.log.Warn("the informer has ended, but a decoder still runs", "resource", r.resource.name)
 	if r.ctx.Err() != nil {
 		return fmt.Errorf("watch %s: %w", r.resource.name, context.Cause(r.ctx))
 	}
@@ -74,9 +72,8 @@ func (r *informerRun[T]) interrupted(at time.Time, err error) {
 	if err == nil {
 		return // it was before the informer has joined
 	}
-	select {
-	case r.interruptions <- err:
-	default: // the callbacks are slow
+	for _, l := range r.interruptions {
+		l.tell(err)
 	}
 }
 
@@ -86,7 +83,7 @@ func (r *informerRun[T]) loop() {
 		r.saver.start()
 		r.loaded = true
 	}
-	r.work() // that a callback has interrupted
+	r.work() // that a decoder has interrupted
 	var resync <-chan time.Time
 	if r.resync != nil {
 		resync = r.resync.C
@@ -98,8 +95,6 @@ func (r *informerRun[T]) loop() {
 		case r.confirmation = <-r.confirmer.result:
 			at := r.next.position
 			r.take(&step[*Object]{from: at, to: at, asOf: r.next.asOf})
-		case r.interruption = <-r.interruptions:
-			r.told = 0
 		case <-resync:
 			r.resyncHandlers()
 		case err := <-r.saver.failures:
@@ -133,32 +128,21 @@ func (r *informerRun[T]) take(s *step[*Object]) {
 	r.applied, r.rest = 0, nil
 }
 
-// work does what is to be done. If a callback ends the goroutine, the next one does the rest.
+// work handles the step that was taken, if there is one. If a decoder ends the goroutine, the next one does the rest.
 func (r *informerRun[T]) work() {
-	if r.taken != nil {
-		r.handle()
-		r.taken, r.made, r.rest = nil, nil, nil
-		r.saver.stateChanged()
-		r.confirmer.start(r.next.position)
+	if r.taken == nil {
+		return
 	}
-	if r.interruption != nil {
-		for ; r.told < len(r.callbacks); r.told++ {
-			err := r.fence.call(func() error {
-				r.callbacks[r.told](r.interruption)
-				return nil
-			})
-			if err != nil {
-				r.resource.client.log.Warn("callback failed", "resource", r.resource.name, "error", err)
-			}
-		}
-		r.interruption = nil
-	}
+	r.handle()
+	r.taken, r.made, r.rest = nil, nil, nil
+	r.saver.stateChanged()
+	r.confirmer.start(r.next.position)
 }
 
 // handle publishes the state that the step leads to.
 func (r *informerRun[T]) handle() {
 	s := r.taken
-	if r.fence.exited {
+	if r.restarter.exited {
 		if r.rest == nil {
 			r.rest = slices.Collect(s.all())[r.applied:]
 		}

@@ -84,7 +84,7 @@ func observe[E any](c *Client, hook func(E), event E) {
 	if hook == nil {
 		return
 	}
-	if _, err := fenced(func() (struct{}, error) { hook(event); return struct{}{}, nil }); err != nil {
+	if _, err := callInGoroutine(func() (struct{}, error) { hook(event); return struct{}{}, nil }); err != nil {
 		c.log.Warn("hook failed", "error", err)
 	}
 }

@@ -206,9 +206,9 @@ func (s *settings) credentials(to target) credentials.TransportCredentials {
 			config = s.tls.Clone()
 		}
 		config.GetClientCertificate = s.certificate
-		return credentials.NewTLS(fencedTLS(config))
+		return credentials.NewTLS(withOwnGoroutines(config))
 	case s.tls != nil:
-		return credentials.NewTLS(fencedTLS(s.tls))
+		return credentials.NewTLS(withOwnGoroutines(s.tls))
 	case s.insecure, to.local:
 		return plaintext{insecure.NewCredentials()}
 	}

@@ -219,8 +219,8 @@ func BookmarkInterval(d time.Duration) DeliveryOption {
 
 // OnInterruption calls f whenever the watch loses its server, and for each attempt to resume that
 // fails, with the reason. The watch resumes without help. The end of a stream at the server's time limit for
-// watches is not an interruption. The goroutine that iterates over the watch calls f;
-// for an informer that is a goroutine of its own.
+// watches is not an interruption. The goroutine that iterates over the watch calls f; for an informer, a
+// goroutine of its own. While that f runs, the latest interruptions may be skipped.
 func OnInterruption(f func(error)) DeliveryOption {
 	return deliveryOption(func(c *watchConfig) { c.onInterruption = append(c.onInterruption, f) })
 }

@@ -114,7 +114,7 @@ func (s *state[T]) objects(yield func(*Object) bool) {
 // entryOf returns the entry of an object that had the previous entry, or nil, up to the revision before.
 func (i *Informer[T]) entryOf(o *Object, previous *entry[T], before int64) *entry[T] {
 	e := &entry[T]{item: Item[T]{Object: o}, decoded: true, newest: o}
-	err := i.fence.call(func() (err error) {
+	err := i.restarter.call(func() (err error) {
 		if e.item.Value, err = i.decode.decode(o); err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
+	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
 func benchCommand(t *tool) *cobra.Command {
@@ -34,26 +35,21 @@ The writers and watchers share this process, so the results include its own over
 objects get a random path of their own and are deleted afterwards.`,
 		Example: `  # 10,000 writes, 16 at a time, with 100 watchers
   fanoutctl bench config --writes 10000 --writers 16 --watchers 100`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: t.completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if b.writes < 1 || b.writers < 1 || b.watchers < 0 || b.size < 0 {
-				return usagef("--writes and --writers must be at least 1, --watchers and --size at least 0")
+			if b.writes < 1 || b.writers < 1 {
+				return usagef("--writes and --writers must be at least 1")
 			}
-			r, err := t.resource(args[0])
-			if err != nil {
-				return err
-			}
+			r := t.client.Resource(args[0])
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
-			bar := t.progress("Writing", int64(b.writes))
+			bar := t.countObjects("Writing", int64(b.writes))
 			b.resource, b.written = r, func() { bar.add(1) }
 			result, err := b.run(ctx)
 			bar.finish()
 			if err != nil {
 				return err
 			}
-			return output.Records(t.writer(format), format, t.width(), latencyColumns, result, latency.cells)
+			return output.Records(t.printer(format), latencyColumns, result)
 		},
 	}
 	formatFlag(cmd, &format, output.Table)
@@ -85,21 +81,17 @@ type latency struct {
 	Max   float64 `json:"maxMilliseconds"`
 }
 
-// latencyColumns are the columns for [latency.cells].
-var latencyColumns = []output.Column{
-	{Title: "WHAT", Style: output.Name},
-	{Title: "COUNT", Right: true},
-	{Title: "PER SECOND", Right: true},
-	{Title: "P50", Right: true},
-	{Title: "P90", Right: true},
-	{Title: "P99", Right: true},
-	{Title: "MAX", Right: true},
+var latencyColumns = []output.Column[latency]{
+	{Title: "WHAT", Cell: func(l latency) string { return l.What }, Style: output.Name},
+	{Title: "COUNT", Cell: func(l latency) string { return strconv.FormatInt(l.Count, 10) }, Right: true},
+	{Title: "PER SECOND", Cell: func(l latency) string { return fmt.Sprintf("%.0f", l.Rate) }, Right: true},
+	{Title: "P50", Cell: func(l latency) string { return milliseconds(l.P50) }, Right: true},
+	{Title: "P90", Cell: func(l latency) string { return milliseconds(l.P90) }, Right: true},
+	{Title: "P99", Cell: func(l latency) string { return milliseconds(l.P99) }, Right: true},
+	{Title: "MAX", Cell: func(l latency) string { return milliseconds(l.Max) }, Right: true},
 }
 
-func (l latency) cells() []string {
-	ms := func(v float64) string { return fmt.Sprintf("%.2fms", v) }
-	return []string{l.What, strconv.FormatInt(l.Count, 10), fmt.Sprintf("%.0f", l.Rate), ms(l.P50), ms(l.P90), ms(l.P99), ms(l.Max)}
-}
+func milliseconds(ms float64) string { return fmt.Sprintf("%.2fms", ms) }
 
 // benchCleanup limits how long deleting the objects may take.
 const benchCleanup = time.Minute
@@ -223,32 +215,17 @@ func (b *benchmark) watch(ctx context.Context, prefix string, ready func(), rece
 func (b *benchmark) remove(ctx context.Context, prefix string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), benchCleanup)
 	defer cancel()
-	if err := b.deleteBelow(ctx, prefix); err != nil {
+	changes, err := transfer.Deletions(ctx, b.resource, client.Prefix(prefix))
+	var failures []error
+	if err == nil {
+		w := transfer.Writer{
+			Resource: b.resource, Retry: benchCleanup, Done: func(int) {},
+			Failed: func(_ transfer.Change, err error) { failures = append(failures, err) },
+		}
+		_, _, err = w.Apply(ctx, changes)
+	}
+	if err := errors.Join(append(failures, err)...); err != nil {
 		return fmt.Errorf("cannot delete the test objects: %w", err)
 	}
 	return nil
-}
-
-func (b *benchmark) deleteBelow(ctx context.Context, prefix string) error {
-	var ops []client.Op
-	flush := func() error {
-		if len(ops) == 0 {
-			return nil
-		}
-		_, err := b.resource.Transact(ctx, ops...)
-		ops = ops[:0]
-		return err
-	}
-	for o, err := range b.resource.List(ctx, client.Prefix(prefix)) {
-		if err != nil {
-			return err
-		}
-		ops = append(ops, client.OpDelete(o.Key))
-		if len(ops) == 100 {
-			if err := flush(); err != nil {
-				return err
-			}
-		}
-	}
-	return flush()
 }

@@ -40,7 +40,6 @@ func contextCurrentCommand(t *tool) *cobra.Command {
 		Short: "Print the name of the context that commands use",
 		Long: `Print the name of the context that commands use: that of --context, of FANOUTCTL_CONTEXT, or the
 current one of the context file. The exit code is 3 if there is none.`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			file, err := readContexts(t.contextsPath())
 			if err != nil {
@@ -53,8 +52,8 @@ current one of the context file. The exit code is 3 if there is none.`,
 			if c.Name == "" {
 				return fmt.Errorf(`current context %w; use "fanoutctl context use" to choose one`, errNotFound)
 			}
-			_, err = fmt.Fprintln(t.out, c.Name)
-			return err
+			fmt.Fprintln(t.out, c.Name)
+			return nil
 		},
 	}
 }
@@ -71,7 +70,6 @@ func contextListCommand(t *tool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the contexts",
-		Args:  arguments(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			file, err := readContexts(t.contextsPath())
 			if err != nil {
@@ -84,29 +82,38 @@ func contextListCommand(t *tool) *cobra.Command {
 			if len(rows) == 0 && format == output.Table {
 				fmt.Fprintln(t.stderr, `No contexts found; use "fanoutctl context set" to add one.`)
 			}
-			header := []output.Column{{Title: "NAME", Style: output.Name}, {Title: "CURRENT"}, {Title: "SERVER"}, {Title: "SECURITY"}}
-			return output.Records(t.writer(format), format, t.width(), header, rows, contextRow.cells)
+			return output.Records(t.printer(format), contextColumns, rows)
 		},
 	}
 	formatFlag(cmd, &format, output.Table)
 	return cmd
 }
 
-func (c contextRow) cells() []string {
-	current := ""
+var contextColumns = []output.Column[contextRow]{
+	{Title: "NAME", Cell: func(c contextRow) string { return c.Name }, Style: output.Name},
+	{Title: "CURRENT", Cell: contextRow.mark},
+	{Title: "SERVER", Cell: func(c contextRow) string { return c.Server }},
+	{Title: "SECURITY", Cell: contextRow.security},
+}
+
+func (c contextRow) mark() string {
 	if c.Current {
-		current = "*"
+		return "*"
 	}
-	var security []string
+	return ""
+}
+
+func (c contextRow) security() string {
+	var all []string
 	for _, s := range []struct{ setting, label string }{{c.CAFile + c.ServerName, "TLS"}, {c.CertFile, "certificate"}, {c.TokenFile, "token"}} {
 		if s.setting != "" {
-			security = append(security, s.label)
+			all = append(all, s.label)
 		}
 	}
-	if c.TLS != "" && security == nil {
-		security = append(security, "tls="+c.TLS)
+	if c.TLS != "" && all == nil {
+		return "tls=" + c.TLS
 	}
-	return []string{c.Name, current, c.Server, strings.Join(security, ", ")}
+	return strings.Join(all, ", ")
 }
 
 func contextSetCommand(t *tool) *cobra.Command {
@@ -116,8 +123,6 @@ func contextSetCommand(t *tool) *cobra.Command {
 		Long: `Create or update a context from the connection flags: --server, --tls, --ca-file,
 --cert-file, --key-file, --server-name and --token-file. Settings of an existing context
 without a matching flag stay as they are. The first context becomes the current one.`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: t.completeContexts,
 		RunE: func(_ *cobra.Command, args []string) error {
 			c := t.flags
 			if c == (connection{}) {
@@ -141,29 +146,26 @@ without a matching flag stay as they are. The first context becomes the current 
 }
 
 func contextUseCommand(t *tool) *cobra.Command {
-	return &cobra.Command{
-		Use:               "use NAME",
-		Short:             "Make a context the current one",
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: t.completeContexts,
-		RunE: func(_ *cobra.Command, args []string) error {
-			return t.changeContexts(func(f *contextFile) (string, error) {
-				return fmt.Sprintf("%q is now the current context.", args[0]), listContexts(f, f.use(args[0]))
-			})
-		},
-	}
+	return contextChange(t, "use NAME", "Make a context the current one", func(f *contextFile, name string) (string, error) {
+		return fmt.Sprintf("%q is now the current context.", name), f.use(name)
+	})
 }
 
 func contextDeleteCommand(t *tool) *cobra.Command {
+	return contextChange(t, "delete NAME", "Delete a context", func(f *contextFile, name string) (string, error) {
+		err := f.remove(name)
+		return fmt.Sprintf("Context %q deleted.%s", name, f.describeCurrent()), err
+	})
+}
+
+// contextChange returns a command that changes the context file, for the context of its argument.
+func contextChange(t *tool, use, short string, change func(f *contextFile, name string) (string, error)) *cobra.Command {
 	return &cobra.Command{
-		Use:               "delete NAME",
-		Short:             "Delete a context",
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: t.completeContexts,
+		Use: use, Short: short,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return t.changeContexts(func(f *contextFile) (string, error) {
-				err := listContexts(f, f.remove(args[0]))
-				return fmt.Sprintf("Context %q deleted.%s", args[0], f.describeCurrent()), err
+				message, err := change(f, args[0])
+				return message, listContexts(f, err)
 			})
 		},
 	}

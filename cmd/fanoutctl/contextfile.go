@@ -33,15 +33,10 @@ type connection struct {
 
 // or returns c with its empty fields taken from fallback.
 func (c connection) or(fallback connection) connection {
-	return connection{
-		Server:     cmp.Or(c.Server, fallback.Server),
-		TLS:        cmp.Or(c.TLS, fallback.TLS),
-		CAFile:     cmp.Or(c.CAFile, fallback.CAFile),
-		CertFile:   cmp.Or(c.CertFile, fallback.CertFile),
-		KeyFile:    cmp.Or(c.KeyFile, fallback.KeyFile),
-		ServerName: cmp.Or(c.ServerName, fallback.ServerName),
-		TokenFile:  cmp.Or(c.TokenFile, fallback.TokenFile),
+	for _, s := range settings {
+		*s.value(&c) = cmp.Or(*s.value(&c), *s.value(&fallback))
 	}
+	return c
 }
 
 // namedContext is a named server with its credentials.
@@ -55,9 +50,6 @@ type contextFile struct {
 	Current  string         `yaml:"current,omitempty"`
 	Contexts []namedContext `yaml:"contexts,omitempty"`
 }
-
-// errUnknownContext is returned for a name that is not in the file.
-var errUnknownContext = errors.New("does not exist")
 
 // readContexts reads the context file. A missing file counts as empty.
 func readContexts(path string) (*contextFile, error) {
@@ -102,16 +94,17 @@ func (f *contextFile) get(name string) (namedContext, error) {
 	if name == "" {
 		return namedContext{}, nil
 	}
-	if i := f.index(name); i >= 0 {
-		return f.Contexts[i], nil
+	i, err := f.find(name)
+	if err != nil {
+		return namedContext{}, err
 	}
-	return namedContext{}, fmt.Errorf("context %q %w", name, errUnknownContext)
+	return f.Contexts[i], nil
 }
 
 // set adds a context, or updates the fields of an existing context that are set in c. The
 // first context becomes the current one. It returns what was done.
 func (f *contextFile) set(name string, c connection) (done string) {
-	if i := f.index(name); i >= 0 {
+	if i, err := f.find(name); err == nil {
 		f.Contexts[i].Connection = c.or(f.Contexts[i].Connection)
 		return "changed"
 	}
@@ -132,8 +125,8 @@ func (f *contextFile) describeCurrent() string {
 
 // use makes the named context the current one.
 func (f *contextFile) use(name string) error {
-	if name != "" && f.index(name) < 0 {
-		return fmt.Errorf("context %q %w", name, errUnknownContext)
+	if _, err := f.find(name); err != nil && name != "" {
+		return err
 	}
 	f.Current = name
 	return nil
@@ -141,9 +134,9 @@ func (f *contextFile) use(name string) error {
 
 // remove deletes the named context.
 func (f *contextFile) remove(name string) error {
-	i := f.index(name)
-	if i < 0 {
-		return fmt.Errorf("context %q %w", name, errUnknownContext)
+	i, err := f.find(name)
+	if err != nil {
+		return err
 	}
 	f.Contexts = slices.Delete(f.Contexts, i, i+1)
 	if f.Current == name {
@@ -152,8 +145,13 @@ func (f *contextFile) remove(name string) error {
 	return nil
 }
 
-func (f *contextFile) index(name string) int {
-	return slices.IndexFunc(f.Contexts, func(c namedContext) bool { return c.Name == name })
+// find returns the index of the named context.
+func (f *contextFile) find(name string) (int, error) {
+	i := slices.IndexFunc(f.Contexts, func(c namedContext) bool { return c.Name == name })
+	if i < 0 {
+		return 0, fmt.Errorf("context %q does not exist", name)
+	}
+	return i, nil
 }
 
 // names returns the names of all contexts.

@@ -8,10 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
+	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
@@ -51,8 +53,12 @@ interrupted deletion, run the same command again.`,
 
   # Delete by label, in a script
   fanoutctl delete config -l env=test --yes`,
-		Args:              arguments(cobra.MinimumNArgs(1)),
-		ValidArgsFunction: t.completeKeys(-1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return nil // the flags select objects
+			}
+			return checkArguments(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if d.recursive || d.s.labels != "" || d.s.fields != "" {
 				return t.deleteSelected(cmd, args, &d)
@@ -89,10 +95,7 @@ func (t *tool) deleteKeys(cmd *cobra.Command, args []string, d *deleteFlags) err
 	if precondition != nil && len(args) > 2 {
 		return usagef("--if-revision requires a single key")
 	}
-	r, err := t.resource(args[0])
-	if err != nil {
-		return err
-	}
+	r := t.client.Resource(args[0])
 	all, cancel := t.withTimeout(cmd.Context(), 0)
 	defer cancel()
 	var opts []client.DeleteOption
@@ -153,7 +156,7 @@ func (t *tool) deleteAndShow(ctx context.Context, r *client.Resource, key string
 	case !done.Deleted:
 		return false, nil
 	}
-	return true, output.One(t.writer(format), format, t.width(), done.Object)
+	return true, t.printer(format).Object(done.Object)
 }
 
 // deleteSelected lists the selected objects, asks for confirmation and deletes them. It keeps the objects
@@ -170,26 +173,21 @@ func (t *tool) deleteSelected(cmd *cobra.Command, args []string, d *deleteFlags)
 		return usagef("there is no terminal to ask for confirmation; use --yes, or --dry-run to see the objects")
 	}
 	d.s.setPath(args)
-	r, err := t.resource(args[0])
-	if err != nil {
-		return err
-	}
+	r := t.client.Resource(args[0])
 	ctx, cancel := t.withTimeout(cmd.Context(), 0)
 	defer cancel()
 	changes, err := listDeletions(ctx, r, d.s)
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("%s in %s%s", countOf(len(changes), "object"), args[0], &d.s)
+	what := fmt.Sprintf("%s in %s%s", english.Plural(len(changes), "object", ""), args[0], &d.s)
 	switch {
 	case len(changes) == 0:
 		fmt.Fprintf(t.stderr, "No objects found in %s%s.\n", args[0], &d.s)
 		return nil
 	case d.dryRun:
 		for _, c := range changes {
-			if _, err := fmt.Fprintln(t.writer(output.Key), c.Key); err != nil {
-				return err
-			}
+			fmt.Fprintln(t.printer(output.Key).W, c.Key)
 		}
 		fmt.Fprintf(t.stderr, "%s to delete. No changes were made.\n", what)
 		return nil
@@ -204,23 +202,13 @@ func (t *tool) deleteSelected(cmd *cobra.Command, args []string, d *deleteFlags)
 
 // listDeletions returns the deletions of the selected objects, PATH itself included.
 func listDeletions(ctx context.Context, r *client.Resource, s selection) ([]transfer.Change, error) {
-	var changes []transfer.Change
-	add := func(s selection) error {
-		for o, err := range r.List(ctx, s.forList()...) {
-			if err != nil {
-				return err
-			}
-			// The value is not needed, and there may be many.
-			changes = append(changes, transfer.Change{Action: transfer.Delete, Key: o.Key, Old: &client.Object{Key: o.Key, ModRevision: o.ModRevision}})
-		}
-		return nil
+	below, err := transfer.Deletions(ctx, r, s.forList()...)
+	if err != nil || s.prefix == "" {
+		return below, err
 	}
-	if s.prefix != "" {
-		if err := add(selection{key: s.prefix, labels: s.labels, fields: s.fields}); err != nil {
-			return nil, err
-		}
-	}
-	return changes, add(s)
+	path := selection{key: s.prefix, labels: s.labels, fields: s.fields}
+	own, err := transfer.Deletions(ctx, r, path.forList()...)
+	return append(own, below...), err
 }
 
 // shownDeletions is how many keys a question for confirmation shows.
@@ -237,67 +225,39 @@ func (t *tool) confirm(ctx context.Context, changes []transfer.Change, what stri
 		fmt.Fprintf(w, "  %s\n", c.Key)
 	}
 	fmt.Fprintf(w, "Delete %s? [y/N] ", what)
-	// A read of the terminal cannot be interrupted. The process ends after Ctrl-C.
-	answers := make(chan string, 1)
-	go func() {
-		line, _ := bufio.NewReader(t.in).ReadString('\n')
-		answers <- line
-	}()
-	select {
-	case <-ctx.Done():
+	in := pipe.Reader(ctx, t.in)
+	defer in.Close()
+	answer, _ := bufio.NewReader(in).ReadString('\n')
+	if ctx.Err() != nil {
 		fmt.Fprintln(t.stderr)
 		return context.Cause(ctx)
-	case answer := <-answers:
-		switch strings.ToLower(strings.TrimSpace(answer)) {
-		case "y", "yes":
-			return nil
-		}
-		return errors.New("nothing was deleted")
 	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errors.New("nothing was deleted")
 }
 
 // deleteAll deletes the objects that have not changed since they were listed.
 func (t *tool) deleteAll(ctx context.Context, r *client.Resource, changes []transfer.Change, retry time.Duration) error {
-	bar := t.progress("Deleting from "+r.Name(), int64(len(changes)))
-	changed, failures := 0, 0
-	w := transfer.Writer{
-		Resource: r,
-		Retry:    retry,
-		Done:     bar.add,
-		Failed: func(c transfer.Change, err error) {
-			if errors.Is(err, client.ErrPreconditionFailed) {
-				changed++
-			}
-			if failures++; failures <= maxReportedFailures {
-				text := fmt.Sprintf("%q has changed meanwhile and is kept", c.Key)
-				if !errors.Is(err, client.ErrPreconditionFailed) {
-					text = fmt.Sprintf("%s %q: %s", c.Action, c.Key, t.explain(exitFailed, err))
-				}
-				bar.clear()
-				fmt.Fprintf(t.stderr, "fanoutctl: %s\n", text)
-			}
-		},
-	}
-	deleted, failed, err := w.Apply(ctx, changes)
-	bar.finish()
+	changed := 0
+	w := transfer.Writer{Resource: r, Retry: retry}
+	deleted, failed, err := t.makeChanges(ctx, &w, changes, "Deleting from "+r.Name(), "deletions", func(c transfer.Change, err error) string {
+		if errors.Is(err, client.ErrPreconditionFailed) {
+			changed++
+			return fmt.Sprintf("%q has changed meanwhile and is kept", c.Key)
+		}
+		return fmt.Sprintf("%s %q: %s", c.Action, c.Key, t.explain(exitFailed, err))
+	})
 	switch {
-	case errors.Is(err, errInterrupted):
-		return exitError{exitInterrupted, fmt.Errorf("interrupted after %d of %d deletions; run the same command again to continue", deleted, len(changes))}
 	case err != nil:
-		return fmt.Errorf("failed after %d of %d deletions: %w", deleted, len(changes), err)
+		return err
 	case failed > 0 && failed == changed:
-		return exitError{exitConflict, fmt.Errorf("%d of %s deleted; the others have changed meanwhile", deleted, countOf(len(changes), "object"))}
+		return exitError{exitConflict, fmt.Errorf("%d of %s deleted; the others have changed meanwhile", deleted, english.Plural(len(changes), "object", ""))}
 	case failed > 0:
 		return fmt.Errorf("%d of %d deletions failed", failed, len(changes))
 	}
-	fmt.Fprintf(t.stderr, "%s deleted.\n", countOf(deleted, "object"))
+	fmt.Fprintf(t.stderr, "%s deleted.\n", english.Plural(deleted, "object", ""))
 	return nil
-}
-
-// countOf returns a number with a noun.
-func countOf(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

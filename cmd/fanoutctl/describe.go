@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -49,8 +47,6 @@ memory, and the watches that receive it. The history and the watches require the
 
   # The same for programs
   fanoutctl describe config shop/limits -o json`,
-		Args:              arguments(cobra.ExactArgs(2)),
-		ValidArgsFunction: t.completeKeys(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if format != output.Table && !format.IsRecord() {
 				return usagef("unsupported output format %q (want table, json, jsonl, yaml or a template)", format)
@@ -62,9 +58,9 @@ memory, and the watches that receive it. The history and the watches require the
 				return err
 			}
 			if format != output.Table {
-				return errors.Join(output.Record(t.writer(format), format, d), err)
+				return errors.Join(t.printer(format).Record(d), err)
 			}
-			return errors.Join(d.print(t.styled, t.width()), err)
+			return errors.Join(d.print(t.printer(output.Table)), err)
 		},
 	}
 	formatFlag(cmd, &format, output.Table)
@@ -74,10 +70,7 @@ memory, and the watches that receive it. The history and the watches require the
 // describe collects what the servers know about an object. If some servers fail, it returns the description
 // and an error.
 func (t *tool) describe(ctx context.Context, resource, key string) (*description, error) {
-	r, err := t.resourceInJSON(resource)
-	if err != nil {
-		return nil, err
-	}
+	r := t.client.Resource(resource).JSONValues()
 	o, err := r.Get(ctx, key)
 	if err != nil {
 		return nil, t.explainMissing(ctx, r, key, err)
@@ -88,7 +81,7 @@ func (t *tool) describe(ctx context.Context, resource, key string) (*description
 		return nil, err
 	}
 	d.several = len(servers) > 1
-	partial, err := t.findWatches(ctx, r, servers, d)
+	partial, err := t.findWatches(ctx, r, d)
 	if err != nil {
 		return nil, err
 	}
@@ -97,8 +90,8 @@ func (t *tool) describe(ctx context.Context, resource, key string) (*description
 }
 
 // findWatches finds the watches that receive the object. partial is the error of servers that fail.
-func (t *tool) findWatches(ctx context.Context, r *client.Resource, servers []*admin.Admin, d *description) (partial, err error) {
-	answers, partial := ask(ctx, t, servers, func(ctx context.Context, a *admin.Admin) (admin.WatcherList, error) {
+func (t *tool) findWatches(ctx context.Context, r *client.Resource, d *description) (partial, err error) {
+	answers, partial := ask(ctx, t, func(ctx context.Context, a *admin.Admin) (admin.WatcherList, error) {
 		return a.Watchers(ctx, d.Resource, true, false)
 	})
 	if answers == nil {
@@ -173,16 +166,16 @@ func (d *description) replay(ctx context.Context, r *client.Resource, after clie
 }
 
 // print writes the description for people.
-func (d *description) print(w io.Writer, width int) error {
+func (d *description) print(p output.Printer) error {
 	o := d.object
-	out := output.Visible(w)
+	out := output.Visible(p.W)
 	row := func(name, value string) {
 		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%-14s%s", name, value), " "))
 	}
 	row("Key:", o.Key)
 	row("Resource:", d.Resource)
 	row("Content type:", cmp.Or(o.ContentType, "-"))
-	row("Size:", humanize.IBytes(uint64(len(o.Value))))
+	row("Size:", output.Size(len(o.Value)))
 	name := "Labels:"
 	for _, label := range slices.Sorted(maps.Keys(o.Labels)) {
 		row(name, label+"="+o.Labels[label])
@@ -211,43 +204,38 @@ func (d *description) print(w io.Writer, width int) error {
 			fmt.Fprintf(out, "  %s\n", strings.TrimRight(line, "\r\n"))
 		}
 	}
-	if err := d.printHistory(w, width); err != nil {
+	if err := d.printHistory(p); err != nil {
 		return err
 	}
-	return d.printWatches(w, width)
+	return d.printWatches(p)
 }
 
-func (d *description) printHistory(w io.Writer, width int) error {
+func (d *description) printHistory(p output.Printer) error {
 	switch {
 	case d.HistoryFrom == 0:
-		_, err := fmt.Fprint(w, "\nHistory: not available\n")
-		return err
+		fmt.Fprint(p.W, "\nHistory: not available\n")
+		return nil
 	case len(d.events) == 0:
-		_, err := fmt.Fprintf(w, "\nHistory: no changes since revision %d, the oldest in memory\n", d.HistoryFrom)
-		return err
+		fmt.Fprintf(p.W, "\nHistory: no changes since revision %d, the oldest in memory\n", d.HistoryFrom)
+		return nil
 	}
 	title := "all changes"
 	if d.HistoryFrom > d.object.CreateRevision {
 		title = fmt.Sprintf("since revision %d, the oldest in memory", d.HistoryFrom)
 	}
-	if _, err := fmt.Fprintf(w, "\nHistory (%s):\n", title); err != nil {
-		return err
-	}
-	return output.NewEvents(w, output.Table, width).Show(&client.Update{Phase: client.PhaseLive, Events: d.events})
+	fmt.Fprintf(p.W, "\nHistory (%s):\n", title)
+	return p.Events().Show(&client.Update{Phase: client.PhaseLive, Events: d.events})
 }
 
-func (d *description) printWatches(w io.Writer, width int) error {
+func (d *description) printWatches(p output.Printer) error {
 	if d.Watches == nil {
-		_, err := fmt.Fprint(w, "\nWatches: not available\n")
-		return err
+		fmt.Fprint(p.W, "\nWatches: not available\n")
+		return nil
 	}
-	if _, err := fmt.Fprintf(w, "\nWatches (%d):\n", len(d.Watches)); err != nil {
-		return err
-	}
+	fmt.Fprintf(p.W, "\nWatches (%d):\n", len(d.Watches))
 	rows := make([]admin.Watcher, len(d.Watches))
 	for i, one := range d.Watches {
 		rows[i] = one.About(d.object.Key, d.object.ModRevision)
 	}
-	columns, cells := admin.WatcherTable(d.several, false)
-	return output.Records(w, output.Table, width, columns, rows, cells)
+	return output.Records(p, admin.WatcherColumns(d.several, false), rows)
 }

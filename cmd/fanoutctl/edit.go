@@ -16,6 +16,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
+	"github.com/fanoutd/fanoutd/internal/ctl/shell"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
@@ -34,13 +35,8 @@ the object has changed. JSON is validated first. An unchanged value is not saved
 trailing newline added by the editor is ignored.
 
 The object keeps its time to live. Use "put" to set or remove it.`,
-		Args:              arguments(cobra.ExactArgs(2)),
-		ValidArgsFunction: t.completeKeys(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := t.resourceInJSON(args[0])
-			if err != nil {
-				return err
-			}
+			r := t.client.Resource(args[0]).JSONValues()
 			return t.edit(cmd.Context(), r, keyOf(args[1]), create, overwrite)
 		},
 	}
@@ -89,16 +85,16 @@ func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create,
 	if guessed {
 		contentType = document.TypeOf(key, edited)
 	}
-	v := transfer.Value(edited, contentType, true).WithLabels(old.Labels)
+	v := client.Text(string(edited)).WithContentType(contentType).WithLabels(old.Labels)
 	opts := []client.WriteOption{client.IfRevision(old.ModRevision), client.KeepTTL()}
 	if overwrite {
 		opts = append(opts, client.OverwriteOpaque())
 	}
 	revision, err := r.Put(writeCtx, key, v, opts...)
 	switch {
-	case guessed && contentType != "" && refusesField(err, "content_type"):
+	case guessed && contentType != "" && transfer.RefusesField(err, "content_type"):
 		revision, err = r.Put(writeCtx, key, v.WithContentType(""), opts...)
-	case len(old.Labels) > 0 && refusesField(err, "labels"):
+	case len(old.Labels) > 0 && transfer.RefusesField(err, "labels"):
 		// The server derives them from the value.
 		revision, err = r.Put(writeCtx, key, v.WithLabels(nil), opts...)
 	}
@@ -110,8 +106,8 @@ func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create,
 		return t.keptFile(ctx, err, file)
 	}
 	os.Remove(file)
-	_, err = fmt.Fprintln(t.out, revision)
-	return err
+	fmt.Fprintln(t.out, revision)
+	return nil
 }
 
 // unchanged reports whether the edited value equals the old one, apart from a trailing
@@ -163,8 +159,8 @@ func editFile(o *client.Object) (string, error) {
 // runEditor runs the editor and returns the content of the file afterwards. It never kills
 // the editor, which may hold unsaved changes and must restore the terminal.
 func (t *tool) runEditor(file string) ([]byte, error) {
-	line := cmp.Or(t.vars[envPrefix+"EDITOR"], t.variable("VISUAL"), t.variable("EDITOR"), defaultEditor)
-	cmd := editorCommand(line, file)
+	line := cmp.Or(t.vars[envPrefix+"EDITOR"], t.vars["VISUAL"], t.vars["EDITOR"], shell.DefaultEditor)
+	cmd := shell.Editor(line, file)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = t.in, t.stdout, t.stderr, t.environ
 	interrupts.setEditorRunning(true)
 	err := cmd.Run()

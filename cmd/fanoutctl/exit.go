@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -129,15 +128,6 @@ func missingKey(err error) string {
 	return ""
 }
 
-// refusesField reports whether the server refuses a field of a request. Codecs that derive content
-// types and labels from the values refuse the fields "content_type" and "labels".
-func refusesField(err error, field string) bool {
-	e, ok := errors.AsType[*client.Error](err)
-	return ok && slices.ContainsFunc(e.Violations, func(v client.Violation) bool {
-		return v.Field[strings.LastIndex(v.Field, ".")+1:] == field
-	})
-}
-
 // explain returns a one-line message that explains what failed and what to do about it. Some of it comes
 // from other programs, so it must not control the terminal.
 func (t *tool) explain(code int, err error) string {
@@ -232,6 +222,11 @@ func conflict(e *client.Error) string {
 		return fmt.Sprintf("%q does not exist, want revision %s", key, expected)
 	}
 	return fmt.Sprintf("%q is at revision %s, want %s: another client has changed it; get it again and retry", key, actual, expected)
+}
+
+// opaqueValue explains that a value was not replaced.
+func opaqueValue(e *client.Error) string {
+	return strings.Replace(e.Message, "set overwrite_opaque", "use --overwrite-opaque", 1)
 }
 
 // connectFailure strips what gRPC puts around a failure to connect.

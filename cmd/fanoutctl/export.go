@@ -5,17 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fanoutd/fanoutd/internal/ctl/output"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
 func exportCommand(t *tool) *cobra.Command {
 	var (
 		s      selection
-		format string
+		format output.Format
 		prune  bool
 		raw    bool
 		dir    bool
@@ -44,8 +46,6 @@ live. Values that the server cannot decode are the exception: a warning gives th
 
   # Print the keys below shop
   fanoutctl export config --prefix shop -o jsonl | jq -r .key`,
-		Args:              arguments(cobra.RangeArgs(1, 2)),
-		ValidArgsFunction: t.completeSource,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target := "-"
 			if len(args) > 1 {
@@ -64,21 +64,21 @@ live. Values that the server cannot decode are the exception: a warning gives th
 				return usagef("--dir requires TARGET")
 			}
 			s.prefix = strings.Trim(s.prefix, "/")
-			r, err := t.resource(args[0])
-			if err != nil {
-				return err
-			}
+			r := t.client.Resource(args[0])
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
+			total := int64(0)                                                     // no bar
+			if isTerminal(t.stderr) && (target != "-" || !isTerminal(t.stdout)) { // otherwise it would mix with the documents
+				if total, err = r.Count(ctx, s.forList()...); err != nil {
+					return err
+				}
+			}
 			sink, err := t.exportSink(ctx, target, format, dir, raw, transfer.Scope{Prefix: s.prefix, Prune: prune})
 			if err != nil {
 				return err
 			}
-			bar := &progress{}
-			if target != "-" || !isTerminal(t.stdout) { // otherwise the bar would mix with the documents
-				bar = t.progress("Exporting "+args[0], -1)
-			}
-			done, err := transfer.Export(ctx, r, sink, bar.set, s.forList()...)
+			bar := t.countObjects("Exporting "+args[0], total)
+			done, err := transfer.Export(ctx, r, sink, bar.add, s.forList()...)
 			bar.finish()
 			switch {
 			case err != nil && exitCode(ctx, err) == exitInterrupted:
@@ -105,7 +105,7 @@ live. Values that the server cannot decode are the exception: a warning gives th
 	s.bind(cmd)
 	f := cmd.Flags()
 	f.StringVar(&s.prefix, "prefix", "", "export only objects below this `path`")
-	f.StringVarP(&format, "output", "o", "", "output `format`: yaml or jsonl (default: from the file extension, else yaml)")
+	f.StringVarP((*string)(&format), "output", "o", "", "output `format`: yaml or jsonl (default: from the file extension, else yaml)")
 	f.BoolVar(&dir, "dir", false, "TARGET is a directory")
 	f.BoolVar(&prune, "prune", false, "remove exported files whose objects no longer exist (only below --prefix, if set)")
 	f.BoolVar(&raw, "raw", false, "write only the values to the files of the directory, without labels and content types")
@@ -123,9 +123,9 @@ func interruptedExport(target string, dir, isStream bool) string {
 	return target + " is unchanged"
 }
 
-func (t *tool) exportSink(ctx context.Context, target, format string, dir, raw bool, scope transfer.Scope) (transfer.Sink, error) {
+func (t *tool) exportSink(ctx context.Context, target string, format output.Format, dir, raw bool, scope transfer.Scope) (transfer.Sink, error) {
 	if dir {
-		if format != "" && format != string(transfer.YAML) {
+		if format != "" && format != output.YAML {
 			return nil, usagef("--output: directories support only yaml, not %s", format)
 		}
 		d, err := transfer.OpenDirectory(target, raw, scope)
@@ -134,19 +134,19 @@ func (t *tool) exportSink(ctx context.Context, target, format string, dir, raw b
 		}
 		return d, nil
 	}
-	if format == "" {
-		format = string(transfer.YAML)
-		if strings.HasSuffix(target, ".jsonl") || strings.HasSuffix(target, ".json") {
-			format = string(transfer.JSONL)
-		}
-	}
-	if format != string(transfer.YAML) && format != string(transfer.JSONL) {
-		return nil, usagef("--output: unknown format %q (want yaml or jsonl)", format)
+	switch extension := filepath.Ext(target); {
+	case format == output.YAML, format == output.JSONL:
+	case format != "":
+		return nil, usagef("--output: unknown format %q (want yaml or jsonl)", string(format))
+	case extension == ".jsonl", extension == ".json":
+		format = output.JSONL
+	default:
+		format = output.YAML
 	}
 	if target == "-" {
-		return transfer.NewStream(t.out, transfer.Format(format)), nil
+		return transfer.NewStream(t.out, format), nil
 	}
-	f, err := transfer.NewFile(ctx, target, transfer.Format(format))
+	f, err := transfer.NewFile(ctx, target, format)
 	switch {
 	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 		return nil, err

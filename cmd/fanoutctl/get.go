@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -35,39 +34,29 @@ With --wait, wait until the object exists and matches --selector and --fields. W
 
   # Wait up to a minute for an object
   fanoutctl get config shop/limits --wait --timeout 1m`,
-		Args:              arguments(cobra.ExactArgs(2)),
-		ValidArgsFunction: t.completeKeys(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			goal, err := parseGoal(wait)
-			if err != nil {
-				return err
-			}
-			if goal == follow.NoGoal && (s.labels != "" || s.fields != "") {
+			if wait == "" && (s.labels != "" || s.fields != "") {
 				return usagef("--selector and --fields require --wait")
 			}
-			if goal != follow.NoGoal && (read.revision != 0 || read.stale) {
+			if wait != "" && (read.revision != 0 || read.stale) {
 				return usagef("--wait cannot be combined with --revision or --allow-stale")
+			}
+			key := keyOf(args[1])
+			if wait != "" {
+				s.key = key
+				return t.await(cmd.Context(), args[0], s, wait, format)
 			}
 			consistency, err := read.consistency()
 			if err != nil {
 				return err
 			}
-			r, err := t.resourceInJSON(args[0])
-			if err != nil {
-				return err
-			}
-			if goal != follow.NoGoal {
-				s.key = keyOf(args[1])
-				t.noteWrongKey(s.key)
-				return t.await(cmd.Context(), r, &s, goal, format)
-			}
+			r := t.client.Resource(args[0]).JSONValues()
 			ctx, cancel := t.withTimeout(cmd.Context(), requestTimeout)
 			defer cancel()
 			var opts []client.ReadOption
 			if consistency != nil {
 				opts = append(opts, consistency)
 			}
-			key := keyOf(args[1])
 			o, err := r.Get(ctx, key, opts...)
 			if err != nil {
 				return t.explainMissing(ctx, r, key, err)
@@ -75,7 +64,7 @@ With --wait, wait until the object exists and matches --selector and --fields. W
 			if format == output.Value && o.Undecryptable() {
 				return fmt.Errorf("the server cannot decrypt the value of %q; use -o json to show the metadata", o.Key)
 			}
-			return output.One(t.writer(format), format, t.width(), o)
+			return t.printer(format).Object(o)
 		},
 	}
 	formatFlag(cmd, &format, output.Value)
@@ -115,57 +104,17 @@ func bindGoal(cmd *cobra.Command, wait *string) {
 	cmd.Flags().Lookup("wait").NoOptDefVal = string(follow.Exists)
 }
 
-func parseGoal(wait string) (follow.Goal, error) {
-	switch g := follow.Goal(wait); g {
-	case follow.NoGoal, follow.Exists, follow.Absent:
-		return g, nil
-	}
-	return "", usagef("--wait: invalid value %q (want exists or absent)", wait)
-}
-
-// await waits until the goal is reached. It prints the object if the goal is that it
-// exists.
-func (t *tool) await(ctx context.Context, r *client.Resource, s *selection, goal follow.Goal, format output.Format) error {
-	ctx, cancel := t.withTimeout(ctx, 0)
-	defer cancel()
-	var found *client.Object
-	noted := false
-	opts := append(s.forWatch(), client.OnInterruption(t.reportInterruptions(ctx, r.Name())), client.WithoutReports())
-	for u, err := range r.Watch(ctx, opts...) {
-		if err != nil {
-			return t.goalError(ctx, err, s, goal)
-		}
-		t.interruption = nil
-		if u.Phase == client.PhaseReset {
-			found = nil
-		}
-		if goal == follow.Exists && u.Phase == client.PhaseSynced && found == nil && !noted {
-			noted = true
-			t.noteMixup(ctx, r, s, "watch")
-		}
-		for _, e := range u.Events {
-			found = e.Object
-			if e.Type == client.Deleted {
-				found = nil
-			}
-		}
-		switch {
-		case goal == follow.Exists && found != nil:
-			return output.One(t.writer(format), format, t.width(), found)
-		case goal == follow.Absent && found == nil && (u.Phase == client.PhaseSynced || len(u.Events) > 0):
-			return nil
-		}
-	}
-	return t.goalError(ctx, context.Cause(ctx), s, goal)
-}
-
-// goalError returns err, or a better message if the time is up.
-func (t *tool) goalError(ctx context.Context, err error, s *selection, goal follow.Goal) error {
-	if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+// await waits until the goal is reached. It prints the object if the goal is that it exists.
+func (t *tool) await(ctx context.Context, resource string, s selection, goal string, format output.Format) error {
+	w := watchFlags{tool: t, s: s, wait: goal, onFailure: string(follow.Stop)}
+	if err := w.check(); err != nil {
 		return err
 	}
-	if goal == follow.Absent {
-		return exitError{exitTimeout, t.timedOut(" waiting until no object%s exists", s)}
+	w.show = func(u *client.Update) error {
+		if o := follow.Present(u); o != nil && w.goal == follow.Exists {
+			return t.printer(format).Object(o)
+		}
+		return nil
 	}
-	return exitError{exitTimeout, t.timedOut(" waiting for an object%s", s)}
+	return w.run(ctx, resource)
 }

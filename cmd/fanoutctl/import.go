@@ -51,8 +51,6 @@ command again. Ctrl-C waits for the writes in progress.
 
   # Copy a resource to another server
   fanoutctl export config --server old:7420 | fanoutctl import config - --server new:7420`,
-		Args:              arguments(cobra.ExactArgs(2)),
-		ValidArgsFunction: t.completeSource,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
@@ -61,9 +59,10 @@ command again. Ctrl-C waits for the writes in progress.
 				return err
 			}
 			if dryRun {
-				return t.showPlan(plan)
+				t.showPlan(plan)
+				return nil
 			}
-			w.DerivedLabels = flags.scope.DerivedLabels
+			w.Resource, w.DerivedLabels = t.client.Resource(args[0]), flags.scope.DerivedLabels
 			return t.apply(ctx, args[0], plan, &w)
 		},
 	}
@@ -88,7 +87,6 @@ other commands exit with 1 exit with 2.
 ` + documentHelp,
 		Example: `  # Compare a resource with a directory, including objects to delete
   fanoutctl diff config ./environments/prod --prefix prod --prune`,
-		Args: arguments(cobra.ExactArgs(2)), ValidArgsFunction: t.completeSource,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
@@ -135,10 +133,7 @@ func (p *planFlags) plan(ctx context.Context, t *tool, resource, path string) (*
 	if path == "-" && isTerminal(t.in) {
 		return nil, usagef("standard input is a terminal: pipe or redirect the documents")
 	}
-	r, err := t.resource(resource)
-	if err != nil {
-		return nil, err
-	}
+	r := t.client.Resource(resource)
 	p.scope.Prefix = strings.Trim(p.scope.Prefix, "/")
 	p.scope.DerivedLabels = t.derivesLabels(ctx, resource)
 	p.scope.SkipHidden = p.raw && !p.hidden
@@ -168,51 +163,58 @@ func (p *planFlags) plan(ctx context.Context, t *tool, resource, path string) (*
 }
 
 // showPlan prints the changes of a dry run.
-func (t *tool) showPlan(plan *transfer.Plan) error {
+func (t *tool) showPlan(plan *transfer.Plan) {
 	for _, c := range plan.Changes {
-		if _, err := fmt.Fprintln(t.out, c.Action, c.Key); err != nil {
-			return err
-		}
+		fmt.Fprintln(t.out, c.Action, c.Key)
 	}
 	fmt.Fprintf(t.stderr, "%d to create, %d to update, %d to delete, %d unchanged. No changes were made.\n",
 		plan.Count(transfer.Create), plan.Count(transfer.Update), plan.Count(transfer.Delete), plan.Unchanged)
+}
+
+// apply makes the changes of a plan. The writer has the options.
+func (t *tool) apply(ctx context.Context, resource string, plan *transfer.Plan, w *transfer.Writer) error {
+	written, failed, err := t.makeChanges(ctx, w, plan.Changes, "Importing into "+resource, "changes", func(c transfer.Change, err error) string {
+		where := ""
+		if c.New != nil {
+			where = c.New.Where + ": "
+		}
+		return fmt.Sprintf("%s%s %q: %s", where, c.Action, c.Key, t.explain(exitFailed, err))
+	})
+	switch {
+	case err != nil:
+		return err
+	case failed > 0:
+		return fmt.Errorf("%d of %d changes failed", failed, len(plan.Changes))
+	}
+	deleted := plan.Count(transfer.Delete)
+	fmt.Fprintf(t.stderr, "%d written, %d deleted, %d unchanged.\n", written-deleted, deleted, plan.Unchanged)
 	return nil
 }
 
 // maxReportedFailures is how many failed changes are reported one by one.
 const maxReportedFailures = 10
 
-// apply makes the changes of a plan. The writer has the options.
-func (t *tool) apply(ctx context.Context, resource string, plan *transfer.Plan, w *transfer.Writer) (err error) {
-	if w.Resource, err = t.resource(resource); err != nil {
-		return err
-	}
-	bar := t.progress(fmt.Sprintf("Importing into %s", resource), int64(len(plan.Changes)))
+// makeChanges makes changes with a progress bar, and reports the first that fail. It returns how many were made and
+// how many have failed.
+func (t *tool) makeChanges(ctx context.Context, w *transfer.Writer, changes []transfer.Change, title, noun string, describe func(transfer.Change, error) string) (made, failed int, err error) {
+	bar := t.countObjects(title, int64(len(changes)))
 	failures := 0
-	w.Done = func(n int) { bar.add(n) }
+	w.Done = bar.add
 	w.Failed = func(c transfer.Change, err error) {
+		text := describe(c, err)
 		if failures++; failures <= maxReportedFailures {
-			where := ""
-			if c.New != nil {
-				where = c.New.Where + ": "
-			}
-			bar.clear()
-			fmt.Fprintf(t.stderr, "fanoutctl: %s%s %q: %s\n", where, c.Action, c.Key, t.explain(exitFailed, err))
+			bar.printf("fanoutctl: %s\n", text)
 		}
 	}
-	written, failed, err := w.Apply(ctx, plan.Changes)
+	made, failed, err = w.Apply(ctx, changes)
 	bar.finish()
-	deleted := plan.Count(transfer.Delete)
 	switch {
 	case errors.Is(err, errInterrupted):
-		return exitError{exitInterrupted, fmt.Errorf("interrupted after %d of %d changes; run the same command again to continue", written, len(plan.Changes))}
+		err = exitError{exitInterrupted, fmt.Errorf("interrupted after %d of %d %s; run the same command again to continue", made, len(changes), noun)}
 	case err != nil:
-		return fmt.Errorf("failed after %d of %d changes: %w", written, len(plan.Changes), err)
-	case failed > 0:
-		return fmt.Errorf("%d of %d changes failed", failed, len(plan.Changes))
+		err = fmt.Errorf("failed after %d of %d %s: %w", made, len(changes), noun, err)
 	}
-	fmt.Fprintf(t.stderr, "%d written, %d deleted, %d unchanged.\n", written-deleted, deleted, plan.Unchanged)
-	return nil
+	return made, failed, err
 }
 
 // errDifferent ends diff with the exit code for differences, without a message.
@@ -226,9 +228,7 @@ func (t *tool) showDiff(plan *transfer.Plan) error {
 			return err
 		}
 		for line := range strings.Lines(text) {
-			if _, err := fmt.Fprintln(t.styled, diffStyle(line).Styled(strings.TrimRight(line, "\n"))); err != nil {
-				return err
-			}
+			fmt.Fprintln(t.styled, diffStyle(line).Styled(strings.TrimRight(line, "\n")))
 		}
 	}
 	if len(plan.Changes) > 0 {

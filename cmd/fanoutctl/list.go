@@ -34,13 +34,8 @@ The path "shop" includes shop/limits but not shop itself.`,
 
   # Filter by value with jq
   fanoutctl list config -o jsonl | jq -r 'select(.value.rps > 100).key'`,
-		Args:              arguments(cobra.RangeArgs(1, 2)),
-		ValidArgsFunction: t.completePaths,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := t.resourceInJSON(args[0])
-			if err != nil {
-				return err
-			}
+			r := t.client.Resource(args[0]).JSONValues()
 			s.setPath(args)
 			opts := s.forList()
 			consistency, err := read.consistency()
@@ -49,9 +44,6 @@ The path "shop" includes shop/limits but not shop itself.`,
 			}
 			if consistency != nil {
 				opts = append(opts, consistency)
-			}
-			if limit < 0 {
-				return usagef("--limit must not be negative")
 			}
 			if count && limit > 0 {
 				return usagef("--count and --limit are mutually exclusive")
@@ -66,10 +58,10 @@ The path "shop" includes shop/limits but not shop itself.`,
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintln(t.out, n)
-				return err
+				fmt.Fprintln(t.out, n)
+				return nil
 			}
-			shown := output.NewObjects(t.writer(format), format, t.width())
+			shown := t.printer(format).Objects()
 			n := 0
 			for o, err := range r.List(ctx, opts...) {
 				if err != nil {
@@ -125,35 +117,29 @@ func (s *selection) setPath(args []string) {
 	}
 }
 
-func (s *selection) options() []client.Selection {
-	var opts []client.Selection
-	if s.prefix != "" {
-		opts = append(opts, client.Prefix(s.prefix))
+// scope returns the path or the key, or nil for all objects.
+func (s *selection) scope() client.Scope {
+	switch {
+	case s.prefix != "":
+		return client.Prefix(s.prefix)
+	case s.key != "":
+		return client.Key(s.key)
 	}
-	if s.key != "" {
-		opts = append(opts, client.Key(s.key))
-	}
-	if s.labels != "" {
-		opts = append(opts, client.Labels(s.labels))
-	}
-	if s.fields != "" {
-		opts = append(opts, client.Fields(s.fields))
-	}
-	return opts
+	return nil
 }
 
 func (s *selection) forList() []client.ListOption {
-	var opts []client.ListOption
-	for _, o := range s.options() {
-		opts = append(opts, o)
+	opts := []client.ListOption{client.Labels(s.labels), client.Fields(s.fields)}
+	if scope := s.scope(); scope != nil {
+		opts = append(opts, scope)
 	}
 	return opts
 }
 
 func (s *selection) forWatch() []client.WatchOption {
-	var opts []client.WatchOption
-	for _, o := range s.options() {
-		opts = append(opts, o)
+	opts := []client.WatchOption{client.Labels(s.labels), client.Fields(s.fields)}
+	if scope := s.scope(); scope != nil {
+		opts = append(opts, scope)
 	}
 	return opts
 }

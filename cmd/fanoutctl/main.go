@@ -90,12 +90,7 @@ func rootCommand(t *tool) *cobra.Command {
 			}
 			return cmd.Help()
 		},
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			if t.timeout < 0 {
-				return usagef("--timeout must not be negative")
-			}
-			return nil
-		},
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return checkNumbers(cmd) },
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(invalidFlag)
@@ -108,20 +103,28 @@ func rootCommand(t *tool) *cobra.Command {
 	flags.StringVar(&t.configPath, "config", "", "context `file` (default ~/.config/fanoutctl/config.yaml)")
 	flags.DurationVar(&t.timeout, "timeout", 0, "maximum `duration` of the command (default 30s per request; none for commands that wait or process many objects)")
 
+	connect := func(cmd *cobra.Command, _ []string) error {
+		if err := checkNumbers(cmd); err != nil {
+			return err
+		}
+		return t.connect()
+	}
 	groups := []struct {
 		title    string
+		prepare  func(*cobra.Command, []string) error // nil: as the root
 		commands []*cobra.Command
 	}{
-		{"Object Commands", []*cobra.Command{getCommand(t), listCommand(t), describeCommand(t), watchCommand(t), putCommand(t), editCommand(t), deleteCommand(t), txnCommand(t)}},
-		{"Bulk Commands", []*cobra.Command{importCommand(t), exportCommand(t), diffCommand(t)}},
-		{"Server Commands", []*cobra.Command{resourcesCommand(t), watchersCommand(t), topCommand(t), waitCommand(t), benchCommand(t), reencryptCommand(t), reclaimCommand(t)}},
-		{"Other Commands", []*cobra.Command{contextCommand(t), versionCommand()}},
+		{"Object Commands", connect, []*cobra.Command{getCommand(t), listCommand(t), describeCommand(t), watchCommand(t), putCommand(t), editCommand(t), deleteCommand(t), txnCommand(t)}},
+		{"Bulk Commands", connect, []*cobra.Command{importCommand(t), exportCommand(t), diffCommand(t)}},
+		{"Server Commands", connect, []*cobra.Command{resourcesCommand(t), watchersCommand(t), topCommand(t), waitCommand(t), benchCommand(t), reencryptCommand(t), reclaimCommand(t)}},
+		{"Other Commands", nil, []*cobra.Command{contextCommand(t), versionCommand()}},
 	}
 	for _, g := range groups {
 		cmd.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
 		for _, c := range g.commands {
-			c.GroupID = g.title
+			c.GroupID, c.PersistentPreRunE = g.title, g.prepare
 			cmd.AddCommand(c)
+			t.addArguments(c)
 		}
 	}
 	last := groups[len(groups)-1].title
@@ -136,6 +139,17 @@ func rootCommand(t *tool) *cobra.Command {
 		}
 	}
 	return cmd
+}
+
+// addArguments makes the usage lines of a command and its subcommands apply, unless they say otherwise.
+func (t *tool) addArguments(cmd *cobra.Command) {
+	if cmd.Args == nil {
+		cmd.Args = checkArguments
+	}
+	cmd.ValidArgsFunction = t.complete
+	for _, c := range cmd.Commands() {
+		t.addArguments(c)
+	}
 }
 
 // formatFlag adds the flag --output.
@@ -155,7 +169,6 @@ func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of fanoutctl",
-		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.Line("fanoutctl"))
 			return err

@@ -21,12 +21,12 @@ const outageTimeout = 2 * time.Second
 func (t *tool) whySilent(ctx context.Context, resource string, failure error) error {
 	if e, ok := errors.AsType[*client.Error](failure); ok && e.Reason == client.ErrStoreUnavailable {
 		return errLostEtcd
-	} else if ok || t.connected == nil {
+	} else if ok || t.client == nil {
 		return failure // the server, or the lack of one, has given the reason
 	}
 	ctx, cancel := context.WithTimeout(ctx, outageTimeout)
 	defer cancel()
-	if admin.HasLostEtcd(ctx, t.connected, resource) {
+	if admin.HasLostEtcd(ctx, t.client, resource) {
 		return errLostEtcd
 	}
 	return failure

@@ -8,7 +8,6 @@ import (
 	"io"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -61,8 +60,6 @@ the wait together; by default, the wait lasts at most 2m.`,
 
   # Write, then wait until all but 1% of the watches have applied the change
   fanoutctl put config shop/limits '{"rps": 100}' --wait --quorum 99% --timeout 1m`,
-		Args:              arguments(cobra.RangeArgs(2, 3)),
-		ValidArgsFunction: t.completeKeys(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 3 && file != "" {
 				return usagef("VALUE and --file are mutually exclusive")
@@ -92,10 +89,7 @@ the wait together; by default, the wait lasts at most 2m.`,
 					return err
 				}
 			}
-			r, err := t.resource(args[0])
-			if err != nil {
-				return err
-			}
+			r := t.client.Resource(args[0])
 			all, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
 			ctx, cancel := t.withTimeout(all, requestTimeout)
@@ -117,16 +111,17 @@ the wait together; by default, the wait lasts at most 2m.`,
 			if overwrite {
 				opts = append(opts, client.OverwriteOpaque())
 			}
-			v := transfer.Value(data, cmp.Or(contentType, guessed), utf8.Valid(data)).WithLabels(labels)
+			v := client.Text(string(data)).WithContentType(cmp.Or(contentType, guessed)).WithLabels(labels)
 			revision, err := r.Put(ctx, keyOf(args[1]), v, opts...)
-			if guessed != "" && refusesField(err, "content_type") {
+			if guessed != "" && transfer.RefusesField(err, "content_type") {
 				revision, err = r.Put(ctx, keyOf(args[1]), v.WithContentType(""), opts...)
 			}
 			if err != nil {
 				return err
 			}
-			if _, err = fmt.Fprintln(t.out, revision); err != nil || !wait {
-				return err
+			fmt.Fprintln(t.out, revision)
+			if !wait {
+				return nil
 			}
 			return t.awaitWrite(all, g.options(servers, args[0], &selection{key: keyOf(args[1])}, revision))
 		},
@@ -201,11 +196,7 @@ func (t *tool) value(ctx context.Context, args []string, file string) ([]byte, e
 
 // codec returns the codec of a resource, or "" if the server does not report it.
 func (t *tool) codec(ctx context.Context, resource string) string {
-	c, err := t.client()
-	if err != nil {
-		return ""
-	}
-	return admin.New(t.settings.Server, c).Codec(ctx, resource)
+	return admin.New(t.settings.Server, t.client).Codec(ctx, resource)
 }
 
 // derivesLabels returns a function that asks the server, once, whether the codec of a resource derives the
@@ -247,3 +238,8 @@ func (p *preconditions) precondition(cmd *cobra.Command) (client.Precondition, e
 }
 
 func isNotFound(err error) bool { return errors.Is(err, client.ErrNotFound) }
+
+// overwriteFlag adds the flag --overwrite-opaque to a command that writes objects.
+func overwriteFlag(cmd *cobra.Command, overwrite *bool) {
+	cmd.Flags().BoolVar(overwrite, "overwrite-opaque", false, "replace values that the server cannot decode; they may belong to another program")
+}

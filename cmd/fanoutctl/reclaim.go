@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/internal/ctl/admin"
@@ -31,7 +30,6 @@ Writes and reads of the newest state wait while the database is defragmented, wh
 seconds for each GiB. The disk needs as much free space as the database has data.
 
 An external etcd is compacted and defragmented with etcdctl.`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			servers, err := t.servers(cmd.Context())
 			if err != nil {
@@ -52,8 +50,8 @@ An external etcd is compacted and defragmented with etcdctl.`,
 				}
 			}
 			if format != output.Table && len(done) > 0 {
-				cells := func(r admin.Reclaimed) []string { return []string{r.Server} }
-				err = errors.Join(err, output.Records(t.writer(format), format, t.width(), nil, done, cells))
+				columns := []output.Column[admin.Reclaimed]{{Cell: func(r admin.Reclaimed) string { return r.Server }}}
+				err = errors.Join(err, output.Records(t.printer(format), columns, done))
 			}
 			return err
 		},
@@ -65,7 +63,7 @@ An external etcd is compacted and defragmented with etcdctl.`,
 
 func reclaimSummary(r admin.Reclaimed) string {
 	summary := fmt.Sprintf("The database of %s has %s, before %s; the quota is %s.", r.Server,
-		humanize.IBytes(uint64(r.Bytes)), humanize.IBytes(uint64(r.BytesBefore)), humanize.IBytes(uint64(r.QuotaBytes)))
+		output.Size(r.Bytes), output.Size(r.BytesBefore), output.Size(r.QuotaBytes))
 	if r.AcceptsWritesAgain {
 		summary += " It accepts writes again."
 	}

@@ -30,26 +30,24 @@ other clients write meanwhile are skipped. Ctrl-C waits for the batch in progres
 same command again to continue; values that are up to date are not rewritten.
 
 If --server names several servers, all of them must use the same primary key.`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: t.completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if rate < 0 {
-				return usagef("--rate must not be negative")
-			}
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
 			a, err := t.sameKeyServer(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			bar := t.progress("Reencrypting "+args[0], -1)
+			bar := t.countObjects("Reencrypting "+args[0], -1)
 			done, err := a.Reencrypt(ctx, args[0], rate, func(r *admin.Reencryption) {
-				bar.set(int(r.Objects), r.Objects+r.Remaining)
+				if total := r.Objects + r.Remaining; total > 0 {
+					bar.ChangeMax64(total)
+				}
+				_ = bar.Set64(r.Objects)
 			})
 			bar.finish()
 			if format != output.Table && (err == nil || done.Objects > 0) {
-				cells := func(r admin.Reencryption) []string { return []string{r.Resource} }
-				err = errors.Join(err, output.Records(t.writer(format), format, t.width(), nil, []admin.Reencryption{*done}, cells))
+				columns := []output.Column[*admin.Reencryption]{{Cell: func(r *admin.Reencryption) string { return r.Resource }}}
+				err = errors.Join(err, output.Records(t.printer(format), columns, []*admin.Reencryption{done}))
 			}
 			return t.reencryptResult(done, err)
 		},
@@ -69,7 +67,7 @@ func (t *tool) sameKeyServer(ctx context.Context, resource string) (*admin.Admin
 	if len(servers) == 1 {
 		return servers[0], nil
 	}
-	answers, err := ask(ctx, t, servers, func(ctx context.Context, a *admin.Admin) ([]admin.Resource, error) {
+	answers, err := ask(ctx, t, func(ctx context.Context, a *admin.Admin) ([]admin.Resource, error) {
 		return a.Resources(ctx, false)
 	})
 	if err != nil {

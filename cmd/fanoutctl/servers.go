@@ -26,13 +26,8 @@ objects and watchers.
 
 If --server names several servers, all of them are queried and a SERVER column is added.
 The exit code is 8 if some of them fail.`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			servers, err := t.servers(cmd.Context())
-			if err != nil {
-				return err
-			}
-			answers, partial := ask(cmd.Context(), t, servers, func(ctx context.Context, a *admin.Admin) ([]admin.Resource, error) {
+			answers, partial := ask(cmd.Context(), t, func(ctx context.Context, a *admin.Admin) ([]admin.Resource, error) {
 				return a.Resources(ctx, true)
 			})
 			if answers == nil {
@@ -42,8 +37,7 @@ The exit code is 8 if some of them fail.`,
 			if format == output.Key {
 				rows = slices.CompactFunc(rows, func(a, b admin.Resource) bool { return a.Name == b.Name })
 			}
-			columns, cells := admin.ResourceTable(len(servers) > 1)
-			return errors.Join(output.Records(t.writer(format), format, t.width(), columns, rows, cells), partial)
+			return errors.Join(output.Records(t.printer(format), admin.ResourceColumns(len(answers) > 1), rows), partial)
 		},
 	}
 	formatFlag(cmd, &format, output.Table)
@@ -75,18 +69,12 @@ them fail.`,
 
   # End a watch
   fanoutctl watchers end de915cb7313a-1`,
-		Args:              arguments(cobra.MaximumNArgs(1)),
-		ValidArgsFunction: t.completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			resource := ""
 			if len(args) > 0 {
 				resource = args[0]
 			}
-			servers, err := t.servers(cmd.Context())
-			if err != nil {
-				return err
-			}
-			answers, partial := ask(cmd.Context(), t, servers, func(ctx context.Context, a *admin.Admin) (admin.WatcherList, error) {
+			answers, partial := ask(cmd.Context(), t, func(ctx context.Context, a *admin.Admin) (admin.WatcherList, error) {
 				return a.Watchers(ctx, resource, !all, failing)
 			})
 			if answers == nil {
@@ -100,19 +88,17 @@ them fail.`,
 			if format == output.Table && list.Total == 0 {
 				fmt.Fprintln(t.stderr, "No watchers found.")
 			}
-			columns, cells := admin.WatcherTable(len(servers) > 1, format == output.Wide)
-			return errors.Join(output.Records(t.writer(format), format, t.width(), columns, rows, cells), partial)
+			columns := admin.WatcherColumns(len(answers) > 1, format == output.Wide)
+			return errors.Join(output.Records(t.printer(format), columns, rows), partial)
 		},
 	}
 	formatFlag(cmd, &format, output.Table)
 	cmd.Flags().BoolVar(&all, "all", false, "show all watchers, in the order in which they started")
 	cmd.Flags().BoolVar(&failing, "failing", false, "show only the watchers that have reported an error")
 	cmd.AddCommand(&cobra.Command{
-		Use:               "end ID",
-		Short:             "End a watch; its client resumes on this or another server",
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: t.completeWatchers,
-		RunE:              func(cmd *cobra.Command, args []string) error { return t.endWatcher(cmd.Context(), args[0]) },
+		Use:   "end ID",
+		Short: "End a watch; its client resumes on this or another server",
+		RunE:  func(cmd *cobra.Command, args []string) error { return t.endWatcher(cmd.Context(), args[0]) },
 	})
 	return cmd
 }
@@ -127,24 +113,23 @@ first, and refresh the screen continuously. Press q, Esc or Ctrl-C to quit, s to
 filter, the arrow keys to scroll, and ? for all keys. A narrow terminal shows fewer columns.
 
 If standard output is not a terminal, print the screen once.`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if interval < 100*time.Millisecond {
 				return usagef("--interval must be at least 100ms")
 			}
 			ctx := cmd.Context()
 			t.fullScreen = isTerminal(t.stdout) && isTerminal(t.in)
-			servers, err := t.servers(ctx)
-			if err != nil {
-				return err
-			}
 			if !t.fullScreen {
-				answers, partial := ask(ctx, t, servers, top.TakeSnapshot)
+				answers, partial := ask(ctx, t, top.TakeSnapshot)
 				if answers == nil {
 					return partial
 				}
-				_, err := fmt.Fprint(t.styled, top.Screen(answers).View(0, 0))
-				return errors.Join(err, partial)
+				fmt.Fprint(t.styled, top.Screen(answers).View(0, 0))
+				return partial
+			}
+			servers, err := t.servers(ctx)
+			if err != nil {
+				return err
 			}
 			p := top.Program{
 				Servers: servers, Interval: interval,
@@ -175,20 +160,19 @@ func (t *tool) servers(ctx context.Context) ([]*admin.Admin, error) {
 
 // eachServer returns a client for each server. They are closed by close.
 func (t *tool) eachServer(ctx context.Context) ([]client.Server, error) {
+	if t.each != nil {
+		return t.each, nil
+	}
 	opts, err := t.options()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := t.withTimeout(ctx, requestTimeout) // for DNS
 	defer cancel()
-	servers, err := client.EachServer(ctx, t.settings.Server, opts...)
-	if err != nil {
+	if t.each, err = client.EachServer(ctx, t.settings.Server, opts...); err != nil {
 		return nil, usageError{err}
 	}
-	for _, s := range servers {
-		t.clients = append(t.clients, s.Client)
-	}
-	return servers, nil
+	return t.each, nil
 }
 
 // serverTimeout is the default timeout of a request to one of several servers.
@@ -205,7 +189,11 @@ func (e serverError) Unwrap() error { return e.error }
 // ask queries all servers concurrently. It prints the error of each server that fails. If
 // some fail, it returns the answers and an error with the number of failures. If all fail,
 // it returns no answers.
-func ask[T any](ctx context.Context, t *tool, servers []*admin.Admin, request func(context.Context, *admin.Admin) (T, error)) ([]admin.Answer[T], error) {
+func ask[T any](ctx context.Context, t *tool, request func(context.Context, *admin.Admin) (T, error)) ([]admin.Answer[T], error) {
+	servers, err := t.servers(ctx)
+	if err != nil {
+		return nil, err
+	}
 	byDefault := requestTimeout
 	if len(servers) > 1 {
 		byDefault = serverTimeout
@@ -249,11 +237,7 @@ func (t *tool) explainServer(ctx context.Context, server string, err error) stri
 
 // endWatcher ends a watch on whichever server has it.
 func (t *tool) endWatcher(ctx context.Context, id string) error {
-	servers, err := t.servers(ctx)
-	if err != nil {
-		return err
-	}
-	answers, err := ask(ctx, t, servers, func(ctx context.Context, a *admin.Admin) (bool, error) { return a.EndWatcher(ctx, id) })
+	answers, err := ask(ctx, t, func(ctx context.Context, a *admin.Admin) (bool, error) { return a.EndWatcher(ctx, id) })
 	for _, a := range answers {
 		if a.Value {
 			return nil // the servers that failed did not have it

@@ -79,7 +79,7 @@ func (t *tool) resolve() error {
 		*s.value(&env) = t.vars[variableOf(s.name)]
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.vars)) {
-		if !known[name] {
+		if strings.HasPrefix(name, envPrefix) && !known[name] {
 			return usagef("unknown environment variable %s", name)
 		}
 	}

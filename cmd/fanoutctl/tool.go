@@ -3,16 +3,14 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
-	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/charmbracelet/colorprofile"
-	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/term"
 	"github.com/schollz/progressbar/v3"
 
@@ -24,10 +22,10 @@ import (
 // global flags and the connections.
 type tool struct {
 	environ []string
-	vars    map[string]string // FANOUTCTL_ variables, by name
+	vars    map[string]string // environ by name, without empty variables
 	in      io.Reader
 	stdout  io.Writer
-	out     *bufio.Writer // buffers stdout
+	out     *bufio.Writer // buffers stdout, and keeps the first error for the flush at the end
 	stderr  io.Writer
 	styled  io.Writer // out, without the styles that the terminal does not support
 
@@ -42,9 +40,9 @@ type tool struct {
 	shown        atomic.Pointer[progressbar.ProgressBar] // nil: no progress bar is on the screen
 	interruption error                                   // why the watch of the command has lost its server; nil once it goes on
 
-	settings  connection // the settings in effect, set by resolve
-	connected *client.Client
-	clients   []*client.Client // all clients, for close
+	settings connection      // the settings in effect, set by resolve
+	client   *client.Client  // for object requests; nil for commands that need no server
+	each     []client.Server // for requests to each server, set by eachServer
 }
 
 func newTool(environ []string, in io.Reader, stdout, stderr io.Writer) *tool {
@@ -55,15 +53,18 @@ func newTool(environ []string, in io.Reader, stdout, stderr io.Writer) *tool {
 }
 
 func (t *tool) close() {
-	for _, c := range t.clients {
-		_ = c.Close() // no requests are pending
+	if t.client != nil {
+		_ = t.client.Close() // no requests are pending
+	}
+	for _, s := range t.each {
+		_ = s.Client.Close()
 	}
 }
 
 // width returns the width of the terminal, or 0 if standard output is not a terminal.
 func (t *tool) width() int {
 	f, ok := t.stdout.(*os.File)
-	if !ok || !term.IsTerminal(f.Fd()) {
+	if !ok {
 		return 0
 	}
 	columns, _, err := term.GetSize(f.Fd())
@@ -78,33 +79,30 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(f.Fd())
 }
 
-// writer returns the writer for a format. Only tables are styled. On a terminal, values and
+// printer returns what prints in a format. Only tables are styled. On a terminal, values and
 // keys cannot control it.
-func (t *tool) writer(f output.Format) io.Writer {
+func (t *tool) printer(f output.Format) output.Printer {
+	p := output.Printer{W: t.out, Format: f, Width: t.width()}
 	switch {
 	case f == output.Table || f == output.Wide:
-		return t.styled
+		p.W = t.styled
 	case isTerminal(t.stdout):
-		return output.Visible(t.out)
+		p.W = output.Visible(t.out)
 	}
-	return t.out
+	return p
 }
 
-// client returns the client for object requests, and connects on the first call.
-func (t *tool) client() (*client.Client, error) {
-	if t.connected != nil {
-		return t.connected, nil
-	}
+// connect makes the client for object requests.
+func (t *tool) connect() error {
 	opts, err := t.options()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	c, err := client.New(t.settings.Server, opts...)
+	t.client, err = client.New(t.settings.Server, opts...)
 	if err != nil {
-		return nil, usageError{err}
+		return usageError{err}
 	}
-	t.connected, t.clients = c, append(t.clients, c)
-	return c, nil
+	return nil
 }
 
 // options resolves the settings and returns them as client options.
@@ -123,47 +121,6 @@ func (t *tool) options() ([]client.Option, error) {
 	return opts, nil
 }
 
-// waitingNotice is the time after which fanoutctl reports that a request waits for a server.
-const waitingNotice = time.Second
-
-// reportWaiting reports that requests wait for a server.
-func (t *tool) reportWaiting(failure error) {
-	if bar := t.shown.Load(); bar != nil {
-		fmt.Fprint(t.stderr, "\r", ansi.EraseEntireLine)
-		defer func() { _ = bar.RenderBlank() }() // with its present state
-	}
-	if failure == nil {
-		fmt.Fprintf(t.stderr, "fanoutctl: still waiting for %s to answer\n", t.settings.Server)
-		return
-	}
-	reason := failure.Error()
-	if e, ok := errors.AsType[*client.Error](failure); ok {
-		reason = connectFailure(e.Message)
-		if e.Reason == client.ErrStoreUnavailable {
-			reason = "it has lost etcd"
-		}
-	}
-	fmt.Fprintf(t.stderr, "fanoutctl: still waiting for %s: %s\n", t.settings.Server, reason)
-}
-
-// resource returns a client for the named resource.
-func (t *tool) resource(name string) (*client.Resource, error) {
-	c, err := t.client()
-	if err != nil {
-		return nil, err
-	}
-	return c.Resource(name), nil
-}
-
-// resourceInJSON is resource for commands that show values: in their JSON form where they have one.
-func (t *tool) resourceInJSON(name string) (*client.Resource, error) {
-	r, err := t.resource(name)
-	if err != nil {
-		return nil, err
-	}
-	return r.JSONValues(), nil
-}
-
 // requestTimeout is the default timeout of a single request.
 const requestTimeout = 30 * time.Second
 
@@ -180,112 +137,13 @@ func (t *tool) withTimeout(ctx context.Context, byDefault time.Duration) (contex
 	return context.WithTimeout(ctx, limit)
 }
 
-// variables returns the FANOUTCTL_ variables that are not empty.
+// variables returns the variables that are not empty. Of duplicates, the last one counts.
 func variables(environ []string) map[string]string {
 	vars := map[string]string{}
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, envPrefix) && value != "" {
-			vars[name] = value
-		}
+		vars[name] = value
 	}
+	maps.DeleteFunc(vars, func(_, value string) bool { return value == "" })
 	return vars
-}
-
-// variable returns the value of an environment variable. Of duplicates, the last one wins.
-func (t *tool) variable(name string) string {
-	for i := len(t.environ) - 1; i >= 0; i-- {
-		if n, value, _ := strings.Cut(t.environ[i], "="); n == name {
-			return value
-		}
-	}
-	return ""
-}
-
-// progress is a progress bar on standard error. The zero value shows nothing. Write errors
-// are ignored.
-type progress struct {
-	bar  *progressbar.ProgressBar
-	tool *tool
-}
-
-// newProgress shows a progress bar.
-func (t *tool) newProgress(bar *progressbar.ProgressBar) *progress {
-	t.shown.Store(bar)
-	return &progress{bar: bar, tool: t}
-}
-
-// progress starts a progress bar if standard error is a terminal. A negative total means
-// that the total is not known yet.
-func (t *tool) progress(title string, total int64) *progress {
-	if !isTerminal(t.stderr) || total == 0 {
-		return &progress{}
-	}
-	return t.newProgress(progressbar.NewOptions64(total,
-		progressbar.OptionSetWriter(t.stderr),
-		progressbar.OptionSetDescription(title),
-		progressbar.OptionShowCount(),
-		progressbar.OptionShowIts(),
-		progressbar.OptionSetItsString("objects"),
-		progressbar.OptionThrottle(100*time.Millisecond),
-		progressbar.OptionSetWidth(24),
-		progressbar.OptionSetPredictTime(true),
-		progressbar.OptionUseANSICodes(true),
-		progressbar.OptionSetRenderBlankState(true),
-	))
-}
-
-// waitBar starts the progress bar of a wait if standard error is a terminal.
-func (t *tool) waitBar() *progress {
-	if !isTerminal(t.stderr) {
-		return &progress{}
-	}
-	return t.newProgress(progressbar.NewOptions(waitSteps,
-		progressbar.OptionSetWriter(t.stderr),
-		progressbar.OptionSetWidth(24),
-		progressbar.OptionSetPredictTime(false),
-		progressbar.OptionSetElapsedTime(true),
-		progressbar.OptionUseANSICodes(true),
-	))
-}
-
-// describe sets the text before the bar.
-func (p *progress) describe(text string) {
-	if p.bar != nil {
-		p.bar.Describe(text)
-	}
-}
-
-// add advances the bar by n.
-func (p *progress) add(n int) {
-	if p.bar != nil {
-		_ = p.bar.Add(n)
-	}
-}
-
-// set moves the bar to done, and sets the total if it is positive.
-func (p *progress) set(done int, total int64) {
-	if p.bar == nil {
-		return
-	}
-	if total > 0 {
-		p.bar.ChangeMax64(total)
-	}
-	_ = p.bar.Set(done)
-}
-
-// clear erases the bar to make room for a message. The next update draws it again.
-func (p *progress) clear() {
-	if p.bar != nil {
-		_ = p.bar.Clear()
-	}
-}
-
-// finish leaves the bar on the screen and moves to the next line.
-func (p *progress) finish() {
-	if p.bar != nil {
-		p.tool.shown.Store(nil)
-		_ = p.bar.Exit()
-		fmt.Fprintln(p.tool.stderr)
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
+	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
 const txnLong = `Apply several operations at one revision, or none of them. The operations come from FILE,
@@ -67,12 +68,10 @@ func txnCommand(t *tool) *cobra.Command {
 		overwrite             bool
 	)
 	cmd := &cobra.Command{
-		Use:               "txn RESOURCE [FILE]",
-		Short:             "Apply several operations, or none of them",
-		Long:              txnLong,
-		Example:           txnExample,
-		Args:              arguments(cobra.RangeArgs(1, 2)),
-		ValidArgsFunction: t.completeSource,
+		Use:     "txn RESOURCE [FILE]",
+		Short:   "Apply several operations, or none of them",
+		Long:    txnLong,
+		Example: txnExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			flags := len(puts)+len(deletes)+len(checks) > 0
 			var operations []document.Operation
@@ -172,10 +171,7 @@ func flagOperations(puts, deletes, checks []string) ([]document.Operation, error
 
 // transact applies the operations and prints what each of them did.
 func (t *tool) transact(cmd *cobra.Command, resource string, operations []document.Operation, format output.Format) error {
-	r, err := t.resource(resource)
-	if err != nil {
-		return err
-	}
+	r := t.client.Resource(resource)
 	ctx, cancel := t.withTimeout(cmd.Context(), requestTimeout)
 	defer cancel()
 	for i := range operations {
@@ -186,7 +182,7 @@ func (t *tool) transact(cmd *cobra.Command, resource string, operations []docume
 		}
 	}
 	done, err := r.Transact(ctx, opsOf(operations)...)
-	if cmd.Flags().Changed("put") && refusesField(err, "content_type") {
+	if cmd.Flags().Changed("put") && transfer.RefusesField(err, "content_type") {
 		for i := range operations {
 			operations[i].ContentType = "" // it was only guessed
 		}
@@ -207,12 +203,14 @@ func (t *tool) transact(cmd *cobra.Command, resource string, operations []docume
 		result.Operations = append(result.Operations, txnOperation{o.Kind(), o.Key(), did})
 	}
 	if format.IsRecord() {
-		return output.Record(t.writer(format), format, result)
+		return t.printer(format).Record(result)
 	}
-	columns := []output.Column{{Title: "KEY", Style: output.Name}, {Title: "OPERATION"}, {Title: "RESULT"}, {Title: "REVISION", Right: true}}
-	return output.Records(t.writer(format), format, t.width(), columns, result.Operations, func(o txnOperation) []string {
-		return []string{o.Key, o.Operation, o.Result, strconv.FormatInt(result.Revision, 10)}
-	})
+	return output.Records(t.printer(format), []output.Column[txnOperation]{
+		{Title: "KEY", Cell: func(o txnOperation) string { return o.Key }, Style: output.Name},
+		{Title: "OPERATION", Cell: func(o txnOperation) string { return o.Operation }},
+		{Title: "RESULT", Cell: func(o txnOperation) string { return o.Result }},
+		{Title: "REVISION", Cell: func(txnOperation) string { return strconv.FormatInt(result.Revision, 10) }, Right: true},
+	}, result.Operations)
 }
 
 func opsOf(operations []document.Operation) []client.Op {

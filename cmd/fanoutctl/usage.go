@@ -4,13 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // usageError is an error in the command line, the environment or the context file.
@@ -52,6 +49,19 @@ func wanted(invalid *pflag.InvalidValueError) string {
 		return "want true or false"
 	}
 	return invalid.Unwrap().Error()
+}
+
+// checkNumbers returns a usage error if a number or a duration is negative. No command has a use for one.
+func checkNumbers(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		switch f.Value.Type() {
+		case "int", "int64", "duration":
+			if strings.HasPrefix(f.Value.String(), "-") {
+				err = usagef("--%s must not be negative", f.Name)
+			}
+		}
+	})
+	return err
 }
 
 // suggestedFlags returns the flags of a command whose names resemble the given one.
@@ -143,43 +153,6 @@ func flagUsages(flags *pflag.FlagSet) string {
 	return flags.FlagUsages()
 }
 
-// arguments turns the errors of check into usage errors that name what is missing or too much, and show the
-// usage line.
-func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if check(cmd, args) == nil {
-			return nil
-		}
-		problem, needed := "", requiredArguments(cmd)
-		if len(args) < len(needed) {
-			problem = "missing " + strings.Join(needed[len(args):], " and ")
-			resource, key, both := strings.Cut(slices.Concat(args, []string{""})[0], "/")
-			switch {
-			case len(args) == 0 || needed[len(args)] != "KEY":
-			case both && key != "":
-				problem += fmt.Sprintf(`; a resource and a key are two arguments: run "%s %s %s"`, cmd.CommandPath(), resource, key)
-			default:
-				problem += fmt.Sprintf(`; to see the keys, run "fanoutctl list %s"`, args[0])
-			}
-			return usagef("%s; usage: %s", problem, cmd.UseLine())
-		}
-		most := len(needed)
-		for most < len(args) && check(cmd, args[:most]) == nil {
-			most++
-		}
-		return usagef("unexpected argument %q; usage: %s", args[most-1], cmd.UseLine())
-	}
-}
-
-// requiredArguments returns the names of the arguments that a command needs, from its usage line.
-func requiredArguments(cmd *cobra.Command) []string {
-	names := strings.Fields(cmd.Use)[1:]
-	if i := slices.IndexFunc(names, func(name string) bool { return name == "|" || strings.HasPrefix(name, "[") }); i >= 0 {
-		names = names[:i]
-	}
-	return names
-}
-
 // subcommandNeeded returns the usage error of a command that only groups subcommands.
 func subcommandNeeded(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -200,33 +173,4 @@ func commandNames(cmd *cobra.Command) []string {
 		}
 	}
 	return names
-}
-
-// keyOf returns the key that an argument names. Keys have no leading slash, but people type it, as in
-// paths of files.
-func keyOf(arg string) string { return strings.TrimLeft(arg, "/") }
-
-// wrongKey returns why fanoutd would not write an object with this key, or nil. Other programs may have
-// written one to etcd, so a wrong key is an error only where there is no such object.
-func wrongKey(key string) error {
-	_, err := object.ParseKey(key)
-	return err
-}
-
-// wrongMissingKey returns a usage error if an object that does not exist has a wrong key.
-func wrongMissingKey(key string) error {
-	if err := wrongKey(key); err != nil {
-		return usagef("no such object, and the key is wrong: %w", err)
-	}
-	return nil
-}
-
-// noteWrongKey prints a note if a watch for this key may wait forever.
-func (t *tool) noteWrongKey(key string) {
-	if key == "" {
-		return
-	}
-	if err := wrongKey(key); err != nil {
-		fmt.Fprintf(t.stderr, "fanoutctl: the key %v; only programs that write to etcd directly can create such an object\n", err)
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/charmbracelet/colorprofile"
+	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -59,12 +60,10 @@ func waitCommand(t *tool) *cobra.Command {
 		revision int64
 	)
 	cmd := &cobra.Command{
-		Use:               "wait RESOURCE [PATH]",
-		Short:             "Wait until the watchers have applied a revision",
-		Long:              waitLong,
-		Example:           waitExample,
-		Args:              arguments(cobra.RangeArgs(1, 2)),
-		ValidArgsFunction: t.completePaths,
+		Use:     "wait RESOURCE [PATH]",
+		Short:   "Wait until the watchers have applied a revision",
+		Long:    waitLong,
+		Example: waitExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.setPath(args)
 			switch {
@@ -82,8 +81,8 @@ func waitCommand(t *tool) *cobra.Command {
 			}
 			options := g.options(servers, args[0], &s, revision)
 			status, err := t.awaitApplied(cmd.Context(), options)
-			if r, rErr := t.resource(args[0]); rErr == nil && status != nil && status.Watches == 0 && len(status.Missing()) < len(status.Servers) {
-				t.noteMixup(cmd.Context(), r, &s, "wait")
+			if status != nil && status.Watches == 0 && len(status.Missing()) < len(status.Servers) {
+				t.noteMixup(cmd.Context(), t.client.Resource(args[0]), &s, "wait")
 			}
 			if !isOutcome(err) {
 				return refusingServer(status, err)
@@ -93,14 +92,13 @@ func waitCommand(t *tool) *cobra.Command {
 				if err == nil {
 					fmt.Fprintf(t.stderr, "%s.\n", status)
 				}
-				columns, cells := admin.PendingTable(len(servers) > 1)
 				rows := admin.PendingRows(status)
 				if format == output.Key {
 					rows = rows[:len(status.Pending)] // only those that count
 				}
-				err = errors.Join(err, output.Records(t.writer(format), format, t.width(), columns, rows, cells))
+				err = errors.Join(err, output.Records(t.printer(format), admin.PendingColumns(len(servers) > 1), rows))
 			default:
-				err = errors.Join(err, output.Record(t.writer(format), format, admin.NewWait(args[0], s.prefix, s.key, status, err)))
+				err = errors.Join(err, t.printer(format).Record(admin.NewWait(args[0], s.prefix, s.key, status, err)))
 			}
 			return waitError(err, &options)
 		},
@@ -152,14 +150,6 @@ var gateFlagNames = []string{"allow-missing-servers", "require-all", "quorum", "
 
 // check validates the flags.
 func (g *gateFlags) check() error {
-	switch {
-	case g.tolerate < 0:
-		return usagef("--tolerate must not be negative")
-	case g.minWatches < 0:
-		return usagef("--min-watches must not be negative")
-	case g.settle < 0:
-		return usagef("--settle must not be negative")
-	}
 	if _, err := selector.ParseLabels(g.subscribers); err != nil {
 		return usagef("--subscribers: %v", err)
 	}
@@ -179,7 +169,7 @@ type gateOptions struct {
 func (g *gateFlags) options(servers []client.Server, resource string, s *selection, revision int64) gateOptions {
 	o := gateOptions{selection: fmt.Sprintf("resource %q", resource)}
 	o.WaitOptions = client.WaitOptions{
-		Servers: servers, Resource: resource, Revision: revision,
+		Servers: servers, Resource: resource, Scope: s.scope(), Revision: revision,
 		Quorum: float64(g.quorum) / 100, Tolerate: g.tolerate, MinWatches: g.minWatches,
 		AllowMissingServers: g.allowMissing, Settle: g.settle, Subscribers: g.subscribers, Instance: g.instance, RequireAll: g.requireAll,
 	}
@@ -191,9 +181,9 @@ func (g *gateFlags) options(servers []client.Server, resource string, s *selecti
 	}
 	switch {
 	case s.key != "":
-		o.Scope, o.selection = client.Key(s.key), fmt.Sprintf("key %q", s.key)
+		o.selection = fmt.Sprintf("key %q", s.key)
 	case s.prefix != "":
-		o.Scope, o.selection = client.Prefix(s.prefix), fmt.Sprintf("path %q", s.prefix)
+		o.selection = fmt.Sprintf("path %q", s.prefix)
 	}
 	if g.subscribers != "" {
 		o.selection += fmt.Sprintf(" and subscribers %q", g.subscribers)
@@ -231,10 +221,12 @@ func (t *tool) awaitApplied(ctx context.Context, o gateOptions) (*client.WaitSta
 	shown := waitProgress{tool: t, ctx: ctx, options: &o, reported: map[string]time.Time{}, printed: time.Now()}
 	o.Progress = shown.show
 	status, err := client.Wait(ctx, o.WaitOptions)
-	if err == nil {
-		shown.bar.set(waitSteps, 0)
+	if bar := shown.bar; bar != nil {
+		if err == nil {
+			_ = bar.Set(waitSteps)
+		}
+		bar.finish()
 	}
-	shown.bar.finish()
 	return status, err
 }
 
@@ -243,7 +235,7 @@ type waitProgress struct {
 	tool     *tool
 	ctx      context.Context
 	options  *gateOptions
-	bar      progress
+	bar      *progress            // nil before the first status
 	reported map[string]time.Time // when the loss of a server was reported
 	answered bool                 // a server has answered
 	text     string               // the latest line, without a terminal
@@ -263,20 +255,19 @@ const waitSteps = 1000
 // show reports the servers that do not answer, each at most once per minute, and draws the
 // progress bar.
 func (p *waitProgress) show(s *client.WaitStatus) {
+	if p.bar == nil {
+		p.bar = p.tool.newProgress(waitSteps, progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(true))
+	}
 	for _, v := range s.Missing() {
 		if v.Err == nil || errors.Is(v.Err, client.ErrDraining) || time.Since(p.reported[v.Address]) < time.Minute {
 			continue
 		}
 		p.reported[v.Address] = time.Now()
-		p.bar.clear()
-		fmt.Fprintf(p.tool.stderr, "fanoutctl: %s; retrying\n", p.tool.explainServer(p.ctx, v.Address, v.Err))
+		p.bar.printf("fanoutctl: %s; retrying\n", p.tool.explainServer(p.ctx, v.Address, v.Err))
 	}
 	if !isTerminal(p.tool.stderr) {
 		p.printLine(s)
 		return
-	}
-	if p.bar.bar == nil {
-		p.bar = *p.tool.waitBar()
 	}
 	text := fmt.Sprintf("%d of %d applied", s.Applied, s.Watches)
 	if s.Failed > 0 {
@@ -286,8 +277,8 @@ func (p *waitProgress) show(s *client.WaitStatus) {
 	if s.Required > 0 {
 		done = s.Applied * waitSteps / s.Required
 	}
-	p.bar.describe(text)
-	p.bar.set(int(min(done, waitSteps-1)), 0)
+	p.bar.Describe(text)
+	_ = p.bar.Set64(min(done, waitSteps-1))
 }
 
 // printLine prints a line about the status if it has changed, or if the last line is old.
@@ -354,7 +345,6 @@ func waitError(err error, o *gateOptions) error {
 
 // printPending lists the watches that have not applied a revision on standard error.
 func (t *tool) printPending(s *client.WaitStatus) error {
-	columns, cells := admin.PendingTable(len(s.Servers) > 1)
 	w := &colorprofile.Writer{Forward: t.stderr, Profile: colorprofile.Detect(t.stderr, t.environ)}
-	return output.Records(w, output.Table, 0, columns, admin.PendingRows(s), cells)
+	return output.Records(output.Printer{W: w, Format: output.Table}, admin.PendingColumns(len(s.Servers) > 1), admin.PendingRows(s))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/follow"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
+	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
+	"github.com/fanoutd/fanoutd/internal/ctl/shell"
 )
 
 const watchLong = `Print the objects of a resource, or those below a path, and then every change. The watch
@@ -70,23 +73,29 @@ type watchFlags struct {
 	pidFile      string
 	onFailure    string
 
-	resumes bool // the watch begins after a position, and has received nothing yet
-	synced  bool // the initial state is complete
+	show    func(*client.Update) error // prints an update
+	resumes bool                       // the watch begins after a position, and has received nothing yet
+	synced  bool                       // the initial state is complete
 }
 
 func watchCommand(t *tool) *cobra.Command {
 	w := &watchFlags{tool: t}
 	cmd := &cobra.Command{
-		Use:               "watch RESOURCE [PATH]",
-		Short:             "Follow changes; run commands or render files",
-		Long:              watchLong,
-		Example:           watchExample,
-		Args:              arguments(cobra.RangeArgs(1, 2)),
-		ValidArgsFunction: t.completePaths,
+		Use:     "watch RESOURCE [PATH]",
+		Short:   "Follow changes; run commands or render files",
+		Long:    watchLong,
+		Example: watchExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w.s.setPath(args)
 			if err := w.check(); err != nil {
 				return err
+			}
+			events := t.printer(w.format).Events()
+			w.show = func(u *client.Update) error {
+				if err := events.Show(u); err != nil {
+					return err
+				}
+				return t.out.Flush()
 			}
 			return w.run(cmd.Context(), args[0])
 		},
@@ -116,15 +125,13 @@ func watchCommand(t *tool) *cobra.Command {
 // check validates the flags.
 func (w *watchFlags) check() error {
 	var err error
-	if w.goal, err = parseGoal(w.wait); err != nil {
-		return err
+	if w.goal, err = follow.ParseGoal(w.wait); err != nil {
+		return usagef("--wait: %w", err)
 	}
 	renders := len(w.render) > 0
 	switch {
 	case w.s.key != "" && w.s.prefix != "":
 		return usagef("PATH and --key are mutually exclusive")
-	case w.count < 0:
-		return usagef("--count must not be negative")
 	case w.goal != follow.NoGoal && (w.exec != "" || renders):
 		return usagef("--wait cannot be combined with --exec or --render")
 	case w.goal != follow.NoGoal && (w.changes || w.positionFile != ""):
@@ -151,10 +158,7 @@ func (w *watchFlags) check() error {
 }
 
 func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
-	r, err := w.tool.resourceInJSON(resource)
-	if err != nil {
-		return err
-	}
+	r := w.tool.client.Resource(resource).JSONValues()
 	w.tool.noteWrongKey(w.s.key)
 	ctx, cancel := w.tool.withTimeout(ctx, 0)
 	defer cancel()
@@ -197,6 +201,7 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 	}
 	updates := func(ctx context.Context) follow.Stream { return w.trackSync(ctx, r, r.Watch(ctx, opts...)) }
 
+	var err error
 	switch {
 	case len(w.render) > 0:
 		err = w.runRenderer(ctx, resource, updates)
@@ -221,19 +226,15 @@ func (w *watchFlags) print(ctx context.Context, updates follow.Updates, save fol
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if w.goal == follow.NoGoal {
-		stop, err := onPipeClosed(w.tool.stdout, func() { cancel(errPipeClosed) })
+		stop, err := pipe.OnClosed(w.tool.stdout, func() { cancel(errPipeClosed) })
 		if err != nil {
 			return err
 		}
 		defer stop()
 	}
-	p := follow.Printer{
-		Events:      output.NewEvents(w.tool.writer(w.format), w.format, w.tool.width()),
-		Differences: !output.MarksResets(w.format),
-		Flush:       w.tool.out.Flush, Goal: w.goal, Count: w.count, Save: save,
-	}
+	p := follow.Printer{Show: w.show, Differences: !output.MarksResets(w.format), Goal: w.goal, Count: w.count, Save: save}
 	err := p.Run(ctx, updates)
-	if w.goal == follow.NoGoal && (isPipeClosed(err) || errors.Is(context.Cause(ctx), errPipeClosed)) {
+	if w.goal == follow.NoGoal && (pipe.IsClosed(err) || errors.Is(context.Cause(ctx), errPipeClosed)) {
 		w.tool.out.Reset(io.Discard)
 		return nil
 	}
@@ -273,8 +274,12 @@ func (w *watchFlags) result(ctx context.Context, err error) error {
 	switch {
 	case err == nil || cause == nil || !errors.Is(err, cause) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):
 		return err
-	case w.goal != follow.NoGoal:
-		return w.tool.goalError(ctx, err, &w.s, w.goal)
+	case w.goal != follow.NoGoal && !errors.Is(cause, context.DeadlineExceeded):
+		return err
+	case w.goal == follow.Absent:
+		return exitError{exitTimeout, w.tool.timedOut(" waiting until no object%s exists", &w.s)}
+	case w.goal == follow.Exists:
+		return exitError{exitTimeout, w.tool.timedOut(" waiting for an object%s", &w.s)}
 	case !w.synced && errors.Is(cause, context.DeadlineExceeded):
 		return exitError{exitTimeout, w.tool.timedOut(" before the initial state was complete")}
 	case w.count == 0 && !w.once:
@@ -303,7 +308,7 @@ func (w *watchFlags) runRenderer(ctx context.Context, resource string, updates f
 	var signal os.Signal
 	if w.signal != "" {
 		var err error
-		if signal, err = follow.ParseSignal(w.signal); err != nil {
+		if signal, err = shell.ParseSignal(w.signal); err != nil {
 			return usageError{err}
 		}
 	}
@@ -312,7 +317,7 @@ func (w *watchFlags) runRenderer(ctx context.Context, resource string, updates f
 	}
 	r.Changed = func(ctx context.Context, files []string) error {
 		if signal != nil {
-			if err := follow.SignalPIDFile(w.pidFile, signal); err != nil {
+			if err := shell.SignalPIDFile(w.pidFile, signal); err != nil {
 				return err
 			}
 		}
@@ -324,11 +329,40 @@ func (w *watchFlags) runRenderer(ctx context.Context, resource string, updates f
 	return r.Run(ctx, updates)
 }
 
-func (t *tool) command(line string) *follow.Command {
-	return &follow.Command{Line: line, Environ: t.environ, Stdout: t.stdout, Stderr: t.stderr}
+func (t *tool) command(line string) *shell.Command {
+	return &shell.Command{Line: line, Environ: t.environ, Stdout: t.stdout, Stderr: t.stderr}
 }
 
 // warn prints an error that does not end the command.
 func (t *tool) warn(err error) {
 	fmt.Fprintf(t.stderr, "fanoutctl: %s\n", t.explain(exitFailed, err))
+}
+
+// parsePosition returns the position that a flag names: a revision of the present epoch that exists, or
+// EPOCH:REVISION.
+func (t *tool) parsePosition(ctx context.Context, r *client.Resource, text string) (client.Position, error) {
+	epoch, revision := "", text
+	if i := strings.LastIndexByte(text, ':'); i >= 0 {
+		epoch, revision = text[:i], text[i+1:]
+	}
+	n, err := strconv.ParseInt(revision, 10, 64)
+	if err != nil || n < 1 || epoch == "" && strings.Contains(text, ":") {
+		return client.Position{}, usagef("invalid position %q (want a revision, or EPOCH:REVISION as -o json shows them)", text)
+	}
+	if epoch == "" {
+		ctx, cancel := t.withTimeout(ctx, requestTimeout)
+		defer cancel()
+		page, err := r.ListPage(ctx, client.PageSize(1), client.AllowStale())
+		if err == nil && page.Position.Revision < n {
+			page, err = r.ListPage(ctx, client.PageSize(1)) // the server may lag behind etcd
+		}
+		if err != nil {
+			return client.Position{}, fmt.Errorf("cannot find the present epoch: %w", err)
+		}
+		if page.Position.Revision < n {
+			return client.Position{}, exitError{exitNotFound, fmt.Errorf("revision %d does not exist yet; the last one is %d", n, page.Position.Revision)}
+		}
+		epoch = page.Position.Epoch
+	}
+	return client.Position{Epoch: epoch, Revision: n}, nil
 }

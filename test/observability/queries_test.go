@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v4"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+	"go.yaml.in/yaml/v4"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )

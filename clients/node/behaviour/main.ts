@@ -159,10 +159,11 @@ async function misbehave(does: string | undefined, signal?: AbortSignal, name?: 
   }
 }
 
-/** A callback throws at once, without a promise. */
-function misbehaveNow(does: string | undefined): void {
+/** misbehaveNow does what a callback is told to do. It throws at once, without a promise. */
+function misbehaveNow(does: string | undefined): unknown {
   if (does === 'throw' || does === 'cancel') throw new Error('told to fail');
   if (does === 'exit') throw undefined as unknown as Error;
+  return does === 'hang' ? new Promise<never>(() => {}) : undefined;
 }
 
 function watch(c: Command, client: Client): Follower {
@@ -185,7 +186,7 @@ function watch(c: Command, client: Client): Follower {
     after: c.revision === undefined ? undefined : { epoch: c.epoch ?? '', revision: BigInt(c.revision) },
     onInterruption: (error) => {
       print({ name, what: 'interrupted', ...described(error) });
-      misbehaveNow(callbacks?.interruption);
+      return misbehaveNow(callbacks?.interruption);
     },
   });
   void (async () => {
@@ -243,15 +244,15 @@ function follow(c: Command, client: Client): Follower {
   });
   informer.on('interruption', (error) => {
     print({ name, what: 'interrupted', ...described(error) });
-    misbehaveNow(callbacks.interruption);
+    return misbehaveNow(callbacks.interruption);
   });
   informer.on('invalid', ({ key }, error) => {
     print({ name, what: 'invalid', key, message: String(error) });
-    misbehaveNow(callbacks.invalid);
+    return misbehaveNow(callbacks.invalid);
   });
   informer.on('warning', (error) => {
     print({ name, what: 'warned', message: String(error) });
-    misbehaveNow(callbacks.invalid);
+    return misbehaveNow(callbacks.invalid);
   });
   informer.on('sync', () => misbehaveNow(callbacks.sync));
   let end: unknown;

@@ -7,7 +7,7 @@ import {
   type Event as EventMessage,
   type WatchResponse,
 } from './gen/fanout/v1/fanout_pb.js';
-import { Printable, printable } from './json.js';
+import { Printable } from './json.js';
 import { objectOf, positionOf, type Position, type StoredObject } from './object.js';
 
 /** A change of an object. */
@@ -37,6 +37,22 @@ export interface Update {
   readonly position: Position;
   /** The servers had no other changes at this time, in milliseconds since 1970. 0 if it is unknown, as in a catch-up. */
   readonly asOf: number;
+}
+
+/** The event of a message. */
+class ReadEvent extends Printable implements WatchEvent {
+  declare readonly type: WatchEvent['type'];
+  declare readonly object: StoredObject;
+  declare readonly revision: bigint;
+  declare readonly previous?: StoredObject;
+
+  constructor(type: WatchEvent['type'], { revision, previous }: EventMessage, object: NonNullable<EventMessage['object']>) {
+    super();
+    this.type = type;
+    this.object = objectOf(object);
+    this.revision = revision;
+    if (previous) this.previous = objectOf(previous);
+  }
 }
 
 /** @internal An update with the time at which it was confirmed. */
@@ -108,7 +124,7 @@ export class Assembler {
     }
     for (const event of message.events) {
       const type = types[event.type];
-      if (type && event.object) this.#held.push(eventOf(type, event, event.object));
+      if (type && event.object) this.#held.push(new ReadEvent(type, event, event.object));
     }
     this.#size += size;
     const held = this.#catchUp === CatchUp.RESET || this.#catchUp === CatchUp.DELTA;
@@ -124,9 +140,4 @@ export class Assembler {
     if (synced) this.#catchUp = CatchUp.UNSPECIFIED;
     return complete;
   }
-}
-
-function eventOf(type: WatchEvent['type'], event: EventMessage, object: NonNullable<EventMessage['object']>): WatchEvent {
-  const changed = { type, object: objectOf(object), revision: event.revision };
-  return printable(event.previous ? { ...changed, previous: objectOf(event.previous) } : changed);
 }

@@ -50,6 +50,7 @@ const longestDelay = 60_000;
 
 /** A change that the handler has not accepted. */
 interface Pending<T> {
+  readonly key: string;
   had: Item<T> | undefined; // what the handler has
   before: Mark; // the last state whose changes of the object were accepted
   failures: number;
@@ -97,22 +98,24 @@ export class HandlerLoop<T> implements Registration {
   readonly failing = new RankedMap<Failure>();
   readonly #handler: Handler<T>;
   readonly #source: Source<T>;
+  readonly #owners: readonly object[];
   readonly #removed: (loop: HandlerLoop<T>) => void;
   readonly #stopping = new AbortController();
   readonly #context: HandlerContext = { signal: this.#stopping.signal };
   readonly #synced = new Gate();
   readonly #offered = new Gate();
   readonly #abandoned = new Gate();
-  // Each pending change is due, waits for its next attempt, or is being offered.
-  readonly #pending = new Map<string, Pending<T>>();
-  readonly #due = new Set<string>();
-  readonly #retries = new RankedMap<undefined>(); // by the clock of performance.now
-  #calling: string | undefined;
+  // Each pending change is due, waits for its next attempt, or is being offered. While it is, it may become due again.
+  readonly #due = new Map<string, Pending<T>>();
+  readonly #retries = new RankedMap<Pending<T>>(); // by the clock of performance.now
+  #offering: Pending<T> | undefined;
+  #over = false; // costs less to read than the signal
   #wake: (() => void) | undefined;
 
   constructor(handler: Handler<T>, source: Source<T>, removed: (loop: HandlerLoop<T>) => void) {
     this.#handler = handler;
     this.#source = source;
+    this.#owners = source.owners;
     this.#removed = removed;
     setMaxListeners(0, this.#stopping.signal);
     this.synced = this.#synced.promise;
@@ -127,7 +130,8 @@ export class HandlerLoop<T> implements Registration {
 
   /** The number of changes that the handler has not accepted yet. */
   get waiting(): number {
-    return this.#pending.size;
+    const offering = this.#offering && !this.#due.has(this.#offering.key) ? 1 : 0;
+    return this.#due.size + this.#retries.size + offering;
   }
 
   remove(): void {
@@ -138,6 +142,7 @@ export class HandlerLoop<T> implements Registration {
 
   /** stop ends the loop after the present call. */
   stop(reason: unknown): void {
+    this.#over = true;
     this.#synced.fail(reason);
     this.#stopping.abort(reason);
     this.#wake?.();
@@ -146,26 +151,24 @@ export class HandlerLoop<T> implements Registration {
   /** changed adds changes that lead from a state to the next one. */
   changed(changes: readonly Change<T>[], before: Mark): void {
     for (const { key, old, before: decoded } of changes) {
-      const waiting = this.#pending.get(key);
+      const waiting = this.#waitingFor(key);
       if (!waiting) {
-        this.#pending.set(key, { had: old, before: decoded ?? before, failures: 0 });
-        this.#due.add(key);
+        this.#due.set(key, { key, had: old, before: decoded ?? before, failures: 0 });
         continue;
       }
       this.#retries.delete(key);
       this.#due.delete(key);
       const undone = sameObject(waiting.had?.object, this.#source.get(key)?.object);
       // The order of the calls is that of the latest changes.
-      if (!undone || this.#calling === key) this.#due.add(key);
-      else this.#forget(key);
+      if (!undone || this.#offering === waiting) this.#due.set(key, waiting);
+      else this.failing.delete(key);
     }
     this.#wake?.();
   }
 
-  #forget(key: string): void {
-    this.#pending.delete(key);
-    this.#due.delete(key);
-    this.failing.delete(key);
+  /** #waitingFor returns the pending change of an object. */
+  #waitingFor(key: string): Pending<T> | undefined {
+    return this.#due.get(key) ?? this.#retries.get(key) ?? (this.#offering?.key === key ? this.#offering : undefined);
   }
 
   async #run(): Promise<void> {
@@ -174,7 +177,18 @@ export class HandlerLoop<T> implements Registration {
       const target = this.#source.mark;
       for (const key of this.#dueNow()) {
         if (this.#stopped()) return;
-        await this.#offer(key);
+        const pending = this.#due.get(key);
+        if (!pending) continue; // its change was undone
+        this.#due.delete(key);
+        const item = this.#source.get(key);
+        const call = this.#callFor(pending.had, item);
+        if (!call) {
+          // The handler has no function for it.
+          this.failing.delete(key);
+          continue;
+        }
+        const running = this.#offer(pending, item, call);
+        if (running) await running;
       }
       if (this.#stopped()) return;
       this.handled = target;
@@ -189,58 +203,81 @@ export class HandlerLoop<T> implements Registration {
 
   /** A method, because the compiler takes a property to stay what it was before an await. */
   #stopped(): boolean {
-    return this.#stopping.signal.aborted;
+    return this.#over;
   }
 
   #dueNow(): string[] {
     const now = performance.now();
     for (let first = this.#retries.first; first && first.rank <= now; first = this.#retries.first) {
       this.#retries.delete(first.key);
-      this.#due.add(first.key);
+      this.#due.set(first.key, first.value);
     }
-    return [...this.#due];
+    return [...this.#due.keys()];
   }
 
-  /** #offer calls the handler for an object, unless its change was undone. */
-  async #offer(key: string): Promise<void> {
-    const pending = this.#pending.get(key);
-    if (!pending || !this.#due.delete(key)) return;
+  /** #offer calls the handler for an object. It returns a promise if the call goes on. */
+  #offer(pending: Pending<T>, item: Item<T> | undefined, call: () => void | Promise<void>): Promise<void> | undefined {
     const { mark } = this.#source;
-    const item = this.#source.get(key);
-    const unchanged = () => sameObject(item?.object, this.#source.get(key)?.object);
-    this.#calling = key;
+    this.#offering = pending;
+    let running: Promise<void> | undefined;
     try {
-      await this.#call(pending.had, item);
-      pending.had = item;
-      pending.before = mark;
-      pending.failures = 0;
-      this.failing.delete(key);
-      if (unchanged()) this.#forget(key);
+      running = calling(this.#owners, this.#abandoned.open, call);
     } catch (error) {
-      if (this.#stopped()) return; // perhaps it has failed because of that
-      if (this.failing.size === 0) {
-        warn(`a handler of ${this.#source.name} has failed for ${key}, and is called again`, error);
-      }
-      pending.failures++;
-      this.failing.set(key, pending.before.number, { before: pending.before, error });
-      const delay = Math.min(firstDelay * 2 ** (pending.failures - 1), longestDelay) * (0.8 + 0.2 * Math.random());
-      if (!this.#due.has(key)) this.#retries.set(key, performance.now() + delay, undefined);
-      this.#source.failed(key, error, delay);
-    } finally {
-      this.#calling = undefined;
+      this.#rejected(pending, error);
+      return undefined;
     }
+    // Most functions return no promise. To wait for nothing would cost more than the call.
+    if (running) return this.#ended(running, pending, item, mark);
+    this.#accepted(pending, item, mark);
+    return undefined;
   }
 
-  async #call(had: Item<T> | undefined, item: Item<T> | undefined): Promise<void> {
-    await calling(this.#source.owners, this.#abandoned.open, async () => {
-      if (item && had) {
-        if (!sameObject(had.object, item.object)) await this.#handler.update?.(had, item, this.#context);
-      } else if (item) {
-        await this.#handler.add?.(item, this.#context);
-      } else if (had) {
-        await this.#handler.delete?.(had, this.#context);
-      }
-    });
+  async #ended(running: Promise<void>, pending: Pending<T>, item: Item<T> | undefined, mark: Mark): Promise<void> {
+    try {
+      await running;
+    } catch (error) {
+      this.#rejected(pending, error);
+      return;
+    }
+    this.#accepted(pending, item, mark);
+  }
+
+  /** #accepted notes that the handler has accepted an item, which was that of a state. */
+  #accepted(pending: Pending<T>, item: Item<T> | undefined, mark: Mark): void {
+    const { key } = pending;
+    this.#offering = undefined;
+    pending.had = item;
+    pending.before = mark;
+    pending.failures = 0;
+    this.failing.delete(key);
+    if (this.#source.mark === mark) return; // the object cannot have changed since
+    if (this.#due.has(key) && sameObject(item?.object, this.#source.get(key)?.object)) this.#due.delete(key);
+  }
+
+  /** #rejected notes that the call of the handler has failed. */
+  #rejected(pending: Pending<T>, error: unknown): void {
+    const { key, before } = pending;
+    this.#offering = undefined;
+    if (this.#stopped()) return; // perhaps it has failed because of that
+    if (this.failing.size === 0) {
+      warn(`a handler of ${this.#source.name} has failed for ${key}, and is called again`, error);
+    }
+    pending.failures++;
+    this.failing.set(key, before.number, { before, error });
+    const delay = Math.min(firstDelay * 2 ** (pending.failures - 1), longestDelay) * (0.8 + 0.2 * Math.random());
+    if (!this.#due.has(key)) this.#retries.set(key, performance.now() + delay, pending);
+    this.#source.failed(key, error, delay);
+  }
+
+  /** #callFor returns the call that leads the handler from what it has to an item. Undefined if it has no function for that. */
+  #callFor(had: Item<T> | undefined, item: Item<T> | undefined): (() => void | Promise<void>) | undefined {
+    const handler = this.#handler;
+    const context = this.#context;
+    if (item && had) {
+      return handler.update && !sameObject(had.object, item.object) ? () => handler.update?.(had, item, context) : undefined;
+    }
+    if (item) return handler.add && (() => handler.add?.(item, context));
+    return had && handler.delete && (() => handler.delete?.(had, context));
   }
 
   /** #wait waits for the next change or attempt. */

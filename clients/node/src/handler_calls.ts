@@ -1,6 +1,7 @@
 // Knows whether the present function was called by a handler, and by which.
 
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { isThenable } from './fence.js';
 
 /** A call of a function of a handler. */
 interface Call {
@@ -12,12 +13,26 @@ interface Call {
 /** The calls in which the present function runs. */
 const calls = new AsyncLocalStorage<readonly Call[]>();
 
-/** calling calls a function of a handler. While it runs, the owners wait for it, unless it waits for one of them. */
-export async function calling(owners: readonly object[], abandon: () => void, run: () => Promise<void>): Promise<void> {
-  const around = (calls.getStore() ?? []).filter((other) => other.abandon);
+/**
+ * calling calls a function of a handler. It returns a promise if the function does. Until then, the owners wait for the
+ * call, unless it waits for one of them.
+ */
+export function calling(owners: readonly object[], abandon: () => void, run: () => void | Promise<void>): Promise<void> | undefined {
   const call: Call = { owners, abandon };
+  const around = calls.getStore()?.filter((other) => other.abandon) ?? [];
+  let running: Promise<void> | undefined;
   try {
-    await calls.run([...around, call], run);
+    const result = calls.run([...around, call], run);
+    if (isThenable(result)) running = ended(call, result);
+    return running;
+  } finally {
+    if (!running) call.abandon = undefined;
+  }
+}
+
+async function ended(call: Call, result: PromiseLike<void>): Promise<void> {
+  try {
+    await result;
   } finally {
     call.abandon = undefined;
   }

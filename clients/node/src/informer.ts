@@ -64,11 +64,16 @@ interface Undecoded extends Failure {
   readonly error: Error;
 }
 
-/** What an event does: it removes an object, or changes it to a version that can be decoded, or cannot. */
-type Step<T> =
-  | { readonly does: 'remove'; readonly key: string }
-  | { readonly does: 'put'; readonly object: StoredObject; readonly value: T }
-  | { readonly does: 'keep'; readonly object: StoredObject; readonly error: Error };
+/** A version of an object that cannot be decoded. */
+class Undecodable {
+  constructor(
+    readonly object: StoredObject,
+    readonly error: Error,
+  ) {}
+}
+
+/** What an event does: it removes the object with a key, or changes it to a version that can be decoded, or cannot. */
+type Step<T> = string | Item<T> | Undecodable;
 
 /** The arguments of the event `invalid`. */
 type Invalid<T> = InformerEvents<T>['invalid'];
@@ -397,31 +402,32 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
   /** #stepsOf decodes the objects of an update. So the decoder, which may use the informer, sees one state. */
   #stepsOf(update: CompleteUpdate): Step<T>[] {
     const steps: Step<T>[] = [];
-    if (update.replace) {
+    if (update.replace && (this.#items.size > 0 || this.#undecoded.size > 0)) {
       const present = new Set(update.events.map(({ object }) => object.key));
-      for (const key of [...this.#items.keys(), ...this.#undecoded.keys()]) {
-        if (!present.has(key)) steps.push({ does: 'remove', key });
-      }
+      for (const key of [...this.#items.keys(), ...this.#undecoded.keys()]) if (!present.has(key)) steps.push(key);
     }
-    const newest = new Map<string, StoredObject | undefined>();
     for (const { type, object } of update.events) {
-      const { key } = object;
-      const before = newest.has(key) ? newest.get(key) : (this.#undecoded.get(key)?.object ?? this.#items.get(key)?.object);
-      newest.set(key, type === 'deleted' ? undefined : object);
-      if (type === 'deleted') steps.push({ does: 'remove', key });
-      else if (!sameObject(before, object)) steps.push(this.#decoded(object)); // a RESET repeats objects
+      steps.push(type === 'deleted' ? object.key : (this.#present(object) ?? this.#decoded(object)));
     }
     return steps;
+  }
+
+  /** #present returns the step to a version that the copy has, which is not decoded again: a RESET repeats objects. */
+  #present(object: StoredObject): Step<T> | undefined {
+    const undecoded = this.#undecoded.get(object.key);
+    const item = this.#items.get(object.key);
+    if (!sameObject(undecoded?.object ?? item?.object, object)) return undefined;
+    return undecoded ? new Undecodable(undecoded.object, undecoded.error) : item;
   }
 
   #decoded(object: StoredObject): Step<T> {
     try {
       const value = this.#decode(object);
-      if (!isThenable(value)) return { does: 'put', object, value };
+      if (!isThenable(value)) return { key: object.key, value, object, invalid: undefined };
       void Promise.resolve(value).catch(() => {}); // its failure adds nothing
-      return { does: 'keep', object, error: new TypeError('decode has returned a promise') };
+      return new Undecodable(object, new TypeError('decode has returned a promise'));
     } catch (thrown) {
-      return { does: 'keep', object, error: errorOf(thrown) };
+      return new Undecodable(object, errorOf(thrown));
     }
   }
 
@@ -430,9 +436,9 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
     const changes: Change<T>[] = [];
     const invalid: Invalid<T>[] = [];
     for (const step of steps) {
-      if (step.does === 'remove') this.#remove(step.key, changes);
-      else if (step.does === 'put') this.#put(step.object, step.value, changes);
-      else this.#keep(step.object, step.error, invalid);
+      if (typeof step === 'string') this.#remove(step, changes);
+      else if (step instanceof Undecodable) this.#keep(step, invalid);
+      else this.#put(step, changes);
     }
     this.#publish(position, changes, invalid);
   }
@@ -477,21 +483,25 @@ export class Informer<T> extends EventEmitter<InformerEvents<T>> implements Asyn
     changes.push({ key, old, before });
   }
 
-  #put(object: StoredObject, value: T, changes: Change<T>[]): void {
-    const { key } = object;
+  #put(item: Item<T>, changes: Change<T>[]): void {
+    const { key } = item;
+    const undecoded = this.#undecoded.get(key);
+    const old = this.#items.get(key);
+    if (sameObject(undecoded?.object ?? old?.object, item.object)) return; // the copy has it
     this.#version++;
-    const before = this.#undecoded.get(key)?.before;
-    this.#undecoded.delete(key);
-    changes.push({ key, old: this.#items.get(key), before });
-    this.#items.set(key, { key, value, object, invalid: undefined });
+    if (undecoded) this.#undecoded.delete(key);
+    changes.push({ key, old, before: undecoded?.before });
+    this.#items.set(key, item);
   }
 
   /** #keep keeps the last version of an object that could be decoded. */
-  #keep(object: StoredObject, error: Error, invalid: Invalid<T>[]): void {
+  #keep({ object, error }: Undecodable, invalid: Invalid<T>[]): void {
     const { key } = object;
-    this.#version++;
+    const undecoded = this.#undecoded.get(key);
     const old = this.#items.get(key);
-    const before = this.#undecoded.get(key)?.before ?? this.#mark;
+    if (sameObject(undecoded?.object ?? old?.object, object)) return; // it was told before
+    this.#version++;
+    const before = undecoded?.before ?? this.#mark;
     this.#undecoded.set(key, before.number, { object, error, before });
     if (old) this.#items.set(key, { ...old, invalid: error });
     invalid.push([object, error, old]);

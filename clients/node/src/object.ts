@@ -42,16 +42,34 @@ export interface PositionJSON {
   readonly revision: string;
 }
 
+/** The labels of all objects that have none. */
+const noLabels: Readonly<Record<string, string>> = Object.freeze({});
+
+/** labelsOf returns the labels of a message, whose maps are often empty. */
+function labelsOf({ labels }: ObjectMessage): Readonly<Record<string, string>> {
+  for (const _ in labels) return labels;
+  return noLabels;
+}
+
+/** The content type of the last object. Objects share it, because most resources have one only. */
+let lastContentType = '';
+
+function contentTypeOf({ contentType }: ObjectMessage): string {
+  if (contentType !== lastContentType) lastContentType = contentType;
+  return lastContentType;
+}
+
 class ReadObject extends Printable implements StoredObject {
-  readonly key: string;
-  readonly value: string | Uint8Array | undefined;
-  readonly contentType: string;
-  readonly labels: Readonly<Record<string, string>>;
-  readonly opaque: boolean;
-  readonly createRevision: bigint;
-  readonly modRevision: bigint;
-  readonly version: bigint;
-  readonly hasTTL: boolean;
+  // Only declared, so that the constructor does not write each field twice.
+  declare readonly key: string;
+  declare readonly value: string | Uint8Array | undefined;
+  declare readonly contentType: string;
+  declare readonly labels: Readonly<Record<string, string>>;
+  declare readonly opaque: boolean;
+  declare readonly createRevision: bigint;
+  declare readonly modRevision: bigint;
+  declare readonly version: bigint;
+  declare readonly hasTTL: boolean;
 
   constructor(m: ObjectMessage) {
     super();
@@ -59,8 +77,8 @@ class ReadObject extends Printable implements StoredObject {
     this.key = m.key;
     // A view of a message keeps the whole message in memory.
     this.value = value instanceof Uint8Array ? new Uint8Array(value) : value;
-    this.contentType = m.contentType;
-    this.labels = m.labels;
+    this.contentType = contentTypeOf(m);
+    this.labels = labelsOf(m);
     this.opaque = m.opaque;
     this.createRevision = m.createRevision;
     this.modRevision = m.modRevision;
@@ -98,10 +116,12 @@ export function samePosition(a: Position | undefined, b: Position | undefined): 
   return a?.epoch === b?.epoch && a?.revision === b?.revision;
 }
 
+const utf8 = new TextDecoder('utf-8', { fatal: true });
+
 /** textOf returns the value of an object as text. It throws if the value is unknown. */
 export function textOf({ key, value }: StoredObject): string {
   if (value === undefined) throw new Error(`the value of ${key} is unknown: it was omitted or could not be decrypted`);
-  return typeof value === 'string' ? value : new TextDecoder('utf-8', { fatal: true }).decode(value);
+  return typeof value === 'string' ? value : utf8.decode(value);
 }
 
 /** Decodes the objects of an informer. It throws if an object is invalid. It cannot wait. */

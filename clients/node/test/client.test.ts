@@ -141,8 +141,9 @@ void test('an informer survives a restart of the server, and a handler that reje
         assert.ok(error instanceof FanoutError);
       }
     }
+    const invalid = once(informer, 'invalid') as Promise<[Item<unknown>, Error, undefined]>; // perhaps before put returns
     await config.put('informer/b', 'no JSON');
-    const [object, , old] = (await once(informer, 'invalid')) as [Item<unknown>, Error, undefined];
+    const [object, , old] = await invalid;
     assert.equal(object.key, 'informer/b');
     assert.equal(old, undefined);
     await config.delete('informer/b');

@@ -2,15 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setImmediate } from 'node:timers/promises';
-import { create } from '@bufbuild/protobuf';
-import { ObjectSchema } from '../src/gen/fanout/v1/object_pb.js';
-import { HandlerLoop } from '../src/handler.js';
 import { Client, jsonDecoder } from '../src/index.js';
-import type { Item } from '../src/item.js';
-import type { Mark } from '../src/mark.js';
-import { objectOf } from '../src/object.js';
 import { answered, Fanoutd, until } from './fanoutd.js';
+import { FollowedCopy } from './followed_copy.js';
 
 const rejected = 5000;
 
@@ -34,51 +28,26 @@ async function visited(run: () => Promise<void>): Promise<number> {
 }
 
 void test('a handler visits few of many rejected objects for an event', async () => {
-  const items = new Map<string, Item<string>>();
-  let mark: Mark = { number: 0, position: undefined };
   const attempts = new Map<string, number>();
-  const loop = new HandlerLoop<string>(
-    {
-      add: ({ key }) => {
-        attempts.set(key, (attempts.get(key) ?? 0) + 1);
-        if (key !== 'good') throw new Error('rejected');
-      },
+  const copy = new FollowedCopy({
+    add: ({ key }) => {
+      attempts.set(key, (attempts.get(key) ?? 0) + 1);
+      if (key !== 'good') throw new Error('rejected');
     },
-    {
-      name: 'config',
-      owners: [],
-      get mark() {
-        return mark;
-      },
-      get: (key) => items.get(key),
-      isFresh: () => true,
-      progressed: () => {},
-      failed: () => {},
-    },
-    () => {},
-  );
-  const add = (...keys: string[]) => {
-    const before = mark;
-    mark = { number: before.number + 1, position: undefined };
-    for (const key of keys) items.set(key, { key, value: '', object: objectOf(create(ObjectSchema, { key })), invalid: undefined });
-    loop.changed(keys.map((key) => ({ key, old: undefined })), before);
-  };
-  const handled = async () => {
-    while (loop.handled !== mark) await setImmediate();
-  };
-  add(...Array.from({ length: rejected }, (_, n) => `bad/${n}`));
-  await handled();
-  assert.equal(loop.failing.size, rejected);
+  });
+  copy.add(...Array.from({ length: rejected }, (_, n) => `bad/${n}`));
+  await copy.handled();
+  assert.equal(copy.loop.failing.size, rejected);
   const count = await visited(async () => {
-    add('good');
-    await handled();
+    copy.add('good');
+    await copy.handled();
   });
   assert.equal(attempts.get('good'), 1);
   // Some may be due for their second attempt meanwhile.
   const again = Array.from(attempts.values()).reduce((sum, n) => sum + n - 1, 0);
   assert.ok(count <= 100 + 10 * again, `${count} entries were visited, and ${again} were offered again`);
-  loop.remove();
-  await loop.done;
+  copy.loop.remove();
+  await copy.loop.done;
 });
 
 void test('an informer visits few of many rejected objects for an event', { timeout: 300_000 }, async () => {

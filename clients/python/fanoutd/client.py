@@ -39,7 +39,7 @@ class Client(Configured):
     A client does not survive a fork of the process: calls in the child raise RuntimeError.
     """
 
-    def __post_init__(self, settings: Settings) -> None:
+    def _set_up(self, settings: Settings) -> None:
         self._core = Core(settings)
         self._informer_watches = InformerWatches(self._core)
 
@@ -84,5 +84,5 @@ class Client(Configured):
 def client_with(settings: Settings) -> Client:
     """Return a client with the settings of a client without asyncio."""
     client = Client.__new__(Client)
-    client.__post_init__(settings)
+    client._set_up(settings)
     return client

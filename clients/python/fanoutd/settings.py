@@ -74,7 +74,8 @@ class Configured:
         subscriber = fanout_pb2.Subscriber(
             instance=f"{socket.gethostname()}/{os.getpid()}" if instance is None else instance, labels=labels or {}
         )
-        self.__post_init__(Settings(addresses, tls, source, subscriber, log, Fenced(observer, log), options, interceptors))
+        self._set_up(Settings(addresses, tls, source, subscriber, log, Fenced(observer, log), options, interceptors))
 
-    def __post_init__(self, settings: Settings) -> None:
+    def _set_up(self, settings: Settings) -> None:
+        """Make what the client consists of: the second half of the constructor."""
         raise NotImplementedError

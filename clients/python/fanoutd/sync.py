@@ -129,7 +129,7 @@ def _informing(
 class Client(Configured):
     """A client of one or more servers; see fanoutd.Client."""
 
-    def __post_init__(self, settings: Settings) -> None:
+    def _set_up(self, settings: Settings) -> None:
         async def make() -> fanoutd.Client:
             return client_with(settings)
 

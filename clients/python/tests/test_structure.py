@@ -49,7 +49,8 @@ class StructureTest(unittest.TestCase):
             f"{c.__module__}.{c.__qualname__}.{name}" for c in classes for name, value in vars(c).items()
             if isinstance(value, kinds) and name.startswith("_") and not name.startswith("__")
         ]  # fmt: skip
-        self.assertEqual(private, [])
+        # Configured has the first half of their constructors, and calls the second.
+        self.assertEqual(sorted(private), ["fanoutd.client.Client._set_up", "fanoutd.sync.Client._set_up"])
 
 
 if __name__ == "__main__":

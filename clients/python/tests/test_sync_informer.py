@@ -226,22 +226,34 @@ class SyncInformerTest(ServerTest):
         informer.close(_TIMEOUT)
 
     def test_callbacks_that_block_or_exit_end_nothing(self) -> None:
-        go, called = threading.Event(), threading.Event()
-        self.addCleanup(go.set)
+        def restart() -> None:
+            self.server.stop()
+            self.server.start()
+            self.server.until_ready()
 
-        def on_error(*_: object) -> None:
-            called.set()
-            go.wait()
-            sys.exit(1)
+        for name, cause in {
+            "on_error": lambda: self.config.put("block/a", "{"),
+            "on_interruption": restart,
+        }.items():
+            with self.subTest(name):
+                go, called = threading.Event(), threading.Event()
+                self.addCleanup(go.set)
 
-        with self.config.informer(decode.as_json, prefix="block", on_error=on_error) as informer:
-            with self.assertLogs("fanoutd", "WARNING"):
-                self.config.transact(Put("block/a", "{"), Put("block/b", "1"))
-                self._wait(called)
-                while informer.get("block/b") != 1:
-                    informer.changed(informer.position)
-                go.set()
-        self.assertEqual(self.config.count(prefix="block"), 2)
+                def block(*_: object) -> None:
+                    called.set()
+                    go.wait()
+                    sys.exit(1)
+
+                callback: dict[str, Any] = {name: block}
+                with self.config.informer(decode.as_json, prefix="block", **callback) as informer:
+                    informer.wait_for_sync(_TIMEOUT)
+                    with self.assertLogs("fanoutd"):
+                        cause()
+                        self._wait(called)
+                        self.config.put("block/b", f'"{name}"')
+                        while informer.get("block/b") != name:
+                            informer.changed(informer.position)
+                        go.set()
 
     def test_a_busy_handler_at_exit_rejects_nothing(self) -> None:
         self.config.put("busy/a", "1")

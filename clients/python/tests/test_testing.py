@@ -55,9 +55,9 @@ class CommandTest(unittest.TestCase):
             # The first request of another client needs no second attempt.
             self._client().resource("config").put("b", "1")
 
+        failures()  # all connections are cut when it returns, so not that of the writer
         writer = threading.Thread(target=write, daemon=True)
         writer.start()
-        failures()
         seen: list[str] = []
         while "b" not in seen:
             update = next(watch)

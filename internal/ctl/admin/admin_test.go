@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 )
 
@@ -17,7 +18,7 @@ func TestMergeWatchers(t *testing.T) {
 		return Watcher{ID: id, Lag: &lag, Since: time.Unix(began, 0)}
 	}
 	lost := Watcher{ID: "lost", Since: time.Unix(2, 0)} // its lag is unknown
-	reset := Watcher{ID: "reset", Since: time.Unix(8, 0), Position: &output.Position{}}
+	reset := Watcher{ID: "reset", Since: time.Unix(8, 0), Position: &client.Position{}}
 	answers := []Answer[WatcherList]{
 		{Server: "a:1", Value: WatcherList{Watchers: []Watcher{reset, watcher("a9", 9, 6), watcher("a1", 1, 1), watcher("a0", 0, 5)}, Total: 4}},
 		{Server: "b:1", Err: fmt.Errorf("away")},
@@ -43,10 +44,10 @@ func TestMergeWatchers(t *testing.T) {
 // A lag of which only a minimum is known comes before a known one, and a blocked watcher
 // before all others.
 func TestWatchersAreMergedInTheOrderOfTheServers(t *testing.T) {
-	known := Watcher{ID: "known", Lag: new(600.0), Position: &output.Position{Revision: 1}}
-	minimum := Watcher{ID: "minimum", Lag: new(300.0), LagIsMin: true, Position: &output.Position{Revision: 1}}
-	reset := Watcher{ID: "reset", Position: &output.Position{}}
-	blocked := Watcher{ID: "blocked", Lag: new(1.0), Blocked: true, Position: &output.Position{Revision: 1}}
+	known := Watcher{ID: "known", Lag: new(600.0), Position: &client.Position{Revision: 1}}
+	minimum := Watcher{ID: "minimum", Lag: new(300.0), LagIsMin: true, Position: &client.Position{Revision: 1}}
+	reset := Watcher{ID: "reset", Position: &client.Position{}}
+	blocked := Watcher{ID: "blocked", Lag: new(1.0), Blocked: true, Position: &client.Position{Revision: 1}}
 	merged := MergeWatchers([]Answer[WatcherList]{
 		{Value: WatcherList{Watchers: []Watcher{reset, known}}}, {Value: WatcherList{Watchers: []Watcher{blocked, minimum}}},
 	}, true)
@@ -62,9 +63,9 @@ func TestWatchersAreMergedInTheOrderOfTheServers(t *testing.T) {
 // If only the minimum of a lag is known, it has the mark ">". Such a watcher is behind, even if
 // the minimum is 0.
 func TestLagIsShown(t *testing.T) {
-	columns, cells := WatcherTable(false, false)
-	at := slices.IndexFunc(columns, func(c output.Column) bool { return c.Title == "BEHIND" })
-	some := &output.Position{Revision: 1}
+	columns := WatcherColumns(false, false)
+	at := slices.IndexFunc(columns, func(c output.Column[Watcher]) bool { return c.Title == "BEHIND" })
+	some := &client.Position{Revision: 1}
 	for _, c := range []struct {
 		watcher Watcher
 		want    string
@@ -75,9 +76,9 @@ func TestLagIsShown(t *testing.T) {
 		{Watcher{Position: some, Lag: new(5.0)}, "5.0s", true},
 		{Watcher{Position: some, Lag: new(5.0), LagIsMin: true}, ">5.0s", true},
 		{Watcher{Position: some, Lag: new(0.0), LagIsMin: true}, ">0s", true},
-		{Watcher{Position: &output.Position{}}, "all", true},
+		{Watcher{Position: &client.Position{}}, "all", true},
 	} {
-		if got := cells(c.watcher)[at]; got != c.want || c.watcher.IsBehind() != c.behind {
+		if got := columns[at].Cell(c.watcher); got != c.want || c.watcher.IsBehind() != c.behind {
 			t.Errorf("%+v: got %q, behind %v, want %q, %v", c.watcher, got, c.watcher.IsBehind(), c.want, c.behind)
 		}
 	}
@@ -85,10 +86,10 @@ func TestLagIsShown(t *testing.T) {
 
 // The identity of the watcher comes before its address.
 func TestWatcherIdentityIsShown(t *testing.T) {
-	columns, cells := WatcherTable(false, false)
-	at := slices.IndexFunc(columns, func(c output.Column) bool { return c.Title == "PEER" })
+	columns := WatcherColumns(false, false)
+	at := slices.IndexFunc(columns, func(c output.Column[Watcher]) bool { return c.Title == "PEER" })
 	for identity, want := range map[string]string{"": "10.0.0.1:2", "shop": "shop@10.0.0.1:2", "my shop": "my_shop@10.0.0.1:2"} {
-		if got := cells(Watcher{Identity: identity, Peer: "10.0.0.1:2"})[at]; got != want {
+		if got := columns[at].Cell(Watcher{Identity: identity, Peer: "10.0.0.1:2"}); got != want {
 			t.Errorf("identity %q: got %q, want %q", identity, got, want)
 		}
 	}
@@ -96,10 +97,10 @@ func TestWatcherIdentityIsShown(t *testing.T) {
 
 // The number of undecryptable objects is shown beside the number of objects.
 func TestUndecryptableObjectsAreShown(t *testing.T) {
-	columns, cells := ResourceTable(false)
-	at := slices.IndexFunc(columns, func(c output.Column) bool { return c.Title == "OBJECTS" })
+	columns := ResourceColumns(false)
+	at := slices.IndexFunc(columns, func(c output.Column[Resource]) bool { return c.Title == "OBJECTS" })
 	for undecryptable, want := range map[int64]string{0: "5", 3: "5 (3 undecryptable)"} {
-		if got := cells(Resource{Objects: new(int64(5)), Undecryptable: &undecryptable})[at]; got != want {
+		if got := columns[at].Cell(Resource{Objects: new(int64(5)), Undecryptable: &undecryptable}); got != want {
 			t.Errorf("%d undecryptable: got %q, want %q", undecryptable, got, want)
 		}
 	}
@@ -126,9 +127,9 @@ func TestMergeResources(t *testing.T) {
 // What the subscriber has reported is shown: the applied lag or that it has failed, and in a
 // wide table the revisions and the error.
 func TestReportsAreShown(t *testing.T) {
-	columns, cells := WatcherTable(true, true)
+	columns := WatcherColumns(true, true)
 	at := func(title string) int {
-		return slices.IndexFunc(columns, func(c output.Column) bool { return c.Title == title })
+		return slices.IndexFunc(columns, func(c output.Column[Watcher]) bool { return c.Title == title })
 	}
 	report := &ReportedError{Code: "InvalidArgument", Message: "bad rps"}
 	for _, c := range []struct {
@@ -137,7 +138,7 @@ func TestReportsAreShown(t *testing.T) {
 	}{
 		{Watcher{}, []string{"-", "-", "-", "-", "-", "-", "-"}},
 		{
-			Watcher{Instance: "web-1", InstanceLabels: map[string]string{"zone": "eu", "app": "web"}, Position: &output.Position{Revision: 9}, Applied: &output.Position{Revision: 7}, AppliedLag: new(5.0)},
+			Watcher{Instance: "web-1", InstanceLabels: map[string]string{"zone": "eu", "app": "web"}, Position: &client.Position{Revision: 9}, Applied: &client.Position{Revision: 7}, AppliedLag: new(5.0)},
 			[]string{"web-1", "5.0s", "app=web,zone=eu", "9", "7", "-", "-"},
 		},
 		{
@@ -149,13 +150,9 @@ func TestReportsAreShown(t *testing.T) {
 			[]string{"-", "failed", "-", "-", "-", "a b c and 2 more", "(Unknown)"},
 		},
 	} {
-		row := cells(c.watcher)
-		if len(row) != len(columns) {
-			t.Fatalf("got %d cells for %d columns", len(row), len(columns))
-		}
 		var got []string
 		for _, title := range []string{"INSTANCE", "APPLIED", "LABELS", "SENT REVISION", "APPLIED REVISION", "FAILED KEYS", "ERROR"} {
-			got = append(got, row[at(title)])
+			got = append(got, columns[at(title)].Cell(c.watcher))
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%+v: got %q, want %q", c.watcher, got, c.want)
@@ -165,9 +162,9 @@ func TestReportsAreShown(t *testing.T) {
 
 // To a reader of one object, an error that names only other objects does not matter.
 func TestAnErrorOfOtherObjectsDoesNotMatter(t *testing.T) {
-	columns, cells := WatcherTable(false, false)
-	at := slices.IndexFunc(columns, func(c output.Column) bool { return c.Title == "APPLIED" })
-	report, attempted := &ReportedError{Code: "Unknown", Message: "x"}, &output.Position{Epoch: "e", Revision: 7}
+	columns := WatcherColumns(false, false)
+	at := slices.IndexFunc(columns, func(c output.Column[Watcher]) bool { return c.Title == "APPLIED" })
+	report, attempted := &ReportedError{Code: "Unknown", Message: "x"}, &client.Position{Epoch: "e", Revision: 7}
 	for _, c := range []struct {
 		watcher     Watcher
 		modRevision int64
@@ -181,7 +178,7 @@ func TestAnErrorOfOtherObjectsDoesNotMatter(t *testing.T) {
 		{Watcher{Error: report, FailedKeys: []string{"b"}, AppliedLag: new(3.0)}, 5, "3.0s"},
 		{Watcher{AppliedLag: new(3.0)}, 5, "3.0s"},
 	} {
-		if got := cells(c.watcher.About("a", c.modRevision))[at]; got != c.want {
+		if got := columns[at].Cell(c.watcher.About("a", c.modRevision)); got != c.want {
 			t.Errorf("%+v: got %q, want %q", c.watcher, got, c.want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/client"
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/backoff"
 )
 
 // Reencryption is the progress of reencrypting a resource. Watchers see each rewritten
@@ -66,7 +67,7 @@ func (a *Admin) Reencrypt(ctx context.Context, resource string, rate int, progre
 		}
 		if rate > 0 {
 			due := time.Duration(resp.GetReencrypted()) * time.Second / time.Duration(rate)
-			wait(ctx, due-time.Since(began))
+			backoff.Sleep(ctx, due-time.Since(began))
 		}
 	}
 }
@@ -84,13 +85,4 @@ func (a *Admin) page(ctx context.Context, req *fanoutv1.ReencryptRequest) (*fano
 		return nil, fmt.Errorf("reencrypt %s: %w", req.GetResource(), client.ErrorOf(err))
 	}
 	return resp, nil
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

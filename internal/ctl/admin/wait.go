@@ -55,7 +55,7 @@ type PendingWatch struct {
 	Peer       string            `json:"peer"`
 	UserAgent  string            `json:"userAgent,omitempty"`
 	Since      time.Time         `json:"since"`
-	Applied    *output.Position  `json:"applied,omitempty"`
+	Applied    *client.Position  `json:"applied,omitempty"`
 	AppliedLag *float64          `json:"appliedLagSeconds,omitempty"`
 	Error      *ReportedError    `json:"error,omitempty"`
 	ErrorTime  *time.Time        `json:"errorTime,omitempty"`
@@ -114,7 +114,7 @@ func pendingWatches(watches []client.PendingWatch) []PendingWatch {
 			UserAgent: p.UserAgent, Since: p.Since, Error: reportedErrorOf(p.Err), FailedKeys: p.FailedKeys, Failed: p.Failed,
 		}
 		if p.Applied.Revision > 0 {
-			shown.Applied = &output.Position{Epoch: p.Applied.Epoch, Revision: p.Applied.Revision}
+			shown.Applied = &p.Applied
 			shown.AppliedLag = new(p.AppliedLag.Seconds())
 		}
 		if p.Err != nil {
@@ -125,27 +125,25 @@ func pendingWatches(watches []client.PendingWatch) []PendingWatch {
 	return all
 }
 
-// PendingTable returns the columns of a table of pending watches and the function for its cells.
-// With several servers there is a column for the server.
-func PendingTable(several bool) ([]output.Column, func(PendingWatch) []string) {
-	columns := []output.Column{
-		{Title: "ID", Style: output.Name},
-		{Title: "INSTANCE"},
-		{Title: "PEER"},
-		{Title: "APPLIED", Right: true},
-		{Title: "LAG", Right: true},
-		{Title: "AGE", Right: true},
-		{Title: "ERROR", Whole: true},
-	}
-	return table(several, columns, PendingWatch.cells, func(p PendingWatch) string { return p.Server })
+// PendingColumns returns the columns of a table of pending watches. With several servers there is a
+// column for the server.
+func PendingColumns(several bool) []output.Column[PendingWatch] {
+	return withServer(several, []output.Column[PendingWatch]{
+		{Title: "ID", Cell: func(p PendingWatch) string { return p.ID }, Style: output.Name},
+		{Title: "INSTANCE", Cell: func(p PendingWatch) string { return cmp.Or(p.Instance, "-") }},
+		{Title: "PEER", Cell: func(p PendingWatch) string { return peer(p.Identity, p.Peer) }},
+		{Title: "APPLIED", Cell: func(p PendingWatch) string { return revision(p.Applied) }, Right: true},
+		{Title: "LAG", Cell: PendingWatch.lag, Right: true},
+		{Title: "AGE", Cell: func(p PendingWatch) string { return age(p.Since) }, Right: true},
+		{Title: "ERROR", Cell: PendingWatch.outcome, Whole: true},
+	}, func(p PendingWatch) string { return p.Server })
 }
 
-func (p PendingWatch) cells() []string {
-	lag, report := "-", p.outcome()
-	if p.AppliedLag != nil {
-		lag = Brief(seconds(*p.AppliedLag))
+func (p PendingWatch) lag() string {
+	if p.AppliedLag == nil {
+		return "-"
 	}
-	return []string{p.ID, cmp.Or(p.Instance, "-"), peer(p.Identity, p.Peer), revision(p.Applied), lag, Brief(time.Since(p.Since)), report}
+	return brief(*p.AppliedLag)
 }
 
 // outcome returns why the watch has not applied the revision, as far as it is known.
@@ -153,9 +151,7 @@ func (p PendingWatch) outcome() string {
 	switch {
 	case p.uncounted:
 		return "does not report, and does not count"
-	case p.Error == nil:
-		return "-"
-	case !p.Failed:
+	case p.Error != nil && !p.Failed:
 		// It is an earlier error, which the revision may correct, or one of other objects.
 		return "does not count: " + p.Error.String()
 	}

@@ -1,27 +1,19 @@
 package follow
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/fanoutd/fanoutd/client"
-	"github.com/fanoutd/fanoutd/test/poll"
+	"github.com/fanoutd/fanoutd/internal/ctl/shell"
 )
 
 func TestEventPassesVariablesAndObject(t *testing.T) {
 	var out, errs strings.Builder
-	c := Command{Line: `echo "$FANOUT_EVENT $FANOUT_RESOURCE $FANOUT_KEY $FANOUT_REVISION $MINE"; cat; echo oops >&2`, Environ: []string{"PATH=" + os.Getenv("PATH"), "MINE=yes"}, Stdout: &out, Stderr: &errs}
+	c := shell.Command{Line: `echo "$FANOUT_EVENT $FANOUT_RESOURCE $FANOUT_KEY $FANOUT_REVISION $MINE"; cat; echo oops >&2`, Environ: []string{"PATH=" + os.Getenv("PATH"), "MINE=yes"}, Stdout: &out, Stderr: &errs}
 	o := &client.Object{Key: "a b/$(c)", Value: []byte(`{"n":1}`), ContentType: "application/json", ModRevision: 7}
-	if err := c.Event(t.Context(), "config", client.Event{Type: client.Modified, Revision: o.ModRevision, Object: o}); err != nil {
+	if err := runFor(t.Context(), &c, "config", client.Event{Type: client.Modified, Revision: o.ModRevision, Object: o}); err != nil {
 		t.Fatal(err)
 	}
 	want := "modified config a b/$(c) 7 yes\n" + `{"key":"a b/$(c)","contentType":"application/json","value":{"n":1},"modRevision":7}` + "\n"
@@ -32,84 +24,9 @@ func TestEventPassesVariablesAndObject(t *testing.T) {
 
 func TestNULInVariableIsRemoved(t *testing.T) {
 	var out strings.Builder
-	c := Command{Line: `echo "$FANOUT_CONTENT_TYPE"`, Stdout: &out}
+	c := shell.Command{Line: `echo "$FANOUT_CONTENT_TYPE"`, Stdout: &out}
 	o := &client.Object{Key: "a", ContentType: "text/plain\x00a"}
-	if err := c.Event(t.Context(), "config", client.Event{Type: client.Added, Revision: o.ModRevision, Object: o}); err != nil || out.String() != "text/plaina\n" {
+	if err := runFor(t.Context(), &c, "config", client.Event{Type: client.Added, Revision: o.ModRevision, Object: o}); err != nil || out.String() != "text/plaina\n" {
 		t.Errorf("%q, %v", out.String(), err)
-	}
-}
-
-func TestCommandIsTerminatedWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	stopped := errors.New("stopped")
-	c := Command{Line: "kill -0 $$ && exec sleep 1000", Stdout: cancelling(func() { cancel(stopped) })}
-	c.Line = "echo started; " + c.Line
-	if err := c.Run(ctx, nil); !errors.Is(err, stopped) {
-		t.Errorf("%v", err)
-	}
-}
-
-// Child processes of the shell end with the command, even if they must be killed.
-func TestChildProcessesAreTerminatedWithTheContext(t *testing.T) {
-	for name, line := range map[string]string{
-		"waiting":    `sh -c 'echo $$; exec sleep 1000'; true`,
-		"background": `sh -c 'echo $$; exec sleep 1000' & wait`,
-		"stubborn":   `sh -c 'trap "" TERM; echo $$; exec sleep 1000'; true`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r, w, err := os.Pipe() // like a terminal, a file needs no copying goroutine
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer r.Close()
-			defer w.Close()
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan error, 1)
-			go func() { done <- (&Command{Line: line, Stdout: w}).Run(ctx, nil) }()
-			var child int
-			if _, err := fmt.Fscan(r, &child); err != nil {
-				t.Fatal(err)
-			}
-			cancel()
-			if err := <-done; !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
-			// The pipe reports EOF once the last process has ended.
-			w.Close()
-			if err := r.SetReadDeadline(time.Now().Add(poll.Patience)); err != nil {
-				t.Error(err)
-			}
-			if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-				t.Errorf("process %d is still running: %v", child, err)
-				if p, err := os.FindProcess(child); err == nil {
-					_ = p.Kill()
-				}
-			}
-		})
-	}
-}
-
-// cancelling calls a function on each write.
-type cancelling func()
-
-func (f cancelling) Write(p []byte) (int, error) {
-	f()
-	return len(p), nil
-}
-
-func TestSignalPIDFile(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "pid")
-	if err := SignalPIDFile(file, syscall.Signal(0)); err == nil {
-		t.Error("got no error without a file")
-	}
-	for text, ok := range map[string]bool{"": false, "x": false, "0": false, "-1": false, strconv.Itoa(os.Getpid()) + "\n": true} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		// Signal 0 only checks whether the process exists.
-		if err := SignalPIDFile(file, syscall.Signal(0)); (err == nil) != ok {
-			t.Errorf("%q: %v", text, err)
-		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/ctl/shell"
 )
 
 // Executor runs a command for each change, one at a time and in order. It does not read the
@@ -12,7 +13,7 @@ import (
 // the watch starts over, the command runs only for real differences.
 type Executor struct {
 	Resource string
-	Command  *Command
+	Command  *shell.Command
 	Policy   Policy
 	Report   func(error) // reports failures that do not end Run
 	// Count ends Run after that many changes; 0 is no limit. It cannot be combined with
@@ -35,7 +36,7 @@ func (e *Executor) Run(ctx context.Context, updates Updates) error {
 		changes := objects.Apply(u)
 		for _, change := range changes {
 			err := e.Policy.attempt(ctx, e.Report, func() error {
-				if err := e.Command.Event(ctx, e.Resource, change); err != nil {
+				if err := runFor(ctx, e.Command, e.Resource, change); err != nil {
 					return fmt.Errorf("%q %s: %w", change.Object.Key, change.Type, err)
 				}
 				return nil

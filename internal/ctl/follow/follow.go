@@ -1,7 +1,7 @@
 // Package follow is what "fanoutctl watch" does with the updates of a watch:
 //
 //   - [Printer] prints them;
-//   - [Executor] runs a shell [Command] for each change;
+//   - [Executor] runs a [shell.Command] for each change;
 //   - [Renderer] keeps files up to date from templates ([TemplateFile]).
 //
 // Each has a Run method, which reads the watch until the context ends, the watch fails or

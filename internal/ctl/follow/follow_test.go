@@ -17,6 +17,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
+	"github.com/fanoutd/fanoutd/internal/ctl/shell"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -161,7 +162,7 @@ func TestPositionIsSavedAfterTheCommands(t *testing.T) {
 	var saved []call
 	e := Executor{
 		Resource: "config", Policy: Stop, Report: func(err error) { t.Error(err) },
-		Command: &Command{Line: `test "$FANOUT_KEY" != fails`},
+		Command: &shell.Command{Line: `test "$FANOUT_KEY" != fails`},
 		Save:    func(p client.Position, now bool) error { saved = append(saved, call{p.Revision, now}); return nil },
 	}
 	if err := e.Run(ctx, w.updates); err == nil || !strings.Contains(err.Error(), `"fails" ADDED`) {
@@ -188,14 +189,14 @@ func TestPrinterShowsResetsAsDifferencesWhereTheFormatHasNoMark(t *testing.T) {
 		w <- &client.Update{Phase: client.PhaseSynced, Events: []client.Event{added("c", "3", 3)}}
 		ctx, cancel := context.WithCancel(t.Context())
 		var out strings.Builder
-		updates := 0
+		updates, events := 0, output.Printer{W: &out, Format: format}.Events()
 		p := Printer{
-			Events: output.NewEvents(&out, format, 0), Differences: !output.MarksResets(format),
-			Flush: func() error {
+			Differences: !output.MarksResets(format),
+			Show: func(u *client.Update) error {
 				if updates++; updates == 5 {
 					cancel()
 				}
-				return nil
+				return events.Show(u)
 			},
 		}
 		if err := p.Run(ctx, w.updates); !errors.Is(err, context.Canceled) {
@@ -224,14 +225,14 @@ func TestPrinterMarksADelta(t *testing.T) {
 			w <- &client.Update{Phase: client.PhaseSynced, Delta: true, Events: []client.Event{added("a", "3", 9), gone("b"), gone("never")}}
 			ctx, cancel := context.WithCancel(t.Context())
 			var out strings.Builder
-			updates := 0
+			updates, events := 0, output.Printer{W: &out, Format: format}.Events()
 			p := Printer{
-				Events: output.NewEvents(&out, format, 0), Differences: !output.MarksResets(format),
-				Flush: func() error {
+				Differences: !output.MarksResets(format),
+				Show: func(u *client.Update) error {
 					if updates++; updates == 3 {
 						cancel()
 					}
-					return nil
+					return events.Show(u)
 				},
 			}
 			if err := p.Run(ctx, w.updates); !errors.Is(err, context.Canceled) {

@@ -4,28 +4,15 @@ import (
 	"context"
 
 	"github.com/fanoutd/fanoutd/client"
-	"github.com/fanoutd/fanoutd/internal/ctl/output"
-)
-
-// Goal is the state that a watch waits for.
-type Goal string
-
-// The goals.
-const (
-	NoGoal Goal = ""       // watch until stopped
-	Exists Goal = "exists" // a matching object exists
-	Absent Goal = "absent" // no matching object exists
 )
 
 // Printer prints updates.
 type Printer struct {
-	// Events prints the updates; nil prints nothing.
-	Events *output.Events
+	// Show prints an update.
+	Show func(*client.Update) error
 	// Differences prints only real differences after a RESET or a DELTA. Set it for formats
 	// that do not mark them. It keeps all objects in memory.
 	Differences bool
-	// Flush is called after each update.
-	Flush func() error
 	// Goal ends Run when it is reached, and Count after that many changes (0: no limit).
 	// Count cannot be combined with Save, because it may end in the middle of an update.
 	Goal  Goal
@@ -39,18 +26,17 @@ type Printer struct {
 func (p *Printer) Run(ctx context.Context, updates Updates) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	present := map[string]bool{}
-	synced, shown := false, 0
+	shown := 0
 	var objects client.Copy
 	for u, err := range updates(ctx) {
 		if err != nil {
 			return err
 		}
 		show := *u
-		if p.Differences {
+		if p.Differences || p.Goal != NoGoal {
 			// The initial objects are printed as they arrive.
 			complete := objects.Synced()
-			if changes := objects.Apply(u); complete {
+			if changes := objects.Apply(u); complete && p.Differences {
 				show.Events = changes
 			}
 		}
@@ -61,41 +47,15 @@ func (p *Printer) Run(ctx context.Context, updates Updates) error {
 			}
 		}
 		shown += len(show.Events)
-		if p.Events != nil {
-			if err := p.Events.Show(&show); err != nil {
-				return err
-			}
-			if err := p.Flush(); err != nil {
-				return err
-			}
+		if err := p.Show(&show); err != nil {
+			return err
 		}
 		if err := savePosition(p.Save, u, false); err != nil {
 			return err
 		}
-		if p.Goal != NoGoal {
-			updateKeys(present, u)
-			synced = synced || u.Phase == client.PhaseSynced
-		}
-		switch {
-		case p.Count > 0 && shown >= p.Count,
-			p.Goal == Exists && len(present) > 0,
-			p.Goal == Absent && synced && len(present) == 0:
+		if p.Count > 0 && shown >= p.Count || p.Goal.reached(u, &objects) {
 			return nil
 		}
 	}
 	return context.Cause(ctx)
-}
-
-// updateKeys applies an update to the set of keys that exist.
-func updateKeys(present map[string]bool, u *client.Update) {
-	if u.Phase == client.PhaseReset {
-		clear(present)
-	}
-	for _, e := range u.Events {
-		if e.Type == client.Deleted {
-			delete(present, e.Object.Key)
-		} else {
-			present[e.Object.Key] = true
-		}
-	}
 }

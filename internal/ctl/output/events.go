@@ -1,8 +1,6 @@
 package output
 
 import (
-	"io"
-
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -21,13 +19,7 @@ type Event struct {
 	// Previous is the object before the change, if requested.
 	Previous *document.Document `json:"previous,omitempty"`
 	// Position is the position to resume from; only with SYNCED.
-	Position *Position `json:"position,omitempty"`
-}
-
-// Position is a position in the history of a resource.
-type Position struct {
-	Epoch    string `json:"epoch"`
-	Revision int64  `json:"revision"`
+	Position *client.Position `json:"position,omitempty"`
 }
 
 // The types of events that are not changes.
@@ -41,23 +33,29 @@ const (
 func NewEvent(e client.Event) Event {
 	shown := Event{Type: e.Type.String(), Revision: e.Revision}
 	if e.Object != nil {
-		d := document.Of(e.Object)
-		shown.Object = &d
+		shown.Object = new(document.Of(e.Object))
 	}
 	if e.Previous != nil {
-		d := document.Of(e.Previous)
-		shown.Previous = &d
+		shown.Previous = new(document.Of(e.Previous))
 	}
 	return shown
 }
 
 // Events prints the updates of a watch. Not safe for concurrent use.
-type Events struct{ list *list }
+type Events struct{ list *list[client.Event] }
 
-// NewEvents returns an Events that writes to w. Width is the width of the terminal, or 0 if
-// there is none.
-func NewEvents(w io.Writer, format Format, width int) *Events {
-	l := newList(w, format, width, append([]Column{{Title: "EVENT"}}, objectColumns(format == Wide)...))
+var eventStyles = map[client.EventType]ansi.Style{client.Added: Good, client.Modified: Notice, client.Deleted: Bad}
+
+// Events returns an Events that prints in the format.
+func (p Printer) Events() *Events {
+	event := Column[client.Event]{
+		Title: "EVENT", Cell: func(e client.Event) string { return e.Type.String() },
+		Styled: func(e client.Event) ansi.Style { return eventStyles[e.Type] },
+	}
+	l := newList(p, content[client.Event]{
+		columns: append([]Column[client.Event]{event}, objectColumns(p.Format == Wide)...), key: keyOf, value: valueOf,
+		document: func(e client.Event) any { return NewEvent(e) },
+	})
 	if l.table != nil {
 		l.table.SetMinWidth(0, len("MODIFIED"))
 	}
@@ -77,12 +75,15 @@ func (l *Events) Show(u *client.Update) error {
 		}
 	}
 	for _, e := range u.Events {
-		if err := l.event(e); err != nil {
+		if l.list.Format == Value && e.Type == client.Deleted {
+			continue // the object has no value any more
+		}
+		if err := l.list.add(e); err != nil {
 			return err
 		}
 	}
 	if u.Phase == client.PhaseSynced {
-		if err := l.marker(Event{Type: Synced, Position: &Position{u.Position.Epoch, u.Position.Revision}}); err != nil {
+		if err := l.marker(Event{Type: Synced, Position: &u.Position}); err != nil {
 			return err
 		}
 	}
@@ -97,22 +98,8 @@ func MarksResets(f Format) bool { return f == JSON || f == JSONL || f == YAML }
 
 // marker prints RESET, DELTA or SYNCED, in the formats for programs only.
 func (l *Events) marker(e Event) error {
-	if !MarksResets(l.list.format) {
+	if !MarksResets(l.list.Format) {
 		return nil
 	}
-	return l.list.add(item{document: func() any { return e }})
-}
-
-var eventStyles = map[client.EventType]ansi.Style{client.Added: Good, client.Modified: Notice, client.Deleted: Bad}
-
-func (l *Events) event(e client.Event) error {
-	if l.list.format == Value && e.Type == client.Deleted {
-		return nil // the object has no value any more
-	}
-	return l.list.add(item{
-		document: func() any { return NewEvent(e) }, key: e.Object.Key, value: e.Object.Value, style: eventStyles[e.Type],
-		cells: func() []string {
-			return append([]string{e.Type.String()}, objectCells(e.Object, e.Revision, l.list.format == Wide)...)
-		},
-	})
+	return l.list.Add(e)
 }

@@ -3,66 +3,55 @@ package output
 import (
 	"bytes"
 	"fmt"
-	"io"
-
-	"github.com/charmbracelet/x/ansi"
 
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
 )
 
 // list prints items in a format, as they arrive.
-type list struct {
-	w      io.Writer
-	format Format
-	table  *TableWriter // of the formats Table and Wide; nil: of no other
-	n      int          // items
+type list[T any] struct {
+	Documents
+	content[T]
+	table *TableWriter[T] // of the formats Table and Wide; nil: of no other
 }
 
-// item is an item of a list.
-type item struct {
-	document func() any // for the formats that encode it
-	key      string
-	value    []byte
-	style    ansi.Style // of the first cell
-	cells    func() []string
+// content is what the formats show of an item.
+type content[T any] struct {
+	columns  []Column[T]
+	document func(T) any
+	key      func(T) string
+	value    func(T) []byte
 }
 
-func newList(w io.Writer, format Format, width int, columns []Column) *list {
-	l := &list{w: w, format: format}
-	if format == Table || format == Wide {
-		l.table = NewTable(w, width, columns...)
+func newList[T any](p Printer, c content[T]) *list[T] {
+	l := &list[T]{Documents: Documents{Printer: p}, content: c}
+	if p.Format == Table || p.Format == Wide {
+		l.table = NewTable(p.W, p.Width, c.columns...)
 	}
 	return l
 }
 
 // add prints an item. As JSON, it is a document of its own.
-func (l *list) add(i item) error {
-	l.n++
-	if l.format.IsTemplate() {
-		return executeLine(l.w, l.format, i.document())
-	}
-	switch l.format {
-	case JSON, JSONL:
-		return write(l.w, i.document(), l.format == JSON)
-	case YAML:
-		return writeYAML(l.w, i.document(), l.n > 1)
+func (l *list[T]) add(item T) error {
+	switch l.Format {
+	case Table, Wide:
+		return l.table.Row(item)
 	case Value:
-		_, err := fmt.Fprintf(l.w, "%s\n", i.value)
+		_, err := fmt.Fprintf(l.W, "%s\n", l.value(item))
 		return err
 	case Key:
-		_, err := fmt.Fprintln(l.w, i.key)
+		_, err := fmt.Fprintln(l.W, l.key(item))
 		return err
 	}
-	return l.table.StyledRow(i.style, i.cells()...)
+	return l.Add(l.document(item))
 }
 
 // addElement prints an item. As JSON, it is an element of an array, which close ends.
-func (l *list) addElement(i item) error {
-	if l.format != JSON {
-		return l.add(i)
+func (l *list[T]) addElement(item T) error {
+	if l.Format != JSON {
+		return l.add(item)
 	}
 	l.n++
-	text, err := document.EncodeJSON(i.document(), true)
+	text, err := document.EncodeJSON(l.document(item), true)
 	if err != nil {
 		return err
 	}
@@ -71,20 +60,20 @@ func (l *list) addElement(i item) error {
 		opening = "[\n"
 	}
 	text = bytes.ReplaceAll(bytes.TrimRight(text, "\n"), []byte("\n"), []byte("\n  "))
-	_, err = fmt.Fprintf(l.w, "%s  %s", opening, text)
+	_, err = fmt.Fprintf(l.W, "%s  %s", opening, text)
 	return err
 }
 
 // close ends a list of elements.
-func (l *list) close() error {
+func (l *list[T]) close() error {
 	switch {
 	case l.table != nil:
 		return l.table.Flush()
-	case l.format == JSON && l.n == 0:
-		_, err := fmt.Fprintln(l.w, "[]")
+	case l.Format == JSON && l.n == 0:
+		_, err := fmt.Fprintln(l.W, "[]")
 		return err
-	case l.format == JSON:
-		_, err := fmt.Fprint(l.w, "\n]\n")
+	case l.Format == JSON:
+		_, err := fmt.Fprint(l.W, "\n]\n")
 		return err
 	}
 	return nil

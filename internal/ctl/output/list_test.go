@@ -19,7 +19,7 @@ type record struct {
 func printAll(t *testing.T, format output.Format, names ...string) map[string]string {
 	t.Helper()
 	var objects, events, records strings.Builder
-	list := output.NewObjects(&objects, format, 0)
+	list := output.Printer{W: &objects, Format: format}.Objects()
 	update := &client.Update{Phase: client.PhaseLive}
 	var rows []record
 	for _, name := range names {
@@ -33,11 +33,11 @@ func printAll(t *testing.T, format output.Format, names ...string) map[string]st
 	if err := list.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := output.NewEvents(&events, format, 0).Show(update); err != nil {
+	if err := (output.Printer{W: &events, Format: format}).Events().Show(update); err != nil {
 		t.Fatal(err)
 	}
-	columns, cells := []output.Column{{Title: "NAME"}}, func(r record) []string { return []string{r.Name} }
-	if err := output.Records(&records, format, 0, columns, rows, cells); err != nil {
+	columns := []output.Column[record]{{Title: "NAME", Cell: func(r record) string { return r.Name }}}
+	if err := output.Records(output.Printer{W: &records, Format: format}, columns, rows); err != nil {
 		t.Fatal(err)
 	}
 	return map[string]string{"objects": ansi.Strip(objects.String()), "events": ansi.Strip(events.String()), "records": ansi.Strip(records.String())}
@@ -88,7 +88,7 @@ func TestFormats(t *testing.T) {
 func TestADeletedObjectHasNoValue(t *testing.T) {
 	var b strings.Builder
 	u := &client.Update{Phase: client.PhaseLive, Events: []client.Event{{Type: client.Deleted, Object: &client.Object{Key: "a", Value: []byte("1")}}}}
-	if err := output.NewEvents(&b, output.Value, 0).Show(u); err != nil || b.Len() > 0 {
+	if err := (output.Printer{W: &b, Format: output.Value}).Events().Show(u); err != nil || b.Len() > 0 {
 		t.Errorf("got %q, %v", b.String(), err)
 	}
 }

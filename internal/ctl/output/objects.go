@@ -16,29 +16,70 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
 )
 
-func objectColumns(wide bool) []Column {
-	columns := []Column{{Title: "KEY", Style: Name}, {Title: "REVISION", Right: true}}
-	if wide {
-		columns = append(columns, Column{Title: "CREATED", Right: true}, Column{Title: "VERSION", Right: true}, Column{Title: "TYPE", Style: Faint},
-			Column{Title: "SIZE", Right: true})
-	}
-	return append(columns, Column{Title: "LABELS", Style: Faint}, Column{Title: "VALUE"})
+// Objects prints a list of objects as they arrive. Call Add for each object and Close at the
+// end. Not safe for concurrent use.
+type Objects struct{ list *list[client.Event] }
+
+// Objects returns an Objects that prints in the format.
+func (p Printer) Objects() *Objects {
+	return &Objects{newList(p, content[client.Event]{
+		columns: objectColumns(p.Format == Wide), key: keyOf, value: valueOf,
+		document: func(e client.Event) any { return document.Of(e.Object) },
+	})}
 }
 
-// objectCells returns the cells of an object. The revision is its ModRevision, or that of
-// the change that it is shown for.
-func objectCells(o *client.Object, revision int64, wide bool) []string {
-	cells := []string{o.Key, strconv.FormatInt(revision, 10)}
-	if wide {
-		cells = append(cells, strconv.FormatInt(o.CreateRevision, 10), strconv.FormatInt(o.Version, 10), o.ContentType, size(len(o.Value)))
-	}
-	return append(cells, labels(o.Labels), preview(o))
+// Add prints one more object.
+func (l *Objects) Add(o *client.Object) error {
+	return l.list.addElement(client.Event{Object: o, Revision: o.ModRevision})
 }
 
-func size(n int) string { return humanize.IBytes(uint64(n)) }
+// Close ends the list.
+func (l *Objects) Close() error { return l.list.close() }
 
-// labels formats labels like a selector.
-func labels(all map[string]string) string {
+// Object prints a single object: as JSON without an array, and the value exactly.
+func (p Printer) Object(o *client.Object) error {
+	switch {
+	case p.Format.IsRecord():
+		return p.Record(document.Of(o))
+	case p.Format == Value:
+		_, err := p.W.Write(o.Value)
+		return err
+	}
+	list := p.Objects()
+	if err := list.Add(o); err != nil {
+		return err
+	}
+	return list.Close()
+}
+
+func keyOf(e client.Event) string   { return e.Object.Key }
+func valueOf(e client.Event) []byte { return e.Object.Value }
+
+// objectColumns returns the columns of objects. The revision is that of the change that an object is
+// shown for.
+func objectColumns(wide bool) []Column[client.Event] {
+	columns := []Column[client.Event]{
+		{Title: "KEY", Cell: keyOf, Style: Name},
+		{Title: "REVISION", Cell: func(e client.Event) string { return strconv.FormatInt(e.Revision, 10) }, Right: true},
+	}
+	if wide {
+		columns = append(columns, []Column[client.Event]{
+			{Title: "CREATED", Cell: func(e client.Event) string { return strconv.FormatInt(e.Object.CreateRevision, 10) }, Right: true},
+			{Title: "VERSION", Cell: func(e client.Event) string { return strconv.FormatInt(e.Object.Version, 10) }, Right: true},
+			{Title: "TYPE", Cell: func(e client.Event) string { return e.Object.ContentType }, Style: Faint},
+			{Title: "SIZE", Cell: func(e client.Event) string { return Size(len(e.Object.Value)) }, Right: true},
+		}...)
+	}
+	return append(columns,
+		Column[client.Event]{Title: "LABELS", Cell: func(e client.Event) string { return Labels(e.Object.Labels) }, Style: Faint},
+		Column[client.Event]{Title: "VALUE", Cell: func(e client.Event) string { return preview(e.Object) }})
+}
+
+// Size formats a number of bytes.
+func Size[N int | int64](n N) string { return humanize.IBytes(uint64(n)) }
+
+// Labels formats labels like a selector.
+func Labels(all map[string]string) string {
 	if len(all) == 0 {
 		return "-"
 	}
@@ -66,7 +107,7 @@ func preview(o *client.Object) string {
 		v = v[:len(v)-1] // a truncated character
 	}
 	if !utf8.Valid(v) {
-		return fmt.Sprintf("(%s of binary data)", size(len(o.Value)))
+		return fmt.Sprintf("(%s of binary data)", Size(len(o.Value)))
 	}
 	return strings.Join(strings.Fields(string(v)), " ")
 }

@@ -1,8 +1,8 @@
 // Package output prints objects, events and other records in a [Format]: as tables, JSON,
 // YAML, values or keys.
 //
-// [Objects] prints lists of objects as they arrive, [Events] the updates of a watch, and
-// [Records] rows of other types. Tables always contain styles; the writer must remove those
+// A [Printer] has the format. [Objects] prints lists of objects as they arrive, [Events] the
+// updates of a watch, and [Records] rows of other types. Tables always contain styles; the writer must remove those
 // that the terminal does not support.
 package output
 
@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
 )
 
@@ -62,94 +61,62 @@ func names() string {
 	return strings.Join(all, ", ")
 }
 
-// Objects prints a list of objects as they arrive. Call Add for each object and Close at the
-// end. Not safe for concurrent use.
-type Objects struct{ list *list }
-
-// NewObjects returns an Objects that writes to w. Width is the width of the terminal, or 0 if
-// there is none.
-func NewObjects(w io.Writer, format Format, width int) *Objects {
-	return &Objects{newList(w, format, width, objectColumns(format == Wide))}
-}
-
-// One prints a single object: as JSON without an array, and the value exactly.
-func One(w io.Writer, format Format, width int, o *client.Object) error {
-	switch {
-	case format.IsTemplate():
-		return execute(w, format, document.Of(o))
-	case format == JSON:
-		return write(w, document.Of(o), true)
-	case format == Value:
-		_, err := w.Write(o.Value)
-		return err
-	}
-	list := NewObjects(w, format, width)
-	if err := list.Add(o); err != nil {
-		return err
-	}
-	return list.Close()
-}
-
-// Add prints one more object.
-func (l *Objects) Add(o *client.Object) error {
-	return l.list.addElement(item{
-		document: func() any { return document.Of(o) }, key: o.Key, value: o.Value,
-		cells: func() []string { return objectCells(o, o.ModRevision, l.list.format == Wide) },
-	})
-}
-
-// Close ends the list.
-func (l *Objects) Close() error { return l.list.close() }
-
-func write(w io.Writer, v any, indent bool) error {
-	text, err := document.EncodeJSON(v, indent)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(text)
-	return err
-}
-
-func writeYAML(w io.Writer, v any, separate bool) error {
-	text, err := document.EncodeYAML(v)
-	if err != nil {
-		return err
-	}
-	if separate {
-		text = append([]byte("---\n"), text...)
-	}
-	_, err = w.Write(text)
-	return err
-}
-
-// IsRecord reports whether [Record] prints in the format.
+// IsRecord reports whether [Printer.Record] prints in the format.
 func (f Format) IsRecord() bool { return f == JSON || f == YAML || f == JSONL || f.IsTemplate() }
 
-// Record prints a single value of another type in one of the formats that encode it: as JSON
-// without an array, as YAML, as one line of JSON, or with a template.
-func Record(w io.Writer, format Format, v any) error {
-	if format.IsTemplate() {
-		return execute(w, format, v)
-	}
-	if format == YAML {
-		return writeYAML(w, v, false)
-	}
-	return write(w, v, format == JSON)
+// Printer prints in a format.
+type Printer struct {
+	W      io.Writer
+	Format Format
+	Width  int // of the terminal; 0: there is none
 }
 
-// Records prints rows of another type, such as resources. Tables consist of the cells, and the
-// first cell is the key. The other formats encode the rows.
-func Records[T any](w io.Writer, format Format, width int, header []Column, rows []T, cells func(T) []string) error {
-	if format == Value {
-		format = JSONL // a row has no value
+// Record prints a single value in one of the formats that encode it: as JSON without an array, as
+// YAML, as one line of JSON, or with a template.
+func (p Printer) Record(v any) error {
+	if p.Format.IsTemplate() {
+		return p.execute(v)
 	}
-	l := newList(w, format, width, header)
-	for _, r := range rows {
-		i := item{document: func() any { return r }, cells: func() []string { return cells(r) }}
-		if format == Key {
-			i.key = cells(r)[0]
+	text, err := document.EncodeJSON(v, p.Format == JSON)
+	if p.Format == YAML {
+		text, err = document.EncodeYAML(v)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = p.W.Write(text)
+	return err
+}
+
+// Documents prints values as they arrive, each as Record does. Not safe for concurrent use.
+type Documents struct {
+	Printer
+	n int // printed values
+}
+
+// Add prints one more value.
+func (d *Documents) Add(v any) error {
+	if d.n++; d.n > 1 && d.Format == YAML {
+		if _, err := fmt.Fprintln(d.W, "---"); err != nil {
+			return err
 		}
-		if err := l.addElement(i); err != nil {
+	}
+	if err := d.Record(v); err != nil || !d.Format.IsTemplate() {
+		return err
+	}
+	_, err := fmt.Fprintln(d.W)
+	return err
+}
+
+// Records prints rows, such as resources. The first column is the key. The formats for programs
+// encode the rows.
+func Records[T any](p Printer, columns []Column[T], rows []T) error {
+	if p.Format == Value {
+		p.Format = JSONL // a row has no value
+	}
+	l := newList(p, content[T]{columns: columns, document: func(row T) any { return row }, key: columns[0].Cell})
+	for _, row := range rows {
+		if err := l.addElement(row); err != nil {
 			return err
 		}
 	}

@@ -7,12 +7,14 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Column is a column of a table.
-type Column struct {
-	Title string
-	Right bool       // align to the right
-	Style ansi.Style // of the cells
-	Whole bool       // never cut: a long cell wraps on a narrow terminal
+// Column is a column of a table of rows of type T.
+type Column[T any] struct {
+	Title  string
+	Cell   func(T) string
+	Right  bool               // align to the right
+	Style  ansi.Style         // of the cells
+	Styled func(T) ansi.Style // of a cell; nil: Style
+	Whole  bool               // never cut: a long cell wraps on a narrow terminal
 }
 
 // sampleRows is how many rows determine the column widths. Wider cells in later rows break
@@ -27,24 +29,25 @@ const minLastWidth = 8
 
 // TableWriter writes a table row by row. It buffers only the first rows, to determine the
 // column widths. Not safe for concurrent use.
-type TableWriter struct {
+type TableWriter[T any] struct {
 	w       io.Writer
 	width   int
-	columns []Column
+	columns []Column[T]
 	widths  []int
-	rows    []row
+	rows    []line // without a header before them
 	started bool
 }
 
-type row struct {
-	first ansi.Style
-	cells []string
+// line is a line of a table.
+type line struct {
+	cells  []string
+	styles []ansi.Style
 }
 
 // NewTable returns a TableWriter that writes to w. The last column is truncated at width, the
 // width of the terminal, unless it is whole; 0 means no limit.
-func NewTable(w io.Writer, width int, columns ...Column) *TableWriter {
-	t := &TableWriter{w: w, width: width, columns: columns, widths: make([]int, len(columns))}
+func NewTable[T any](w io.Writer, width int, columns ...Column[T]) *TableWriter[T] {
+	t := &TableWriter[T]{w: w, width: width, columns: columns, widths: make([]int, len(columns))}
 	for i, c := range columns {
 		t.widths[i] = ansi.StringWidth(c.Title)
 	}
@@ -53,21 +56,19 @@ func NewTable(w io.Writer, width int, columns ...Column) *TableWriter {
 
 // Row adds a row. Control characters in cells become spaces, so that a value cannot control
 // the terminal.
-func (t *TableWriter) Row(cells ...string) error {
-	return t.StyledRow(nil, cells...)
-}
-
-// StyledRow adds a row whose first cell has the given style, or the style of its column if it
-// is nil.
-func (t *TableWriter) StyledRow(first ansi.Style, cells ...string) error {
-	for i, cell := range cells {
-		cells[i] = Printable(cell)
+func (t *TableWriter[T]) Row(row T) error {
+	var l line
+	for _, c := range t.columns {
+		style := c.Style
+		if c.Styled != nil {
+			style = c.Styled(row)
+		}
+		l.cells, l.styles = append(l.cells, Printable(c.Cell(row))), append(l.styles, style)
 	}
-	r := row{first, cells}
 	if t.started {
-		return t.line(r, false)
+		return t.write(l)
 	}
-	t.rows = append(t.rows, r)
+	t.rows = append(t.rows, l)
 	if len(t.rows) < sampleRows {
 		return nil
 	}
@@ -75,43 +76,37 @@ func (t *TableWriter) StyledRow(first ansi.Style, cells ...string) error {
 }
 
 // Flush writes the buffered rows. A table without rows has no header either.
-func (t *TableWriter) Flush() error {
+func (t *TableWriter[T]) Flush() error {
 	if len(t.rows) == 0 {
 		return nil
 	}
-	for _, row := range t.rows {
-		for i, cell := range row.cells {
-			t.widths[i] = max(t.widths[i], ansi.StringWidth(cell))
+	var header line
+	for i, c := range t.columns {
+		header.cells, header.styles = append(header.cells, c.Title), append(header.styles, Bold)
+		for _, l := range t.rows {
+			t.widths[i] = max(t.widths[i], ansi.StringWidth(l.cells[i]))
 		}
 	}
-	if !t.started {
-		t.started = true
-		titles := make([]string, len(t.columns))
-		for i, c := range t.columns {
-			titles[i] = c.Title
-		}
-		if err := t.line(row{cells: titles}, true); err != nil {
+	for _, l := range append([]line{header}, t.rows...) {
+		if err := t.write(l); err != nil {
 			return err
 		}
 	}
-	for _, row := range t.rows {
-		if err := t.line(row, false); err != nil {
-			return err
-		}
-	}
-	t.rows = nil
+	t.started, t.rows = true, nil
 	return nil
 }
 
 // SetMinWidth sets the minimum width of a column. Use it for tables that are flushed after
 // each row.
-func (t *TableWriter) SetMinWidth(column, width int) { t.widths[column] = max(t.widths[column], width) }
+func (t *TableWriter[T]) SetMinWidth(column, width int) {
+	t.widths[column] = max(t.widths[column], width)
+}
 
-func (t *TableWriter) line(r row, header bool) error {
+func (t *TableWriter[T]) write(l line) error {
 	var b strings.Builder
 	used := 0
-	for i, cell := range r.cells {
-		last := i == len(r.cells)-1
+	for i, cell := range l.cells {
+		last := i == len(l.cells)-1
 		if i > 0 {
 			b.WriteString(gap)
 			used += len(gap)
@@ -120,16 +115,8 @@ func (t *TableWriter) line(r row, header bool) error {
 			cell = ansi.Truncate(cell, max(t.width-used, minLastWidth), "…")
 		}
 		fill := strings.Repeat(" ", max(0, t.widths[i]-ansi.StringWidth(cell)))
-		style := t.columns[i].Style
-		if header {
-			style = Bold
-		} else if i == 0 && r.first != nil {
-			style = r.first
-		}
-		if shown := style.Styled(cell); t.columns[i].Right {
+		if shown := l.styles[i].Styled(cell); t.columns[i].Right {
 			b.WriteString(fill + shown)
-		} else if last {
-			b.WriteString(shown)
 		} else {
 			b.WriteString(shown + fill)
 		}

@@ -14,8 +14,10 @@ func TestWholeColumnsAreNotCut(t *testing.T) {
 	long := strings.Repeat("long ", 10) + "end"
 	for whole, want := range map[bool]string{false: "NAME  LAST\nx     long long long …\n", true: "NAME  LAST\nx     " + long + "\n"} {
 		var b strings.Builder
-		table := output.NewTable(&b, 22, output.Column{Title: "NAME"}, output.Column{Title: "LAST", Whole: whole})
-		if err := table.Row("x", long); err != nil {
+		table := output.NewTable(&b, 22,
+			output.Column[string]{Title: "NAME", Cell: func(string) string { return "x" }},
+			output.Column[string]{Title: "LAST", Cell: func(last string) string { return last }, Whole: whole})
+		if err := table.Row(long); err != nil {
 			t.Fatal(err)
 		}
 		if err := table.Flush(); err != nil {

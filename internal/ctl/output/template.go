@@ -59,9 +59,9 @@ func toJSON(v any) (string, error) {
 	return strings.TrimRight(string(text), "\n"), err
 }
 
-// execute prints a value with the template of a format. The template sees what -o json shows.
-func execute(w io.Writer, f Format, v any) error {
-	t, err := f.template()
+// execute prints a value with the template of the format. The template sees what -o json shows.
+func (p Printer) execute(v any) error {
+	t, err := p.Format.template()
 	if err != nil {
 		return err
 	}
@@ -73,17 +73,8 @@ func execute(w io.Writer, f Format, v any) error {
 	if err != nil {
 		return fmt.Errorf("decode for the template: %w", err)
 	}
-	if err := t.Execute(w, data); err != nil {
+	if err := t.Execute(p.W, data); err != nil {
 		return fmt.Errorf("the template failed: %w", err)
 	}
 	return nil
-}
-
-// executeLine is execute with a line break at the end.
-func executeLine(w io.Writer, f Format, v any) error {
-	if err := execute(w, f, v); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(w)
-	return err
 }

@@ -19,33 +19,36 @@ const minFilterWidth = 12
 
 // fit leaves out columns until the rows fit into the width; 0 means no limit. Without the column PEER,
 // clients without a name are shown by their address.
-func fit(columns []output.Column, rows [][]string, width int, lesser []string) ([]output.Column, [][]string) {
+func fit[T any](columns []output.Column[T], rows []T, width int, lesser []string) []output.Column[T] {
 	for _, title := range lesser {
 		if width == 0 || widthOf(columns, rows) <= width {
 			break
 		}
-		i := slices.IndexFunc(columns, func(c output.Column) bool { return c.Title == title })
+		i := slices.IndexFunc(columns, func(c output.Column[T]) bool { return c.Title == title })
 		if i < 0 {
 			continue
 		}
-		columns = slices.Delete(slices.Clone(columns), i, i+1)
-		for r, cells := range rows {
-			if title == "PEER" && cells[i-1] == "-" {
-				cells[i-1] = cells[i]
+		if title == "PEER" {
+			instance, peer := columns[i-1].Cell, columns[i].Cell
+			columns[i-1].Cell = func(row T) string {
+				if name := instance(row); name != "-" {
+					return name
+				}
+				return peer(row)
 			}
-			rows[r] = slices.Delete(cells, i, i+1)
 		}
+		columns = slices.Delete(columns, i, i+1)
 	}
-	return columns, rows
+	return columns
 }
 
 // widthOf returns the width of a table. Its last column may be cut.
-func widthOf(columns []output.Column, rows [][]string) int {
+func widthOf[T any](columns []output.Column[T], rows []T) int {
 	total := 0
 	for i, c := range columns {
 		width := ansi.StringWidth(c.Title)
-		for _, cells := range rows {
-			width = max(width, ansi.StringWidth(cells[i]))
+		for _, row := range rows {
+			width = max(width, ansi.StringWidth(c.Cell(row)))
 		}
 		if i == len(columns)-1 {
 			width = min(width, minFilterWidth)

@@ -9,6 +9,7 @@ import (
 	"github.com/gdamore/tcell/v3"
 
 	"github.com/fanoutd/fanoutd/internal/ctl/admin"
+	"github.com/fanoutd/fanoutd/internal/ctl/output"
 )
 
 // order is an order of the watchers on the screen.
@@ -125,11 +126,15 @@ func (c *controls) scroll(key tcell.Key, text string) {
 }
 
 // selected returns the watchers that match the filter, in the chosen order.
-func (c *controls) selected(all []admin.Watcher, cells func(admin.Watcher) []string) []admin.Watcher {
+func (c *controls) selected(all []admin.Watcher, columns []output.Column[admin.Watcher]) []admin.Watcher {
 	if c.filter != "" {
 		want := strings.ToLower(c.filter)
 		all = slices.DeleteFunc(slices.Clone(all), func(w admin.Watcher) bool {
-			return !strings.Contains(strings.ToLower(strings.Join(cells(w), " ")), want)
+			var row strings.Builder
+			for _, c := range columns {
+				row.WriteString(strings.ToLower(c.Cell(w)) + " ")
+			}
+			return !strings.Contains(row.String(), want)
 		})
 	}
 	if compare := orders[c.order].compare; compare != nil {

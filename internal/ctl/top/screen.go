@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/fanoutd/fanoutd/internal/ctl/admin"
@@ -51,8 +50,8 @@ func (s Screen) view(chosen *controls, width, height int) string {
 		lists = append(lists, admin.Answer[admin.WatcherList]{Value: snapshot.watchers})
 	}
 	rows, merged := admin.MergeResources(resources), admin.MergeWatchers(lists, true)
-	watcherColumns, watcherCells := admin.WatcherTable(several, width == 0 || width >= wideScreen)
-	watchers := chosen.selected(merged.Watchers, watcherCells)
+	columns := admin.WatcherColumns(several, width == 0 || width >= wideScreen)
+	watchers := chosen.selected(merged.Watchers, columns)
 
 	var b strings.Builder
 	b.WriteString(s.title(merged) + "\n\n")
@@ -60,27 +59,22 @@ func (s Screen) view(chosen *controls, width, height int) string {
 		r, w := divide(height-2, len(rows), len(watchers))
 		rows, watchers = visible(chosen, resourceTable, rows, r), visible(chosen, watcherTable, watchers, w)
 	}
-	columns, cells := admin.ResourceTable(several)
-	writeTable(&b, width, columns, rows, cells, lesserResourceColumns)
+	writeTable(&b, width, admin.ResourceColumns(several), rows, lesserResourceColumns)
 	if len(watchers) > 0 {
 		b.WriteString("\n")
-		writeTable(&b, width, watcherColumns, watchers, watcherCells, lesserWatcherColumns)
+		writeTable(&b, width, columns, watchers, lesserWatcherColumns)
 	}
 	return b.String()
 }
 
 // writeTable writes a table that fits into the width.
-func writeTable[T any](b *strings.Builder, width int, columns []output.Column, rows []T, cells func(T) []string, lesser []string) {
-	var texts [][]string
-	for _, r := range rows {
-		texts = append(texts, cells(r))
-	}
-	columns, texts = fit(columns, texts, width, lesser)
+func writeTable[T any](b *strings.Builder, width int, columns []output.Column[T], rows []T, lesser []string) {
+	columns = fit(columns, rows, width, lesser)
 	for i := range columns {
 		columns[i].Whole = false // a full screen has no room for lines that wrap
 	}
 	// Writing to a strings.Builder does not fail.
-	_ = output.Records(b, output.Table, width, columns, texts, func(row []string) []string { return row })
+	_ = output.Records(output.Printer{W: b, Format: output.Table, Width: width}, columns, rows)
 }
 
 // title returns the first line.
@@ -116,7 +110,7 @@ func (s Screen) title(all admin.WatcherList) string {
 		text += fmt.Sprintf(", %d failed", all.Failing)
 	}
 	if known {
-		text += fmt.Sprintf("   %s/s sent", humanize.IBytes(uint64(max(0, rate))))
+		text += fmt.Sprintf("   %s/s sent", output.Size(int64(max(0, rate))))
 	}
 	return text
 }

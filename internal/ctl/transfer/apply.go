@@ -3,7 +3,6 @@ package transfer
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/backoff"
 )
 
 // Writer writes changes with concurrent transactions of several objects each, in no
@@ -153,34 +153,27 @@ func (w *Writer) transact(ctx context.Context, batch []Change) error {
 	labels := !w.omitLabels.Load()
 	ops := w.operations(batch, labels)
 	giveUp := time.Now().Add(w.Retry)
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+	delays := backoff.Backoff{First: 100 * time.Millisecond, Most: 5 * time.Second}
+	for ctx.Err() == nil {
 		// Do not interrupt a transaction: its outcome would be unknown.
 		txnCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), txnTimeout)
 		_, err := w.Resource.Transact(txnCtx, ops...)
 		cancel()
-		if labels && w.DerivedLabels != nil && refusesLabels(err) && w.DerivedLabels() {
+		if labels && w.DerivedLabels != nil && RefusesField(err, "labels") && w.DerivedLabels() {
 			w.omitLabels.Store(true)
 			labels, ops = false, w.operations(batch, false)
 			continue
 		}
-		pause := wait/2 + rand.N(wait)
+		pause := delays.Next()
 		if e, ok := errors.AsType[*client.Error](err); ok && e.Reason == client.ErrRateLimited {
 			// The server is available. Its error contains when to retry.
-			pause, giveUp = e.RetryAfter+rand.N(wait), time.Now().Add(w.Retry)
+			pause, giveUp = pause+e.RetryAfter, time.Now().Add(w.Retry)
 		} else if err == nil || !isTransient(err) || time.Now().After(giveUp) {
 			return err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
-		case <-timer.C:
-		}
+		backoff.Sleep(ctx, pause)
 	}
+	return context.Cause(ctx)
 }
 
 // isTransient reports whether the same request may succeed later.
@@ -189,10 +182,13 @@ func isTransient(err error) bool {
 	return ok && (e.Code.String() == "Unavailable" || e.Code.String() == "DeadlineExceeded" || e.Reason == client.ErrWriteContended)
 }
 
-// refusesLabels reports whether the server refuses the labels of an operation.
-func refusesLabels(err error) bool {
+// RefusesField reports whether the server refuses a field of a request. Codecs that derive content
+// types and labels from the values refuse the fields "content_type" and "labels".
+func RefusesField(err error, field string) bool {
 	e, ok := errors.AsType[*client.Error](err)
-	return ok && slices.ContainsFunc(e.Violations, func(v client.Violation) bool { return strings.HasSuffix(v.Field, ".labels") })
+	return ok && slices.ContainsFunc(e.Violations, func(v client.Violation) bool {
+		return v.Field[strings.LastIndex(v.Field, ".")+1:] == field
+	})
 }
 
 // operations returns the operations of a batch, with or without the labels of documents.
@@ -208,20 +204,15 @@ func (w *Writer) operations(batch []Change, labels bool) []client.Op {
 			ops[i] = client.OpDelete(c.Key, client.IfRevision(c.Old.ModRevision))
 			continue
 		}
-		v := Value(c.New.Bytes(), c.New.Type(), c.New.Text != nil)
+		v := client.Bytes(c.New.Bytes())
+		if c.New.Text != nil {
+			v = client.Text(*c.New.Text)
+		}
+		v = v.WithContentType(c.New.Type())
 		if labels {
 			v = v.WithLabels(c.New.Labels)
 		}
 		ops[i] = client.OpPut(c.Key, v, opts...)
 	}
 	return ops
-}
-
-// Value returns the client value for the bytes of a value.
-func Value(data []byte, contentType string, text bool) client.Value {
-	v := client.Bytes(data)
-	if text {
-		v = client.Text(string(data))
-	}
-	return v.WithContentType(contentType)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/client/localfile"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
+	"github.com/fanoutd/fanoutd/internal/ctl/output"
 	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
 )
 
@@ -28,78 +29,45 @@ type Sink interface {
 	Discard()
 }
 
-// Format is the format of a stream of documents.
-type Format string
-
-// The formats.
-const (
-	YAML  Format = "yaml"
-	JSONL Format = "jsonl"
-)
-
-// Stream is a [Sink] that writes documents to a stream or a file.
+// Stream is a [Sink] that writes documents to a stream or a file, as YAML or lines of JSON.
 type Stream struct {
-	w      *bufio.Writer
-	format Format
-	n      int
-	close  func() error
-	drop   func()
+	w         *bufio.Writer
+	documents output.Documents
+	close     func() error
+	drop      func()
 }
 
 // NewStream returns a Stream that writes to w.
-func NewStream(w io.Writer, format Format) *Stream {
-	s := &Stream{w: bufio.NewWriterSize(w, 1<<20), format: format, drop: func() {}}
-	s.close = func() error { return nil }
+func NewStream(w io.Writer, format output.Format) *Stream {
+	return newStream(w, format, func() error { return nil }, func() {})
+}
+
+func newStream(w io.Writer, format output.Format, finish func() error, drop func()) *Stream {
+	s := &Stream{w: bufio.NewWriterSize(w, 1<<20), close: finish, drop: drop}
+	s.documents.Printer = output.Printer{W: s.w, Format: format}
 	return s
 }
 
 // NewFile returns a Stream that replaces a file atomically on Close. If the path is not that of a
 // regular file, but of a device or a named pipe, it writes to it. The end of ctx ends a wait for the
 // reader of a pipe.
-func NewFile(ctx context.Context, path string, format Format) (*Stream, error) {
+func NewFile(ctx context.Context, path string, format output.Format) (*Stream, error) {
 	f, err := localfile.Begin(path, 0o644)
 	if special, ok := errors.AsType[*localfile.NotRegularError](err); ok && !special.Mode.IsDir() {
-		return openOutput(ctx, path, format)
+		f, err := pipe.Create(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		return newStream(f, format, f.Close, func() { _ = f.Close() }), nil // which is in vain after close
 	} else if err != nil {
 		return nil, err
 	}
-	s := NewStream(f, format)
-	s.close, s.drop = f.Commit, f.Discard
-	return s, nil
-}
-
-func openOutput(ctx context.Context, path string, format Format) (*Stream, error) {
-	f, err := pipe.Create(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	s := NewStream(f, format)
-	s.close, s.drop = f.Close, func() { _ = f.Close() } // in vain after close
-	return s, nil
+	return newStream(f, format, f.Commit, f.Discard), nil
 }
 
 // Add writes a document.
 func (s *Stream) Add(o *client.Object) (bool, error) {
-	d := document.Exact(o)
-	s.n++
-	if s.format == JSONL {
-		text, err := document.EncodeJSON(d, false)
-		if err == nil {
-			_, err = s.w.Write(text)
-		}
-		return true, err
-	}
-	text, err := document.EncodeYAML(d)
-	if err != nil {
-		return false, err
-	}
-	if s.n > 1 {
-		if _, err := s.w.WriteString("---\n"); err != nil {
-			return false, err
-		}
-	}
-	_, err = s.w.Write(text)
-	return true, err
+	return true, s.documents.Add(document.Exact(o))
 }
 
 // Close writes buffered documents.
@@ -232,46 +200,32 @@ type Exported struct {
 }
 
 // Export adds all objects to a sink and closes it, values in their JSON form where they have one.
-// It calls progress after each page; total is -1 if the server does not report it. After an
-// error, the result says what was added.
-func Export(ctx context.Context, r *client.Resource, sink Sink, progress func(done int, total int64), opts ...client.ListOption) (Exported, error) {
+// It calls progress for each object. After an error, the result says what was added.
+func Export(ctx context.Context, r *client.Resource, sink Sink, progress func(objects int), opts ...client.ListOption) (Exported, error) {
 	defer sink.Discard()
 	var done Exported
-	r = r.JSONValues()
-	token := ""
-	for {
-		page, err := r.ListPage(ctx, append(opts[:len(opts):len(opts)], client.PageToken(token))...)
+	for o, err := range r.JSONValues().List(ctx, opts...) {
+		switch {
+		case err != nil:
+			return done, err
+		case ctx.Err() != nil:
+			return done, context.Cause(ctx)
+		case o.Undecryptable():
+			// An export without this object would look complete.
+			return done, fmt.Errorf("the server cannot decrypt the value of %q", o.Key)
+		}
+		changed, err := sink.Add(o)
 		if err != nil {
 			return done, err
 		}
-		for _, o := range page.Objects {
-			if o.Undecryptable() {
-				// An export without this object would look complete.
-				return done, fmt.Errorf("the server cannot decrypt the value of %q", o.Key)
-			}
-			changed, err := sink.Add(o)
-			if err != nil {
-				return done, err
-			}
-			done.Objects++
-			if changed {
-				done.Changed++
-			}
-			if o.Opaque {
-				done.Opaque++
-			}
-			if done.Objects%256 == 0 && ctx.Err() != nil {
-				return done, context.Cause(ctx)
-			}
+		done.Objects++
+		if changed {
+			done.Changed++
 		}
-		total := int64(-1)
-		if page.Remaining != nil {
-			total = int64(done.Objects) + *page.Remaining
+		if o.Opaque {
+			done.Opaque++
 		}
-		progress(done.Objects, total)
-		if page.Next == "" {
-			return done, sink.Close()
-		}
-		token = page.Next
+		progress(1)
 	}
+	return done, sink.Close()
 }

@@ -65,6 +65,19 @@ func (p *Plan) Count(a Action) int {
 	return n
 }
 
+// Deletions returns the deletions of objects, at their present revisions.
+func Deletions(ctx context.Context, r *client.Resource, opts ...client.ListOption) ([]Change, error) {
+	var changes []Change
+	for o, err := range r.List(ctx, opts...) {
+		if err != nil {
+			return nil, err
+		}
+		// The value is not needed, and there may be many.
+		changes = append(changes, Change{Action: Delete, Key: o.Key, Old: &client.Object{Key: o.Key, ModRevision: o.ModRevision}})
+	}
+	return changes, nil
+}
+
 // Scope selects the objects and documents to compare, and how.
 type Scope struct {
 	// Prefix ignores objects and documents that are not below this path.
@@ -134,9 +147,21 @@ func read(documents iter.Seq2[document.Located, error], s Scope) (map[string]*do
 
 // get compares each document with a Get.
 func (p *Plan) get(ctx context.Context, r *client.Resource, wanted map[string]*document.Located, s Scope) error {
-	found := make([]*client.Object, len(wanted))
-	keys := slices.Sorted(maps.Keys(wanted))
+	found, err := getAll(ctx, r, slices.Collect(maps.Keys(wanted)))
+	if err != nil {
+		return err
+	}
+	for key, d := range wanted {
+		p.compare(d, found[key], s)
+	}
+	return nil
+}
+
+// getAll returns the objects that exist, by key. It sends a few requests at once.
+func getAll(ctx context.Context, r *client.Resource, keys []string) (map[string]*client.Object, error) {
+	found := make([]*client.Object, len(keys))
 	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxGets)
 	for i, key := range keys {
 		group.Go(func() error {
 			o, err := r.Get(ctx, key)
@@ -148,12 +173,15 @@ func (p *Plan) get(ctx context.Context, r *client.Resource, wanted map[string]*d
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return err
+		return nil, err
 	}
+	objects := map[string]*client.Object{}
 	for i, key := range keys {
-		p.compare(wanted[key], found[i], s)
+		if found[i] != nil {
+			objects[key] = found[i]
+		}
 	}
-	return nil
+	return objects, nil
 }
 
 // list compares the documents with a List of the resource.
@@ -200,34 +228,22 @@ func (p *Plan) compare(d *document.Located, o *client.Object, s Scope) {
 // compareBinary compares documents again that are not JSON, although the server returned JSON:
 // they may be messages in their binary form.
 func (p *Plan) compareBinary(ctx context.Context, r *client.Resource) error {
-	same := make([]bool, len(p.Changes))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(maxGets)
-	for i, c := range p.Changes {
-		if c.Action != Update || !document.IsJSON(c.Old.ContentType) || json.Valid(c.New.Bytes()) {
-			continue
+	var keys []string
+	for _, c := range p.Changes {
+		if c.Action == Update && document.IsJSON(c.Old.ContentType) && !json.Valid(c.New.Bytes()) {
+			keys = append(keys, c.Key)
 		}
-		group.Go(func() error {
-			o, err := r.Get(ctx, c.Key)
-			if errors.Is(err, client.ErrNotFound) {
-				return nil
-			}
-			same[i] = err == nil && c.New.Matches(o)
-			return err
-		})
 	}
-	if err := group.Wait(); err != nil {
+	stored, err := getAll(ctx, r, keys)
+	if err != nil {
 		return err
 	}
-	var changes []Change
-	for i, c := range p.Changes {
-		if same[i] {
-			p.Unchanged++
-		} else {
-			changes = append(changes, c)
-		}
-	}
-	p.Changes = changes
+	compared := len(p.Changes)
+	p.Changes = slices.DeleteFunc(p.Changes, func(c Change) bool {
+		o, ok := stored[c.Key]
+		return ok && c.New.Matches(o)
+	})
+	p.Unchanged += compared - len(p.Changes)
 	return nil
 }
 

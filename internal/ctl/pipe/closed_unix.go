@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package pipe
 
 import (
 	"errors"
@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onPipeClosed calls f when the reader of out closes it, if out is a pipe. Until stop is called,
+// OnClosed calls f when the reader of out closes it, if out is a pipe. Until stop is called,
 // writes to a closed standard output fail instead of ending the process.
-func onPipeClosed(out any, f func()) (stop func(), err error) {
+func OnClosed(out any, f func()) (stop func(), err error) {
 	pipe, ok := out.(*os.File)
 	if !ok {
 		return func() {}, nil
@@ -60,5 +60,5 @@ func pollClosed(pipe, stopped int32) bool {
 	}
 }
 
-// isPipeClosed reports whether a write has failed because the pipe has no reader.
-func isPipeClosed(err error) bool { return errors.Is(err, syscall.EPIPE) }
+// IsClosed reports whether a write has failed because the pipe has no reader.
+func IsClosed(err error) bool { return errors.Is(err, syscall.EPIPE) }

@@ -7,7 +7,37 @@ import (
 	"strings"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/object"
 )
+
+// keyOf returns the key that an argument names. Keys have no leading slash, but people type it, as in
+// paths of files.
+func keyOf(arg string) string { return strings.TrimLeft(arg, "/") }
+
+// wrongKey returns why fanoutd would not write an object with this key, or nil. Other programs may have
+// written one to etcd, so a wrong key is an error only where there is no such object.
+func wrongKey(key string) error {
+	_, err := object.ParseKey(key)
+	return err
+}
+
+// wrongMissingKey returns a usage error if an object that does not exist has a wrong key.
+func wrongMissingKey(key string) error {
+	if err := wrongKey(key); err != nil {
+		return usagef("no such object, and the key is wrong: %w", err)
+	}
+	return nil
+}
+
+// noteWrongKey prints a note if a watch for this key may wait forever.
+func (t *tool) noteWrongKey(key string) {
+	if key == "" {
+		return
+	}
+	if err := wrongKey(key); err != nil {
+		fmt.Fprintf(t.stderr, "fanoutctl: the key %v; only programs that write to etcd directly can create such an object\n", err)
+	}
+}
 
 // A key looks like a path, so people give one where a command wants the other. Then a read finds nothing and a
 // watch waits for ever, without an error. This file notices it. All of its requests are only for messages: if

@@ -151,3 +151,33 @@ func TestADecoderMayEndItsGoroutineForASavedState(t *testing.T) {
 		})
 	}
 }
+
+// An interruption that a callback has not seen waits for it alone.
+func TestAStuckOnInterruptionHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedServer{streams: slices.Concat(slices.Repeat([]stream{{end: errLost}}, 100), []stream{
+			{messages: []message{reset(), part(0, withValue(added("a", 1), "1")), synced(5)}, lasts: time.Minute, end: errLost},
+			{messages: []message{replay(5), part(6, withValue(modified("a", 6), "6")), synced(6)}},
+		})}
+		release := make(chan struct{})
+		stuck, other := 0, 0
+		inf := client.NewInformer(connectTo(t, s), number, client.BookmarkInterval(time.Hour), client.OnInterruption(func(error) {
+			stuck++
+			<-release
+		}), client.OnInterruption(func(error) { other++ }))
+		run(t, inf)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"a=6"}, items(inf.Lister())); diff != "" {
+			t.Errorf("items: -want +got:\n%s", diff)
+		}
+		if stuck != 1 || other != 101 {
+			t.Errorf("%d calls of the callback that is stuck and %d of the other, want 1 and 101", stuck, other)
+		}
+		close(release)
+		synctest.Wait()
+		if stuck < 2 || stuck > 101 {
+			t.Errorf("%d calls after the callback has returned", stuck)
+		}
+	})
+}

@@ -1,12 +1,14 @@
 //go:build unix
 
-package follow
+package shell
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
@@ -55,4 +57,24 @@ func (g *processGroup) wait() {
 		_, _ = unix.Wait4(-g.id, nil, unix.WNOHANG, nil)
 		<-poll.C
 	}
+}
+
+// ParseSignal returns the signal with a name such as HUP or SIGHUP.
+func ParseSignal(name string) (os.Signal, error) {
+	full := strings.ToUpper(name)
+	if !strings.HasPrefix(full, "SIG") {
+		full = "SIG" + full
+	}
+	if s := unix.SignalNum(full); s != 0 {
+		return s, nil
+	}
+	return nil, fmt.Errorf("unknown signal %q (want HUP, USR1, USR2, TERM, …)", name)
+}
+
+// DefaultEditor is the editor of users who name none.
+const DefaultEditor = "vi"
+
+// Editor opens a file in an editor. The line may contain arguments; the shell splits it.
+func Editor(line, file string) *exec.Cmd {
+	return exec.Command("sh", "-c", line+` "$@"`, line, file)
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package follow
+package shell
 
 import (
 	"os"
