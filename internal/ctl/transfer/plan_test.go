@@ -14,7 +14,7 @@ import (
 func TestBatchesAreBounded(t *testing.T) {
 	change := func(bytes int) Change {
 		text := strings.Repeat("x", bytes)
-		return Change{Action: Create, Key: "k", New: &document.Located{Document: document.Document{Key: "k", Text: &text}}}
+		return Change{Action: Create, Key: "k", New: &document.Located{Document: document.Document{Key: "k", Content: document.Content{Text: &text}}}}
 	}
 	var changes []Change
 	for range 300 {
@@ -65,7 +65,7 @@ func TestSmallAndLargePlansAgree(t *testing.T) {
 	put("extra", "x")
 	documents := func(yield func(document.Located, error) bool) {
 		for key, text := range map[string]string{"a": "same", "b": "new", "c": "created"} {
-			if !yield(document.Located{Document: document.Document{Key: key, Text: &text}, Where: "here"}, nil) {
+			if !yield(document.Located{Document: document.Document{Key: key, Content: document.Content{Text: &text}}, Where: "here"}, nil) {
 				return
 			}
 		}
