@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
+	"github.com/fanoutd/fanoutd/internal/dispatch/parts"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/test/cachertest"
@@ -17,7 +20,7 @@ import (
 func TestBoundedCatchUpCache(t *testing.T) {
 	for _, limit := range []int{2000, 1 << 20} {
 		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) {
-			cfg, window := Config{MessageBytes: 300, CatchUpBytes: limit}, cacher.WindowLimits{MaxChanges: 20}
+			cfg, window := feed.Config{MessageBytes: 300, CatchUpBytes: limit}, cacher.WindowLimits{MaxChanges: 20}
 			bubbleWithWindow(t, cfg, window, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
 				for i := range 50 {
 					m.Put(object.Key(fmt.Sprint(i)), "value")
@@ -25,13 +28,13 @@ func TestBoundedCatchUpCache(t *testing.T) {
 				synctest.Wait()
 				var watchers []*Pulled
 				catchUp := func() {
-					now := d.feeds.cfg.Source.State().Position()
-					for _, begin := range []Begin{
-						FromSnapshot(0),
-						FromPosition(object.Position{Epoch: now.Epoch, Revision: 1}),
-						FromPosition(object.Position{Epoch: now.Epoch, Revision: now.Revision - 10}),
+					now := d.feeds.Config.Source.State().Position()
+					for _, begin := range []catchup.Begin{
+						catchup.FromSnapshot(0),
+						catchup.FromPosition(object.Position{Epoch: now.Epoch, Revision: 1}),
+						catchup.FromPosition(object.Position{Epoch: now.Epoch, Revision: now.Revision - 10}),
 					} {
-						w := d.Pull(q, Interest{}, begin, Options{})
+						w := d.Pull(q, feed.Interest{}, begin, Options{})
 						watchers = append(watchers, w)
 						for {
 							message, err := w.Next(t.Context())
@@ -52,7 +55,7 @@ func TestBoundedCatchUpCache(t *testing.T) {
 				}
 				catchUp()
 				catchUp() // the second use of a part coalesces its pieces
-				time.Sleep(2 * catchUpCacheAge)
+				time.Sleep(2 * parts.CacheAge)
 				m.Put("next", "value")
 				synctest.Wait()
 				if n := d.Stats().CatchUpBytes; n != 0 {

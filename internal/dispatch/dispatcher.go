@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
@@ -14,27 +15,27 @@ var ErrStopped = errors.New("dispatch has stopped")
 
 // Dispatcher delivers the changes of one resource to its watchers.
 type Dispatcher struct {
-	feeds   *feeds
+	feeds   *feed.Feeds
 	stopped chan struct{}   // closed when Run has returned
 	workers []*workerRounds // guarded by the mutex of the feeds
 }
 
 // New returns a dispatcher. It does nothing until Run is called.
-func New(cfg Config) *Dispatcher {
+func New(cfg feed.Config) *Dispatcher {
 	d := &Dispatcher{stopped: make(chan struct{})}
-	d.feeds = newFeeds(cfg, d.handOver)
+	d.feeds = feed.NewFeeds(cfg, d.handOver)
 	return d
 }
 
 // Run dispatches changes until ctx is done. Watchers then end with [ErrStopped].
 func (d *Dispatcher) Run(ctx context.Context) {
 	defer d.stop()
-	d.feeds.run(ctx)
+	d.feeds.Run(ctx)
 }
 
 // stop ends all watches. If each of them waited for stopped itself, a watch would take more memory.
 func (d *Dispatcher) stop() {
-	d.feeds.locked(func() {
+	d.feeds.Locked(func() {
 		close(d.stopped)
 		for _, r := range d.workers {
 			r.ending.Ready()
@@ -54,8 +55,8 @@ func (d *Dispatcher) hasStopped() bool {
 
 // enter adds a watch to the feed of the interest, so that the watch misses no change that comes after
 // the call. It returns the group of the feed for the worker of the queue.
-func (d *Dispatcher) enter(i *Interest, q *sendqueue.Queue) (g *group) {
-	d.feeds.enter(i, func(f *feed, position object.Position) {
+func (d *Dispatcher) enter(i *feed.Interest, q *sendqueue.Queue) (g *group) {
+	d.feeds.Enter(i, func(f *feed.Feed, position object.Position) {
 		g = d.groupOf(f, q)
 		g.rounds.watches++
 		if g.watches++; g.watches == 1 {
@@ -67,19 +68,19 @@ func (d *Dispatcher) enter(i *Interest, q *sendqueue.Queue) (g *group) {
 
 // exit removes watches that enter has added.
 func (d *Dispatcher) exit(g *group, watches int) {
-	d.feeds.exit(g.feed, watches, func() {
+	d.feeds.Exit(g.feed, watches, func() {
 		g.watches -= watches
 		g.rounds.watches -= watches
 	})
 }
 
 // Stats returns the current values. It does not wait for the dispatcher.
-func (d *Dispatcher) Stats() Stats { return d.feeds.current() }
+func (d *Dispatcher) Stats() feed.Stats { return d.feeds.Current() }
 
 // Interests returns the number of distinct interests that are watched.
-func (d *Dispatcher) Interests() int { return d.feeds.interests() }
+func (d *Dispatcher) Interests() int { return d.feeds.Interests() }
 
 // IndexDecides reports whether the index alone decides which changes concern an interest. If
 // not, the dispatcher evaluates the selector of the interest for each change that the index
 // yields. At worst, these are all changes in the scope of the interest.
-func (d *Dispatcher) IndexDecides(i *Interest) bool { return d.feeds.indexDecides(i) }
+func (d *Dispatcher) IndexDecides(i *feed.Interest) bool { return d.feeds.IndexDecides(i) }

@@ -4,18 +4,20 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
 
 // aCrowd returns a group with cursors that are no members.
 func aCrowd(watches int) (*group, []cursor) {
-	var f *feed
-	newFeeds(Config{}, nil).enter(&Interest{}, func(entered *feed, _ object.Position) { f = entered })
+	var f *feed.Feed
+	feed.NewFeeds(feed.Config{}, nil).Enter(&feed.Interest{}, func(entered *feed.Feed, _ object.Position) { f = entered })
 	g, s := &group{feed: f}, NewStream(StreamConfig{Queue: &sendqueue.Queue{}, Solo: &Pulled{}})
 	crowd := make([]cursor, watches)
 	for i := range crowd {
-		crowd[i] = cursor{stream: s, group: g, reader: reader{feed: f, after: 1, step: stepLive}}
+		crowd[i] = cursor{stream: s, group: g, Reader: catchup.Reader{Feed: f, After: 1, Step: catchup.StepLive}}
 		g.add(&crowd[i])
 	}
 	return g, crowd

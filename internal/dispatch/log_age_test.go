@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/test/cachertest"
@@ -15,9 +17,9 @@ import (
 // The logs drop old events, with and without new ones. A watcher that has not read them gets
 // them from the window.
 func TestLogsDropOldEvents(t *testing.T) {
-	bubble(t, Config{LogAge: time.Minute}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
-		begin := FromNow(d.feeds.cfg.Source.State().Position())
-		quick, slow := d.Poll(q, Interest{}, begin, Options{}), d.Poll(q, Interest{}, begin, Options{})
+	bubble(t, feed.Config{LogAge: time.Minute}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
+		begin := catchup.FromNow(d.feeds.Config.Source.State().Position())
+		quick, slow := d.Poll(q, feed.Interest{}, begin, Options{}), d.Poll(q, feed.Interest{}, begin, Options{})
 		defer quick.Close()
 		defer slow.Close()
 		read := func(w *Polled) (events int) {

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
@@ -53,7 +54,7 @@ func (d *Dispatcher) roundsOf(q *sendqueue.Queue) *workerRounds {
 // handOver gives the groups of the feeds that the present round has published to their workers. The
 // caller holds the mutex of the feeds. Each worker gets all its groups under one lock, so it never sees
 // a part of a round.
-func (d *Dispatcher) handOver(published []*feed, position object.Position) {
+func (d *Dispatcher) handOver(published []*feed.Feed, position object.Position) {
 	for _, f := range published {
 		for g := firstGroup(f); g != nil; g = g.sibling {
 			if g.watches > 0 {
