@@ -54,6 +54,7 @@ const (
 	StepLive                 // send events as they come
 )
 
+// FirstStep is the first step of a watch with each kind of beginning.
 var FirstStep = [...]Step{BeginFromSnapshot: StepSnapshot, BeginFromPosition: StepResume, BeginFromNow: StepNow}
 
 // NewReader returns a reader for a watch that begins.
