@@ -21,6 +21,8 @@
 //	                      what a crash has left in them: TestUnfinishedLogFiles
 //	allocateDatabase      etcd cannot write its database on a full disk: TestDiskFilledByOthers
 //	reserve               nothing can be deleted on a full disk: TestDiskFilledByOthers
+//	defragmentedBytes     a full disk has no room to defragment data that is deleted
+//	                      (TestDefragmentationNeedsNoSpaceForDeletedData)
 //	clientRequests        watches of etcd's clients delay the stop (TestCloseEndsWatchesOfEtcdClients of
 //	                      package store), and its clients fill the disk: TestDiskFilledByOthers
 //	Backlog               each watch loads its history at once (TestResumeFarBehindCostsLittle of

@@ -78,36 +78,6 @@ func (m *Member) clearAlarms(ctx context.Context, alarms []*pb.AlarmMember) (cle
 	return len(alarms) > 0, nil
 }
 
-// defragment rewrites the database file without its unused pages. Reads and writes of etcd
-// wait meanwhile. The caller holds space.
-func (m *Member) defragment() error {
-	// The sizes are those of the last commit, and pages that it has freed count as used
-	// until the next one.
-	m.backend.ForceCommit()
-	m.backend.ForceCommit()
-	// etcd writes a second file before it removes the first one.
-	needed := m.backend.SizeInUse() + m.backend.SizeInUse()/8 + emptyBytes
-	free, err := freeBytes(m.disk.dir)
-	if err == nil && free < needed {
-		defer m.disk.lendReserve()()
-		free, err = freeBytes(m.disk.dir)
-	}
-	if err != nil {
-		return err
-	}
-	if free < needed {
-		return &object.SpaceError{What: "a defragmentation", Needed: needed, Free: free}
-	}
-	// Unlike that of the server, this method lets others read the sizes meanwhile.
-	if err := m.backend.Defrag(); err != nil {
-		if isDiskFull(err) {
-			err = fmt.Errorf("%w: %w", object.ErrNoSpace, err)
-		}
-		return fmt.Errorf("defragment: %w", err)
-	}
-	return nil
-}
-
 // ReclaimSpace frees the space that nothing needs: it discards the history, unless keepHistory
 // is set, defragments the database, and clears the space alarm if the database is now smaller
 // than the quota. Other requests to etcd wait while it defragments.
