@@ -20,11 +20,13 @@ import (
 	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/reload"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/tracing"
 	"github.com/fanoutd/fanoutd/internal/wire"
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // App is a server that has been built and is ready to run.
@@ -42,7 +44,7 @@ type App struct {
 	files     []*reload.File // reloaded when they change
 
 	connections  connectionLimits
-	catchUpTurns dispatch.Turns // of all resources
+	catchUpTurns work.Turns // of all resources
 }
 
 // Build opens everything that the configuration asks for: the listeners, then the store and
@@ -59,7 +61,7 @@ func Build(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, er
 	if err != nil {
 		return nil, err
 	}
-	a := &App{cfg: cfg, log: log, connections: connections, catchUpTurns: dispatch.NewTurns()}
+	a := &App{cfg: cfg, log: log, connections: connections, catchUpTurns: work.NewTurns()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.close(ctx))
@@ -140,7 +142,7 @@ func (a *App) resource(rc config.Resource) (backend.Resource, error) {
 		Keys:          a.keys,
 		Log:           a.log,
 	})
-	dispatcherConfig := dispatch.Config{
+	dispatcherConfig := feed.Config{
 		Source: r.Cacher, Encoder: wire.Encoder{}, Turns: a.catchUpTurns, Indexed: schema.Indexed(),
 		LogBytes: int(rc.Log.MaxSize), LogAge: time.Duration(rc.Log.Freshness),
 	}

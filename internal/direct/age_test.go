@@ -11,6 +11,8 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
@@ -22,7 +24,7 @@ func TestMessagesStateTheirAge(t *testing.T) {
 	}
 	f := start(t, direct.Config{ProgressInterval: time.Hour})
 	// Nothing confirms the position between the snapshot and the last bookmark.
-	w := f.watch(t, dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{LastBookmark: time.Now().Add(1500 * time.Millisecond)})
+	w := f.watch(t, feed.Interest{}, catchup.FromSnapshot(0), dispatch.Options{LastBookmark: time.Now().Add(1500 * time.Millisecond)})
 	for _, want := range []struct {
 		kind object.MessageKind
 		age  bool
@@ -36,7 +38,7 @@ func TestMessagesStateTheirAge(t *testing.T) {
 		}
 	}
 	// A bookmark after a silence waits until the store has confirmed the position.
-	quiet := f.watch(t, dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{BookmarkInterval: 1500 * time.Millisecond})
+	quiet := f.watch(t, feed.Interest{}, catchup.FromSnapshot(0), dispatch.Options{BookmarkInterval: 1500 * time.Millisecond})
 	quiet.begins(t, object.Reset)
 	quiet.next(t, object.Synced)
 	if m, err := quiet.Next(contextFor(t)); err != nil || m.Header.Kind != object.Bookmark || m.Header.Age > 0 {
@@ -132,7 +134,7 @@ func watchPausing(t *testing.T, messageBytes int, o dispatch.Options) (*pausingS
 		Resource: "test", Store: store, Codec: codec, Preencode: wire.Preencode, Encoder: wire.Encoder{}, Log: slog.New(slog.DiscardHandler),
 		MessageBytes: messageBytes,
 	})
-	w, err := source.Watch(t.Context(), dispatch.Interest{}, dispatch.FromNow(object.Position{}), o)
+	w, err := source.Watch(t.Context(), feed.Interest{}, catchup.FromNow(object.Position{}), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
@@ -41,12 +43,12 @@ func TestChangeThatTheStoreCannotSend(t *testing.T) {
 	last := bypass.commit(t, f.put("k", "small", nil))
 	for name, begin := range map[string]func(t *testing.T, o dispatch.Options) *watcher{
 		"resume": func(t *testing.T, o dispatch.Options) *watcher {
-			w := f.watch(t, dispatch.Interest{}, dispatch.FromPosition(from), o)
+			w := f.watch(t, feed.Interest{}, catchup.FromPosition(from), o)
 			w.begins(t, object.Replay)
 			return w
 		},
 		"live": func(t *testing.T, o dispatch.Options) *watcher {
-			w := f.watch(t, dispatch.Interest{}, dispatch.FromNow(object.Position{}), o)
+			w := f.watch(t, feed.Interest{}, catchup.FromNow(object.Position{}), o)
 			w.next(t, object.Bookmark)
 			bypass.commit(t, f.put("k", strings.Repeat("x", 1_000_000), nil))
 			last = bypass.commit(t, f.put("k", "small", nil))
@@ -70,7 +72,7 @@ func TestChangeThatTheStoreCannotSend(t *testing.T) {
 				t.Errorf("got %d requests for changes, want a few", n)
 			}
 			w = begin(t, dispatch.Options{EveryEvent: true})
-			if err := ends[*dispatch.LostError](t, w); err.Oldest <= err.Asked {
+			if err := ends[*catchup.LostError](t, w); err.Oldest <= err.Asked {
 				t.Errorf("end of a watch of every event: got %+v", err)
 			}
 		})
@@ -104,7 +106,7 @@ func TestResumeFarBehindCostsLittle(t *testing.T) {
 		var all []*watcher
 		received := make([]int, watchers)
 		for i := range watchers {
-			w := f.watch(t, dispatch.Interest{}, dispatch.FromPosition(from), dispatch.Options{})
+			w := f.watch(t, feed.Interest{}, catchup.FromPosition(from), dispatch.Options{})
 			w.begins(t, object.Replay)
 			received[i] = len(w.next(t, object.CatchUpPart).Events)
 			all = append(all, w)

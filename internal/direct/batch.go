@@ -3,7 +3,7 @@ package direct
 import (
 	"time"
 
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -48,9 +48,9 @@ func (w *Watcher) encodeBatch() (events [][]byte, count int) {
 	return [][]byte{b[:whole.bytes]}, whole.n
 }
 
-// merge merges the changes of each key into one (see [dispatch.Interest.Merge]). The changes
+// merge merges the changes of each key into one (see [feed.Interest.Merge]). The changes
 // are in order of revision.
-func merge(changes []object.Change, i *dispatch.Interest, replay bool) []object.Change {
+func merge(changes []object.Change, i *feed.Interest, replay bool) []object.Change {
 	all := i.Merge(func(yield func(*object.Change, time.Time) bool) {
 		for j := range changes {
 			if !yield(&changes[j], time.Time{}) {

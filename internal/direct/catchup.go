@@ -6,26 +6,27 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // catchUp returns the next message of a catch-up. If the store is away, it changes nothing
 // and can be called again.
-func (w *Watcher) catchUp(ctx context.Context) (dispatch.Message, error) {
+func (w *Watcher) catchUp(ctx context.Context) (feed.Message, error) {
 	if w.step == listing {
 		return w.list(ctx)
 	}
 	asked := time.Now()
 	at, err := w.source.Position(ctx, 0)
 	if err != nil {
-		return dispatch.Message{}, err
+		return feed.Message{}, err
 	}
 	w.asOf = asked
 	if w.step == beginResume {
 		ok, err := w.replayable(ctx, at)
 		if err != nil {
-			return dispatch.Message{}, err
+			return feed.Message{}, err
 		}
 		if ok {
 			w.replayEnd = at.Revision
@@ -36,7 +37,7 @@ func (w *Watcher) catchUp(ctx context.Context) (dispatch.Message, error) {
 	return w.reset(ctx, at)
 }
 
-func (w *Watcher) catchUpBegin(kind object.CatchUp) dispatch.Message {
+func (w *Watcher) catchUpBegin(kind object.CatchUp) feed.Message {
 	m := w.message(object.CatchUpBegin, nil, 0)
 	m.Header.CatchUp = kind
 	return m
@@ -51,7 +52,7 @@ func (w *Watcher) replayable(ctx context.Context, at object.Position) (bool, err
 		return false, nil
 	case w.epoch == at.Epoch && w.unreadable:
 		if w.options.EveryEvent {
-			return false, &dispatch.LostError{Asked: w.cursor, Oldest: at.Revision, Current: at.Revision}
+			return false, &catchup.LostError{Asked: w.cursor, Oldest: at.Revision, Current: at.Revision}
 		}
 		return false, nil
 	case w.epoch == at.Epoch && w.cursor <= at.Revision:
@@ -64,7 +65,7 @@ func (w *Watcher) replayable(ctx context.Context, at object.Position) (bool, err
 		}
 		return false, nil
 	case w.options.EveryEvent:
-		return false, &dispatch.EpochError{Asked: w.epoch, Current: at}
+		return false, &catchup.EpochError{Asked: w.epoch, Current: at}
 	}
 	return false, nil
 }
@@ -75,7 +76,7 @@ func (w *Watcher) lostError(ctx context.Context, asked object.Revision, at objec
 	if err != nil {
 		return err
 	}
-	return &dispatch.LostError{Asked: asked, Oldest: oldest, Current: at.Revision}
+	return &catchup.LostError{Asked: asked, Oldest: oldest, Current: at.Revision}
 }
 
 // maxExpiredSnapshots is how many snapshots in a row the store may forget before the
@@ -85,9 +86,9 @@ const maxExpiredSnapshots = 3
 
 // reset announces a snapshot. It reads the first page before, so it announces no snapshot
 // that the store has already forgotten.
-func (w *Watcher) reset(ctx context.Context, at object.Position) (dispatch.Message, error) {
+func (w *Watcher) reset(ctx context.Context, at object.Position) (feed.Message, error) {
 	if w.expiredSnapshots == maxExpiredSnapshots {
-		return dispatch.Message{}, w.lostError(ctx, w.page.at, at)
+		return feed.Message{}, w.lostError(ctx, w.page.at, at)
 	}
 	p := page{at: at.Revision, scope: w.interest.Scope, forWatch: true}
 	if w.exact > 0 {
@@ -95,12 +96,12 @@ func (w *Watcher) reset(ctx context.Context, at object.Position) (dispatch.Messa
 	}
 	switch err := w.source.nextPage(ctx, &p); {
 	case errors.Is(err, object.ErrCompacted) && w.exact > 0:
-		return dispatch.Message{}, w.lostError(ctx, w.exact, at)
+		return feed.Message{}, w.lostError(ctx, w.exact, at)
 	case errors.Is(err, object.ErrCompacted):
 		// Compacted a moment ago; the next attempt lists a newer revision.
-		return dispatch.Message{}, fmt.Errorf("%w: %w", object.ErrUnavailable, err)
+		return feed.Message{}, fmt.Errorf("%w: %w", object.ErrUnavailable, err)
 	case err != nil:
-		return dispatch.Message{}, err
+		return feed.Message{}, err
 	}
 	w.page, w.epoch, w.cursor, w.unreadable = p, w.source.servedEpoch(storeEpoch(at.Epoch)), 0, false
 	w.step = listing
@@ -108,7 +109,7 @@ func (w *Watcher) reset(ctx context.Context, at object.Position) (dispatch.Messa
 }
 
 // list returns the next part of the snapshot, or its end.
-func (w *Watcher) list(ctx context.Context) (dispatch.Message, error) {
+func (w *Watcher) list(ctx context.Context) (feed.Message, error) {
 	var events [][]byte
 	size := 0
 	for {
@@ -136,7 +137,7 @@ func (w *Watcher) list(ctx context.Context) (dispatch.Message, error) {
 			w.expiredSnapshots++
 			return w.catchUp(ctx)
 		case err != nil:
-			return dispatch.Message{}, err
+			return feed.Message{}, err
 		case w.page.lacksKey && w.source.servedEpoch(storeEpoch(w.epoch)) != w.epoch:
 			w.step = beginReset
 			return w.catchUp(ctx)

@@ -18,6 +18,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/selector"
 	"github.com/fanoutd/fanoutd/internal/store"
@@ -155,7 +157,7 @@ type watcher struct {
 	stream check.Stream
 }
 
-func (f *fixture) watch(t testing.TB, i dispatch.Interest, b dispatch.Begin, o dispatch.Options) *watcher {
+func (f *fixture) watch(t testing.TB, i feed.Interest, b catchup.Begin, o dispatch.Options) *watcher {
 	t.Helper()
 	w, err := f.Watch(contextFor(t), i, b, o)
 	if err != nil {
@@ -220,13 +222,13 @@ func ends[E error](t testing.TB, w *watcher) E {
 }
 
 // labelled returns the interest in the objects of a scope with these labels.
-func labelled(t testing.TB, scope object.Scope, labels string) dispatch.Interest {
+func labelled(t testing.TB, scope object.Scope, labels string) feed.Interest {
 	t.Helper()
 	s, err := selector.ParseLabels(labels)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dispatch.Interest{Scope: scope, Selector: s}
+	return feed.Interest{Scope: scope, Selector: s}
 }
 
 func below(t testing.TB, path string) object.Scope {

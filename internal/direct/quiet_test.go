@@ -7,6 +7,8 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -18,7 +20,7 @@ func TestReplayEndsAfterTheBufferWasFull(t *testing.T) {
 	from := f.position(t)
 	at := f.commit(t, f.put("a/1", "v", nil))
 	now := f.commit(t, f.put("b/1", "v", nil))
-	w := f.watch(t, dispatch.Interest{Scope: below(t, "a")}, dispatch.FromPosition(from), dispatch.Options{})
+	w := f.watch(t, feed.Interest{Scope: below(t, "a")}, catchup.FromPosition(from), dispatch.Options{})
 	w.begins(t, object.Replay)
 	if m := w.next(t, object.CatchUpPart); m.Position.Revision != at {
 		t.Errorf("position of the change: got %d, want %d", m.Position.Revision, at)
@@ -36,7 +38,7 @@ func TestReplayEndsThoughTheStoreWasAway(t *testing.T) {
 	})
 	from := f.position(t)
 	now := f.commit(t, f.put("b/1", "v", nil))
-	w := f.watch(t, dispatch.Interest{Scope: below(t, "a")}, dispatch.FromPosition(from), dispatch.Options{})
+	w := f.watch(t, feed.Interest{Scope: below(t, "a")}, catchup.FromPosition(from), dispatch.Options{})
 	w.begins(t, object.Replay)
 	store.away.Store(true)
 	if m := w.next(t, object.Synced); m.Position.Revision != now {

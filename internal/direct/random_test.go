@@ -12,6 +12,8 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/check"
 	"github.com/fanoutd/fanoutd/test/seed"
@@ -26,7 +28,7 @@ func TestGuaranteesUnderRandomLoad(t *testing.T) {
 	f := start(t, direct.Config{MessageBytes: 500, BufferBytes: 4 << 10, PageSize: 5})
 	witness := f.witness(t)
 	var reached progress
-	interests := []dispatch.Interest{
+	interests := []feed.Interest{
 		{},
 		{Scope: below(t, "a")},
 		{Scope: below(t, "a/b")},
@@ -170,7 +172,7 @@ type reader struct {
 	*fixture
 	rng      *rand.Rand
 	reached  *progress
-	interest dispatch.Interest
+	interest feed.Interest
 	options  dispatch.Options
 	history  check.History
 }
@@ -185,15 +187,15 @@ func (r *reader) run(t *testing.T) {
 // revision.
 func (r *reader) stream(t *testing.T) (done bool) {
 	s := check.Stream{Begin: check.FromNothing}
-	begin := dispatch.FromSnapshot(0)
+	begin := catchup.FromSnapshot(0)
 	last, resumable := r.history.Position()
 	switch n := r.rng.IntN(10); {
 	case resumable && n < 7:
 		s.Begin, s.Position = check.After, last
-		begin = dispatch.FromPosition(last)
+		begin = catchup.FromPosition(last)
 	case n == 7:
 		s.Begin = check.FromNow
-		begin = dispatch.FromNow(object.Position{})
+		begin = catchup.FromNow(object.Position{})
 	}
 	ctx, cancel := context.WithCancel(contextFor(t))
 	defer cancel()
@@ -210,7 +212,7 @@ func (r *reader) stream(t *testing.T) (done bool) {
 			return true
 		}
 		if _, err := w.receive(ctx); err != nil {
-			if lost, ok := errors.AsType[*dispatch.LostError](err); ok && abandoned(&w.stream) == 3 {
+			if lost, ok := errors.AsType[*catchup.LostError](err); ok && abandoned(&w.stream) == 3 {
 				t.Logf("%s reads too slowly for a snapshot: %v", r.history.Watcher, lost)
 				return false
 			}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -29,7 +31,7 @@ func TestPositionRequestsAreShared(t *testing.T) {
 		for range 50 {
 			callers.Go(read)
 			callers.Go(func() {
-				w, err := s.Watch(t.Context(), dispatch.Interest{}, dispatch.FromNow(object.Position{Revision: 7}), dispatch.Options{})
+				w, err := s.Watch(t.Context(), feed.Interest{}, catchup.FromNow(object.Position{Revision: 7}), dispatch.Options{})
 				if err != nil {
 					t.Error(err)
 					return

@@ -7,6 +7,8 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -22,16 +24,16 @@ func TestOnlySnapshotsNeedASlot(t *testing.T) {
 	f.compact(t, first.Revision+1)
 	for name, test := range map[string]struct {
 		scope object.Scope
-		begin dispatch.Begin
+		begin catchup.Begin
 		want  []string
 	}{
-		"snapshot":         {below(t, "a"), dispatch.FromSnapshot(0), []string{"slot", "begin", "slot", "part", "slot", "part", "synced"}},
-		"empty snapshot":   {below(t, "c"), dispatch.FromSnapshot(0), []string{"slot", "begin", "synced"}},
-		"expired position": {below(t, "a"), dispatch.FromPosition(first), []string{"begin", "slot", "part", "slot", "part", "synced"}},
-		"replay":           {object.Scope{}, dispatch.FromPosition(recent), []string{"begin", "part", "synced"}},
+		"snapshot":         {below(t, "a"), catchup.FromSnapshot(0), []string{"slot", "begin", "slot", "part", "slot", "part", "synced"}},
+		"empty snapshot":   {below(t, "c"), catchup.FromSnapshot(0), []string{"slot", "begin", "synced"}},
+		"expired position": {below(t, "a"), catchup.FromPosition(first), []string{"begin", "slot", "part", "slot", "part", "synced"}},
+		"replay":           {object.Scope{}, catchup.FromPosition(recent), []string{"begin", "part", "synced"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := f.watch(t, dispatch.Interest{Scope: test.scope}, test.begin, dispatch.Options{})
+			w := f.watch(t, feed.Interest{Scope: test.scope}, test.begin, dispatch.Options{})
 			var got []string
 			for !slices.Contains(got, "synced") {
 				if w.ReadsSnapshot() {

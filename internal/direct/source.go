@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -34,7 +34,7 @@ type Config struct {
 	Store     Store
 	Codec     object.Codec
 	Preencode func(*object.Object) // encodes a new object before readers see it
-	Encoder   dispatch.Encoder
+	Encoder   feed.Encoder
 	Log       *slog.Logger
 
 	// Keys are the keys that values are decrypted with. Default: no value is encrypted.

@@ -9,14 +9,14 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/backoff"
 	"github.com/fanoutd/fanoutd/internal/cacher"
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // tail reads the changes after a position into a buffer, from which a watcher takes them.
 type tail struct {
 	source   *Source
-	interest *dispatch.Interest
+	interest *feed.Interest
 	latest   bool // waiting changes may be merged
 	epoch    object.Epoch
 	wake     chan<- struct{} // receives a value when there is something new
@@ -49,7 +49,7 @@ var (
 
 // newTail starts a tail of the changes after a position. Behind means that the store has such
 // changes.
-func (s *Source) newTail(interest *dispatch.Interest, latest, replay, behind bool, after object.Position, wake chan<- struct{}) *tail {
+func (s *Source) newTail(interest *feed.Interest, latest, replay, behind bool, after object.Position, wake chan<- struct{}) *tail {
 	t := &tail{
 		source: s, interest: interest, latest: latest, replay: replay, behind: behind, epoch: after.Epoch, through: after.Revision,
 		wake: wake, taken: make(chan struct{}, 1), fresh: cacher.NewFreshness(),

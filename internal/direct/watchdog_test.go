@@ -12,6 +12,8 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
@@ -21,8 +23,8 @@ import (
 func TestResumableAfterAQuietWatchIsEnded(t *testing.T) {
 	f, store := startTapped(t, direct.Config{ProgressInterval: 10 * time.Millisecond})
 	f.commit(t, f.put("quiet/k", "1", nil))
-	interest := dispatch.Interest{Scope: below(t, "quiet")}
-	w := f.watch(t, interest, dispatch.FromSnapshot(0), dispatch.Options{EveryEvent: true})
+	interest := feed.Interest{Scope: below(t, "quiet")}
+	w := f.watch(t, interest, catchup.FromSnapshot(0), dispatch.Options{EveryEvent: true})
 	w.begins(t, object.Reset)
 	w.next(t, object.CatchUpPart)
 	w.next(t, object.Synced)
@@ -42,7 +44,7 @@ func TestResumableAfterAQuietWatchIsEnded(t *testing.T) {
 		t.Fatalf("end of the watch: got %v, want %v", err, context.Canceled)
 	}
 	f.compact(t, last)
-	w = f.watch(t, interest, dispatch.FromPosition(w.Position()), dispatch.Options{EveryEvent: true})
+	w = f.watch(t, interest, catchup.FromPosition(w.Position()), dispatch.Options{EveryEvent: true})
 	w.begins(t, object.Replay)
 	w.next(t, object.Synced)
 }
@@ -51,7 +53,7 @@ func TestResumableAfterAQuietWatchIsEnded(t *testing.T) {
 // last changes were outside its scope.
 func TestResumableFromWhereTheWatchWasReadTo(t *testing.T) {
 	f, store := startTapped(t, direct.Config{ProgressInterval: 10 * time.Millisecond})
-	w := f.watch(t, dispatch.Interest{Scope: below(t, "quiet")}, dispatch.FromNow(object.Position{}), dispatch.Options{EveryEvent: true})
+	w := f.watch(t, feed.Interest{Scope: below(t, "quiet")}, catchup.FromNow(object.Position{}), dispatch.Options{EveryEvent: true})
 	w.next(t, object.Bookmark)
 	store.mu.Lock()
 	store.end = f.position(t).Revision + 1
@@ -78,7 +80,7 @@ func TestReliableAlthoughAWatchIsSilent(t *testing.T) {
 		s := direct.New(direct.Config{
 			Resource: "test", Store: store, Codec: codec, Preencode: wire.Preencode, Encoder: wire.Encoder{}, Log: slog.New(slog.DiscardHandler),
 		})
-		inner, err := s.Watch(t.Context(), dispatch.Interest{}, dispatch.FromNow(object.Position{}), dispatch.Options{})
+		inner, err := s.Watch(t.Context(), feed.Interest{}, catchup.FromNow(object.Position{}), dispatch.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

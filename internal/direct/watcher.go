@@ -9,6 +9,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/backoff"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -16,7 +18,7 @@ import (
 // goroutine at a time. Close is called once, after the last Next.
 type Watcher struct {
 	source   *Source
-	interest dispatch.Interest
+	interest feed.Interest
 	options  dispatch.Options
 	wake     chan struct{} // capacity 1: the tail has something new
 	schedule dispatch.Schedule
@@ -71,7 +73,7 @@ const (
 // from one goroutine, and Close at the end.
 //
 // Errors are those of [Source.Position].
-func (s *Source) Watch(ctx context.Context, i dispatch.Interest, b dispatch.Begin, o dispatch.Options) (*Watcher, error) {
+func (s *Source) Watch(ctx context.Context, i feed.Interest, b catchup.Begin, o dispatch.Options) (*Watcher, error) {
 	asked := time.Now()
 	at, err := s.Position(ctx, b.Needed)
 	if err != nil {
@@ -82,14 +84,14 @@ func (s *Source) Watch(ctx context.Context, i dispatch.Interest, b dispatch.Begi
 		schedule: dispatch.NewSchedule(&o), epoch: at.Epoch, exact: b.Exact, asOf: asked,
 	}
 	switch b.Kind {
-	case dispatch.BeginFromSnapshot:
+	case catchup.BeginFromSnapshot:
 		w.step = beginReset
-	case dispatch.BeginFromPosition:
+	case catchup.BeginFromPosition:
 		if b.Position.Epoch == at.Epoch && b.Position.Revision > at.Revision {
 			return nil, &cacher.FutureError{Asked: b.Position.Revision, Current: at.Revision}
 		}
 		w.step, w.epoch, w.cursor = beginResume, b.Position.Epoch, b.Position.Revision
-	case dispatch.BeginFromNow:
+	case catchup.BeginFromNow:
 		w.step, w.cursor = beginNow, at.Revision
 	}
 	return w, nil
@@ -137,11 +139,11 @@ func (w *Watcher) startTail(next step, behind bool) {
 }
 
 // Next waits for the next message. It returns ctx.Err() if ctx ends first. It returns
-// [*dispatch.LostError] or [*dispatch.EpochError] if the watcher wants every event, or a
+// [*catchup.LostError] or [*catchup.EpochError] if the watcher wants every event, or a
 // snapshot of one revision, and the store no longer has it. It also returns
-// [*dispatch.LostError] if the store has forgotten three snapshots in a row before the
+// [*catchup.LostError] if the store has forgotten three snapshots in a row before the
 // watcher had read them.
-func (w *Watcher) Next(ctx context.Context) (dispatch.Message, error) {
+func (w *Watcher) Next(ctx context.Context) (feed.Message, error) {
 	m, err := w.next(ctx)
 	if err == nil {
 		w.schedule.RecordSent(&m.Header, time.Now())
@@ -150,7 +152,7 @@ func (w *Watcher) Next(ctx context.Context) (dispatch.Message, error) {
 	return m, err
 }
 
-func (w *Watcher) next(ctx context.Context) (dispatch.Message, error) {
+func (w *Watcher) next(ctx context.Context) (feed.Message, error) {
 	for {
 		switch w.step {
 		case beginReset, beginResume, listing:
@@ -161,7 +163,7 @@ func (w *Watcher) next(ctx context.Context) (dispatch.Message, error) {
 				return m, nil
 			}
 			if err != nil {
-				return dispatch.Message{}, err
+				return feed.Message{}, err
 			}
 		case beginNow:
 			w.startTail(live, false)
@@ -171,7 +173,7 @@ func (w *Watcher) next(ctx context.Context) (dispatch.Message, error) {
 				return m, nil
 			}
 			if err := w.wait(ctx); err != nil {
-				return dispatch.Message{}, err
+				return feed.Message{}, err
 			}
 		}
 	}
@@ -193,12 +195,12 @@ func (w *Watcher) ReadsSnapshot() bool {
 	return false
 }
 
-func (w *Watcher) message(kind object.MessageKind, events [][]byte, count int) dispatch.Message {
+func (w *Watcher) message(kind object.MessageKind, events [][]byte, count int) feed.Message {
 	w.sentCursor = w.cursor
 	if kind != object.Bookmark || w.shown == 0 {
 		w.shown = w.cursor
 	}
-	return dispatch.Message{
+	return feed.Message{
 		Events: events,
 		Count:  count,
 		Header: object.Header{Kind: kind, Position: w.position(), Partial: w.partial, Age: w.statedAge(kind)},
@@ -209,7 +211,7 @@ func (w *Watcher) message(kind object.MessageKind, events [][]byte, count int) d
 func (w *Watcher) statedAge(kind object.MessageKind) time.Duration {
 	switch kind {
 	case object.Live, object.Bookmark, object.Synced:
-		return dispatch.StatedAge(w.asOf, time.Now())
+		return feed.StatedAge(w.asOf, time.Now())
 	}
 	return 0
 }
@@ -227,10 +229,10 @@ func (w *Watcher) Await(ctx context.Context) error {
 
 // nextFromTail returns the next message about changes, the end of a replay, or a bookmark.
 // It returns false if none is due, or if the watcher has to catch up.
-func (w *Watcher) nextFromTail() (dispatch.Message, bool) {
+func (w *Watcher) nextFromTail() (feed.Message, bool) {
 	switch {
 	case !w.isReady(time.Now()), w.step < replaying:
-		return dispatch.Message{}, false
+		return feed.Message{}, false
 	case len(w.pending) > 0:
 		kind := object.Live
 		if w.step == replaying {

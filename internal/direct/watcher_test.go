@@ -14,6 +14,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/check"
 	"github.com/fanoutd/fanoutd/test/poll"
@@ -24,7 +26,7 @@ func TestSnapshotThenLive(t *testing.T) {
 	for i := range 5 {
 		f.commit(t, f.put(fmt.Sprintf("a/%d", i), "v", nil), f.put(fmt.Sprintf("b/%d", i), "v", nil))
 	}
-	w := f.watch(t, dispatch.Interest{Scope: below(t, "a")}, dispatch.FromSnapshot(0), dispatch.Options{})
+	w := f.watch(t, feed.Interest{Scope: below(t, "a")}, catchup.FromSnapshot(0), dispatch.Options{})
 	w.begins(t, object.Reset)
 	var got []string
 	for m := w.next(t, object.CatchUpPart); ; {
@@ -111,23 +113,23 @@ func TestWatchBeginsWhereItWasAsked(t *testing.T) {
 	at := func(r object.Revision) object.Position { return object.Position{Epoch: epoch, Revision: r} }
 	every := dispatch.Options{EveryEvent: true}
 
-	w := f.watch(t, dispatch.Interest{}, dispatch.FromPosition(at(first+2)), every)
+	w := f.watch(t, feed.Interest{}, catchup.FromPosition(at(first+2)), every)
 	w.begins(t, object.Replay)
 	if m := w.next(t, object.CatchUpPart); show(m) != fmt.Sprintf("~k@%d ~k@%d", first+3, first+4) {
 		t.Errorf("replay: got %s", show(m))
 	}
 	w.next(t, object.Synced)
 
-	w = f.watch(t, dispatch.Interest{}, dispatch.FromPosition(at(first+4)), every)
+	w = f.watch(t, feed.Interest{}, catchup.FromPosition(at(first+4)), every)
 	w.begins(t, object.Replay)
 	w.next(t, object.Synced)
 
-	w = f.watch(t, dispatch.Interest{}, dispatch.FromNow(object.Position{}), every)
+	w = f.watch(t, feed.Interest{}, catchup.FromNow(object.Position{}), every)
 	if m := w.next(t, object.Bookmark); m.Position != at(first+4) {
 		t.Errorf("now: got %v, want %v", m.Position, at(first+4))
 	}
 
-	w = f.watch(t, dispatch.Interest{}, dispatch.FromExactly(first+1), every)
+	w = f.watch(t, feed.Interest{}, catchup.FromExactly(first+1), every)
 	w.begins(t, object.Reset)
 	if m := w.next(t, object.CatchUpPart); show(m) != fmt.Sprintf("+k@%d", first+1) {
 		t.Errorf("snapshot: got %s", show(m))
@@ -140,23 +142,23 @@ func TestWatchBeginsWhereItWasAsked(t *testing.T) {
 	}
 
 	var future *cacher.FutureError
-	if _, err := f.Watch(contextFor(t), dispatch.Interest{}, dispatch.FromPosition(at(first+5)), every); !errors.As(err, &future) {
+	if _, err := f.Watch(contextFor(t), feed.Interest{}, catchup.FromPosition(at(first+5)), every); !errors.As(err, &future) {
 		t.Errorf("position ahead of the store: got %v, want a FutureError", err)
 	}
-	elsewhere := dispatch.FromPosition(object.Position{Epoch: "elsewhere", Revision: first + 100})
-	f.watch(t, dispatch.Interest{}, elsewhere, dispatch.Options{}).begins(t, object.Reset)
-	if err := ends[*dispatch.EpochError](t, f.watch(t, dispatch.Interest{}, elsewhere, every)); err.Asked != "elsewhere" || err.Current != at(first+4) {
+	elsewhere := catchup.FromPosition(object.Position{Epoch: "elsewhere", Revision: first + 100})
+	f.watch(t, feed.Interest{}, elsewhere, dispatch.Options{}).begins(t, object.Reset)
+	if err := ends[*catchup.EpochError](t, f.watch(t, feed.Interest{}, elsewhere, every)); err.Asked != "elsewhere" || err.Current != at(first+4) {
 		t.Errorf("error: got %+v", err)
 	}
 
 	f.compact(t, first+3)
-	f.watch(t, dispatch.Interest{}, dispatch.FromPosition(at(first+3)), dispatch.Options{}).begins(t, object.Replay)
-	f.watch(t, dispatch.Interest{}, dispatch.FromPosition(at(first+2)), dispatch.Options{}).begins(t, object.Reset)
-	lost := &dispatch.LostError{Asked: first + 2, Oldest: first + 3, Current: first + 4}
-	if err := ends[*dispatch.LostError](t, f.watch(t, dispatch.Interest{}, dispatch.FromPosition(at(first+2)), every)); *err != *lost {
+	f.watch(t, feed.Interest{}, catchup.FromPosition(at(first+3)), dispatch.Options{}).begins(t, object.Replay)
+	f.watch(t, feed.Interest{}, catchup.FromPosition(at(first+2)), dispatch.Options{}).begins(t, object.Reset)
+	lost := &catchup.LostError{Asked: first + 2, Oldest: first + 3, Current: first + 4}
+	if err := ends[*catchup.LostError](t, f.watch(t, feed.Interest{}, catchup.FromPosition(at(first+2)), every)); *err != *lost {
 		t.Errorf("error: got %+v, want %+v", err, lost)
 	}
-	if err := ends[*dispatch.LostError](t, f.watch(t, dispatch.Interest{}, dispatch.FromExactly(first+2), dispatch.Options{})); *err != *lost {
+	if err := ends[*catchup.LostError](t, f.watch(t, feed.Interest{}, catchup.FromExactly(first+2), dispatch.Options{})); *err != *lost {
 		t.Errorf("error: got %+v, want %+v", err, lost)
 	}
 }
@@ -171,7 +173,7 @@ func TestHonestAboutExpiredSnapshots(t *testing.T) {
 		f.compact(t, at)
 		return at
 	}
-	w := f.watch(t, dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
+	w := f.watch(t, feed.Interest{}, catchup.FromSnapshot(0), dispatch.Options{})
 	for range 2 {
 		w.begins(t, object.Reset)
 		w.next(t, object.CatchUpPart)
@@ -184,14 +186,14 @@ func TestHonestAboutExpiredSnapshots(t *testing.T) {
 	w.next(t, object.Synced) // a complete snapshot resets the count
 	w.Close()
 
-	w = f.watch(t, dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
+	w = f.watch(t, feed.Interest{}, catchup.FromSnapshot(0), dispatch.Options{})
 	var asked, now object.Revision
 	for range 3 {
 		w.begins(t, object.Reset)
 		w.next(t, object.CatchUpPart)
 		asked, now = f.position(t).Revision, forget()
 	}
-	if err := ends[*dispatch.LostError](t, w); *err != (dispatch.LostError{Asked: asked, Oldest: now, Current: now}) {
+	if err := ends[*catchup.LostError](t, w); *err != (catchup.LostError{Asked: asked, Oldest: now, Current: now}) {
 		t.Errorf("error: got %+v", err)
 	}
 }
@@ -202,7 +204,7 @@ func TestEventTypesFollowTheSelector(t *testing.T) {
 	label := func(color string) map[string]string { return map[string]string{"color": color} }
 	interest := labelled(t, object.Scope{}, "color=red")
 	interest.Projection.Previous = true
-	w := f.watch(t, interest, dispatch.FromNow(object.Position{}), dispatch.Options{})
+	w := f.watch(t, interest, catchup.FromNow(object.Position{}), dispatch.Options{})
 	w.next(t, object.Bookmark)
 	want := func(want string) check.Message {
 		t.Helper()
@@ -229,7 +231,7 @@ func TestEventTypesFollowTheSelector(t *testing.T) {
 // A revision that is larger than a message comes in parts, which are marked partial.
 func TestLargeRevisionIsSplit(t *testing.T) {
 	f := start(t, direct.Config{MessageBytes: 1000})
-	w := f.watch(t, dispatch.Interest{}, dispatch.FromNow(object.Position{}), dispatch.Options{})
+	w := f.watch(t, feed.Interest{}, catchup.FromNow(object.Position{}), dispatch.Options{})
 	before := w.next(t, object.Bookmark).Position
 	var ops []object.Op
 	for i := range 10 {
@@ -253,7 +255,7 @@ func TestBookmarks(t *testing.T) {
 		t.Skip("takes more than a second")
 	}
 	f := start(t, direct.Config{})
-	w := f.watch(t, dispatch.Interest{Scope: below(t, "quiet")}, dispatch.FromNow(object.Position{}), dispatch.Options{BookmarkInterval: 100 * time.Millisecond})
+	w := f.watch(t, feed.Interest{Scope: below(t, "quiet")}, catchup.FromNow(object.Position{}), dispatch.Options{BookmarkInterval: 100 * time.Millisecond})
 	last := w.next(t, object.Bookmark).Position
 	for range 3 {
 		at := f.commit(t, f.put("busy", "v", nil))
@@ -268,7 +270,7 @@ func TestBookmarks(t *testing.T) {
 		t.Errorf("bookmark: got %v, want %v", m.Position, last)
 	}
 
-	w = f.watch(t, dispatch.Interest{}, dispatch.FromNow(object.Position{}), dispatch.Options{LastBookmark: time.Now().Add(50 * time.Millisecond)})
+	w = f.watch(t, feed.Interest{}, catchup.FromNow(object.Position{}), dispatch.Options{LastBookmark: time.Now().Add(50 * time.Millisecond)})
 	w.next(t, object.Bookmark)
 	w.next(t, object.Bookmark)
 	// Nothing comes, however long this waits.
@@ -283,7 +285,7 @@ func TestBookmarks(t *testing.T) {
 func TestBatchDelay(t *testing.T) {
 	f := start(t, direct.Config{})
 	unhurried(t, func(delay time.Duration) error {
-		w := f.watch(t, dispatch.Interest{}, dispatch.FromNow(object.Position{}), dispatch.Options{BatchDelay: delay})
+		w := f.watch(t, feed.Interest{}, catchup.FromNow(object.Position{}), dispatch.Options{BatchDelay: delay})
 		w.next(t, object.Bookmark)
 		f.commit(t, f.put("k", "0", nil))
 		w.next(t, object.Live)
@@ -301,7 +303,7 @@ func TestBatchDelay(t *testing.T) {
 // message in every interval.
 func TestHonestWithADelayLongerThanTheBookmarkInterval(t *testing.T) {
 	f := start(t, direct.Config{})
-	w := f.watch(t, dispatch.Interest{}, dispatch.FromNow(object.Position{}), dispatch.Options{BatchDelay: 2 * poll.Patience, BookmarkInterval: 100 * time.Millisecond})
+	w := f.watch(t, feed.Interest{}, catchup.FromNow(object.Position{}), dispatch.Options{BatchDelay: 2 * poll.Patience, BookmarkInterval: 100 * time.Millisecond})
 	w.next(t, object.Bookmark)
 	at := f.commit(t, f.put("k", "0", nil))
 	w.next(t, object.Live)
@@ -314,7 +316,7 @@ func TestLatestMergesPendingEvents(t *testing.T) {
 	f := start(t, direct.Config{})
 	unhurried(t, func(delay time.Duration) error {
 		f.commit(t, f.put("changed", "0", nil), f.put("deleted", "0", nil), f.put("replaced", "0", nil), remove("new"))
-		w := f.watch(t, dispatch.Interest{}, dispatch.FromPosition(f.position(t)), dispatch.Options{Latest: true, BatchDelay: delay})
+		w := f.watch(t, feed.Interest{}, catchup.FromPosition(f.position(t)), dispatch.Options{Latest: true, BatchDelay: delay})
 		w.begins(t, object.Replay)
 		w.next(t, object.Synced)
 		f.commit(t, f.put("first", "1", nil))
@@ -333,7 +335,7 @@ func TestLatestMergesPendingEvents(t *testing.T) {
 func TestLatestMergesMoreThanTheBuffer(t *testing.T) {
 	f, store := startTapped(t, direct.Config{BufferBytes: 10 << 10})
 	f.commit(t, f.put("changed", "0", nil), f.put("deleted", "0", nil))
-	w := f.watch(t, dispatch.Interest{}, dispatch.FromPosition(f.position(t)), dispatch.Options{Latest: true})
+	w := f.watch(t, feed.Interest{}, catchup.FromPosition(f.position(t)), dispatch.Options{Latest: true})
 	w.begins(t, object.Replay)
 	w.next(t, object.Synced)
 	first := f.commit(t, remove("deleted"), f.put("passing", "0", nil))
@@ -353,7 +355,7 @@ func TestLatestMergesMoreThanTheBuffer(t *testing.T) {
 func TestLatestReplayDeletesPassingObjects(t *testing.T) {
 	f, store := startTapped(t, direct.Config{})
 	from := f.position(t)
-	w := f.watch(t, dispatch.Interest{}, dispatch.FromPosition(from), dispatch.Options{Latest: true})
+	w := f.watch(t, feed.Interest{}, catchup.FromPosition(from), dispatch.Options{Latest: true})
 	w.begins(t, object.Replay)
 	w.next(t, object.Synced)
 	f.commit(t, f.put("passing", "0", nil))
@@ -363,7 +365,7 @@ func TestLatestReplayDeletesPassingObjects(t *testing.T) {
 	if m := w.next(t, object.Live); show(m) != fmt.Sprintf("+k@%d", last+1) {
 		t.Errorf("live: got %s", show(m))
 	}
-	w = f.watch(t, dispatch.Interest{}, dispatch.FromPosition(from), dispatch.Options{Latest: true})
+	w = f.watch(t, feed.Interest{}, catchup.FromPosition(from), dispatch.Options{Latest: true})
 	w.begins(t, object.Replay)
 	var all []string
 	for {
@@ -390,7 +392,7 @@ func TestOpaqueValuesAreServedUnchanged(t *testing.T) {
 	const versions = 3
 	for i := range versions {
 		for range 2 {
-			w := f.watch(t, dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
+			w := f.watch(t, feed.Interest{}, catchup.FromSnapshot(0), dispatch.Options{})
 			w.begins(t, object.Reset)
 			if o := w.next(t, object.CatchUpPart).Events[0].Object; !o.Opaque || string(o.Value) != "plain" {
 				t.Errorf("object: got %+v, want an opaque one", o)
@@ -413,7 +415,7 @@ func TestClientThatDoesNotReadCostsLittle(t *testing.T) {
 	value := strings.Repeat("x", 1_000_000)
 	var idle []*watcher
 	for range 3 {
-		w := f.watch(t, dispatch.Interest{}, dispatch.FromNow(object.Position{}), dispatch.Options{})
+		w := f.watch(t, feed.Interest{}, catchup.FromNow(object.Position{}), dispatch.Options{})
 		w.next(t, object.Bookmark)
 		idle = append(idle, w)
 	}
@@ -486,7 +488,7 @@ func TestWatchContinuesAfterEtcdRestarts(t *testing.T) {
 	}
 	f, m := startProcess(t, direct.Config{})
 	f.commit(t, f.put("k", "0", nil))
-	w := f.watch(t, dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
+	w := f.watch(t, feed.Interest{}, catchup.FromSnapshot(0), dispatch.Options{})
 	w.begins(t, object.Reset)
 	w.next(t, object.CatchUpPart)
 	w.next(t, object.Synced)
@@ -508,7 +510,7 @@ func TestNoBookmarksWithoutEtcd(t *testing.T) {
 		t.Skip("takes more than a second")
 	}
 	f, m := startProcess(t, direct.Config{})
-	w := f.watch(t, dispatch.Interest{}, dispatch.FromNow(object.Position{}), dispatch.Options{BookmarkInterval: 50 * time.Millisecond})
+	w := f.watch(t, feed.Interest{}, catchup.FromNow(object.Position{}), dispatch.Options{BookmarkInterval: 50 * time.Millisecond})
 	w.next(t, object.Bookmark)
 	w.next(t, object.Bookmark)
 	m.Kill(t)
@@ -537,7 +539,7 @@ func TestRestoredEtcdCausesAReset(t *testing.T) {
 	f.commit(t, f.put("lost", "0", nil))
 	watchers := map[bool]*watcher{}
 	for _, every := range []bool{false, true} {
-		w := f.watch(t, dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{EveryEvent: every})
+		w := f.watch(t, feed.Interest{}, catchup.FromSnapshot(0), dispatch.Options{EveryEvent: every})
 		w.begins(t, object.Reset)
 		w.next(t, object.CatchUpPart)
 		w.next(t, object.Synced)
@@ -558,7 +560,7 @@ func TestRestoredEtcdCausesAReset(t *testing.T) {
 	if after.Epoch == before.Epoch {
 		t.Errorf("epoch: got %s again, want a new one", after.Epoch)
 	}
-	if err := ends[*dispatch.EpochError](t, watchers[true]); err.Asked != before.Epoch || err.Current.Epoch != after.Epoch {
+	if err := ends[*catchup.EpochError](t, watchers[true]); err.Asked != before.Epoch || err.Current.Epoch != after.Epoch {
 		t.Errorf("error: got %+v", err)
 	}
 }
@@ -591,7 +593,7 @@ func TestHealthFollowsTheStore(t *testing.T) {
 	await("following", func() bool { return f.Loaded() && f.Following() })
 	m.Kill(t)
 	await("disconnected", func() bool { return f.Loaded() && !f.Following() })
-	if _, err := f.Watch(contextFor(t), dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{}); !errors.Is(err, object.ErrUnavailable) {
+	if _, err := f.Watch(contextFor(t), feed.Interest{}, catchup.FromSnapshot(0), dispatch.Options{}); !errors.Is(err, object.ErrUnavailable) {
 		t.Errorf("watch without a store: got %v, want %v", err, object.ErrUnavailable)
 	}
 	m.Start(t)

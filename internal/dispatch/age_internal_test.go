@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/test/cachertest"
@@ -13,10 +15,10 @@ import (
 // A batch that was made before the store was lost is made again for a watcher that comes late,
 // because it would not say how old it is. Watchers that come at the same time share it.
 func TestASharedBatchThatIsOldIsMadeAgain(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
+	bubble(t, feed.Config{}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
 		var watchers [4]*Polled
 		for i := range watchers {
-			watchers[i] = d.Poll(q, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
+			watchers[i] = d.Poll(q, feed.Interest{}, catchup.FromNow(d.feeds.Config.Source.State().Position()), Options{})
 			defer watchers[i].Close()
 			if _, ok, _ := watchers[i].Try(); !ok {
 				t.Fatal("got no bookmark")
@@ -25,7 +27,7 @@ func TestASharedBatchThatIsOldIsMadeAgain(t *testing.T) {
 		m.Put("k", "1")
 		synctest.Wait()
 		m.Change(func() { m.Quiet, m.Down = true, object.ErrUnavailable })
-		poll := func(w *Polled) *Batch {
+		poll := func(w *Polled) *feed.Batch {
 			b, outcome := w.Poll(time.Now())
 			if outcome != Found {
 				t.Fatalf("got outcome %d, want a batch", outcome)

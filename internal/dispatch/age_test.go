@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -19,9 +21,9 @@ func TestMessagesStateHowOldTheyAre(t *testing.T) {
 		before := f.cacher.State().Position()
 		f.store.Put("k", "2")
 		synctest.Wait()
-		ageOf := func(begin dispatch.Begin, o dispatch.Options, kind object.MessageKind) time.Duration {
+		ageOf := func(begin catchup.Begin, o dispatch.Options, kind object.MessageKind) time.Duration {
 			t.Helper()
-			w := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, begin, o)
+			w := f.dispatcher.Pull(f.workers.NewQueue(), feed.Interest{}, begin, o)
 			defer w.Close()
 			for {
 				m, err := w.Next(t.Context())
@@ -37,11 +39,11 @@ func TestMessagesStateHowOldTheyAre(t *testing.T) {
 			t.Helper()
 			now := f.cacher.State().Position()
 			for name, got := range map[string]time.Duration{
-				"SYNCED after a RESET":  ageOf(dispatch.FromSnapshot(0), dispatch.Options{}, object.Synced),
-				"SYNCED after a REPLAY": ageOf(dispatch.FromPosition(before), dispatch.Options{}, object.Synced),
-				"BOOKMARK of now":       ageOf(dispatch.FromNow(now), dispatch.Options{}, object.Bookmark),
-				"last BOOKMARK":         ageOf(dispatch.FromSnapshot(0), dispatch.Options{LastBookmark: time.Now()}, object.Bookmark),
-				"LIVE":                  ageOf(dispatch.FromNow(before), dispatch.Options{}, object.Live),
+				"SYNCED after a RESET":  ageOf(catchup.FromSnapshot(0), dispatch.Options{}, object.Synced),
+				"SYNCED after a REPLAY": ageOf(catchup.FromPosition(before), dispatch.Options{}, object.Synced),
+				"BOOKMARK of now":       ageOf(catchup.FromNow(now), dispatch.Options{}, object.Bookmark),
+				"last BOOKMARK":         ageOf(catchup.FromSnapshot(0), dispatch.Options{LastBookmark: time.Now()}, object.Bookmark),
+				"LIVE":                  ageOf(catchup.FromNow(before), dispatch.Options{}, object.Live),
 			} {
 				if got != want {
 					t.Errorf("%s, %s: got an age of %v, want %v", when, name, got, want)
@@ -66,9 +68,9 @@ func TestMessagesToASlowWatcherStateTheirAge(t *testing.T) {
 				f.store.Put("k", "0")
 				synctest.Wait()
 				before := f.cacher.State().Position()
-				other := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, dispatch.FromNow(before), dispatch.Options{}) // keeps the feed
+				other := f.dispatcher.Pull(f.workers.NewQueue(), feed.Interest{}, catchup.FromNow(before), dispatch.Options{}) // keeps the feed
 				defer other.Close()
-				w := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, dispatch.FromNow(before), dispatch.Options{})
+				w := f.dispatcher.Pull(f.workers.NewQueue(), feed.Interest{}, catchup.FromNow(before), dispatch.Options{})
 				defer w.Close()
 				for _, value := range []string{"1", "2", "3"} {
 					f.store.Put("k", value)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/wire"
@@ -92,7 +94,7 @@ func startAway(t *testing.T, objects int) *away {
 		t.Fatal(err)
 	}
 	a.cacher = cacher.New(cacher.Config{Resource: "test", Store: a.store, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler)})
-	a.dispatcher = dispatch.New(dispatch.Config{Source: a.cacher, Encoder: wire.Encoder{}})
+	a.dispatcher = dispatch.New(feed.Config{Source: a.cacher, Encoder: wire.Encoder{}})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { a.cacher.Run(ctx) })
@@ -186,7 +188,7 @@ func (a *away) comeBack(t *testing.T, client absent) (changed, deleted int) {
 		due[k.Key] = k.changed
 	}
 
-	w := a.dispatcher.Pull(a.workers.NewQueue(), dispatch.Interest{}, dispatch.FromPosition(client.position), dispatch.Options{})
+	w := a.dispatcher.Pull(a.workers.NewQueue(), feed.Interest{}, catchup.FromPosition(client.position), dispatch.Options{})
 	defer w.Close()
 	next := func() check.Message {
 		raw, err := w.Next(t.Context())

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -44,8 +46,8 @@ func TestBookmarkSoonAfterTheStoreIsBack(t *testing.T) {
 				f := start(t, limits{})
 				f.store.Put("k", "1")
 				synctest.Wait()
-				i := dispatch.Interest{Scope: prefix(t, "quiet")}
-				begin, options := dispatch.FromNow(f.cacher.State().Position()), dispatch.Options{BookmarkInterval: interval}
+				i := feed.Interest{Scope: prefix(t, "quiet")}
+				begin, options := catchup.FromNow(f.cacher.State().Position()), dispatch.Options{BookmarkInterval: interval}
 				w := f.watchWith(t, i, begin, options)
 				w.next(t, object.Bookmark)
 				s := f.stream(t, dispatch.StreamConfig{})
@@ -73,7 +75,7 @@ func TestBookmarkSoonAfterTheStoreIsBack(t *testing.T) {
 				if m, err := late.Next(t.Context()); err != nil || m.Header.Kind != object.Bookmark || m.Header.Age < interval {
 					t.Errorf("got kind %d with an age of %v and %v during the outage, want an old bookmark", m.Header.Kind, m.Header.Age, err)
 				}
-				s.begin(f.dispatcher, 2, dispatch.Interest{Scope: prefix(t, "quiet"), Projection: object.Projection{OmitValues: true}}, begin, options)
+				s.begin(f.dispatcher, 2, feed.Interest{Scope: prefix(t, "quiet"), Projection: object.Projection{OmitValues: true}}, begin, options)
 				s.take()
 				back()
 				ctx, cancel := context.WithTimeout(t.Context(), soon)
@@ -103,7 +105,7 @@ func TestBookmarksOfAnIdleStoreAreFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
 		f.store.Change(func() { f.store.Quiet = true })
-		w := f.watchWith(t, dispatch.Interest{}, dispatch.FromNow(f.cacher.State().Position()), dispatch.Options{BookmarkInterval: time.Second})
+		w := f.watchWith(t, feed.Interest{}, catchup.FromNow(f.cacher.State().Position()), dispatch.Options{BookmarkInterval: time.Second})
 		w.next(t, object.Bookmark)
 		for range 30 {
 			m, err := w.Next(t.Context())

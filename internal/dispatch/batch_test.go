@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // pollOne returns the next batch of a watcher, which must be the last one.
-func pollOne(t testing.TB, w *dispatch.Polled) *dispatch.Batch {
+func pollOne(t testing.TB, w *dispatch.Polled) *feed.Batch {
 	t.Helper()
 	b, outcome := w.Poll(time.Now())
 	if outcome != dispatch.Found {
@@ -31,7 +33,7 @@ var everyDelivery = []dispatch.Options{{}, {Latest: true}, {EveryEvent: true}}
 // and it is encoded for the network once.
 func TestWatchersAtOnePositionShareABatch(t *testing.T) {
 	f := startDispatching(t, limits{})
-	crowd := f.gather(t, 99, dispatch.Interest{}, everyDelivery...)
+	crowd := f.gather(t, 99, feed.Interest{}, everyDelivery...)
 	for range 10 {
 		crowd.after(func() { f.store.Put("k", "v") })
 		first := crowd.members[0].last
@@ -40,7 +42,7 @@ func TestWatchersAtOnePositionShareABatch(t *testing.T) {
 			if s.last != first {
 				t.Fatal("a watcher got a batch of its own")
 			}
-			if encoded := first.Encoded(func(m *dispatch.Message) any { encodings++; return m.Header }); encoded != first.Header {
+			if encoded := first.Encoded(func(m *feed.Message) any { encodings++; return m.Header }); encoded != first.Header {
 				t.Errorf("got encoding %v, want %v", encoded, first.Header)
 			}
 		}
@@ -54,9 +56,9 @@ func TestWatchersAtOnePositionShareABatch(t *testing.T) {
 }
 
 // polled returns a watcher that is caught up. The test polls its batches.
-func (f *fixture) polled(t testing.TB, i dispatch.Interest, o dispatch.Options) *dispatch.Polled {
+func (f *fixture) polled(t testing.TB, i feed.Interest, o dispatch.Options) *dispatch.Polled {
 	t.Helper()
-	w := f.dispatcher.Poll(f.workers.NewQueue(), i, dispatch.FromNow(f.cacher.State().Position()), o)
+	w := f.dispatcher.Poll(f.workers.NewQueue(), i, catchup.FromNow(f.cacher.State().Position()), o)
 	t.Cleanup(w.Close)
 	for _, want := range []bool{true, false} {
 		if m, ok, err := w.Try(); ok != want || err != nil {
@@ -67,7 +69,7 @@ func (f *fixture) polled(t testing.TB, i dispatch.Interest, o dispatch.Options) 
 }
 
 // wantBatch polls a watcher, and checks that it gets these events in one batch.
-func wantBatch(t testing.TB, w *dispatch.Polled, want string) *dispatch.Batch {
+func wantBatch(t testing.TB, w *dispatch.Polled, want string) *feed.Batch {
 	t.Helper()
 	b := pollOne(t, w)
 	if got := show(decode(t, b.Message).Events); got != want {
@@ -81,8 +83,8 @@ func TestOtherWatchersHaveOtherBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
 		synctest.Wait()
-		ahead, behind, beside := f.polled(t, dispatch.Interest{}, dispatch.Options{}), f.polled(t, dispatch.Interest{}, dispatch.Options{}), f.polled(t, dispatch.Interest{}, dispatch.Options{})
-		other := f.polled(t, dispatch.Interest{Scope: object.ExactKey("b")}, dispatch.Options{})
+		ahead, behind, beside := f.polled(t, feed.Interest{}, dispatch.Options{}), f.polled(t, feed.Interest{}, dispatch.Options{}), f.polled(t, feed.Interest{}, dispatch.Options{})
+		other := f.polled(t, feed.Interest{Scope: object.ExactKey("b")}, dispatch.Options{})
 		f.store.Put("a", "1")
 		synctest.Wait()
 		wantBatch(t, ahead, "+a=1")
@@ -111,8 +113,8 @@ func TestPartsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{messageBytes: 200})
 		synctest.Wait()
-		every, twin := f.polled(t, dispatch.Interest{}, dispatch.Options{}), f.polled(t, dispatch.Interest{}, dispatch.Options{EveryEvent: true})
-		latest := f.polled(t, dispatch.Interest{}, dispatch.Options{Latest: true})
+		every, twin := f.polled(t, feed.Interest{}, dispatch.Options{}), f.polled(t, feed.Interest{}, dispatch.Options{EveryEvent: true})
+		latest := f.polled(t, feed.Interest{}, dispatch.Options{Latest: true})
 		writes := map[object.Key][]byte{}
 		for i := range 10 {
 			writes[object.Key(fmt.Sprint("key ", i))] = make([]byte, 50)
@@ -165,7 +167,7 @@ func TestMergedEventsNeedTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
 		synctest.Wait()
-		every, latest, twin := f.polled(t, dispatch.Interest{}, dispatch.Options{}), f.polled(t, dispatch.Interest{}, dispatch.Options{Latest: true}), f.polled(t, dispatch.Interest{}, dispatch.Options{Latest: true})
+		every, latest, twin := f.polled(t, feed.Interest{}, dispatch.Options{}), f.polled(t, feed.Interest{}, dispatch.Options{Latest: true}), f.polled(t, feed.Interest{}, dispatch.Options{Latest: true})
 		f.store.Put("a", "1")
 		f.store.Put("b", "1")
 		f.store.Put("a", "2")
@@ -195,7 +197,7 @@ func TestEventsOutsideTheLogNeedTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{logBytes: 1 << 10})
 		synctest.Wait()
-		w := f.polled(t, dispatch.Interest{}, dispatch.Options{})
+		w := f.polled(t, feed.Interest{}, dispatch.Options{})
 		for i := range 100 {
 			f.store.Put(object.Key(fmt.Sprint("key ", i)), strings.Repeat("x", 100))
 		}
@@ -221,7 +223,7 @@ func TestEventsOutsideTheLogNeedTheHandler(t *testing.T) {
 		synctest.Wait()
 		wantBatch(t, w, "+key=1")
 
-		strict := f.polled(t, dispatch.Interest{}, dispatch.Options{EveryEvent: true})
+		strict := f.polled(t, feed.Interest{}, dispatch.Options{EveryEvent: true})
 		f.store.Change(func() { f.store.Quiet = true })
 		f.store.Put("key", "2")
 		at := f.store.Put("key", "3")
@@ -230,7 +232,7 @@ func TestEventsOutsideTheLogNeedTheHandler(t *testing.T) {
 		if b, outcome := strict.Poll(time.Now()); outcome != dispatch.Refused {
 			t.Errorf("got outcome %d and batch %+v, want %d", outcome, b, dispatch.Refused)
 		}
-		var lost *dispatch.LostError
+		var lost *catchup.LostError
 		if _, _, err := strict.Try(); !errors.As(err, &lost) {
 			t.Errorf("got %v, want a LostError", err)
 		}
@@ -242,7 +244,7 @@ func TestAnEventAllocatesNothingForEachWatcher(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			allocations := func(watchers int) float64 {
 				f := startDispatching(t, limits{})
-				crowd := f.gather(t, watchers, dispatch.Interest{}, everyDelivery...)
+				crowd := f.gather(t, watchers, feed.Interest{}, everyDelivery...)
 				writes := map[object.Key][]byte{}
 				for i := range events {
 					writes[object.Key(fmt.Sprint("key ", i))] = []byte("value")

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -21,7 +23,7 @@ func TestBookmarkableWithinTwoIntervals(t *testing.T) {
 		for _, latest := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				f := start(t, limits{})
-				w := f.watchWith(t, dispatch.Interest{Scope: prefix(t, "quiet")}, dispatch.FromNow(f.cacher.State().Position()),
+				w := f.watchWith(t, feed.Interest{Scope: prefix(t, "quiet")}, catchup.FromNow(f.cacher.State().Position()),
 					dispatch.Options{BookmarkInterval: interval, Latest: latest})
 				w.next(t, object.Bookmark)
 				for into := time.Duration(0); into < interval; into += interval / 8 {

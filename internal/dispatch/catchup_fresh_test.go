@@ -7,17 +7,19 @@ import (
 	"testing/synctest"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // catchUpKinds are starts whose catch-up is made from a state.
 var catchUpKinds = map[string]struct {
-	begin dispatch.Begin
+	begin catchup.Begin
 	kind  object.CatchUp
 }{
-	"snapshot":             {dispatch.FromSnapshot(0), object.Reset},
-	"from another epoch":   {dispatch.FromPosition(object.Position{Epoch: "old", Revision: 1}), object.Reset},
-	"from a lost revision": {dispatch.FromPosition(object.Position{Epoch: "e1", Revision: 1}), object.Delta},
+	"snapshot":             {catchup.FromSnapshot(0), object.Reset},
+	"from another epoch":   {catchup.FromPosition(object.Position{Epoch: "old", Revision: 1}), object.Reset},
+	"from a lost revision": {catchup.FromPosition(object.Position{Epoch: "e1", Revision: 1}), object.Delta},
 }
 
 // A watch never begins with a state that is older than what the server has sent to another watch, though
@@ -32,7 +34,7 @@ func TestCatchUpIsAsNewAsWhatOthersHaveReceived(t *testing.T) {
 				}
 				synctest.Wait()
 				watch := func(options dispatch.Options) *watcher {
-					return f.watchWith(t, dispatch.Interest{Scope: object.ExactKey("k")}, c.begin, options)
+					return f.watchWith(t, feed.Interest{Scope: object.ExactKey("k")}, c.begin, options)
 				}
 				first := watch(dispatch.Options{})
 				first.sync(t, c.kind)
@@ -49,7 +51,7 @@ func TestCatchUpIsAsNewAsWhatOthersHaveReceived(t *testing.T) {
 					if at := messages[len(messages)-1].Position; at.Revision < received.Revision {
 						t.Errorf("synced at %d after another watch has received %d", at.Revision, received.Revision)
 					}
-					s.begin(f.dispatcher, uint64(i), dispatch.Interest{Scope: object.ExactKey("k")}, c.begin, dispatch.Options{Latest: i%2 > 0})
+					s.begin(f.dispatcher, uint64(i), feed.Interest{Scope: object.ExactKey("k")}, c.begin, dispatch.Options{Latest: i%2 > 0})
 					for _, r := range s.take() {
 						for _, e := range r.entries {
 							for _, event := range e.message.Events {
@@ -74,10 +76,10 @@ func TestCatchUpsShareAStateWhileOtherKeysChange(t *testing.T) {
 			f.store.Put(object.Key(fmt.Sprint("k/", i)), "v")
 		}
 		synctest.Wait()
-		interest := dispatch.Interest{Scope: prefix(t, "k")}
+		interest := feed.Interest{Scope: prefix(t, "k")}
 		interest.Projection.OmitValues = true
 		for i := range 20 {
-			if events := f.watchInterest(t, interest, dispatch.FromSnapshot(0)).sync(t, object.Reset); len(events) != 20 {
+			if events := f.watchInterest(t, interest, catchup.FromSnapshot(0)).sync(t, object.Reset); len(events) != 20 {
 				t.Fatalf("got %d objects, want 20", len(events))
 			}
 			if n := f.encoder.objects.Load(); n > 25 { // some begin a part that has no room for them
@@ -86,7 +88,7 @@ func TestCatchUpsShareAStateWhileOtherKeysChange(t *testing.T) {
 			f.store.Put(object.Key(fmt.Sprint("other/", i)), "v")
 			synctest.Wait()
 		}
-		w := f.watchInterest(t, interest, dispatch.FromSnapshot(0))
+		w := f.watchInterest(t, interest, catchup.FromSnapshot(0))
 		w.sync(t, object.Reset)
 		messages := w.stream.Messages
 		if at := messages[len(messages)-1].Position.Revision; at != f.store.Now() {
@@ -108,11 +110,11 @@ func TestCatchUpsThatWaitedShareAState(t *testing.T) {
 			f.store.Put(object.Key(fmt.Sprint("k/", i)), "v")
 		}
 		synctest.Wait()
-		interest := dispatch.Interest{Scope: prefix(t, "k")}
+		interest := feed.Interest{Scope: prefix(t, "k")}
 		interest.Projection.OmitValues = true
 		waiting := make([]*reservingSink, 10)
 		for i := range waiting {
-			waiting[i] = f.reserving(interest, dispatch.FromSnapshot(0))
+			waiting[i] = f.reserving(interest, catchup.FromSnapshot(0))
 		}
 		for i, s := range waiting {
 			if err := s.Serve(); err != nil {
@@ -140,7 +142,7 @@ func (o *heldObserver) Wants() bool {
 	return false
 }
 
-func (*heldObserver) Dispatched(dispatch.Dispatched) {}
+func (*heldObserver) Dispatched(feed.Dispatched) {}
 
 // A watch that begins after another one has read a change from the window gets this change, also before
 // it is dispatched.
@@ -152,16 +154,16 @@ func TestCatchUpIsAsNewAsTheWindow(t *testing.T) {
 		f.store.Put("k", "1")
 		synctest.Wait()
 		at := f.cacher.State().Position()
-		if got := show(f.watch(t, object.Scope{}, dispatch.FromSnapshot(0)).sync(t, object.Reset)); got != "+k=1" {
+		if got := show(f.watch(t, object.Scope{}, catchup.FromSnapshot(0)).sync(t, object.Reset)); got != "+k=1" {
 			t.Fatalf("got %q, want the only object", got)
 		}
 		o.holds.Store(true) // nothing is dispatched any more
 		f.store.Put("k", "2")
 		synctest.Wait()
-		if got := show(f.watch(t, object.Scope{}, dispatch.FromPosition(at)).sync(t, object.Replay)); got != "~k=2" {
+		if got := show(f.watch(t, object.Scope{}, catchup.FromPosition(at)).sync(t, object.Replay)); got != "~k=2" {
 			t.Fatalf("got %q, want the change", got)
 		}
-		if got := show(f.watch(t, object.Scope{}, dispatch.FromSnapshot(0)).sync(t, object.Reset)); got != "+k=2" {
+		if got := show(f.watch(t, object.Scope{}, catchup.FromSnapshot(0)).sync(t, object.Reset)); got != "+k=2" {
 			t.Errorf("got %q after another watch has received the change", got)
 		}
 	})

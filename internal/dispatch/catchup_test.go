@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/check"
 )
@@ -28,7 +30,7 @@ func TestReadersOfTheWindowShareEncodings(t *testing.T) {
 				var first []check.Event
 				encoded := int64(0)
 				for i := range 100 {
-					w := f.watchWith(t, dispatch.Interest{}, dispatch.FromPosition(at), options)
+					w := f.watchWith(t, feed.Interest{}, catchup.FromPosition(at), options)
 					events := w.sync(t, object.Replay)
 					if i == 0 {
 						first, encoded = events, f.encoder.events.Load()
@@ -48,7 +50,7 @@ func TestReadersOfTheWindowShareEncodings(t *testing.T) {
 			f := start(t, limits{logBytes: 2 << 10})
 			watchers := make([]*watcher, 20)
 			for i := range watchers {
-				watchers[i] = f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
+				watchers[i] = f.watch(t, object.Scope{}, catchup.FromSnapshot(0))
 				watchers[i].sync(t, object.Reset)
 			}
 			const changes = 200
@@ -81,10 +83,10 @@ func TestCatchUpCacheMakesRoom(t *testing.T) {
 		synctest.Wait()
 		for i := range 2 {
 			// Without values, the event of an object is encoded for the part.
-			interest := dispatch.Interest{Scope: prefix(t, fmt.Sprint(i)), Projection: object.Projection{OmitValues: true}}
+			interest := feed.Interest{Scope: prefix(t, fmt.Sprint(i)), Projection: object.Projection{OmitValues: true}}
 			f.encoder.objects.Store(0)
 			for range 100 {
-				f.watchInterest(t, interest, dispatch.FromSnapshot(0)).sync(t, object.Reset)
+				f.watchInterest(t, interest, catchup.FromSnapshot(0)).sync(t, object.Reset)
 			}
 			// An object that no longer fits a part is encoded again for the next part.
 			if n := f.encoder.objects.Load(); n > 2*objects {
@@ -106,7 +108,7 @@ func TestSharedSnapshotHasFewPieces(t *testing.T) {
 		}
 		pieces := func() int {
 			synctest.Wait()
-			w := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
+			w := f.dispatcher.Pull(f.workers.NewQueue(), feed.Interest{}, catchup.FromSnapshot(0), dispatch.Options{})
 			t.Cleanup(w.Close)
 			for {
 				m, err := w.Next(t.Context())

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -15,10 +17,10 @@ import (
 func TestReliableWhileTheFeedGrows(t *testing.T) {
 	f := start(t, limits{})
 	const events, watchers = 4000, 8
-	begin := dispatch.FromNow(f.cacher.State().Position())
+	begin := catchup.FromNow(f.cacher.State().Position())
 	var reading sync.WaitGroup
 	for range watchers {
-		interest := dispatch.Interest{Scope: object.ExactKey("k")}
+		interest := feed.Interest{Scope: object.ExactKey("k")}
 		w := f.dispatcher.Pull(f.workers.NewQueue(), interest, begin, dispatch.Options{})
 		reading.Go(func() {
 			defer w.Close()

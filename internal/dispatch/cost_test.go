@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/test/ratio"
@@ -15,9 +17,9 @@ func TestUnrelatedInterestsAllocateNothing(t *testing.T) {
 	allocations := func(interests int) float64 {
 		f := startDispatching(t, limits{})
 		for i := range interests {
-			f.gather(t, 1, dispatch.Interest{Scope: object.ExactKey(object.Key(fmt.Sprint("k/", i)))}, dispatch.Options{})
+			f.gather(t, 1, feed.Interest{Scope: object.ExactKey(object.Key(fmt.Sprint("k/", i)))}, dispatch.Options{})
 		}
-		concerned := f.gather(t, 1, dispatch.Interest{Scope: object.ExactKey("k")}, dispatch.Options{})
+		concerned := f.gather(t, 1, feed.Interest{Scope: object.ExactKey("k")}, dispatch.Options{})
 		return testing.AllocsPerRun(20, func() {
 			concerned.after(func() { f.store.Put("k", "v") })
 		})
@@ -31,15 +33,15 @@ func TestUnrelatedInterestsAllocateNothing(t *testing.T) {
 // A snapshot allocates nothing for each object, but some slices of a large one grow once more.
 // Objects outside the scope cost nothing.
 func TestSnapshotsAllocateNothingForEachObject(t *testing.T) {
-	allocations := func(i dispatch.Interest, objects int) float64 {
+	allocations := func(i feed.Interest, objects int) float64 {
 		f := filled(t, objects)
-		return testing.AllocsPerRun(10, func() { catchUp(t, f, i, dispatch.FromSnapshot(0)) })
+		return testing.AllocsPerRun(10, func() { catchUp(t, f, i, catchup.FromSnapshot(0)) })
 	}
-	if few, many := allocations(dispatch.Interest{}, 100), allocations(dispatch.Interest{}, 5000); many > few+50 {
+	if few, many := allocations(feed.Interest{}, 100), allocations(feed.Interest{}, 5000); many > few+50 {
 		t.Errorf("got %v allocations for a snapshot of 100 objects and %v for one of 5000", few, many)
 	}
 	for _, scope := range []object.Scope{prefix(t, "folder-7"), object.ExactKey("folder-7/7")} {
-		i := dispatch.Interest{Scope: scope}
+		i := feed.Interest{Scope: scope}
 		if few, many := allocations(i, 100), allocations(i, 5000); many > few+5 {
 			t.Errorf("got %v allocations for a snapshot of %v among 100 objects and %v among 5000", few, scope, many)
 		}
@@ -56,7 +58,7 @@ func BenchmarkEvent(b *testing.B) {
 		for _, watchers := range []int{1, 100, 10_000} {
 			b.Run(fmt.Sprintf("%s/watchers=%d", delivery.name, watchers), func(b *testing.B) {
 				f := startDispatching(b, limits{})
-				crowd := f.gather(b, watchers, dispatch.Interest{Scope: object.ExactKey("k")}, delivery.options)
+				crowd := f.gather(b, watchers, feed.Interest{Scope: object.ExactKey("k")}, delivery.options)
 				b.ReportAllocs()
 				for b.Loop() {
 					crowd.forget()
@@ -83,7 +85,7 @@ func BenchmarkResume(b *testing.B) {
 			at.Revision -= 10
 			b.ReportAllocs()
 			for b.Loop() {
-				if got := catchUp(b, f, dispatch.Interest{}, dispatch.FromPosition(at)); got != 10 {
+				if got := catchUp(b, f, feed.Interest{}, catchup.FromPosition(at)); got != 10 {
 					b.Fatalf("got %d changes, want 10", got)
 				}
 			}
@@ -101,8 +103,8 @@ func BenchmarkSnapshot(b *testing.B) {
 		for _, n := range objects {
 			b.Run(fmt.Sprintf("%s/objects=%d", name, n), func(b *testing.B) {
 				f := filled(b, n)
-				i := dispatch.Interest{Scope: scope}
-				begin := dispatch.FromSnapshot(0)
+				i := feed.Interest{Scope: scope}
+				begin := catchup.FromSnapshot(0)
 				if company {
 					other := f.dispatcher.Pull(f.workers.NewQueue(), i, begin, dispatch.Options{})
 					b.Cleanup(other.Close)
@@ -146,7 +148,7 @@ func await(tb testing.TB, f *fixture) {
 }
 
 // catchUp starts a watcher, reads its catch-up and closes it. It returns the number of events.
-func catchUp(tb testing.TB, f *fixture, i dispatch.Interest, begin dispatch.Begin) int {
+func catchUp(tb testing.TB, f *fixture, i feed.Interest, begin catchup.Begin) int {
 	tb.Helper()
 	w := f.dispatcher.Pull(f.workers.NewQueue(), i, begin, dispatch.Options{})
 	defer w.Close()

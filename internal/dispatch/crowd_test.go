@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
@@ -22,7 +24,7 @@ type crowd struct {
 	order  []*member // guarded by mu: the members that received a batch
 	far    int       // guarded by mu: batches sent without a prefetch
 
-	each func(*member, *dispatch.Batch) // called instead of received.Done; nil: none
+	each func(*member, *feed.Batch) // called instead of received.Done; nil: none
 }
 
 // member is a watch of a crowd and the sink of its stream. Its fields belong to the worker.
@@ -32,7 +34,7 @@ type member struct {
 	crowd *crowd
 	queue *sendqueue.Queue
 	waits chan struct{} // closed when the worker has the watch
-	last  *dispatch.Batch
+	last  *feed.Batch
 	near  bool // prefetched since the last batch
 	full  bool // has no room for a batch
 
@@ -45,7 +47,7 @@ type member struct {
 
 // gather returns watchers, each with one of the options, that have received their first
 // bookmark and wait. A hundred share a queue.
-func (f *fixture) gather(t testing.TB, count int, i dispatch.Interest, options ...dispatch.Options) *crowd {
+func (f *fixture) gather(t testing.TB, count int, i feed.Interest, options ...dispatch.Options) *crowd {
 	t.Helper()
 	c := &crowd{}
 	var q *sendqueue.Queue
@@ -59,17 +61,17 @@ func (f *fixture) gather(t testing.TB, count int, i dispatch.Interest, options .
 }
 
 // join returns a watch that has received its first bookmark and waits.
-func (f *fixture) join(t testing.TB, c *crowd, q *sendqueue.Queue, i dispatch.Interest, o dispatch.Options) *member {
+func (f *fixture) join(t testing.TB, c *crowd, q *sendqueue.Queue, i feed.Interest, o dispatch.Options) *member {
 	t.Helper()
 	return f.joinInOrder(t, c, q, i, o, 0)
 }
 
 // joinInOrder is join with StreamConfig.Order.
-func (f *fixture) joinInOrder(t testing.TB, c *crowd, q *sendqueue.Queue, i dispatch.Interest, o dispatch.Options, order uint32) *member {
+func (f *fixture) joinInOrder(t testing.TB, c *crowd, q *sendqueue.Queue, i feed.Interest, o dispatch.Options, order uint32) *member {
 	t.Helper()
 	m := &member{crowd: c, queue: q, waits: make(chan struct{}), done: make(chan struct{})}
 	m.Stream = dispatch.NewStream(dispatch.StreamConfig{Queue: q, Solo: m, Order: order, LastBookmark: o.LastBookmark})
-	m.Start(f.dispatcher, &m.StreamWatch, i, dispatch.FromNow(f.cacher.State().Position()), o)
+	m.Start(f.dispatcher, &m.StreamWatch, i, catchup.FromNow(f.cacher.State().Position()), o)
 	go func() {
 		defer close(m.done)
 		m.ended = m.Serve()
@@ -118,7 +120,7 @@ func (m *member) HoldsReservation() bool { return true }
 func (m *member) Release() {}
 
 // Size implements [dispatch.SoloSink].
-func (m *member) Size(*dispatch.Batch) int { return 0 }
+func (m *member) Size(*feed.Batch) int { return 0 }
 
 // Prefetch implements [dispatch.SoloSink].
 func (m *member) Prefetch() int {
@@ -146,19 +148,19 @@ func (m *member) TrySend(r *dispatch.Response, now time.Time) error {
 }
 
 // SendBatch implements [dispatch.SoloSink].
-func (m *member) SendBatch(b *dispatch.Batch, _ object.Revision, _ time.Time) error {
+func (m *member) SendBatch(b *feed.Batch, _ object.Revision, _ time.Time) error {
 	m.receive(b)
 	return nil
 }
 
 // CountSent implements [dispatch.SoloSink].
-func (m *member) CountSent(_ *dispatch.Batch, n int, _ time.Time) {
+func (m *member) CountSent(_ *feed.Batch, n int, _ time.Time) {
 	m.crowd.mu.Lock()
 	defer m.crowd.mu.Unlock()
 	m.crowd.counts = append(m.crowd.counts, n)
 }
 
-func (m *member) receive(b *dispatch.Batch) {
+func (m *member) receive(b *feed.Batch) {
 	m.last = b
 	c := m.crowd
 	c.mu.Lock()

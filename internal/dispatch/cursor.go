@@ -1,12 +1,14 @@
 package dispatch
 
 import (
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // cursor is how far the watches of a stream have been served that have the same interest and the
@@ -18,7 +20,7 @@ import (
 type cursor struct {
 	// A group uses the first two cache lines for each message of a member.
 
-	reader
+	catchup.Reader
 	timing *Schedule // nil: the watches have neither bookmarks nor a batch delay
 	stream *Stream
 
@@ -54,7 +56,7 @@ type cursor struct {
 	ids            *IDs            // of several watches; nil: not made yet
 	resume         object.Position // of the last message that was made
 	announced      *object.Header  // of the CATCH_UP_BEGIN that the worker has made; nil: none, or Serve has begun the catch-up
-	view           *view           // of the feed; set by streamSource.addLive while it runs
+	view           *feed.View      // of the feed; set by streamSource.addLive while it runs
 
 	isMember atomic.Bool // place is not 0
 }
@@ -82,16 +84,16 @@ func newCursor(s *Stream, w *StreamWatch, o *Options) *cursor {
 
 // close removes the watches of the cursor from their dispatcher.
 func (c *cursor) close() {
-	c.abandonCatchUp()
+	c.AbandonCatchUp()
 	c.dispatcher().exit(c.group, int(c.entered))
 }
 
 // dispatcher returns the dispatcher of the feed, or nil for a watch of StartDirect.
 func (c *cursor) dispatcher() *Dispatcher {
-	if c.feed == nil {
+	if c.group == nil {
 		return nil
 	}
-	return c.feed.dispatcher
+	return c.group.dispatcher()
 }
 
 // mark notes that the feed may have events for the cursor. If the stream has no room, nothing else
@@ -181,17 +183,17 @@ func (c *cursor) removeWatch(w *StreamWatch) {
 
 // backlog returns the events after the position of the last message. A member has got all of them
 // before it became one, even if the log does not reach back to the position.
-func (c *cursor) backlog(at object.Position) Backlog {
-	b := c.feed.backlog(at)
+func (c *cursor) backlog(at object.Position) feed.Backlog {
+	b := c.Feed.Backlog(at)
 	if b.Events < 0 && c.isMember.Load() {
-		return Backlog{}
+		return feed.Backlog{}
 	}
 	return b
 }
 
 // isBehind reports whether the log may have events for the watches, or the watches are not live.
 func (c *cursor) isBehind() bool {
-	return c.state != cursorLive || c.marked || c.isHeld() || c.skip > 0
+	return c.state != cursorLive || c.marked || c.isHeld() || c.Skip > 0
 }
 
 // position returns the position from which a client of one of the watches can resume.
@@ -200,11 +202,11 @@ func (c *cursor) position() object.Position {
 	if c.direct != nil {
 		return p
 	}
-	if c.state == cursorLive && c.skip == 0 {
-		p = c.feed.completeAfter(c.at())
+	if c.state == cursorLive && c.Skip == 0 {
+		p = c.Feed.CompleteAfter(c.At())
 	}
 	if p.Epoch == "" { // the watch ends before its snapshot has begun
-		p.Epoch = c.dispatcher().cfg.Source.State().Position().Epoch
+		p.Epoch = c.dispatcher().feeds.Config.Source.State().Position().Epoch
 	}
 	return p
 }
@@ -216,31 +218,31 @@ func (c *cursor) position() object.Position {
 // the window has the events. Its CATCH_UP_BEGIN, or the end of the watches, is in the response that
 // skips these events. Otherwise the client would take the watches for live.
 func (s *Stream) fallBehind(c *cursor, now time.Time) {
-	newest := c.dispatcher().cfg.Source.State()
-	c.step = stepBehind
-	if newest.Position().Epoch == c.epoch && c.after >= newest.Replayable() {
+	newest := c.dispatcher().feeds.Config.Source.State()
+	c.Step = catchup.StepBehind
+	if newest.Position().Epoch == c.Epoch && c.After >= newest.Replayable() {
 		if s.solo != nil {
-			c.step = stepLive
+			c.Step = catchup.StepLive
 			s.catchUp(c)
 			return
 		}
-		c.step = stepResume
+		c.Step = catchup.StepResume
 	}
-	kind, err := c.moveToCatchUp(newest)
+	kind, err := c.MoveToCatchUp(newest)
 	if err != nil {
 		s.endCursor(c, &Ending{Reason: err})
 		return
 	}
-	begin := c.catchUpBegin(kind)
+	begin := c.CatchUpBegin(kind)
 	c.announced = &begin.Header
-	s.addMessage(c, &Batch{Message: begin}, now)
+	s.addMessage(c, &feed.Batch{Message: begin}, now)
 	s.catchUp(c)
 }
 
 // recovered ends the watches of a cursor after a panic. It is deferred.
 func (c *cursor) recovered() {
 	if p := recover(); p != nil {
-		c.stream.endCursor(c, &Ending{Reason: &PanicError{p, debug.Stack()}})
+		c.stream.endCursor(c, &Ending{Reason: work.Panicked(p)})
 	}
 }
 
@@ -261,11 +263,11 @@ type streamSource struct {
 // sourceOf returns the source of the cursors of a group.
 func (s *Stream) sourceOf(g *group) *streamSource {
 	for _, src := range s.sources {
-		if src.dispatcher == g.feed.dispatcher {
+		if src.dispatcher == g.dispatcher() {
 			return src
 		}
 	}
-	src := &streamSource{stream: s, dispatcher: g.feed.dispatcher, rounds: g.rounds}
+	src := &streamSource{stream: s, dispatcher: g.dispatcher(), rounds: g.rounds}
 	s.sources = append(s.sources, src)
 	g.rounds.sources[src] = struct{}{}
 	return src
@@ -277,7 +279,7 @@ func (src *streamSource) bound() object.Position {
 	if src.stream.solo == nil {
 		return src.rounds.bound
 	}
-	if p := src.dispatcher.dispatchedUpTo.Load(); p != nil {
+	if p := src.dispatcher.feeds.DispatchedUpTo.Load(); p != nil {
 		return *p
 	}
 	return object.Position{}

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -20,7 +20,7 @@ func TestExactSnapshotThatStartsOverInAnotherEpochIsComplete(t *testing.T) {
 		}
 		synctest.Wait()
 		exact := f.store.Now()
-		w := f.watch(t, object.Scope{}, dispatch.FromExactly(exact))
+		w := f.watch(t, object.Scope{}, catchup.FromExactly(exact))
 		w.next(t, object.CatchUpBegin)
 		w.next(t, object.CatchUpPart)
 
@@ -34,7 +34,7 @@ func TestExactSnapshotThatStartsOverInAnotherEpochIsComplete(t *testing.T) {
 		time.Sleep(time.Minute)
 		// Another watch begins at a revision before the exact one, and takes the place of the
 		// state that the first watch reads.
-		other := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
+		other := f.watch(t, object.Scope{}, catchup.FromSnapshot(0))
 		other.next(t, object.CatchUpBegin)
 		for f.store.Now() < exact {
 			f.store.Put("k0", fmt.Sprint("at ", f.store.Now()+1))

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
@@ -15,10 +17,10 @@ import (
 type Pulled struct {
 	*StreamWatch
 	stream *Stream
-	cursor *cursor       // set by the worker
-	out    chan Message  // capacity 1
-	done   chan struct{} // closed when Serve has returned
-	err    error         // of Serve
+	cursor *cursor           // set by the worker
+	out    chan feed.Message // capacity 1
+	done   chan struct{}     // closed when Serve has returned
+	err    error             // of Serve
 
 	mu    sync.Mutex
 	asked bool           // guarded by mu: the sink has room
@@ -26,7 +28,7 @@ type Pulled struct {
 }
 
 // Pull starts a watch whose test takes the messages with Next.
-func (d *Dispatcher) Pull(q *sendqueue.Queue, i Interest, b Begin, o Options) *Pulled {
+func (d *Dispatcher) Pull(q *sendqueue.Queue, i feed.Interest, b catchup.Begin, o Options) *Pulled {
 	return d.PullCounted(q, i, b, o, nil)
 }
 
@@ -39,8 +41,8 @@ const (
 )
 
 // PullCounted is Pull, and counts what happens.
-func (d *Dispatcher) PullCounted(q *sendqueue.Queue, i Interest, b Begin, o Options, count map[string]int) *Pulled {
-	p := &Pulled{StreamWatch: &StreamWatch{}, out: make(chan Message, 1), done: make(chan struct{}), count: count}
+func (d *Dispatcher) PullCounted(q *sendqueue.Queue, i feed.Interest, b catchup.Begin, o Options, count map[string]int) *Pulled {
+	p := &Pulled{StreamWatch: &StreamWatch{}, out: make(chan feed.Message, 1), done: make(chan struct{}), count: count}
 	p.stream = NewStream(StreamConfig{Queue: q, Solo: p, LastBookmark: o.LastBookmark})
 	p.holdReservation()
 	p.stream.Start(d, p.StreamWatch, i, b, o)
@@ -53,7 +55,7 @@ func (d *Dispatcher) PullCounted(q *sendqueue.Queue, i Interest, b Begin, o Opti
 }
 
 // Next waits for the next message.
-func (p *Pulled) Next(ctx context.Context) (Message, error) {
+func (p *Pulled) Next(ctx context.Context) (feed.Message, error) {
 	select {
 	case m := <-p.out:
 		return m, nil
@@ -67,9 +69,9 @@ func (p *Pulled) Next(ctx context.Context) (Message, error) {
 		p.flush()
 		return m, nil
 	case <-p.done:
-		return Message{}, p.err
+		return feed.Message{}, p.err
 	case <-ctx.Done():
-		return Message{}, ctx.Err()
+		return feed.Message{}, ctx.Err()
 	}
 }
 
@@ -101,7 +103,7 @@ func (p *Pulled) Position() object.Position {
 		}
 	}
 	<-p.done
-	return p.cursor.at()
+	return p.cursor.At()
 }
 
 // Close ends the watch, as the loss of its connection does.
@@ -131,7 +133,7 @@ func (p *Pulled) HasRoom() bool {
 func (p *Pulled) TakesBatch() bool { return p.HasRoom() }
 
 // take takes a message, if there is room.
-func (p *Pulled) take(m *Message, what string) error {
+func (p *Pulled) take(m *feed.Message, what string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.asked {
@@ -154,7 +156,7 @@ func (p *Pulled) TrySend(r *Response, _ time.Time) error {
 }
 
 // SendBatch implements [SoloSink].
-func (p *Pulled) SendBatch(b *Batch, _ object.Revision, _ time.Time) error {
+func (p *Pulled) SendBatch(b *feed.Batch, _ object.Revision, _ time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.happens(SentByGroup)
@@ -164,14 +166,14 @@ func (p *Pulled) SendBatch(b *Batch, _ object.Revision, _ time.Time) error {
 }
 
 // CountSent implements [SoloSink].
-func (p *Pulled) CountSent(*Batch, int, time.Time) {
+func (p *Pulled) CountSent(*feed.Batch, int, time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.happens(Counted)
 }
 
 // Size implements [SoloSink].
-func (*Pulled) Size(b *Batch) int { return b.size() }
+func (*Pulled) Size(b *feed.Batch) int { return b.Size() }
 
 // Prefetch implements [SoloSink].
 func (*Pulled) Prefetch() int { return 0 }
@@ -198,37 +200,37 @@ func (p *Pulled) holdReservation() {
 type Polled struct{ cursor }
 
 // Poll returns a cursor of a watch of the interest.
-func (d *Dispatcher) Poll(q *sendqueue.Queue, i Interest, b Begin, o Options) *Polled {
+func (d *Dispatcher) Poll(q *sendqueue.Queue, i feed.Interest, b catchup.Begin, o Options) *Polled {
 	p := &Polled{}
 	p.group = d.enter(&i, q)
-	p.reader = newReader(p.group.feed, b, &o)
+	p.Reader = catchup.NewReader(p.group.feed, b, o.Latest, o.EveryEvent)
 	return p
 }
 
 // Close removes the watch from its feed.
 func (p *Polled) Close() {
-	p.abandonCatchUp()
-	p.feed.dispatcher.exit(p.group, 1)
+	p.AbandonCatchUp()
+	p.group.dispatcher().exit(p.group, 1)
 }
 
 // Try returns the next message, or false if there is none now.
-func (p *Polled) Try() (Message, bool, error) {
-	if p.step == stepNow {
-		p.step = stepLive
-		return p.message(object.Bookmark, payload{}), true, nil
+func (p *Polled) Try() (feed.Message, bool, error) {
+	if p.Step == catchup.StepNow {
+		p.Step = catchup.StepLive
+		return p.Bookmark(), true, nil
 	}
-	m, ok, err := p.nextMessage()
+	m, ok, err := p.NextMessage()
 	if ok || err != nil {
 		return m, ok, err
 	}
-	if p.step == stepCatchUp {
-		return p.synced(), true, nil
+	if p.Step == catchup.StepCatchUp {
+		return p.Synced(), true, nil
 	}
-	if b, _ := p.nextBatch(time.Now()); b != nil {
-		p.pass(b)
+	if b, _ := p.NextBatch(time.Now()); b != nil {
+		p.Pass(b)
 		return b.Message, true, nil
 	}
-	return Message{}, false, nil
+	return feed.Message{}, false, nil
 }
 
 // Outcome is the result of Poll and Take.
@@ -241,31 +243,31 @@ const (
 )
 
 // Poll returns the next batch of the log and moves past it, as the worker does.
-func (p *Polled) Poll(now time.Time) (*Batch, Outcome) {
-	b, ok := p.nextBatch(now)
+func (p *Polled) Poll(now time.Time) (*feed.Batch, Outcome) {
+	b, ok := p.NextBatch(now)
 	switch {
 	case !ok:
 		return nil, Refused
 	case b == nil:
 		return nil, Nothing
 	}
-	p.pass(b)
+	p.Pass(b)
 	return b, Found
 }
 
 // NothingFollows reports whether nothing follows the batch that Poll has returned.
-func (p *Polled) NothingFollows(b *Batch) bool {
-	return !b.more && p.feed.view.Load().endsAt(p.after)
+func (p *Polled) NothingFollows(b *feed.Batch) bool {
+	return !b.More && p.Feed.View.Load().EndsAt(p.After)
 }
 
 // Take moves past a batch of the group, as the worker does.
-func (p *Polled) Take(b *Batch) Outcome {
-	if p.mergeTo > 0 {
+func (p *Polled) Take(b *feed.Batch) Outcome {
+	if p.MergeTo > 0 {
 		return Refused // it would not be a member
 	}
 	switch p.match(b) {
 	case matchesNext:
-		p.pass(b)
+		p.Pass(b)
 		return Found
 	case matchesSent:
 		return Nothing
@@ -279,17 +281,14 @@ func (w *StreamWatch) IsMember() bool {
 	return c != nil && c.isMember.Load()
 }
 
-// Kind returns the kind of the message.
-func (b *Batch) Kind() object.MessageKind { return b.Header.Kind }
-
 // Hollow makes the worker panic when it looks at another watch of the stream, or at what is due later
 // than the next. The stream must be idle.
 func (s *Stream) Hollow(w *StreamWatch) (restore func()) {
-	feeds, groups := map[*cursor]*feed{}, map[*cursor]*group{}
+	feeds, groups := map[*cursor]*feed.Feed{}, map[*cursor]*group{}
 	for _, src := range s.sources {
 		for _, c := range src.cursors {
 			if c != w.cursor.Load() {
-				feeds[c], c.feed = c.feed, nil
+				feeds[c], c.Feed = c.Feed, nil
 				groups[c], c.group = c.group, nil
 			}
 		}
@@ -302,7 +301,7 @@ func (s *Stream) Hollow(w *StreamWatch) (restore func()) {
 	}
 	return func() {
 		for c, f := range feeds {
-			c.feed, c.group = f, groups[c]
+			c.Feed, c.group = f, groups[c]
 		}
 		copy(s.clock.due, all)
 	}

@@ -4,7 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/selector"
 )
@@ -28,13 +29,13 @@ func labelled(t testing.TB, value, env string) []byte {
 }
 
 // picking returns the interest in objects with these labels.
-func picking(t testing.TB, labels string) dispatch.Interest {
+func picking(t testing.TB, labels string) feed.Interest {
 	t.Helper()
 	s, err := selector.ParseLabels(labels)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dispatch.Interest{Selector: s}
+	return feed.Interest{Selector: s}
 }
 
 // The type of an event depends on the objects that the selector matches, before and after the
@@ -67,7 +68,7 @@ func TestFiltered(t *testing.T) {
 				write(t, f, "1", tc.before)
 				synctest.Wait()
 				before := f.cacher.State().Position()
-				w := f.watchInterest(t, picking(t, "env=prod"), dispatch.FromSnapshot(0))
+				w := f.watchInterest(t, picking(t, "env=prod"), catchup.FromSnapshot(0))
 				if got, want := show(w.sync(t, object.Reset)), map[string]string{prod: "+k=1"}[tc.before]; got != want {
 					t.Errorf("got snapshot %q, want %q", got, want)
 				}
@@ -77,7 +78,7 @@ func TestFiltered(t *testing.T) {
 				} else if m := w.next(t, object.Live); show(m.Events) != tc.want || m.Events[0].Revision != at {
 					t.Errorf("got live events %q at revision %d, want %q at %d", show(m.Events), m.Events[0].Revision, tc.want, at)
 				}
-				late := f.watchInterest(t, picking(t, "env in (prod)"), dispatch.FromPosition(before))
+				late := f.watchInterest(t, picking(t, "env in (prod)"), catchup.FromPosition(before))
 				if got := show(late.sync(t, object.Replay)); got != tc.want {
 					t.Errorf("got replayed events %q, want %q", got, tc.want)
 				}
@@ -91,7 +92,7 @@ func TestFiltered(t *testing.T) {
 				f := start(t, limits{codec: "object"})
 				write(t, f, "1", tc.before)
 				synctest.Wait()
-				w := f.watchInterest(t, picking(t, "env=prod"), dispatch.FromSnapshot(0))
+				w := f.watchInterest(t, picking(t, "env=prod"), catchup.FromSnapshot(0))
 				w.sync(t, object.Reset)
 				f.store.Change(func() { f.store.Quiet = true })
 				write(t, f, "between", test)
@@ -117,7 +118,7 @@ func TestFiltered(t *testing.T) {
 func TestFilteredOutEventsAreNotEncoded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{codec: "object"})
-		w := f.watchInterest(t, picking(t, "env=prod"), dispatch.FromSnapshot(0))
+		w := f.watchInterest(t, picking(t, "env=prod"), catchup.FromSnapshot(0))
 		w.sync(t, object.Reset)
 		for range 10 {
 			f.store.Commit(map[object.Key][]byte{"k": labelled(t, "v", "test")})

@@ -17,6 +17,8 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/wire"
@@ -65,7 +67,7 @@ type limits struct {
 	catchUpBytes  int
 	catchUpStates int
 	codec         string
-	observer      dispatch.Observer
+	observer      feed.Observer
 }
 
 func start(t testing.TB, l limits) *fixture {
@@ -85,7 +87,7 @@ func start(t testing.TB, l limits) *fixture {
 		MaxTombstones: l.tombstones,
 		Log:           slog.New(slog.DiscardHandler),
 	})
-	f.dispatcher = dispatch.New(dispatch.Config{
+	f.dispatcher = dispatch.New(feed.Config{
 		Source:        f.cacher,
 		Encoder:       f.encoder,
 		MessageBytes:  l.messageBytes,
@@ -120,17 +122,17 @@ type watcher struct {
 	stream check.Stream
 }
 
-func (f *fixture) watch(t testing.TB, scope object.Scope, begin dispatch.Begin) *watcher {
+func (f *fixture) watch(t testing.TB, scope object.Scope, begin catchup.Begin) *watcher {
 	t.Helper()
-	return f.watchInterest(t, dispatch.Interest{Scope: scope}, begin)
+	return f.watchInterest(t, feed.Interest{Scope: scope}, begin)
 }
 
-func (f *fixture) watchInterest(t testing.TB, i dispatch.Interest, begin dispatch.Begin) *watcher {
+func (f *fixture) watchInterest(t testing.TB, i feed.Interest, begin catchup.Begin) *watcher {
 	t.Helper()
 	return f.watchWith(t, i, begin, dispatch.Options{})
 }
 
-func (f *fixture) watchWith(t testing.TB, i dispatch.Interest, begin dispatch.Begin, o dispatch.Options) *watcher {
+func (f *fixture) watchWith(t testing.TB, i feed.Interest, begin catchup.Begin, o dispatch.Options) *watcher {
 	t.Helper()
 	w := &watcher{Pulled: f.dispatcher.Pull(f.workers.NewQueue(), i, begin, o)}
 	t.Cleanup(w.Close)
@@ -159,7 +161,7 @@ func (w *watcher) receive(t testing.TB) (check.Message, error) {
 }
 
 // decode reads a message as a client does.
-func decode(t testing.TB, raw dispatch.Message) check.Message {
+func decode(t testing.TB, raw feed.Message) check.Message {
 	t.Helper()
 	var response fanoutv1.WatchResponse
 	if err := proto.Unmarshal(append(bytes.Join(raw.Events, nil), wire.AppendHeader(nil, raw.Header)...), &response); err != nil {

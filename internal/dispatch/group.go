@@ -3,12 +3,13 @@ package dispatch
 import (
 	"cmp"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // group has the cursors of one feed and one worker. The dispatcher hands a group with new events to
@@ -24,7 +25,7 @@ import (
 type group struct {
 	// These never change.
 
-	feed   *feed
+	feed   *feed.Feed
 	rounds *workerRounds
 
 	listed  bool   // guarded by workerRounds.mu: the group is in workerRounds.groups
@@ -43,7 +44,7 @@ type group struct {
 type memberList struct {
 	apart   cursorList      // those that are no members
 	at      object.Position // where the group's next batch begins
-	skip    int             // number of events of the next revision that were in earlier batches; see reader.skip
+	skip    int             // number of events of the next revision that were in earlier batches; see Reader.Skip
 	members []member
 	size    int // number of members that have not left
 	sorted  int // the members before this index are in order; see sort
@@ -68,16 +69,27 @@ func (m member) compare(other member) int {
 
 // groupOf returns the feed's group for watches of the given queue. The caller holds the
 // dispatcher's mutex.
-func (d *Dispatcher) groupOf(f *feed, q *sendqueue.Queue) *group {
+func (d *Dispatcher) groupOf(f *feed.Feed, q *sendqueue.Queue) *group {
 	r := d.roundsOf(q)
-	for g := f.groups; g != nil; g = g.sibling {
+	first := firstGroup(f)
+	for g := first; g != nil; g = g.sibling {
 		if g.rounds == r {
 			return g
 		}
 	}
-	f.groups = &group{feed: f, rounds: r, sibling: f.groups}
-	return f.groups
+	g := &group{feed: f, rounds: r, sibling: first}
+	f.Groups = g
+	return g
 }
+
+// firstGroup returns the first group of a feed, or nil. The caller holds the mutex of the feeds.
+func firstGroup(f *feed.Feed) *group {
+	first, _ := f.Groups.(*group)
+	return first
+}
+
+// dispatcher returns the dispatcher of the feed.
+func (g *group) dispatcher() *Dispatcher { return g.rounds.dispatcher }
 
 // add adds a cursor to the lists, so that rounds mark it.
 func (g *group) add(c *cursor) {
@@ -118,7 +130,7 @@ func (g *group) mark() {
 // join makes a cursor a member. It had nothing to send when its stream last read it.
 func (g *group) join(c *cursor) {
 	if g.size == 0 {
-		g.at, g.skip = c.at(), 0
+		g.at, g.skip = c.At(), 0
 	}
 	g.apart.remove(c)
 	s := c.stream
@@ -142,7 +154,7 @@ func (g *group) leave(c *cursor) {
 func (g *group) hasLeft(c *cursor) {
 	c.place = 0
 	c.isMember.Store(false)
-	c.resume = c.at()
+	c.resume = c.At()
 	g.apart.add(c)
 }
 
@@ -154,22 +166,22 @@ func (g *group) run(now time.Time) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			g.fail(&PanicError{p, debug.Stack()})
+			g.fail(work.Panicked(p))
 		}
 	}()
 	g.sort()
-	v := g.feed.view.Load()
-	if !v.covers(g.at) {
+	v := g.feed.View.Load()
+	if !v.Covers(g.at) {
 		g.dissolve()
 		return
 	}
-	b := g.feed.batch(batchStart{v, g.at.Revision, g.skip}, now)
+	b := g.feed.Batch(feed.Start{View: v, After: g.at.Revision, Skip: g.skip}, now)
 	if b == nil {
 		return
 	}
 	g.send(b, now)
-	g.at.Revision, g.skip = b.end.advance(g.at.Revision, g.skip)
-	if b.more {
+	g.at.Revision, g.skip = b.Advance(g.at.Revision, g.skip)
+	if b.More {
 		g.rounds.add(g)
 	}
 }
@@ -179,7 +191,7 @@ func (g *group) run(now time.Time) {
 const membersPerTimestamp = 32
 
 // send offers a batch to all members and removes those that leave.
-func (g *group) send(b *Batch, now time.Time) {
+func (g *group) send(b *feed.Batch, now time.Time) {
 	kept := 0
 	var receiver SoloSink // the sink of one member that received the batch
 	received := 0
@@ -239,7 +251,7 @@ func (g *group) prefetch(members []member) {
 
 // prefetch reads the memory of the cursor and the stream.
 func (m *member) prefetch() int {
-	n := m.cursor.skip + int(m.cursor.messages)
+	n := m.cursor.Skip + int(m.cursor.messages)
 	if m.stream.sink != nil {
 		n++
 	}
@@ -342,5 +354,34 @@ func (g *group) put(at int, m member) {
 	g.members[at] = m
 	if m.cursor != nil {
 		m.cursor.place = int32(at + 1)
+	}
+}
+
+// cursorList is a list of cursors. A cursor is in one list at most.
+type cursorList struct{ first *cursor }
+
+func (l *cursorList) add(c *cursor) {
+	if c.next = l.first; c.next != nil {
+		c.next.previous = c
+	}
+	l.first = c
+}
+
+func (l *cursorList) remove(c *cursor) {
+	if c.previous != nil {
+		c.previous.next = c.next
+	} else {
+		l.first = c.next
+	}
+	if c.next != nil {
+		c.next.previous = c.previous
+	}
+	c.next, c.previous = nil, nil
+}
+
+// mark marks the live cursors of the list.
+func (l *cursorList) mark() {
+	for c := l.first; c != nil; c = c.next {
+		c.mark()
 	}
 }

@@ -11,19 +11,22 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/wire"
+	"github.com/fanoutd/fanoutd/internal/work"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
 // bubble runs a test with a dispatcher of a store, and a queue of its only worker.
-func bubble(t *testing.T, cfg Config, do func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue)) {
+func bubble(t *testing.T, cfg feed.Config, do func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue)) {
 	bubbleWithWindow(t, cfg, cacher.WindowLimits{}, do)
 }
 
 // bubbleWithWindow is bubble with limits of the window.
-func bubbleWithWindow(t *testing.T, cfg Config, window cacher.WindowLimits, do func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue)) {
+func bubbleWithWindow(t *testing.T, cfg feed.Config, window cacher.WindowLimits, do func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue)) {
 	synctest.Test(t, func(t *testing.T) {
 		codec, err := object.CodecByName("raw")
 		if err != nil {
@@ -83,7 +86,7 @@ func (d *Dispatcher) serve(t *testing.T, q *sendqueue.Queue) *served {
 	t.Helper()
 	s, w := &served{done: make(chan struct{})}, &StreamWatch{}
 	s.Stream = NewStream(StreamConfig{Queue: q, Solo: &s.sink})
-	s.Start(d, w, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
+	s.Start(d, w, feed.Interest{}, catchup.FromNow(d.feeds.Config.Source.State().Position()), Options{})
 	go func() {
 		defer close(s.done)
 		if err := s.Serve(); err != errClosed {
@@ -98,7 +101,7 @@ func (d *Dispatcher) serve(t *testing.T, q *sendqueue.Queue) *served {
 }
 
 func TestGroupForgetsWatchersThatHaveLeft(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, _ *cachertest.Memory, q *sendqueue.Queue) {
+	bubble(t, feed.Config{}, func(t *testing.T, d *Dispatcher, _ *cachertest.Memory, q *sendqueue.Queue) {
 		stays := d.serve(t, q)
 		defer stays.Close()
 		for range 1000 {
@@ -113,7 +116,7 @@ func TestGroupForgetsWatchersThatHaveLeft(t *testing.T) {
 
 // A watcher whose sink is full is offered the next batch when it is ready again, not before.
 func TestFullSinkIsOfferedABatchOnce(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
+	bubble(t, feed.Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
 		s := d.serve(t, q)
 		defer s.Close()
 		for _, value := range []string{"1", "2"} {
@@ -134,20 +137,20 @@ func TestFullSinkIsOfferedABatchOnce(t *testing.T) {
 // Backlog does not disturb the worker. It is zero while the watcher waits in its group, and
 // unknown when the watcher has left and the log does not reach back.
 func TestBacklogOfAWaitingWatcherIsZero(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
+	bubble(t, feed.Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
 		for range 10 {
 			store.Put("k", "0")
 		}
 		synctest.Wait()
 		s := d.serve(t, q)
 		defer s.Close()
-		old := object.Position{Epoch: s.epoch, Revision: 1}
-		if got := s.backlog(old); got != (Backlog{}) {
+		old := object.Position{Epoch: s.Epoch, Revision: 1}
+		if got := s.backlog(old); got != (feed.Backlog{}) {
 			t.Errorf("while the watcher waits: got %+v", got)
 		}
 		store.Put("k", "1")
 		for range 1_000_000 { // meanwhile the watcher is offered the event, and leaves
-			if s.backlog(old) != (Backlog{}) {
+			if s.backlog(old) != (feed.Backlog{}) {
 				break
 			}
 			runtime.Gosched()
@@ -169,12 +172,12 @@ func (s liveSink) HasRoom() bool                      { return true }
 func (s liveSink) TakesBatch() bool                   { return true }
 func (s liveSink) TrySend(*Response, time.Time) error { return nil }
 
-func (s liveSink) SendBatch(*Batch, object.Revision, time.Time) error {
+func (s liveSink) SendBatch(*feed.Batch, object.Revision, time.Time) error {
 	s.trySend()
 	return nil
 }
 
-func (s liveSink) CountSent(_ *Batch, n int, now time.Time) { s.countSent(n, now) }
+func (s liveSink) CountSent(_ *feed.Batch, n int, now time.Time) { s.countSent(n, now) }
 
 // serveIn serves watches in one group. The returned function ends them, and returns the errors of
 // Serve.
@@ -184,7 +187,7 @@ func (d *Dispatcher) serveIn(t *testing.T, q *sendqueue.Queue, watches int, sink
 	var all []*Stream
 	for range watches {
 		s, w := NewStream(StreamConfig{Queue: q, Solo: sink}), &StreamWatch{}
-		s.Start(d, w, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
+		s.Start(d, w, feed.Interest{}, catchup.FromNow(d.feeds.Config.Source.State().Position()), Options{})
 		all = append(all, s)
 		go func() { ended <- s.Serve() }()
 		synctest.Wait()
@@ -205,13 +208,13 @@ func (d *Dispatcher) serveIn(t *testing.T, q *sendqueue.Queue, watches int, sink
 
 // A panic that is not of one member ends all members of the group. The worker continues.
 func TestPanicInAGroupEndsItsWatchers(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
+	bubble(t, feed.Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
 		const watchers = membersPerTimestamp + 2
 		stop := d.serveIn(t, q, watchers, liveSink{trySend: func() {}, countSent: func(int, time.Time) { panic("bang") }})
 		store.Put("k", "1")
 		synctest.Wait()
 		for _, err := range stop() {
-			if _, ok := errors.AsType[*PanicError](err); !ok {
+			if _, ok := errors.AsType[*work.PanicError](err); !ok {
 				t.Errorf("got %v from Serve, want a PanicError", err)
 			}
 		}
@@ -232,7 +235,7 @@ func TestPanicInAGroupEndsItsWatchers(t *testing.T) {
 
 // The time that CountSent gets includes the sending to all members that it counts.
 func TestLatencyIncludesTheSending(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
+	bubble(t, feed.Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
 		const watchers = membersPerTimestamp + 2
 		var began time.Time
 		var took []time.Duration
@@ -254,29 +257,25 @@ func TestLatencyIncludesTheSending(t *testing.T) {
 type slowObserver struct {
 	dispatcher *Dispatcher
 	received   chan struct{}
-	locked     bool // the dispatcher's mutex was locked
 	called     bool
 }
 
 func (*slowObserver) Wants() bool { return true }
 
-func (o *slowObserver) Dispatched(Dispatched) {
+func (o *slowObserver) Dispatched(feed.Dispatched) {
 	<-o.received
-	if o.locked = !o.dispatcher.mu.TryLock(); !o.locked {
-		o.dispatcher.mu.Unlock()
-	}
-	o.called = true
+	o.dispatcher.feeds.Locked(func() { o.called = true }) // waits for ever if the mutex is locked
 }
 
 func TestNoWatcherWaitsForTheObserver(t *testing.T) {
 	o := &slowObserver{received: make(chan struct{})}
-	bubble(t, Config{Observer: o}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
+	bubble(t, feed.Config{Observer: o}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
 		o.dispatcher, o.received = d, make(chan struct{}) // a channel of the bubble
 		stop := d.serveIn(t, q, 1, liveSink{trySend: func() { close(o.received) }, countSent: func(int, time.Time) {}})
 		store.Put("k", "1")
 		synctest.Wait()
-		if !o.called || o.locked {
-			t.Errorf("called %v, with the mutex locked %v; want the observer called without it", o.called, o.locked)
+		if !o.called {
+			t.Error("the observer was not called")
 		}
 		stop()
 	})
@@ -286,53 +285,27 @@ func TestNoWatcherWaitsForTheObserver(t *testing.T) {
 type callingObserver struct {
 	dispatcher *Dispatcher
 	asked      int
-	locked     int // number of calls during which the mutex was locked
 }
 
 func (o *callingObserver) Wants() bool {
 	if o.dispatcher == nil {
 		return false
 	}
-	o.asked++
-	if !o.dispatcher.mu.TryLock() {
-		o.locked++
-		return false
-	}
-	o.dispatcher.mu.Unlock()
+	o.dispatcher.feeds.Locked(func() { o.asked++ }) // waits for ever if the mutex is locked
 	return false
 }
 
-func (*callingObserver) Dispatched(Dispatched) {}
+func (*callingObserver) Dispatched(feed.Dispatched) {}
 
 // An observer may call the dispatcher when it is asked whether it wants reports.
 func TestObserverIsAskedWithoutALock(t *testing.T) {
 	o := &callingObserver{}
-	bubble(t, Config{Observer: o}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, _ *sendqueue.Queue) {
+	bubble(t, feed.Config{Observer: o}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, _ *sendqueue.Queue) {
 		o.dispatcher = d
 		store.Put("k", "1")
 		synctest.Wait()
-		if o.asked != 1 || o.locked != 0 {
-			t.Errorf("asked %d times, %d times with the mutex locked, want once and without", o.asked, o.locked)
-		}
-	})
-}
-
-// Each kind of catch-up that transfers a state has parts.
-func TestEachTransferOfAStateHasParts(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
-		since := d.cfg.Source.State().Revision()
-		store.Put("k", "1")
-		synctest.Wait()
-		w := d.Poll(q, Interest{}, FromSnapshot(0), Options{})
-		defer w.Close()
-		s := d.cfg.Source.State()
-		for kind := range object.CatchUpKinds {
-			if !kind.TransfersState() {
-				continue
-			}
-			if p := w.part(&catchUp{kind: kind, since: since, to: s.Revision()}, s); p.end.taken != 1 || !p.isLast {
-				t.Errorf("%v: got a part with %d objects, want 1", kind, p.end.taken)
-			}
+		if o.asked != 1 {
+			t.Errorf("asked %d times, want once", o.asked)
 		}
 	})
 }

@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // The worker sends a batch to the waiting watchers of one queue one after another, in the
@@ -27,7 +30,7 @@ func TestBatchesAreSentQueueByQueue(t *testing.T) {
 	place := func(n int) uint32 { return uint32(n / queues * 7 % each) } // another order than that of the joining
 	ordered := make([]*member, queues*each)
 	for n := range ordered {
-		m := f.joinInOrder(t, c, q[n%queues], dispatch.Interest{}, dispatch.Options{Latest: n%3 == 0}, place(n))
+		m := f.joinInOrder(t, c, q[n%queues], feed.Interest{}, dispatch.Options{Latest: n%3 == 0}, place(n))
 		c.members = append(c.members, m)
 		ordered[n%queues*each+int(place(n))] = m
 		if n == queues*each/2 {
@@ -81,7 +84,7 @@ func TestBatchesAreSentQueueByQueue(t *testing.T) {
 // missed, and then the same batches as the others.
 func TestFullSinkCatchesUpWhenItIsReady(t *testing.T) {
 	f := startDispatching(t, limits{})
-	c := f.gather(t, 3, dispatch.Interest{}, dispatch.Options{})
+	c := f.gather(t, 3, feed.Interest{}, dispatch.Options{})
 	slow := c.members[1]
 	slow.full = true
 	others := &crowd{members: []*member{c.members[0], c.members[2]}}
@@ -115,13 +118,13 @@ func TestFullSinkCatchesUpWhenItIsReady(t *testing.T) {
 // more.
 func TestBatchesContinueUntilEverythingIsSent(t *testing.T) {
 	f := startDispatching(t, limits{messageBytes: 200})
-	c := f.gather(t, 10, dispatch.Interest{}, everyDelivery...)
+	c := f.gather(t, 10, feed.Interest{}, everyDelivery...)
 	writes := map[object.Key][]byte{}
 	for i := range 10 {
 		writes[object.Key(fmt.Sprint("key ", i))] = make([]byte, 50)
 	}
 	received := make(map[*member]int)
-	c.each = func(m *member, b *dispatch.Batch) {
+	c.each = func(m *member, b *feed.Batch) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if received[m] += b.Count; received[m] == 10 {
@@ -139,8 +142,8 @@ func TestWaitingWatchersNoticeLostHistory(t *testing.T) {
 			f.store.Put("other", "1") // so that revisions of the next epoch are smaller
 		}
 		synctest.Wait()
-		c := &crowd{each: func(*member, *dispatch.Batch) {}}
-		m := f.join(t, c, f.workers.NewQueue(), dispatch.Interest{Scope: object.ExactKey("quiet")}, dispatch.Options{EveryEvent: true})
+		c := &crowd{each: func(*member, *feed.Batch) {}}
+		m := f.join(t, c, f.workers.NewQueue(), feed.Interest{Scope: object.ExactKey("quiet")}, dispatch.Options{EveryEvent: true})
 		do(f)
 		time.Sleep(time.Minute)
 		<-m.done
@@ -154,7 +157,7 @@ func TestWaitingWatchersNoticeLostHistory(t *testing.T) {
 				at := f.store.Put("other", "2")
 				f.store.Change(func() { f.store.Compacted, f.store.Quiet = at, false })
 			})
-			if _, lost := errors.AsType[*dispatch.LostError](m.ended); !lost {
+			if _, lost := errors.AsType[*catchup.LostError](m.ended); !lost {
 				t.Errorf("Serve returned %v, want a LostError", m.ended)
 			}
 		})
@@ -168,7 +171,7 @@ func TestWaitingWatchersNoticeLostHistory(t *testing.T) {
 				f.store.Put("other", "2")
 				f.store.Change(func() { f.store.Down = nil })
 			})
-			if _, changed := errors.AsType[*dispatch.EpochError](m.ended); !changed {
+			if _, changed := errors.AsType[*catchup.EpochError](m.ended); !changed {
 				t.Errorf("Serve returned %v, want an EpochError", m.ended)
 			}
 		})
@@ -178,7 +181,7 @@ func TestWaitingWatchersNoticeLostHistory(t *testing.T) {
 // A group keeps its members apart while some of them leave.
 func TestGroupKeepsItsMembersApart(t *testing.T) {
 	f := startDispatching(t, limits{})
-	c := f.gather(t, 6, dispatch.Interest{}, dispatch.Options{})
+	c := f.gather(t, 6, feed.Interest{}, dispatch.Options{})
 	put := func(receivers ...*member) {
 		t.Helper()
 		now := &crowd{members: receivers}
@@ -211,8 +214,8 @@ func TestBatchesDelayTheNextBookmark(t *testing.T) {
 		f := start(t, limits{})
 		synctest.Wait()
 		received := make(chan object.MessageKind, 10)
-		c := &crowd{each: func(_ *member, b *dispatch.Batch) { received <- b.Kind() }}
-		f.join(t, c, f.workers.NewQueue(), dispatch.Interest{}, dispatch.Options{BookmarkInterval: 10 * time.Second})
+		c := &crowd{each: func(_ *member, b *feed.Batch) { received <- b.Header.Kind }}
+		f.join(t, c, f.workers.NewQueue(), feed.Interest{}, dispatch.Options{BookmarkInterval: 10 * time.Second})
 		time.Sleep(9 * time.Second)
 		f.store.Put("k", "v")
 		time.Sleep(9 * time.Second)
@@ -235,8 +238,8 @@ func TestBatchDelayHoldsEventsOfAGroup(t *testing.T) {
 		f := start(t, limits{})
 		synctest.Wait()
 		received := make(chan int, 10)
-		c := &crowd{each: func(_ *member, b *dispatch.Batch) { received <- b.Count }}
-		f.join(t, c, f.workers.NewQueue(), dispatch.Interest{}, dispatch.Options{BatchDelay: time.Second})
+		c := &crowd{each: func(_ *member, b *feed.Batch) { received <- b.Count }}
+		f.join(t, c, f.workers.NewQueue(), feed.Interest{}, dispatch.Options{BatchDelay: time.Second})
 		put := func() {
 			f.store.Put("k", "v")
 			synctest.Wait()
@@ -268,9 +271,9 @@ func TestBatchDelayHoldsEventsOfAGroup(t *testing.T) {
 // A panic in a sink ends its watcher only.
 func TestPanicInASinkEndsOneWatcher(t *testing.T) {
 	f := startDispatching(t, limits{})
-	c := f.gather(t, 3, dispatch.Interest{}, dispatch.Options{})
+	c := f.gather(t, 3, feed.Interest{}, dispatch.Options{})
 	panics := c.members[1]
-	c.each = func(m *member, _ *dispatch.Batch) {
+	c.each = func(m *member, _ *feed.Batch) {
 		if m == panics {
 			panic("bang")
 		}
@@ -280,7 +283,7 @@ func TestPanicInASinkEndsOneWatcher(t *testing.T) {
 	f.store.Put("k", "v")
 	c.received.Wait()
 	<-panics.done
-	if _, ok := errors.AsType[*dispatch.PanicError](panics.ended); !ok {
+	if _, ok := errors.AsType[*work.PanicError](panics.ended); !ok {
 		t.Errorf("Serve returned %v, want a PanicError", panics.ended)
 	}
 	c.received.Add(2)
@@ -294,8 +297,8 @@ func TestMatchingABatch(t *testing.T) {
 		f := start(t, limits{messageBytes: 200})
 		synctest.Wait()
 		every, latest, strict := dispatch.Options{}, dispatch.Options{Latest: true}, dispatch.Options{EveryEvent: true}
-		at := func(o dispatch.Options) *dispatch.Polled { return f.polled(t, dispatch.Interest{}, o) }
-		take := func(w *dispatch.Polled, b *dispatch.Batch, want dispatch.Outcome) {
+		at := func(o dispatch.Options) *dispatch.Polled { return f.polled(t, feed.Interest{}, o) }
+		take := func(w *dispatch.Polled, b *feed.Batch, want dispatch.Outcome) {
 			t.Helper()
 			if got := w.Take(b); got != want {
 				t.Errorf("got outcome %d, want %d", got, want)
@@ -334,7 +337,7 @@ func TestMatchingABatch(t *testing.T) {
 		for i := range 9 {
 			writes[object.Key(fmt.Sprint("key ", i))] = make([]byte, 50)
 		}
-		wantNext := func() *dispatch.Batch {
+		wantNext := func() *feed.Batch {
 			t.Helper()
 			part, outcome := first.Poll(time.Now())
 			if outcome != dispatch.Found {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/selector"
 	"github.com/fanoutd/fanoutd/internal/wire"
@@ -25,28 +27,28 @@ var schema = object.Schema{Fields: []object.Field{{Name: "color", Path: "color",
 func BenchmarkIndex(b *testing.B) {
 	kinds := []struct {
 		name     string
-		interest func(i int) dispatch.Interest
+		interest func(i int) feed.Interest
 		most     int
 	}{
-		{"key", func(i int) dispatch.Interest {
-			return dispatch.Interest{Scope: object.ExactKey(object.Key(fmt.Sprintf("folder-%d/object", i)))}
+		{"key", func(i int) feed.Interest {
+			return feed.Interest{Scope: object.ExactKey(object.Key(fmt.Sprintf("folder-%d/object", i)))}
 		}, 100_000},
-		{"prefix", func(i int) dispatch.Interest { return dispatch.Interest{Scope: prefix(b, fmt.Sprintf("folder-%d", i))} }, 100_000},
-		{"field", func(i int) dispatch.Interest { return ofField(b, fmt.Sprintf("color=%d", i)) }, 100_000},
-		{"key and field", func(i int) dispatch.Interest {
+		{"prefix", func(i int) feed.Interest { return feed.Interest{Scope: prefix(b, fmt.Sprintf("folder-%d", i))} }, 100_000},
+		{"field", func(i int) feed.Interest { return ofField(b, fmt.Sprintf("color=%d", i)) }, 100_000},
+		{"key and field", func(i int) feed.Interest {
 			interest := ofField(b, fmt.Sprintf("color=%d", i%2))
 			interest.Scope = object.ExactKey(object.Key(fmt.Sprintf("folder-%d/object", i/2)))
 			return interest
 		}, 100_000},
-		{"label", func(i int) dispatch.Interest { return picking(b, fmt.Sprintf("color=%d", i)) }, 100_000},
-		{"unindexed field", func(i int) dispatch.Interest { return ofField(b, fmt.Sprintf("size=%d", i)) }, 10_000},
+		{"label", func(i int) feed.Interest { return picking(b, fmt.Sprintf("color=%d", i)) }, 100_000},
+		{"unindexed field", func(i int) feed.Interest { return ofField(b, fmt.Sprintf("size=%d", i)) }, 10_000},
 	}
 	for _, kind := range kinds {
 		var row ratio.Row
 		for _, interests := range []int{100, kind.most} {
 			b.Run(fmt.Sprintf("%s/interests=%d", kind.name, interests), func(b *testing.B) {
 				f := startIndexed(b)
-				begin := dispatch.FromNow(f.cacher.State().Position())
+				begin := catchup.FromNow(f.cacher.State().Position())
 				for i := range interests - 1 {
 					w := f.dispatcher.Pull(f.workers.NewQueue(), kind.interest(1+i), begin, dispatch.Options{})
 					b.Cleanup(w.Close)
@@ -75,13 +77,13 @@ func BenchmarkIndex(b *testing.B) {
 	}
 }
 
-func ofField(b *testing.B, fields string) dispatch.Interest {
+func ofField(b *testing.B, fields string) feed.Interest {
 	b.Helper()
 	s, err := selector.ParseFields(fields, schema.Names())
 	if err != nil {
 		b.Fatal(err)
 	}
-	return dispatch.Interest{Selector: s}
+	return feed.Interest{Selector: s}
 }
 
 // startIndexed starts a dispatcher of documents with the schema.
@@ -93,7 +95,7 @@ func startIndexed(b *testing.B) *fixture {
 	}
 	f := &fixture{store: cachertest.NewMemory()}
 	f.cacher = cacher.New(cacher.Config{Resource: "test", Store: f.store, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler)})
-	f.dispatcher = dispatch.New(dispatch.Config{Source: f.cacher, Encoder: wire.Encoder{}, Indexed: schema.Indexed()})
+	f.dispatcher = dispatch.New(feed.Config{Source: f.cacher, Encoder: wire.Encoder{}, Indexed: schema.Indexed()})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { f.cacher.Run(ctx) })

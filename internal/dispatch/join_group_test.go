@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
@@ -13,19 +14,18 @@ import (
 // its group reaches the watch: every round with an event makes the worker run the group, whether it has
 // members or not. Only a test inside the package can hit that moment.
 func TestNoEventIsMissedBetweenReadingAndJoining(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
+	bubble(t, feed.Config{}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
 		received := 0
 		sink := liveSink{trySend: func() { received++ }, countSent: func(int, time.Time) {}}
 		stop := d.serveIn(t, q, 1, sink)
 		defer stop()
-		var f *feed
-		for f = range d.index.all() {
-		}
-		c := f.groups.members[0].cursor
+		g := d.enter(&feed.Interest{}, q) // the group of the watch
+		d.exit(g, 1)
+		c := g.members[0].cursor
 		looked, goOn := make(chan struct{}), make(chan struct{})
 		c.stream.post(func(time.Time) {
 			c.group.leave(c)
-			if b, ok := c.nextBatch(time.Now()); b != nil || !ok {
+			if b, ok := c.NextBatch(time.Now()); b != nil || !ok {
 				t.Error("got an event before it came")
 			}
 			close(looked)
@@ -33,7 +33,7 @@ func TestNoEventIsMissedBetweenReadingAndJoining(t *testing.T) {
 		})
 		<-looked
 		at := m.Put("k", "1")
-		for d.dispatchedUpTo.Load().Revision < at {
+		for d.feeds.DispatchedUpTo.Load().Revision < at {
 			time.Sleep(time.Millisecond) // of the bubble
 		}
 		close(goOn)

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/test/cachertest"
@@ -15,9 +17,9 @@ import (
 // The logs drop old events, with and without new ones. A watcher that has not read them gets
 // them from the window.
 func TestLogsDropOldEvents(t *testing.T) {
-	bubble(t, Config{LogAge: time.Minute}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
-		begin := FromNow(d.cfg.Source.State().Position())
-		quick, slow := d.Poll(q, Interest{}, begin, Options{}), d.Poll(q, Interest{}, begin, Options{})
+	bubble(t, feed.Config{LogAge: time.Minute}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
+		begin := catchup.FromNow(d.feeds.Config.Source.State().Position())
+		quick, slow := d.Poll(q, feed.Interest{}, begin, Options{}), d.Poll(q, feed.Interest{}, begin, Options{})
 		defer quick.Close()
 		defer slow.Close()
 		read := func(w *Polled) (events int) {
@@ -44,7 +46,7 @@ func TestLogsDropOldEvents(t *testing.T) {
 		if n := d.Stats().LogBytes; n < 100_000 {
 			t.Fatalf("got logs of %d bytes, want 100,000", n)
 		}
-		time.Sleep(time.Minute + 2*logAgeInterval)
+		time.Sleep(time.Minute + 20*time.Second)
 		synctest.Wait()
 		if n := d.Stats().LogBytes; n != 0 {
 			t.Errorf("got logs of %d bytes a minute after the last event, want none", n)
@@ -62,7 +64,7 @@ func TestLogsDropOldEvents(t *testing.T) {
 		for i := range 300 {
 			m.Put("often", strings.Repeat("y", 1000))
 			time.Sleep(time.Second)
-			if i > 100 && d.Stats().LogBytes > 2*maxSegmentBytes+80_000 {
+			if i > 100 && d.Stats().LogBytes > 2*(64<<10)+80_000 {
 				t.Fatalf("got logs of %d bytes, want about those of a minute", d.Stats().LogBytes)
 			}
 		}

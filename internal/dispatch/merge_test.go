@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/check"
 )
@@ -21,7 +22,7 @@ func TestLatestDeletesAtTheRevisionAtWhichTheObjectLeft(t *testing.T) {
 		write("k", "1", "prod")
 		write("l", "1", "prod")
 		synctest.Wait()
-		w := f.watchWith(t, picking(t, "env=prod"), dispatch.FromSnapshot(0), dispatch.Options{Latest: true})
+		w := f.watchWith(t, picking(t, "env=prod"), catchup.FromSnapshot(0), dispatch.Options{Latest: true})
 		w.sync(t, object.Reset)
 		from := w.Position()
 		write("k", "2", "prod")
@@ -32,7 +33,7 @@ func TestLatestDeletesAtTheRevisionAtWhichTheObjectLeft(t *testing.T) {
 		f.remove("l")
 		synctest.Wait()
 
-		resumed := f.watchWith(t, picking(t, "env=prod"), dispatch.FromPosition(from), dispatch.Options{Latest: true})
+		resumed := f.watchWith(t, picking(t, "env=prod"), catchup.FromPosition(from), dispatch.Options{Latest: true})
 		live, replayed := w.next(t, object.Live).Events, resumed.sync(t, object.Replay)
 		for name, events := range map[string][]object.Revision{"live": revisions(live), "replay": revisions(replayed)} {
 			if want := []object.Revision{kLeft, lLeft, between}; !slices.Equal(events, want) {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/wire"
@@ -36,7 +38,7 @@ func (s *slowSource) State() *cacher.State {
 }
 
 // startSlow starts a dispatcher of a source that can be slow.
-func startSlow(t *testing.T, change ...func(*dispatch.Config)) (*cachertest.Memory, *slowSource, *dispatch.Dispatcher, *sendqueue.Queue) {
+func startSlow(t *testing.T, change ...func(*feed.Config)) (*cachertest.Memory, *slowSource, *dispatch.Dispatcher, *sendqueue.Queue) {
 	t.Helper()
 	codec, err := object.CodecByName("raw")
 	if err != nil {
@@ -46,7 +48,7 @@ func startSlow(t *testing.T, change ...func(*dispatch.Config)) (*cachertest.Memo
 	source := &slowSource{Cacher: cacher.New(cacher.Config{
 		Resource: "test", Store: store, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler),
 	})}
-	cfg := dispatch.Config{Source: source, Encoder: wire.Encoder{}}
+	cfg := feed.Config{Source: source, Encoder: wire.Encoder{}}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -68,7 +70,7 @@ func TestHonestDuringARelist(t *testing.T) {
 	for name, window := range map[string]bool{"from the feed": false, "from the window": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store, source, d, q := startSlow(t, func(cfg *dispatch.Config) {
+				store, source, d, q := startSlow(t, func(cfg *feed.Config) {
 					if window {
 						cfg.LogBytes = 1
 					}
@@ -77,7 +79,7 @@ func TestHonestDuringARelist(t *testing.T) {
 				synctest.Wait()
 
 				at := source.State().Position()
-				w := d.Pull(q, dispatch.Interest{}, dispatch.FromNow(at), dispatch.Options{EveryEvent: true})
+				w := d.Pull(q, feed.Interest{}, catchup.FromNow(at), dispatch.Options{EveryEvent: true})
 				defer w.Close()
 				if _, err := w.Next(t.Context()); err != nil { // the bookmark
 					t.Fatal(err)
@@ -99,7 +101,7 @@ func TestHonestDuringARelist(t *testing.T) {
 				waiting, done := context.WithTimeout(t.Context(), time.Second)
 				defer done()
 				m, err := w.Next(waiting)
-				var lost *dispatch.LostError
+				var lost *catchup.LostError
 				if !errors.As(err, &lost) || lost.Asked != at.Revision {
 					t.Errorf("got %d events and error %v, want a LostError for revision %d", len(decode(t, m).Events), err, at.Revision)
 				}
@@ -115,12 +117,12 @@ func TestReplayDoesNotWaitForTheDispatcher(t *testing.T) {
 		store, source, d, q := startSlow(t)
 		store.Put("k", "1")
 		synctest.Wait()
-		other := d.Pull(q, dispatch.Interest{}, dispatch.FromNow(source.State().Position()), dispatch.Options{})
+		other := d.Pull(q, feed.Interest{}, catchup.FromNow(source.State().Position()), dispatch.Options{})
 		defer other.Close() // keeps the feed
 		called := false
 		source.meanwhile = func() { // the dispatcher has read the state
 			called = true
-			w := d.Pull(q, dispatch.Interest{}, dispatch.FromPosition(object.Position{Epoch: "e1", Revision: 2}), dispatch.Options{})
+			w := d.Pull(q, feed.Interest{}, catchup.FromPosition(object.Position{Epoch: "e1", Revision: 2}), dispatch.Options{})
 			defer w.Close()
 			for {
 				m, err := w.Next(t.Context())
@@ -152,7 +154,7 @@ func TestExactRevisionOfAnotherEpochIsRefused(t *testing.T) {
 			f.store.Put("k", "1")
 		}
 		synctest.Wait()
-		w := f.watch(t, object.Scope{}, dispatch.FromExactly(f.store.Now()))
+		w := f.watch(t, object.Scope{}, catchup.FromExactly(f.store.Now()))
 		f.store.Change(func() { f.store.Down = object.ErrUnavailable })
 		synctest.Wait()
 		f.store.Restart("e2")
@@ -160,7 +162,7 @@ func TestExactRevisionOfAnotherEpochIsRefused(t *testing.T) {
 		f.store.Change(func() { f.store.Down = nil })
 		time.Sleep(time.Minute)
 		m, err := w.receive(t)
-		var lost *dispatch.LostError
+		var lost *catchup.LostError
 		if !errors.As(err, &lost) {
 			t.Fatalf("got %+v, %v; want a LostError", m, err)
 		}
@@ -178,7 +180,7 @@ func TestReplaysOfTwoEpochsAreNotShared(t *testing.T) {
 			f.store.Put("k", "of the first epoch")
 		}
 		synctest.Wait()
-		first := f.watch(t, object.Scope{}, dispatch.FromPosition(object.Position{Epoch: "e1", Revision: 5}))
+		first := f.watch(t, object.Scope{}, catchup.FromPosition(object.Position{Epoch: "e1", Revision: 5}))
 		first.next(t, object.CatchUpBegin)
 		f.store.Change(func() { f.store.Down = object.ErrUnavailable })
 		synctest.Wait()
@@ -188,7 +190,7 @@ func TestReplaysOfTwoEpochsAreNotShared(t *testing.T) {
 		}
 		f.store.Change(func() { f.store.Down = nil })
 		time.Sleep(time.Minute)
-		second := f.watch(t, object.Scope{}, dispatch.FromPosition(object.Position{Epoch: "e2", Revision: 5}))
+		second := f.watch(t, object.Scope{}, catchup.FromPosition(object.Position{Epoch: "e2", Revision: 5}))
 		if events := second.sync(t, object.Replay); len(events) != 6 {
 			t.Errorf("got %d replayed events, want 6", len(events))
 		}
@@ -208,13 +210,13 @@ func TestResetAndDeltaAreNotShared(t *testing.T) {
 		}
 		synctest.Wait()
 		oldest := f.cacher.State().Replayable()
-		reset := f.watch(t, prefix(t, "k"), dispatch.FromExactly(oldest))
+		reset := f.watch(t, prefix(t, "k"), catchup.FromExactly(oldest))
 		if got := show(reset.sync(t, object.Reset)); got != "+k/0=v +k/1=v" {
 			t.Errorf("got state %q", got)
 		}
 		f.store.Put("other", "w") // moves the window past the oldest revision
 		synctest.Wait()
-		delta := f.watch(t, prefix(t, "k"), dispatch.FromPosition(object.Position{Epoch: "e1", Revision: oldest}))
+		delta := f.watch(t, prefix(t, "k"), catchup.FromPosition(object.Position{Epoch: "e1", Revision: oldest}))
 		if got := show(delta.sync(t, object.Delta)); got != "~k/0=v ~k/1=v" {
 			t.Errorf("got difference %q", got)
 		}
@@ -230,7 +232,7 @@ func TestLatestMergesAfterARevisionInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{messageBytes: 200})
 		synctest.Wait() // the feed begins at the position of the watcher
-		w := f.watchWith(t, dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{Latest: true})
+		w := f.watchWith(t, feed.Interest{}, catchup.FromSnapshot(0), dispatch.Options{Latest: true})
 		w.sync(t, object.Reset)
 		large := f.store.Commit(writes(11, 30)) // its last part has room for more events
 		synctest.Wait()
@@ -269,7 +271,7 @@ func TestDeltasToTwoStatesAreNotShared(t *testing.T) {
 			synctest.Wait()
 		}
 		write()
-		from := dispatch.FromPosition(object.Position{Epoch: "e1", Revision: 3})
+		from := catchup.FromPosition(object.Position{Epoch: "e1", Revision: 3})
 		first := f.watch(t, object.Scope{}, from)
 		first.next(t, object.CatchUpBegin)
 		to := f.store.Now()

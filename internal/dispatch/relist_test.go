@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/check"
 )
@@ -38,7 +40,7 @@ func TestReliableAcrossARelist(t *testing.T) {
 					f.store.Put(key, "1")
 				}
 				synctest.Wait()
-				w := f.watchWith(t, dispatch.Interest{}, dispatch.FromSnapshot(0), options)
+				w := f.watchWith(t, feed.Interest{}, catchup.FromSnapshot(0), options)
 				w.stream.Begin = check.FromNothing
 				w.sync(t, object.Reset)
 				f.store.Put("c", "2")
@@ -76,11 +78,11 @@ func TestReliableAcrossARelist(t *testing.T) {
 			f := start(t, limits{})
 			at := f.store.Put("a", "1")
 			synctest.Wait()
-			w := f.watchWith(t, dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{EveryEvent: true})
+			w := f.watchWith(t, feed.Interest{}, catchup.FromSnapshot(0), dispatch.Options{EveryEvent: true})
 			w.sync(t, object.Reset)
 			f.lose(func() { f.store.Put("a", "2") })
 			m, err := w.receive(t)
-			if lost, ok := errors.AsType[*dispatch.LostError](err); !ok || lost.Asked != at {
+			if lost, ok := errors.AsType[*catchup.LostError](err); !ok || lost.Asked != at {
 				t.Errorf("got %+v and error %v, want a LostError for revision %d", m, err, at)
 			}
 		})
@@ -94,7 +96,7 @@ func TestReliableWithoutADifference(t *testing.T) {
 		f := start(t, limits{})
 		f.store.Put("other", "1")
 		synctest.Wait()
-		w := f.watch(t, object.ExactKey("passing"), dispatch.FromSnapshot(0))
+		w := f.watch(t, object.ExactKey("passing"), catchup.FromSnapshot(0))
 		w.sync(t, object.Reset)
 		gap := f.lose(func() {
 			f.store.Put("passing", "1")
@@ -121,7 +123,7 @@ func TestOrderedDifferencesOfARelist(t *testing.T) {
 			write(key, "1", "prod")
 		}
 		synctest.Wait()
-		w := f.watchInterest(t, picking(t, "env=prod"), dispatch.FromSnapshot(0))
+		w := f.watchInterest(t, picking(t, "env=prod"), catchup.FromSnapshot(0))
 		w.sync(t, object.Reset)
 		f.lose(func() {
 			f.remove("vanishes")
@@ -156,7 +158,7 @@ func TestWatchersShareTheDifferenceOfARelist(t *testing.T) {
 		var all []*watcher
 		positions := map[object.Revision]bool{}
 		for range count {
-			w := f.watch(t, prefix(t, "team"), dispatch.FromSnapshot(0))
+			w := f.watch(t, prefix(t, "team"), catchup.FromSnapshot(0))
 			w.sync(t, object.Reset)
 			positions[w.Position().Revision] = true
 			all = append(all, w)
@@ -191,7 +193,7 @@ func TestSlowWatcherAcrossARelist(t *testing.T) {
 		f := start(t, limits{})
 		before := f.store.Put("a", "1")
 		synctest.Wait()
-		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
+		w := f.watch(t, object.Scope{}, catchup.FromSnapshot(0))
 		w.sync(t, object.Reset)
 		f.store.Put("b", "1") // waits for the watcher
 		f.store.Put("a", "2")
@@ -216,8 +218,8 @@ func TestSmallDifferencesNeedNoReservation(t *testing.T) {
 				f := start(t, limits{})
 				f.store.Put("k", "1")
 				synctest.Wait()
-				c := &crowd{each: func(*member, *dispatch.Batch) {}}
-				m := f.join(t, c, f.workers.NewQueue(), dispatch.Interest{}, dispatch.Options{})
+				c := &crowd{each: func(*member, *feed.Batch) {}}
+				m := f.join(t, c, f.workers.NewQueue(), feed.Interest{}, dispatch.Options{})
 				f.lose(func() { f.store.Put("k", string(make([]byte, tc.size))) })
 				if at := m.last.Header; at.Kind != object.Synced {
 					t.Fatalf("the last message is %+v, want SYNCED", at)

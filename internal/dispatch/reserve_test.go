@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -60,7 +62,7 @@ func (s *reservingSink) TrySend(r *dispatch.Response, _ time.Time) error {
 }
 
 // reserving returns a watch that is not served yet.
-func (f *fixture) reserving(i dispatch.Interest, b dispatch.Begin) *reservingSink {
+func (f *fixture) reserving(i feed.Interest, b catchup.Begin) *reservingSink {
 	s := &reservingSink{begun: make(chan struct{})}
 	s.Stream = dispatch.NewStream(dispatch.StreamConfig{Queue: f.workers.NewQueue(), Solo: s})
 	s.Start(f.dispatcher, &s.StreamWatch, i, b, dispatch.Options{})
@@ -79,22 +81,22 @@ func TestOnlyStateNeedsAReservation(t *testing.T) {
 		}
 		synctest.Wait()
 		now := f.cacher.State().Position()
-		from := func(revision object.Revision) dispatch.Begin {
-			return dispatch.FromPosition(object.Position{Epoch: now.Epoch, Revision: revision})
+		from := func(revision object.Revision) catchup.Begin {
+			return catchup.FromPosition(object.Position{Epoch: now.Epoch, Revision: revision})
 		}
 		nothing := object.ExactKey("nothing")
 		for name, test := range map[string]struct {
 			scope object.Scope
-			begin dispatch.Begin
+			begin catchup.Begin
 			want  []string
 		}{
-			"RESET":       {object.Scope{}, dispatch.FromSnapshot(0), []string{"reserve", "begin", "part", "reserve", "part", "synced"}},
-			"empty RESET": {nothing, dispatch.FromSnapshot(0), []string{"reserve", "begin", "synced"}},
+			"RESET":       {object.Scope{}, catchup.FromSnapshot(0), []string{"reserve", "begin", "part", "reserve", "part", "synced"}},
+			"empty RESET": {nothing, catchup.FromSnapshot(0), []string{"reserve", "begin", "synced"}},
 			"DELTA":       {object.Scope{}, from(3), []string{"begin", "reserve", "part", "reserve", "part", "synced"}},
 			"empty DELTA": {nothing, from(3), []string{"begin", "synced"}},
 			"REPLAY":      {object.Scope{}, from(now.Revision - 1), []string{"begin", "part", "synced"}},
 		} {
-			s := f.reserving(dispatch.Interest{Scope: test.scope}, test.begin)
+			s := f.reserving(feed.Interest{Scope: test.scope}, test.begin)
 			if err := s.Serve(); err != nil {
 				t.Error(err)
 			}

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -31,7 +31,7 @@ func TestIdleDispatcherReleasesRetainedStates(t *testing.T) {
 			f.store.Put(object.Key(fmt.Sprintf("k%03d", i)), strings.Repeat("v", 512))
 		}
 		synctest.Wait()
-		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
+		w := f.watch(t, object.Scope{}, catchup.FromSnapshot(0))
 		w.next(t, object.CatchUpBegin)
 		w.next(t, object.CatchUpPart)
 		if n := f.dispatcher.Stats().CatchUpStates; n != 1 {
@@ -71,9 +71,9 @@ func TestBoundedFromReadersThatStopWithinACatchUp(t *testing.T) {
 						synctest.Wait()
 					}
 					rewrite()
-					begin := dispatch.FromSnapshot(0)
+					begin := catchup.FromSnapshot(0)
 					if kind == object.Delta {
-						begin = dispatch.FromPosition(f.cacher.State().Position())
+						begin = catchup.FromPosition(f.cacher.State().Position())
 					}
 					rewrite()
 					all := make([]*watcher, watchers)
@@ -134,13 +134,13 @@ func TestSlowReadersFinishTheirCatchUp(t *testing.T) {
 					synctest.Wait()
 				}
 				rewrite()
-				begin := dispatch.FromPosition(f.cacher.State().Position())
+				begin := catchup.FromPosition(f.cacher.State().Position())
 				rewrite()
 				began := map[*watcher]int{} // the first round of each unfinished watcher
 				finished := 0
 				for round := range rounds {
 					if kind == object.Reset {
-						begin = dispatch.FromSnapshot(f.store.Now())
+						begin = catchup.FromSnapshot(f.store.Now())
 					}
 					began[f.watch(t, object.Scope{}, begin)] = round
 					for w, at := range began {
@@ -186,12 +186,12 @@ func TestLostReplayLeadsToTheNewestState(t *testing.T) {
 		rewrite()
 		from := f.cacher.State().Position()
 		from.Revision -= 2
-		replays := f.watch(t, object.Scope{}, dispatch.FromPosition(from))
+		replays := f.watch(t, object.Scope{}, catchup.FromPosition(from))
 		if m := replays.next(t, object.CatchUpBegin); m.CatchUp != object.Replay {
 			t.Fatalf("got catch-up %v, want a REPLAY", m.CatchUp)
 		}
 		rewrite()
-		slow := f.watch(t, object.Scope{}, dispatch.FromSnapshot(f.store.Now()))
+		slow := f.watch(t, object.Scope{}, catchup.FromSnapshot(f.store.Now()))
 		slow.next(t, object.CatchUpBegin)
 		slow.next(t, object.CatchUpPart)
 		if n := f.dispatcher.Stats().CatchUpStates; n != 1 {
@@ -228,7 +228,7 @@ func TestCatchUpThatStartsOverDoesNotGoBack(t *testing.T) {
 			return w
 		}
 		rewrite()
-		w := begin(f.watch(t, object.Scope{}, dispatch.FromSnapshot(0)))
+		w := begin(f.watch(t, object.Scope{}, catchup.FromSnapshot(0)))
 		time.Sleep(90 * time.Second) // the state of w is released
 		wantRetained(0)
 		rewrite() // moves the window past its snapshot
@@ -236,11 +236,11 @@ func TestCatchUpThatStartsOverDoesNotGoBack(t *testing.T) {
 		// A newer state is retained first, and an older one, which the watchers of another
 		// interest share, after it.
 		x := prefix(t, "x")
-		f.watch(t, x, dispatch.FromSnapshot(f.store.Now())).sync(t, object.Reset)
+		f.watch(t, x, catchup.FromSnapshot(f.store.Now())).sync(t, object.Reset)
 		f.store.Put("y", "w")
 		synctest.Wait()
-		newer := begin(f.watch(t, object.Scope{}, dispatch.FromSnapshot(f.store.Now())))
-		older := begin(f.watch(t, x, dispatch.FromSnapshot(0)))
+		newer := begin(f.watch(t, object.Scope{}, catchup.FromSnapshot(f.store.Now())))
+		older := begin(f.watch(t, x, catchup.FromSnapshot(0)))
 		wantRetained(2)
 		begin(w) // starts over with the newer state
 		least := f.store.Now()

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
@@ -11,6 +12,8 @@ import (
 // workerRounds hands the rounds of a dispatcher to one worker. A round makes one task ready for
 // each worker, however many groups have new events.
 type workerRounds struct {
+	dispatcher *Dispatcher
+
 	queue  *sendqueue.Queue // a queue of the worker
 	task   sendqueue.Task
 	ending sendqueue.Task // ends the watches of streams, because the dispatcher has stopped
@@ -42,28 +45,26 @@ func (d *Dispatcher) roundsOf(q *sendqueue.Queue) *workerRounds {
 			return r
 		}
 	}
-	r := &workerRounds{queue: q.Sibling(), sources: map[*streamSource]struct{}{}}
+	r := &workerRounds{dispatcher: d, queue: q.Sibling(), sources: map[*streamSource]struct{}{}}
 	r.task, r.ending = r.queue.NewTask(r.run), r.queue.NewTask(r.endStreams)
 	d.workers = append(d.workers, r)
 	return r
 }
 
-// handOver gives the groups whose feeds the present round has published to their workers. The
-// caller holds the mutex. Each worker gets all its groups under one lock, so it never sees a
-// part of a round.
-func (d *Dispatcher) handOver() {
-	for i, f := range d.unpublished {
-		for g := f.groups; g != nil; g = g.sibling {
+// handOver gives the groups of the feeds that the present round has published to their workers. The
+// caller holds the mutex of the feeds. Each worker gets all its groups under one lock, so it never sees
+// a part of a round.
+func (d *Dispatcher) handOver(published []*feed.Feed, position object.Position) {
+	for _, f := range published {
+		for g := firstGroup(f); g != nil; g = g.sibling {
 			if g.watches > 0 {
 				g.rounds.next = append(g.rounds.next, g)
 			}
 		}
-		d.unpublished[i] = nil
 	}
-	d.unpublished = d.unpublished[:0]
 	for _, r := range d.workers {
 		if len(r.next) > 0 || r.watches > 0 {
-			r.handOver(d.position, r.next)
+			r.handOver(position, r.next)
 			clear(r.next)
 			r.next = r.next[:0]
 		}

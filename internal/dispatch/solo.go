@@ -1,10 +1,11 @@
 package dispatch
 
 import (
-	"runtime/debug"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // SoloSink is the sink of a stream with one watch. Each response that it gets has one message at
@@ -14,7 +15,7 @@ type SoloSink interface {
 	StreamSink
 
 	// Size returns the size of a batch as the sink sends it.
-	Size(b *Batch) int
+	Size(b *feed.Batch) int
 
 	// TakesBatch reports whether SendBatch may be called now. If not, the sink calls
 	// [Stream.Ready] when it has room.
@@ -23,11 +24,11 @@ type SoloSink interface {
 	// SendBatch sends a batch from the worker and must not wait, because thousands of other watches
 	// wait for the same worker. The revision before is that of the message before. An error ends
 	// [Stream.Serve] with that error.
-	SendBatch(b *Batch, before object.Revision, now time.Time) error
+	SendBatch(b *feed.Batch, before object.Revision, now time.Time) error
 
 	// CountSent counts the messages of n sinks that have sent the batch with SendBatch. These sinks
 	// belong to one feed and one worker. The worker calls CountSent of only one of them.
-	CountSent(b *Batch, n int, now time.Time)
+	CountSent(b *feed.Batch, n int, now time.Time)
 
 	// Prefetch reads the memory that SendBatch will read; see group.prefetch. It must not wait or
 	// change anything. The result has no meaning.
@@ -48,18 +49,18 @@ func (s *Stream) joinGroup() {
 // hasAllUpTo reports whether a member has got everything up to a position that was dispatched. The
 // group may not have sent its next batch yet.
 func (c *cursor) hasAllUpTo(bound object.Position) bool {
-	v := c.feed.view.Load()
-	return c.epoch == bound.Epoch && c.inLog(v) && v.endsAt(c.after)
+	v := c.Feed.View.Load()
+	return c.Epoch == bound.Epoch && c.InLog(v) && v.EndsAt(c.After)
 }
 
 // offer sends a batch of the group to a member, if the batch is what comes next. It reports whether
 // the sink has sent the batch, and whether the cursor is still a member. If not, its stream reads it.
-func (m *member) offer(b *Batch, size int, now time.Time) (sent, stays bool) {
+func (m *member) offer(b *feed.Batch, size int, now time.Time) (sent, stays bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			sent, stays = false, false
 			m.cursor.group.hasLeft(m.cursor)
-			m.stream.stop(&PanicError{p, debug.Stack()})
+			m.stream.stop(work.Panicked(p))
 		}
 	}()
 	c, s := m.cursor, m.stream
@@ -74,7 +75,7 @@ func (m *member) offer(b *Batch, size int, now time.Time) (sent, stays bool) {
 		if !ok {
 			break
 		}
-		c.after, c.skip = b.end.advance(c.after, c.skip)
+		c.After, c.Skip = b.Advance(c.After, c.Skip)
 		c.recordSent(&b.Header, now)
 		if err := m.sink.SendBatch(b, before, now); err != nil {
 			c.group.hasLeft(c)
@@ -91,7 +92,7 @@ func (m *member) offer(b *Batch, size int, now time.Time) (sent, stays bool) {
 // noteBatch notes that a batch is sent to a member, before the client can report that it has
 // applied it. It returns the revision of the message before, and false if nothing may be sent any
 // more.
-func (s *Stream) noteBatch(c *cursor, b *Batch, size int) (before object.Revision, ok bool) {
+func (s *Stream) noteBatch(c *cursor, b *feed.Batch, size int) (before object.Revision, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended || s.draining {
@@ -112,15 +113,15 @@ const (
 )
 
 // match compares a batch of the group with what a member needs next.
-func (c *cursor) match(b *Batch) matchResult {
+func (c *cursor) match(b *feed.Batch) matchResult {
 	switch {
-	case c.epoch != b.Header.Position.Epoch:
+	case c.Epoch != b.Header.Position.Epoch:
 		return matchesNothing
-	case c.skip == 0 && b.start.skip == 0 && !b.end.partial && c.after >= b.end.upTo:
+	case b.IsBefore(c.After, c.Skip):
 		return matchesSent
-	case !b.follows(c.after, c.skip):
+	case !b.Follows(c.After, c.Skip):
 		return matchesNothing
-	case c.latest && (b.end.partial || b.start.skip > 0 || !b.distinct()):
+	case c.Latest && (b.SplitsRevision() || !b.Distinct()):
 		return matchesNothing
 	}
 	return matchesNext
@@ -133,41 +134,14 @@ func (s *Stream) addBatch(c *cursor, now time.Time) (more bool) {
 	if c.state != cursorLive || c.holds(now) {
 		return false
 	}
-	b, ok := c.nextBatch(now)
+	b, ok := c.NextBatch(now)
 	switch {
 	case !ok:
 		s.fallBehind(c, now)
 	case b != nil:
-		c.pass(b)
+		c.Pass(b)
 		s.addMessage(c, b, now)
-		return b.more
+		return b.More
 	}
 	return false
-}
-
-// nextBatch returns the next batch from the log, or nil if there is none. It returns false if the log
-// does not have it, or if events have to be merged.
-func (r *reader) nextBatch(now time.Time) (b *Batch, ok bool) {
-	// The order of the two loads matters; see reader.events.
-	dispatchedUpTo := r.dispatchedUpTo()
-	v := r.feed.view.Load()
-	if !r.inLog(v) || r.mergeTo > 0 {
-		return nil, false
-	}
-	b = r.feed.batch(batchStart{v, r.after, r.skip}, now)
-	switch {
-	case b == nil:
-		r.after = max(r.after, dispatchedUpTo)
-	case r.latest && r.skip == 0 && !b.distinct():
-		return nil, false
-	}
-	return b, true
-}
-
-// pass moves the reader past a batch.
-func (r *reader) pass(b *Batch) {
-	if r.latest && b.end.partial {
-		r.mergeTo = b.end.current // see reader.events
-	}
-	r.after, r.skip = b.end.advance(r.after, r.skip)
 }

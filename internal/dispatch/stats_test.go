@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/poll"
 )
@@ -24,9 +26,9 @@ func startDispatching(t testing.TB, l limits) *fixture {
 // the arrival of the first change.
 func TestEventsAreCounted(t *testing.T) {
 	f := startDispatching(t, limits{})
-	begin := dispatch.FromNow(f.cacher.State().Position())
+	begin := catchup.FromNow(f.cacher.State().Position())
 	var watchers []*dispatch.Pulled
-	for _, i := range []dispatch.Interest{{}, {}, {Scope: object.ExactKey("k")}, {Scope: object.ExactKey("other")}} {
+	for _, i := range []feed.Interest{{}, {}, {Scope: object.ExactKey("k")}, {Scope: object.ExactKey("other")}} {
 		w := f.dispatcher.Pull(f.workers.NewQueue(), i, begin, dispatch.Options{})
 		defer w.Close()
 		if _, err := w.Next(t.Context()); err != nil { // the bookmark
@@ -68,7 +70,7 @@ func TestArrivalsAreKnownWithoutTheLog(t *testing.T) {
 	for name, latest := range map[string]bool{"every": false, "latest": true} {
 		t.Run(name, func(t *testing.T) {
 			f := startDispatching(t, limits{logBytes: 1})
-			w := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, dispatch.FromNow(f.cacher.State().Position()), dispatch.Options{Latest: latest})
+			w := f.dispatcher.Pull(f.workers.NewQueue(), feed.Interest{}, catchup.FromNow(f.cacher.State().Position()), dispatch.Options{Latest: latest})
 			defer w.Close()
 			if _, err := w.Next(t.Context()); err != nil {
 				t.Fatal(err)
@@ -104,7 +106,7 @@ func TestCatchUpsHaveNoArrival(t *testing.T) {
 	from := f.cacher.State().Position()
 	at := f.store.Put("k", "v")
 	poll.Until(t, "the dispatcher has seen the change", func() bool { return f.dispatcher.Stats().DispatchedUpTo.Revision >= at })
-	w := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, dispatch.FromPosition(from), dispatch.Options{})
+	w := f.dispatcher.Pull(f.workers.NewQueue(), feed.Interest{}, catchup.FromPosition(from), dispatch.Options{})
 	defer w.Close()
 	for events := 0; events == 0; {
 		m, err := w.Next(t.Context())
@@ -120,20 +122,20 @@ func TestCatchUpsHaveNoArrival(t *testing.T) {
 // recordingObserver records the reports.
 type recordingObserver struct {
 	wants   bool
-	reports chan dispatch.Dispatched
+	reports chan feed.Dispatched
 }
 
-func (o *recordingObserver) Wants() bool                      { return o.wants }
-func (o *recordingObserver) Dispatched(d dispatch.Dispatched) { o.reports <- d }
+func (o *recordingObserver) Wants() bool                  { return o.wants }
+func (o *recordingObserver) Dispatched(d feed.Dispatched) { o.reports <- d }
 
 // The observer gets the number of concerned feeds for each revision.
 func TestObserverGetsEachRevision(t *testing.T) {
-	o := &recordingObserver{wants: true, reports: make(chan dispatch.Dispatched, 10)}
+	o := &recordingObserver{wants: true, reports: make(chan feed.Dispatched, 10)}
 	f := startDispatching(t, limits{observer: o})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	begin := dispatch.FromNow(f.cacher.State().Position())
-	for _, i := range []dispatch.Interest{{}, {Scope: object.ExactKey("k")}, {Scope: object.ExactKey("other")}} {
+	begin := catchup.FromNow(f.cacher.State().Position())
+	for _, i := range []feed.Interest{{}, {Scope: object.ExactKey("k")}, {Scope: object.ExactKey("other")}} {
 		w := f.dispatcher.Pull(f.workers.NewQueue(), i, begin, dispatch.Options{})
 		defer w.Close()
 		if _, err := w.Next(ctx); err != nil {

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
 
@@ -138,7 +140,7 @@ func (s *Stream) Ready() { s.task.Ready() }
 // of the old watch leave before those of the new one.
 //
 // Ends and refusals are answered in the order of the calls.
-func (s *Stream) Start(d *Dispatcher, w *StreamWatch, i Interest, b Begin, o Options) {
+func (s *Stream) Start(d *Dispatcher, w *StreamWatch, i feed.Interest, b catchup.Begin, o Options) {
 	if s.isEnded() {
 		return
 	}

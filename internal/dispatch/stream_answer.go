@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -239,7 +240,7 @@ func (s *Stream) addEnds(ends []answer) int {
 	}
 	for _, l := range order {
 		h := object.Header{Kind: object.Draining, Position: l.position, ResumeAtOnce: first.ResumeAtOnce}
-		s.add(Entry{IDs: idsOf(drained[l]), Dispatcher: l.dispatcher, Batch: &Batch{Message: Message{Header: h}}}, 0)
+		s.add(Entry{IDs: idsOf(drained[l]), Dispatcher: l.dispatcher, Batch: &feed.Batch{Message: feed.Message{Header: h}}}, 0)
 	}
 	for _, d := range sources {
 		s.add(Entry{IDs: idsOf(ended[d]), Dispatcher: d, Watches: ended[d], Ended: first, Unbegun: unbegun}, 0)

@@ -3,11 +3,13 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"runtime/debug"
 	"slices"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // catchUpQueue has the cursors whose catch-ups Serve makes. A cursor with a large catch-up goes to
@@ -32,7 +34,7 @@ type catchUpQueue struct {
 // catchUpMessage is a message of a catch-up that Serve has made.
 type catchUpMessage struct {
 	cursor  *cursor
-	message Message
+	message feed.Message
 	isPart  bool // of a RESET or a DELTA
 }
 
@@ -54,7 +56,7 @@ func (s *Stream) catchUp(c *cursor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := &s.catchUps
-	q.setTransfersLocked(c, c.step == stepSnapshot)
+	q.setTransfersLocked(c, c.Step == catchup.StepSnapshot)
 	q.waiting = append(q.waiting, c)
 }
 
@@ -191,21 +193,21 @@ var (
 func (s *Stream) makePartsOf(c *cursor, made *madeParts, limit int) (bytes int, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = &PanicError{p, debug.Stack()}
+			err = work.Panicked(p)
 		}
 	}()
 	holds := s.holdsReservation()
 	for {
-		if c.needsReservation() && !holds {
+		if c.NeedsReservation() && !holds {
 			return bytes, errNeedsReservation
 		}
-		before := c.step
-		m, ok, err := c.nextMessage()
+		before := c.Step
+		m, ok, err := c.NextMessage()
 		if !ok || err != nil {
 			return bytes, err
 		}
 		if m.Header.Kind == object.CatchUpBegin {
-			if c.needsReservation() && !holds {
+			if c.NeedsReservation() && !holds {
 				if s.solo != nil && c.announced == nil {
 					// The client need not wait to know what comes.
 					c.announced = &m.Header
@@ -219,13 +221,13 @@ func (s *Stream) makePartsOf(c *cursor, made *madeParts, limit int) (bytes int, 
 				continue
 			}
 		}
-		isPart := c.transfersState() && m.Header.Kind == object.CatchUpPart
+		isPart := c.TransfersState() && m.Header.Kind == object.CatchUpPart
 		made.messages = append(made.messages, catchUpMessage{c, m, isPart})
 		if m.Header.Kind == object.Live && c.hasBatchDelay() {
 			return bytes, nil // the next events wait for the delay
 		}
 		// A cursor does not wait for its next turn while it holds its first part.
-		if bytes += m.size() + 2*entryBytes; bytes >= limit && !c.holdsPart() && !c.syncedIsNext() {
+		if bytes += m.Size() + 2*entryBytes; bytes >= limit && !c.HoldsPart() && !c.SyncedIsNext() {
 			return bytes, errPartsFull
 		}
 	}
@@ -234,12 +236,12 @@ func (s *Stream) makePartsOf(c *cursor, made *madeParts, limit int) (bytes int, 
 // stepAside undoes the beginning of a catch-up that has to wait for the reservation, because a
 // waiting catch-up must not hold its first part. It begins anew with the reservation. The argument is
 // the step before it began.
-func (c *cursor) stepAside(before step) {
-	if before == stepCatchUp {
-		before = stepBehind // an earlier catch-up could not continue
+func (c *cursor) stepAside(before catchup.Step) {
+	if before == catchup.StepCatchUp {
+		before = catchup.StepBehind // an earlier catch-up could not continue
 	}
-	c.abandonCatchUp()
-	c.step = before
+	c.AbandonCatchUp()
+	c.Step = before
 }
 
 func (s *Stream) holdsReservation() bool {
@@ -260,7 +262,7 @@ func (s *Stream) putBack(c *cursor, made *madeParts, err error) {
 		s.signal()
 		return
 	}
-	q.setTransfersLocked(c, err == errNeedsReservation || err == errPartsFull && c.transfersState())
+	q.setTransfersLocked(c, err == errNeedsReservation || err == errPartsFull && c.TransfersState())
 	switch err {
 	case nil:
 		made.synced = append(made.synced, c)
@@ -293,7 +295,7 @@ func (s *Stream) addParts(now time.Time) bool {
 	}
 	n := 0
 	for _, p := range s.parts.messages {
-		n += p.cursor.entrySize(p.message.size())
+		n += p.cursor.entrySize(p.message.Size())
 	}
 	if n > s.room() && len(s.response.Entries) > 0 {
 		return true // they are in the next response
@@ -305,7 +307,7 @@ func (s *Stream) addParts(now time.Time) bool {
 		p := s.parts.messages[0]
 		s.parts.messages = s.parts.messages[1:]
 		if p.cursor.state != cursorClosed {
-			s.addMessage(p.cursor, &Batch{Message: p.message}, now)
+			s.addMessage(p.cursor, &feed.Batch{Message: p.message}, now)
 			s.response.Part = s.response.Part || p.isPart
 		}
 	}

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // from returns a beginning after a revision of the present epoch.
-func (f *fixture) from(r object.Revision) dispatch.Begin {
-	return dispatch.FromPosition(object.Position{Epoch: f.cacher.State().Position().Epoch, Revision: r})
+func (f *fixture) from(r object.Revision) catchup.Begin {
+	return catchup.FromPosition(object.Position{Epoch: f.cacher.State().Position().Epoch, Revision: r})
 }
 
 // Catch-ups of each kind lead to live events.
@@ -29,18 +31,18 @@ func TestStreamCatchesUp(t *testing.T) {
 		now := f.cacher.State().Revision()
 		s := f.stream(t, dispatch.StreamConfig{})
 		for i, test := range []struct {
-			begin dispatch.Begin
+			begin catchup.Begin
 			want  string
 		}{
-			{dispatch.FromSnapshot(0), "RESET; part +k=v +l=v; SYNCED"},
+			{catchup.FromSnapshot(0), "RESET; part +k=v +l=v; SYNCED"},
 			{f.from(3), "DELTA; part ~k=v ~l=v; SYNCED"},
 			{f.from(now - 1), "REPLAY; part ~l=v; SYNCED"},
 			{f.from(now), "REPLAY; SYNCED"},
-			{dispatch.FromExactly(now - 1), "RESET; part +k=v +l=v; SYNCED; REPLAY; part ~l=v; SYNCED"},
-			{dispatch.FromPosition(object.Position{Epoch: "old", Revision: 3}), "RESET; part +k=v +l=v; SYNCED"},
+			{catchup.FromExactly(now - 1), "RESET; part +k=v +l=v; SYNCED; REPLAY; part ~l=v; SYNCED"},
+			{catchup.FromPosition(object.Position{Epoch: "old", Revision: 3}), "RESET; part +k=v +l=v; SYNCED"},
 		} {
 			id := uint64(i)
-			w := s.begin(f.dispatcher, id, dispatch.Interest{}, test.begin, dispatch.Options{})
+			w := s.begin(f.dispatcher, id, feed.Interest{}, test.begin, dispatch.Options{})
 			all := s.take()
 			if got := textOf(id, all); got != test.want {
 				t.Errorf("watch %d: got %q, want %q", i, got, test.want)
@@ -65,12 +67,12 @@ func TestStreamCatchesUp(t *testing.T) {
 		}
 		f.store.Put("k", "w")
 		s.want("0,1,2,3,4,5: ~k=w")
-		lost := s.begin(f.dispatcher, 9, dispatch.Interest{}, f.from(3), dispatch.Options{EveryEvent: true})
+		lost := s.begin(f.dispatcher, 9, feed.Interest{}, f.from(3), dispatch.Options{EveryEvent: true})
 		got := s.take()
 		if len(got) != 1 || len(got[0].entries) != 1 || got[0].entries[0].watches[0] != lost {
 			t.Fatalf("got %v", got)
 		}
-		if _, ok := errors.AsType[*dispatch.LostError](got[0].entries[0].ended.Reason); !ok {
+		if _, ok := errors.AsType[*catchup.LostError](got[0].entries[0].ended.Reason); !ok {
 			t.Errorf("got %v, want a LostError", got[0])
 		}
 		if s.reserved == 0 || s.reserved != s.released {
@@ -94,8 +96,8 @@ func TestStreamSendsLiveEventsBetweenParts(t *testing.T) {
 		f.watchKey(s, 1, "live")
 		s.want("1: BOOKMARK")
 		s.setRoom(0)
-		s.begin(f.dispatcher, 2, dispatch.Interest{Scope: prefix(t, "large")}, dispatch.FromSnapshot(0), dispatch.Options{})
-		s.begin(f.dispatcher, 3, dispatch.Interest{Scope: prefix(t, "small")}, dispatch.FromSnapshot(0), dispatch.Options{})
+		s.begin(f.dispatcher, 2, feed.Interest{Scope: prefix(t, "large")}, catchup.FromSnapshot(0), dispatch.Options{})
+		s.begin(f.dispatcher, 3, feed.Interest{Scope: prefix(t, "small")}, catchup.FromSnapshot(0), dispatch.Options{})
 		s.setRoom(2)
 		s.take()
 		events, small := 0, 0
@@ -144,7 +146,7 @@ func TestStreamDropsPartsOfAWatchThatEnds(t *testing.T) {
 		s := f.stream(t, dispatch.StreamConfig{})
 		s.setRoom(0)
 		for range 5 {
-			w := s.begin(f.dispatcher, 1, dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
+			w := s.begin(f.dispatcher, 1, feed.Interest{}, catchup.FromSnapshot(0), dispatch.Options{})
 			s.setRoom(1)
 			s.take()
 			s.End(w, dispatch.Ending{})
@@ -185,7 +187,7 @@ func TestStreamWaitsForTheReservation(t *testing.T) {
 			}
 		}
 		snapshot := func(id uint64) *dispatch.StreamWatch {
-			return s.begin(f.dispatcher, id, dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
+			return s.begin(f.dispatcher, id, feed.Interest{}, catchup.FromSnapshot(0), dispatch.Options{})
 		}
 		w := snapshot(1)
 		f.watchKey(s, 2, "live")
@@ -240,7 +242,7 @@ func TestStreamCatchesUpOthersWhileLargeCatchUpsWait(t *testing.T) {
 			}
 		}
 		resume := func(id uint64, key object.Key, at object.Revision) {
-			s.begin(f.dispatcher, id, dispatch.Interest{Scope: object.ExactKey(key)}, f.from(at), dispatch.Options{})
+			s.begin(f.dispatcher, id, feed.Interest{Scope: object.ExactKey(key)}, f.from(at), dispatch.Options{})
 		}
 		resume(1, "large/1", here)
 		resume(2, "large/2", here)
@@ -341,7 +343,7 @@ func TestStreamAnnouncesACatchUpWithTheEventsThatItSkips(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, limits{logBytes: 3000, window: test.window}, func(t *testing.T, f *fixture) {
 				s := f.stream(t, dispatch.StreamConfig{})
-				s.begin(f.dispatcher, 1, dispatch.Interest{Scope: object.ExactKey("a")}, dispatch.FromNow(f.cacher.State().Position()),
+				s.begin(f.dispatcher, 1, feed.Interest{Scope: object.ExactKey("a")}, catchup.FromNow(f.cacher.State().Position()),
 					dispatch.Options{BatchDelay: time.Minute, EveryEvent: test.everyEvent})
 				f.watchKey(s, 2, "b")
 				for i := range 100 { // the delay holds those of watch 1 back

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/seed"
 )
@@ -61,13 +63,13 @@ func (c *churn) start() {
 	c.next++
 	if c.rand.IntN(8) == 0 {
 		w := &dispatch.StreamWatch{ID: c.next}
-		d := &directWatcher{messages: make(chan dispatch.Message, 1), failure: errors.New("the store is away")}
-		d.messages <- dispatch.Message{Header: object.Header{Kind: object.CatchUpBegin, CatchUp: object.Reset, Position: c.began}}
+		d := &directWatcher{messages: make(chan feed.Message, 1), failure: errors.New("the store is away")}
+		d.messages <- feed.Message{Header: object.Header{Kind: object.CatchUpBegin, CatchUp: object.Reset, Position: c.began}}
 		c.stream.StartDirect(w, d)
 		c.add(w)
 		return
 	}
-	var i dispatch.Interest
+	var i feed.Interest
 	switch c.rand.IntN(3) {
 	case 0:
 		i.Scope = object.ExactKey(c.key())
@@ -76,9 +78,9 @@ func (c *churn) start() {
 	}
 	i.Projection.OmitValues = c.rand.IntN(2) == 0
 	now := c.f.cacher.State().Position()
-	begin := []dispatch.Begin{
-		dispatch.FromSnapshot(0), dispatch.FromNow(now), dispatch.FromPosition(now), dispatch.FromPosition(c.began),
-		dispatch.FromPosition(object.Position{Epoch: "old", Revision: 1}), dispatch.FromExactly(now.Revision), dispatch.FromExactly(1),
+	begin := []catchup.Begin{
+		catchup.FromSnapshot(0), catchup.FromNow(now), catchup.FromPosition(now), catchup.FromPosition(c.began),
+		catchup.FromPosition(object.Position{Epoch: "old", Revision: 1}), catchup.FromExactly(now.Revision), catchup.FromExactly(1),
 	}[c.rand.IntN(7)]
 	c.add(c.stream.begin(c.f.dispatcher, c.next, i, begin, dispatch.Options{
 		Latest:           c.rand.IntN(2) == 0,
@@ -153,36 +155,36 @@ func TestStreamIsFreshAfterChurn(t *testing.T) {
 // end of their time, of their batch delay, or for the reservation.
 func TestStoppedWatchesLeaveTheStreamAtOnce(t *testing.T) {
 	for name, test := range map[string]struct {
-		begin   func(*fixture) dispatch.Begin
+		begin   func(*fixture) catchup.Begin
 		options dispatch.Options
 		limit   time.Duration
 		waiting func(dispatch.Holdings) int
 	}{
 		"end": {
-			begin:   func(f *fixture) dispatch.Begin { return dispatch.FromNow(f.cacher.State().Position()) },
+			begin:   func(f *fixture) catchup.Begin { return catchup.FromNow(f.cacher.State().Position()) },
 			limit:   time.Hour,
 			waiting: func(h dispatch.Holdings) int { return h.Due },
 		},
 		"batch delay": {
-			begin:   func(f *fixture) dispatch.Begin { return dispatch.FromNow(f.cacher.State().Position()) },
+			begin:   func(f *fixture) catchup.Begin { return catchup.FromNow(f.cacher.State().Position()) },
 			options: dispatch.Options{BatchDelay: time.Minute},
 			waiting: func(h dispatch.Holdings) int { return h.Due },
 		},
 		"batch delay of another watch": {
-			begin:   func(*fixture) dispatch.Begin { return dispatch.FromSnapshot(0) },
+			begin:   func(*fixture) catchup.Begin { return catchup.FromSnapshot(0) },
 			options: dispatch.Options{BatchDelay: time.Minute},
 			waiting: func(h dispatch.Holdings) int { return h.Delayed },
 		},
 		"reservation": {
-			begin:   func(*fixture) dispatch.Begin { return dispatch.FromSnapshot(0) },
+			begin:   func(*fixture) catchup.Begin { return catchup.FromSnapshot(0) },
 			waiting: func(h dispatch.Holdings) int { return h.Parked },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, limits{}, func(t *testing.T, f *fixture) {
 				s := f.stream(t, dispatch.StreamConfig{})
-				start := func(id uint64, key object.Key, b dispatch.Begin) *dispatch.StreamWatch {
-					w := s.begin(f.dispatcher, id, dispatch.Interest{Scope: object.ExactKey(key)}, b, test.options)
+				start := func(id uint64, key object.Key, b catchup.Begin) *dispatch.StreamWatch {
+					w := s.begin(f.dispatcher, id, feed.Interest{Scope: object.ExactKey(key)}, b, test.options)
 					if test.limit > 0 {
 						s.EndAt(w, time.Now().Add(test.limit), dispatch.Ending{Last: true})
 					}
@@ -196,7 +198,7 @@ func TestStoppedWatchesLeaveTheStreamAtOnce(t *testing.T) {
 				key := func(id uint64) object.Key { return object.Key(fmt.Sprint("k/", id)) }
 				switch name {
 				case "batch delay of another watch":
-					start(some, "k", dispatch.FromNow(f.cacher.State().Position()))
+					start(some, "k", catchup.FromNow(f.cacher.State().Position()))
 					s.take()
 					put("k")
 					put("k")
@@ -240,8 +242,8 @@ func TestStreamEventCostsNothingForDelayedWatches(t *testing.T) {
 		delayed := dispatch.Options{BatchDelay: time.Minute}
 		f.watchKey(s, 0, "k")
 		for id := uint64(1); id <= some; id++ {
-			i := dispatch.Interest{Scope: object.ExactKey(object.Key(fmt.Sprint("k/", id)))}
-			s.begin(f.dispatcher, id, i, dispatch.FromNow(f.cacher.State().Position()), delayed)
+			i := feed.Interest{Scope: object.ExactKey(object.Key(fmt.Sprint("k/", id)))}
+			s.begin(f.dispatcher, id, i, catchup.FromNow(f.cacher.State().Position()), delayed)
 		}
 		s.take()
 		for n := range 2 {
@@ -253,7 +255,7 @@ func TestStreamEventCostsNothingForDelayedWatches(t *testing.T) {
 			}
 		}
 		for id := uint64(1); id <= some; id++ {
-			s.begin(f.dispatcher, some+id, dispatch.Interest{Scope: object.ExactKey("k/1")}, dispatch.FromSnapshot(0), delayed)
+			s.begin(f.dispatcher, some+id, feed.Interest{Scope: object.ExactKey("k/1")}, catchup.FromSnapshot(0), delayed)
 		}
 		s.take()
 		if h := s.Holds(); h.Due != some || h.Delayed != some {
@@ -281,7 +283,7 @@ func TestStreamLooksForBookmarksAsOftenAsItsWatchesNeed(t *testing.T) {
 	inBubble(t, limits{}, func(t *testing.T, f *fixture) {
 		s := f.stream(t, dispatch.StreamConfig{})
 		start := func(id uint64, interval time.Duration) *dispatch.StreamWatch {
-			return s.begin(f.dispatcher, id, dispatch.Interest{}, dispatch.FromNow(f.cacher.State().Position()), dispatch.Options{BookmarkInterval: interval})
+			return s.begin(f.dispatcher, id, feed.Interest{}, catchup.FromNow(f.cacher.State().Position()), dispatch.Options{BookmarkInterval: interval})
 		}
 		start(1, time.Minute)
 		short := start(2, 100*time.Millisecond)

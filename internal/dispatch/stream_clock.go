@@ -3,6 +3,7 @@ package dispatch
 import (
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -178,7 +179,7 @@ func (src *streamSource) addBookmarks(now time.Time) {
 		src.rounds.awaitBound(src)
 		return
 	}
-	source := src.dispatcher.cfg.Source
+	source := src.dispatcher.feeds.Config.Source
 	following, advance := source.Following(), false
 	var due []*cursor
 	left := s.room() - entryBytes
@@ -224,16 +225,43 @@ func (src *streamSource) addBookmarks(now time.Time) {
 // addBookmark adds a bookmark with the bound for the watches of cursors that have sent everything
 // up to the bound.
 func (src *streamSource) addBookmark(cursors []*cursor, bound object.Position, now time.Time) {
-	h := object.Header{Kind: object.Bookmark, Position: bound, Age: src.dispatcher.statedAge(now)}
+	h := object.Header{Kind: object.Bookmark, Position: bound, Age: src.dispatcher.feeds.StatedAge(now)}
 	var watches []*StreamWatch
 	for _, c := range cursors {
 		watches = append(watches, c.watches...)
-		c.after = max(c.after, bound.Revision)
+		c.After = max(c.After, bound.Revision)
 		c.resume = bound
 		c.spoke = true
 		c.recordSent(&h, now)
 	}
-	e := Entry{IDs: idsOf(watches), Batch: &Batch{Message: Message{Header: h}}, cursors: cursors}
+	e := Entry{IDs: idsOf(watches), Batch: &feed.Batch{Message: feed.Message{Header: h}}, cursors: cursors}
 	e.Dispatcher = src.dispatcher
 	src.stream.add(e, 0)
+}
+
+// taskTimer makes a task ready when something is due.
+type taskTimer struct {
+	ready  func()      // makes the task ready
+	timer  *time.Timer // nil: never set
+	fireAt time.Time   // the time for which the timer was last set; zero: never set
+}
+
+// set makes the task ready at the given time, or earlier. It keeps a timer that fires earlier,
+// because resetting the timer for each message costs more than one needless run of the task.
+func (t *taskTimer) set(at, now time.Time) {
+	if t.fireAt.After(now) && !t.fireAt.After(at) {
+		return
+	}
+	t.fireAt = at
+	if t.timer == nil {
+		t.timer = time.AfterFunc(at.Sub(now), t.ready)
+	} else {
+		t.timer.Reset(at.Sub(now))
+	}
+}
+
+func (t *taskTimer) stop() {
+	if t.timer != nil {
+		t.timer.Stop()
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -14,8 +16,8 @@ func TestStreamSendsBookmarksToSilentWatches(t *testing.T) {
 		s := f.stream(t, dispatch.StreamConfig{})
 		s.together(func() {
 			for id, key := range []object.Key{"a", "b", "c"} {
-				i := dispatch.Interest{Scope: object.ExactKey(key)}
-				s.begin(f.dispatcher, uint64(id), i, dispatch.FromNow(f.cacher.State().Position()), dispatch.Options{BookmarkInterval: 10 * time.Second})
+				i := feed.Interest{Scope: object.ExactKey(key)}
+				s.begin(f.dispatcher, uint64(id), i, catchup.FromNow(f.cacher.State().Position()), dispatch.Options{BookmarkInterval: 10 * time.Second})
 			}
 		})
 		s.want("0: BOOKMARK; 1: BOOKMARK; 2: BOOKMARK")

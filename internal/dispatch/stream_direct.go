@@ -6,14 +6,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // DirectWatcher is what a stream needs of the watcher of a resource without a cache; see package
 // direct. One goroutine at a time calls the methods.
 type DirectWatcher interface {
 	Await(ctx context.Context) error // waits until Next has a message, and holds none
-	Next(ctx context.Context) (Message, error)
+	Next(ctx context.Context) (feed.Message, error)
 	CatchesUp() bool     // Next is about to read the store, which may take long
 	ReadsSnapshot() bool // Next is about to return a part of a snapshot
 	Position() object.Position
@@ -101,7 +103,7 @@ func (s *Stream) beginDirect(c *cursor) {
 	s.watches++
 	s.waits.Go(func() {
 		defer c.direct.cancel()
-		err := Guard(func() error { return s.serveDirect(c) })
+		err := work.Guard(func() error { return s.serveDirect(c) })
 		m := c.direct.watcher
 		position := m.Position()
 		m.Close()
@@ -178,7 +180,7 @@ func (s *Stream) reserveDirect(c *cursor) bool {
 }
 
 // directMade takes a message. The argument needs reports whether the next one needs the reservation.
-func (s *Stream) directMade(c *cursor, m Message, needs bool) {
+func (s *Stream) directMade(c *cursor, m feed.Message, needs bool) {
 	l := c.direct.lane
 	l.granted = nil
 	if c.state == cursorClosed {
@@ -242,11 +244,11 @@ func (s *Stream) addMade(m *catchUpMessage, now time.Time) bool {
 	switch {
 	case m.cursor.state == cursorClosed || m.cursor.direct.end != nil:
 		m.cursor.direct.dropped = true
-	case m.cursor.entrySize(m.message.size()) > s.room() && len(s.response.Entries) > 0:
+	case m.cursor.entrySize(m.message.Size()) > s.room() && len(s.response.Entries) > 0:
 		s.directs.first = true
 		return false
 	default:
-		s.addMessage(m.cursor, &Batch{Message: m.message}, now)
+		s.addMessage(m.cursor, &feed.Batch{Message: m.message}, now)
 		s.response.Part = s.response.Part || m.isPart
 	}
 	return true

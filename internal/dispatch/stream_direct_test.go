@@ -7,17 +7,18 @@ import (
 	"testing"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // directWatcher has the messages that a test gives it. It implements [dispatch.DirectWatcher].
 type directWatcher struct {
-	messages chan dispatch.Message
+	messages chan feed.Message
 	failure  error         // of Next when there is a message without a kind
 	next     func()        // called by Next; nil: nothing
 	hold     chan struct{} // Await returns the end of its context when it is closed; nil: at once
 
-	pending []dispatch.Message // at most one
+	pending []feed.Message // at most one
 
 	mu       sync.Mutex
 	position object.Position // guarded by mu: of the latest message that Next has returned
@@ -41,7 +42,7 @@ func (w *directWatcher) Await(ctx context.Context) error {
 	}
 }
 
-func (w *directWatcher) Next(context.Context) (dispatch.Message, error) {
+func (w *directWatcher) Next(context.Context) (feed.Message, error) {
 	if w.next != nil {
 		w.next()
 	}
@@ -84,11 +85,11 @@ func (w *directWatcher) counts() (made, closed int) {
 }
 
 func (w *directWatcher) put(kind object.MessageKind, revision object.Revision) {
-	w.messages <- dispatch.Message{Header: object.Header{Kind: kind, Position: object.Position{Epoch: "e", Revision: revision}}}
+	w.messages <- feed.Message{Header: object.Header{Kind: kind, Position: object.Position{Epoch: "e", Revision: revision}}}
 }
 
 func (s *testStream) beginDirect(id uint64) (*dispatch.StreamWatch, *directWatcher) {
-	w, m := &dispatch.StreamWatch{ID: id}, &directWatcher{messages: make(chan dispatch.Message, 10)}
+	w, m := &dispatch.StreamWatch{ID: id}, &directWatcher{messages: make(chan feed.Message, 10)}
 	s.StartDirect(w, m)
 	return w, m
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/test/check"
@@ -126,7 +128,7 @@ func (s *testStream) end() {
 }
 
 // begin starts a watch.
-func (s *testStream) begin(d *dispatch.Dispatcher, id uint64, i dispatch.Interest, b dispatch.Begin, o dispatch.Options) *dispatch.StreamWatch {
+func (s *testStream) begin(d *dispatch.Dispatcher, id uint64, i feed.Interest, b catchup.Begin, o dispatch.Options) *dispatch.StreamWatch {
 	w := &dispatch.StreamWatch{ID: id}
 	s.watches[id] = w
 	s.Start(d, w, i, b, o)
@@ -135,7 +137,7 @@ func (s *testStream) begin(d *dispatch.Dispatcher, id uint64, i dispatch.Interes
 
 // watchKey starts a watch of a key that begins now.
 func (f *fixture) watchKey(s *testStream, id uint64, key object.Key) *dispatch.StreamWatch {
-	return s.begin(f.dispatcher, id, dispatch.Interest{Scope: object.ExactKey(key)}, dispatch.FromNow(f.cacher.State().Position()), dispatch.Options{})
+	return s.begin(f.dispatcher, id, feed.Interest{Scope: object.ExactKey(key)}, catchup.FromNow(f.cacher.State().Position()), dispatch.Options{})
 }
 
 func (s *testStream) locked(do func()) {

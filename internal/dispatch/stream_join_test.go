@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -51,7 +53,7 @@ func TestStreamWatchJoinsALiveOneAtAPosition(t *testing.T) {
 	inBubble(t, limits{}, func(t *testing.T, f *fixture) {
 		s := f.stream(t, dispatch.StreamConfig{})
 		resume := func(id uint64, p object.Position) *dispatch.StreamWatch {
-			return s.begin(f.dispatcher, id, dispatch.Interest{Scope: object.ExactKey("k")}, dispatch.FromPosition(p), dispatch.Options{})
+			return s.begin(f.dispatcher, id, feed.Interest{Scope: object.ExactKey("k")}, catchup.FromPosition(p), dispatch.Options{})
 		}
 		first := f.watchKey(s, 1, "k")
 		s.take()

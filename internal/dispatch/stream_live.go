@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -96,9 +97,9 @@ func (src *streamSource) keep(has func(*cursor) bool) {
 	src.marked = kept
 }
 
-// isBefore reports whether the cursor has not reached the position.
+// IsBefore reports whether the cursor has not reached the position.
 func (c *cursor) isBefore(p object.Position) bool {
-	return c.epoch != p.Epoch || c.after < p.Revision || c.skip > 0
+	return c.Epoch != p.Epoch || c.After < p.Revision || c.Skip > 0
 }
 
 // canRead reports whether the log may have events of a marked cursor up to the bound, and chooses
@@ -113,8 +114,8 @@ func (src *streamSource) canRead(c *cursor, bound object.Position, now time.Time
 		return false
 	}
 	// A cursor becomes live when the bound has reached it. So a different epoch is an old one.
-	v := c.feed.view.Load()
-	if c.epoch != bound.Epoch || !c.inLog(v) || c.needsMerge(v) && !c.canMerge(bound.Revision) {
+	v := c.Feed.View.Load()
+	if c.Epoch != bound.Epoch || !c.InLog(v) || c.NeedsMerge(v) && !c.canMerge(bound.Revision) {
 		s.fallBehind(c, now)
 		return false
 	}
@@ -137,10 +138,10 @@ func (src *streamSource) fits(upTo object.Revision) bool {
 
 // waitingBytes returns the size of the events up to the revision.
 func (c *cursor) waitingBytes(upTo object.Revision) int {
-	if upTo <= c.after {
+	if upTo <= c.After {
 		return 0
 	}
-	return c.view.size(c.after, c.skip, upTo)
+	return c.view.Size(c.After, c.Skip, upTo)
 }
 
 // search returns the highest revision up to which everything fits. It returns 0 if nothing fits.
@@ -164,7 +165,7 @@ func (src *streamSource) search(upTo object.Revision) object.Revision {
 func (src *streamSource) nextRevision() object.Revision {
 	next := object.Revision(math.MaxInt64)
 	for _, c := range src.marked {
-		if first, ok := c.view.next(c.after); ok {
+		if first, ok := c.view.Next(c.After); ok {
 			next = min(next, first)
 		}
 	}
@@ -177,21 +178,21 @@ func (src *streamSource) read(c *cursor, cut object.Revision, whole bool, now ti
 	defer c.recovered()
 	s := src.stream
 	all = true
-	if c.state != cursorLive || c.after >= cut {
+	if c.state != cursorLive || c.After >= cut {
 		return all
 	}
-	if c.skip > 0 {
+	if c.Skip > 0 {
 		// The batch delay came between two parts of a revision.
-		switch next, _ := c.view.next(c.after); {
+		switch next, _ := c.view.Next(c.After); {
 		case cut < next:
 			return all
-		case c.latest:
+		case c.Latest:
 			cut = next // later events are merged afterwards
 		}
 	}
 	n := c.waitingBytes(cut)
 	if n == 0 {
-		c.after, c.skip = cut, 0
+		c.After, c.Skip = cut, 0
 		return all
 	}
 	limit := math.MaxInt
@@ -201,8 +202,8 @@ func (src *streamSource) read(c *cursor, cut object.Revision, whole bool, now ti
 		}
 		limit = max(0, room-c.entrySize(0))
 	}
-	if c.needsMerge(c.view) {
-		b, ok := c.mergedBatch(cut, now)
+	if c.NeedsMerge(c.view) {
+		b, ok := c.MergedBatch(cut)
 		switch {
 		case !ok:
 			s.fallBehind(c, now)
@@ -211,33 +212,14 @@ func (src *streamSource) read(c *cursor, cut object.Revision, whole bool, now ti
 		}
 		return true
 	}
-	b := c.batchTo(c.view, cut, limit, now)
-	if all = limit == math.MaxInt || !b.end.hasMore; all {
-		c.after, c.skip = cut, 0
+	b := c.Feed.BatchTo(feed.Start{View: c.view, After: c.After, Skip: c.Skip}, cut, limit, now)
+	if all = limit == math.MaxInt || !b.IsCut(); all {
+		c.After, c.Skip = cut, 0
 	} else {
-		c.after, c.skip = b.end.advance(c.after, c.skip)
+		c.After, c.Skip = b.Advance(c.After, c.Skip)
 	}
 	s.addMessage(c, b, now)
 	return all
-}
-
-// batchTo returns the batch of the events up to the cut. If possible, it is one that other watches
-// of the interest have sent.
-func (c *cursor) batchTo(v *view, cut object.Revision, limit int, now time.Time) *Batch {
-	d, f := c.dispatcher(), c.feed
-	start := batchStart{v, c.after, c.skip}
-	shareable := c.skip == 0 && limit == math.MaxInt
-	if shareable {
-		first, _ := v.next(c.after)
-		if b := f.batches.findEvents(v.base.Epoch, first, v.last(cut), now); b != nil {
-			return b
-		}
-	}
-	b := newLiveBatch(start, limit, cut, d, now)
-	if shareable && f.hadSeveral.Load() {
-		f.keepBatch(b)
-	}
-	return b
 }
 
 // maxMergedRevisions limits the work of a merge on the worker. If more revisions wait, the cursor
@@ -246,18 +228,5 @@ const maxMergedRevisions = 1000
 
 // canMerge reports whether the worker may merge the events up to the bound.
 func (c *cursor) canMerge(bound object.Revision) bool {
-	return bound-c.after <= maxMergedRevisions
-}
-
-// mergedBatch returns the merged events up to the cut, and moves the cursor to the cut. It returns
-// false if the window does not have the events any more.
-func (c *cursor) mergedBatch(cut object.Revision, now time.Time) (*Batch, bool) {
-	c.mergeTo = cut
-	p := c.mergedPart(math.MaxInt)
-	c.mergeTo = 0
-	if p.lost {
-		return nil, false
-	}
-	c.after = cut
-	return &Batch{made: now, end: p.end, Message: c.message(object.Live, p.payload())}, true
+	return bound-c.After <= maxMergedRevisions
 }

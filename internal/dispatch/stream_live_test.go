@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -14,8 +16,8 @@ import (
 func TestABatchOfAStreamMayEndBeforeTheLog(t *testing.T) {
 	inBubble(t, limits{}, func(t *testing.T, f *fixture) {
 		s := f.stream(t, dispatch.StreamConfig{ResponseBytes: 1000})
-		s.begin(f.dispatcher, 1, dispatch.Interest{}, dispatch.FromNow(f.cacher.State().Position()), dispatch.Options{})
-		w := f.polled(t, dispatch.Interest{}, dispatch.Options{})
+		s.begin(f.dispatcher, 1, feed.Interest{}, catchup.FromNow(f.cacher.State().Position()), dispatch.Options{})
+		w := f.polled(t, feed.Interest{}, dispatch.Options{})
 		s.want("1: BOOKMARK")
 		s.setRoom(0)
 		const events = 10

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/check"
 	"github.com/fanoutd/fanoutd/test/seed"
@@ -418,8 +419,8 @@ func (m *streamModel) ended(stream *modelStream, w *modelWatch, e *dispatch.Endi
 	}
 	s.open.Ended = at
 	_, own := errors.AsType[ownAnswer](e.Reason)
-	lost, isLost := errors.AsType[*dispatch.LostError](e.Reason)
-	_, isEpoch := errors.AsType[*dispatch.EpochError](e.Reason)
+	lost, isLost := errors.AsType[*catchup.LostError](e.Reason)
+	_, isEpoch := errors.AsType[*catchup.EpochError](e.Reason)
 	position, _ := s.position()
 	switch {
 	case own, e.Reason == nil, errors.Is(e.Reason, dispatch.ErrStopped), errors.Is(e.Reason, errNoSlot):

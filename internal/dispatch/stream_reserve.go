@@ -3,6 +3,8 @@ package dispatch
 import (
 	"context"
 	"time"
+
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // reserveLocked asks the sink for the reservation that parked cursors wait for, on a goroutine of
@@ -19,7 +21,7 @@ func (s *Stream) reserveLocked() {
 	ctx, cancel := context.WithCancel(s.contextLocked())
 	q.reserving = cancel
 	s.waits.Go(func() {
-		err := Guard(func() error { return s.sink.Reserve(ctx, isNew) })
+		err := work.Guard(func() error { return s.sink.Reserve(ctx, isNew) })
 		s.reserved(ctx, err)
 	})
 }

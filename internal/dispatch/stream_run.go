@@ -1,8 +1,10 @@
 package dispatch
 
 import (
-	"runtime/debug"
 	"time"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // run serves the stream on the worker, and sends at most one response. Afterwards, one of these is
@@ -11,7 +13,7 @@ import (
 func (s *Stream) run(now time.Time) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.stop(&PanicError{p, debug.Stack()})
+			s.stop(work.Panicked(p))
 			s.task.Ready() // releases the stream if Serve waits for that
 		}
 	}()
@@ -120,7 +122,7 @@ func (s *Stream) noteSending() {
 	}
 }
 
-func (c *cursor) noteSending(b *Batch) { c.isSending, c.mayHave = true, b.Header.Position }
+func (c *cursor) noteSending(b *feed.Batch) { c.isSending, c.mayHave = true, b.Header.Position }
 
 // responseSent notes that the response was sent.
 func (s *Stream) responseSent() {
@@ -167,4 +169,85 @@ func (s *Stream) release() {
 	s.released = true
 	s.mu.Unlock()
 	s.signal()
+}
+
+// Serve serves the stream until one of these happens, and then returns:
+//   - nil: Finish or EndAll was called, every watch has ended, and everything has been sent
+//   - the reason of its end: the watch of a stream with one watch has ended, and everything has been
+//     sent
+//   - the cause, as it was given: Abort was called. Nothing is sent after that.
+//   - the error of the sink, or a [*PanicError] of the making of a response
+//
+// When Serve has returned, all watchers are closed and the stream uses no StreamWatch any more.
+// A stream that never called Serve must not have started watches.
+func (s *Stream) Serve() error {
+	for s.serveOnce() {
+	}
+	s.task.Ready()
+	for !s.isReleased() {
+		<-s.wakeServe
+	}
+	s.mu.Lock()
+	if s.ctx != nil {
+		s.cancel()
+	}
+	s.mu.Unlock()
+	s.waits.Wait()
+	s.mu.Lock()
+	toClose, cause := s.toClose, s.cause
+	s.toClose = nil
+	s.mu.Unlock()
+	for _, c := range toClose {
+		c.close()
+	}
+	return cause
+}
+
+func (s *Stream) isReleased() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.released
+}
+
+// serveOnce waits until the stream has something for Serve to do, and does it. It returns false if
+// Serve has to return.
+func (s *Stream) serveOnce() bool {
+	<-s.wakeServe
+	s.mu.Lock()
+	ended := s.ended
+	toClose, toSend, toMake := s.toClose, s.toSend, s.catchUps.toMake
+	if !ended {
+		s.toClose, s.toSend, s.catchUps.toMake = nil, nil, false
+	}
+	s.mu.Unlock()
+	if ended {
+		return false
+	}
+	if err := work.OnFreshStack(func() error {
+		for _, c := range toClose {
+			c.close()
+		}
+		if toSend != nil {
+			s.handlerSent(work.Guard(func() error { return s.sink.Send(toSend) }))
+		}
+		if toMake {
+			s.makeParts()
+		}
+		return nil
+	}); err != nil {
+		s.stop(err)
+	}
+	return true
+}
+
+// handlerSent gives the response that Serve has sent back to the worker.
+func (s *Stream) handlerSent(err error) {
+	if err != nil {
+		s.stop(err)
+		return
+	}
+	s.post(func(time.Time) {
+		s.handlerSends = false
+		s.responseSent()
+	})
 }

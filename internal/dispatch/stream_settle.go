@@ -1,22 +1,23 @@
 package dispatch
 
 import (
-	"math"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // begin starts a watch on the worker. The watch has joined the feed of the group.
-func (s *Stream) begin(w *StreamWatch, g *group, b Begin, o *Options, now time.Time) {
+func (s *Stream) begin(w *StreamWatch, g *group, b catchup.Begin, o *Options, now time.Time) {
 	s.watches++
 	if s.join(w, g, b, o) {
 		return
 	}
 	c := newCursor(s, w, o)
-	c.reader, c.group = newReader(g.feed, b, o), g
+	c.Reader, c.group = catchup.NewReader(g.feed, b, o.Latest, o.EveryEvent), g
 	c.entered = 1
-	c.resume = c.at()
+	c.resume = c.At()
 	src := s.sourceOf(g)
 	src.add(c)
 	s.latest = c
@@ -28,11 +29,11 @@ func (s *Stream) begin(w *StreamWatch, g *group, b Begin, o *Options, now time.T
 		s.endCursor(c, s.endAll)
 	case c.dispatcher().hasStopped():
 		src.endStopped()
-	case c.step == stepSnapshot:
+	case c.Step == catchup.StepSnapshot:
 		s.catchUp(c)
 	default:
-		if c.step == stepResume {
-			c.needed = max(c.needed, c.dispatcher().cfg.Source.State().Revision())
+		if c.Step == catchup.StepResume {
+			c.Needed = max(c.Needed, c.dispatcher().feeds.Config.Source.State().Revision())
 		}
 		s.settle(c)
 	}
@@ -76,21 +77,21 @@ func (s *Stream) addSettlingOf(c *cursor, now time.Time) (still bool) {
 	if c.state != cursorSettles {
 		return false
 	}
-	switch c.step {
-	case stepNow:
-		if !c.isReached(c.after) {
+	switch c.Step {
+	case catchup.StepNow:
+		if !c.isReached(c.After) {
 			return true
 		}
-		c.step = stepLive
-		s.addMessage(c, &Batch{Message: c.message(object.Bookmark, payload{})}, now)
+		c.Step = catchup.StepLive
+		s.addMessage(c, &feed.Batch{Message: c.Bookmark()}, now)
 		s.goLive(c)
-	case stepCatchUp:
-		if !c.isReached(c.after) {
+	case catchup.StepCatchUp:
+		if !c.isReached(c.After) {
 			return true
 		}
-		s.addMessage(c, &Batch{Message: c.synced()}, now)
+		s.addMessage(c, &feed.Batch{Message: c.Synced()}, now)
 		s.goLive(c)
-	case stepLive:
+	case catchup.StepLive:
 		s.goLive(c) // it has got the events that the log did not have
 	default:
 		return s.addReplay(c, now)
@@ -105,10 +106,10 @@ func (c *cursor) isReached(revision object.Revision) bool {
 		return true // there is no other watch that must not be ahead
 	}
 	bound := c.source.rounds.newestBound()
-	if bound.Epoch == c.epoch && bound.Revision >= revision {
+	if bound.Epoch == c.Epoch && bound.Revision >= revision {
 		return true
 	}
-	if state := c.dispatcher().cfg.Source.State(); bound.Epoch != c.epoch && state.Position().Epoch != c.epoch {
+	if state := c.dispatcher().feeds.Config.Source.State(); bound.Epoch != c.Epoch && state.Position().Epoch != c.Epoch {
 		return true
 	}
 	c.source.rounds.awaitBound(c.source)
@@ -118,22 +119,22 @@ func (c *cursor) isReached(revision object.Revision) bool {
 // addReplay adds a whole REPLAY from the log, if it is short. Otherwise Serve makes the catch-up.
 // addReplay returns true if the cursor waits for a later bound or for more room.
 func (s *Stream) addReplay(c *cursor, now time.Time) bool {
-	asOf := c.dispatcher().cfg.Source.Confirmed()
-	state := c.dispatcher().cfg.Source.State()
-	if s.solo != nil || c.step != stepResume || c.after == 0 || c.exact > 0 || c.epoch != state.Position().Epoch || c.after < state.Replayable() {
+	asOf := c.dispatcher().feeds.Config.Source.Confirmed()
+	state := c.dispatcher().feeds.Config.Source.State()
+	if s.solo != nil || c.Step != catchup.StepResume || c.After == 0 || c.Exact > 0 || c.Epoch != state.Position().Epoch || c.After < state.Replayable() {
 		s.catchUp(c)
 		return false
 	}
-	if !c.isReached(max(c.needed, c.after)) {
+	if !c.isReached(max(c.Needed, c.After)) {
 		return true
 	}
 	bound := c.source.rounds.bound.Revision
-	v := c.feed.view.Load()
-	if c.source.rounds.bound.Epoch != c.epoch || !c.inLog(v) || c.latest && !v.distinct(c.after) {
+	v := c.Feed.View.Load()
+	if c.source.rounds.bound.Epoch != c.Epoch || !c.InLog(v) || c.Latest && !v.Distinct(c.After) {
 		s.catchUp(c)
 		return false
 	}
-	n := v.size(c.after, 0, bound)
+	n := v.Size(c.After, 0, bound)
 	if n > maxPartBytes {
 		s.catchUp(c)
 		return false
@@ -141,19 +142,11 @@ func (s *Stream) addReplay(c *cursor, now time.Time) bool {
 	if n+4*entryBytes+3*c.entrySize(0) > s.room() && len(s.response.Entries) > 0 {
 		return true
 	}
-	c.skip = 0
-	c.step, c.catchUp = stepCatchUp, &catchUp{kind: object.Replay, to: bound, asOf: asOf}
-	begin := c.message(object.CatchUpBegin, payload{})
-	begin.Header.CatchUp = object.Replay
-	s.addMessage(c, &Batch{Message: begin}, now)
-	pieces, end, first := v.read(c.after, 0, math.MaxInt, bound)
-	if end.taken > 0 {
-		c.after = end.upTo
-		p := payload{pieces: pieces, count: end.taken, arrived: c.dispatcher().created.Add(first.arrived)}
-		s.addMessage(c, &Batch{Message: c.message(object.CatchUpPart, p), end: end}, now)
+	s.addMessage(c, &feed.Batch{Message: c.BeginReplay(bound, asOf)}, now)
+	if part, ok := c.WholeReplay(v); ok {
+		s.addMessage(c, &feed.Batch{Message: part}, now)
 	}
-	c.after = bound
-	s.addMessage(c, &Batch{Message: c.synced()}, now)
+	s.addMessage(c, &feed.Batch{Message: c.Synced()}, now)
 	s.goLive(c)
 	return false
 }

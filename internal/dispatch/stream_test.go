@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
@@ -75,7 +77,7 @@ func TestStreamSplitsARevisionOfOneWatch(t *testing.T) {
 	for _, latest := range []bool{false, true} {
 		inBubble(t, limits{}, func(t *testing.T, f *fixture) {
 			s := f.stream(t, dispatch.StreamConfig{ResponseBytes: 300})
-			s.begin(f.dispatcher, 1, dispatch.Interest{}, dispatch.FromNow(f.cacher.State().Position()), dispatch.Options{Latest: latest})
+			s.begin(f.dispatcher, 1, feed.Interest{}, catchup.FromNow(f.cacher.State().Position()), dispatch.Options{Latest: latest})
 			s.take()
 			writes := map[object.Key][]byte{}
 			for i := range 7 {
@@ -133,10 +135,10 @@ func TestStreamResumesFromTheLog(t *testing.T) {
 		f.store.Put("a", "2")
 		f.store.Put("a", "3")
 		s.take()
-		from := func(r object.Revision) dispatch.Begin {
-			return dispatch.FromPosition(object.Position{Epoch: f.cacher.State().Position().Epoch, Revision: r})
+		from := func(r object.Revision) catchup.Begin {
+			return catchup.FromPosition(object.Position{Epoch: f.cacher.State().Position().Epoch, Revision: r})
 		}
-		a := dispatch.Interest{Scope: object.ExactKey("a")}
+		a := feed.Interest{Scope: object.ExactKey("a")}
 		s.begin(f.dispatcher, 2, a, from(at), dispatch.Options{})
 		s.want("2: REPLAY; 2: part ~a=2 ~a=3; 2: SYNCED")
 		s.begin(f.dispatcher, 3, a, from(at+2), dispatch.Options{})
@@ -149,16 +151,16 @@ func TestStreamResumesFromTheLog(t *testing.T) {
 // A watch that begins at a position gets the events that were dispatched between this position and
 // its start, although the worker has heard of no round since.
 func TestStreamMissesNoEventBeforeItsStart(t *testing.T) {
-	for name, begin := range map[string]func(object.Position) dispatch.Begin{"from now": dispatch.FromNow, "from a position": dispatch.FromPosition} {
+	for name, begin := range map[string]func(object.Position) catchup.Begin{"from now": catchup.FromNow, "from a position": catchup.FromPosition} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, limits{}, func(t *testing.T, f *fixture) {
 				s := f.stream(t, dispatch.StreamConfig{})
 				f.watchKey(s, 1, "other")
 				s.want("1: BOOKMARK")
-				a := dispatch.Interest{Scope: object.ExactKey("a")}
+				a := feed.Interest{Scope: object.ExactKey("a")}
 				others := sendqueue.Start(1) // another worker
 				t.Cleanup(others.Stop)
-				keepsLog := f.dispatcher.Pull(others.NewQueue(), a, dispatch.FromNow(f.cacher.State().Position()), dispatch.Options{})
+				keepsLog := f.dispatcher.Pull(others.NewQueue(), a, catchup.FromNow(f.cacher.State().Position()), dispatch.Options{})
 				t.Cleanup(keepsLog.Close)
 				at := f.cacher.State().Position()
 				f.store.Put("a", "v")

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"sync/atomic"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -44,10 +45,10 @@ type StreamWatchStatus struct {
 	Sent       object.Position // of the last message that was sent to the watch, or to another one that shares its cursor; zero: none yet
 	Complete   object.Position // everything up to here was sent, though no message may have said so; not before Sent
 	CatchingUp bool
-	Messages   int64   // messages that were sent
-	Bytes      int64   // of their events
-	Backlog    Backlog // the events after Sent
-	Waiting    bool    // the stream has something to send and no room
+	Messages   int64        // messages that were sent
+	Bytes      int64        // of their events
+	Backlog    feed.Backlog // the events after Sent
+	Waiting    bool         // the stream has something to send and no room
 }
 
 // Status describes the watch. After the watch has ended, its status remains. Any goroutine may
@@ -67,14 +68,14 @@ func (w *StreamWatch) Status() StreamWatchStatus {
 		return s
 	}
 	s.Waiting = c.stream.isWaiting.Load()
-	if c.feed == nil {
+	if c.Feed == nil {
 		return s
 	}
 	if s.CatchingUp {
-		s.Backlog = unknownBacklog(s.Sent)
+		s.Backlog = feed.UnknownBacklog(s.Sent)
 		return s
 	}
-	s.Complete = c.feed.completeAfter(s.Sent)
+	s.Complete = c.Feed.CompleteAfter(s.Sent)
 	s.Backlog = c.backlog(s.Sent)
 	return s
 }
@@ -123,16 +124,16 @@ func (w *StreamWatch) Shared() any {
 // state.
 func (w *StreamWatch) Shows(revision object.Revision) bool {
 	c := w.cursor.Load()
-	return c != nil && c.feed != nil && c.feed.shows(revision)
+	return c != nil && c.Feed != nil && c.Feed.Shows(revision)
 }
 
 // Unapplied describes the events after a position that the client has applied. Their number is
 // unknown if the log does not reach back to the position, or if the watch has no feed.
-func (w *StreamWatch) Unapplied(applied object.Position) Backlog {
-	if c := w.cursor.Load(); c != nil && c.feed != nil {
-		return c.feed.backlog(applied)
+func (w *StreamWatch) Unapplied(applied object.Position) feed.Backlog {
+	if c := w.cursor.Load(); c != nil && c.Feed != nil {
+		return c.Feed.Backlog(applied)
 	}
-	return unknownBacklog(applied)
+	return feed.UnknownBacklog(applied)
 }
 
 // Quiet reports whether nothing concerns the watch after the position from, up to and including the
@@ -151,5 +152,5 @@ func (w *StreamWatch) Quiet(from object.Position, to object.Revision) bool {
 		return true
 	}
 	c := w.cursor.Load()
-	return c.feed != nil && c.feed.quiet(from, to)
+	return c.Feed != nil && c.Feed.Quiet(from, to)
 }

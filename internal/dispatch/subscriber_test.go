@@ -12,6 +12,8 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/selector"
 	"github.com/fanoutd/fanoutd/internal/wire"
@@ -22,7 +24,7 @@ import (
 // subscriber is a client that comes and goes, and records the messages that it receives.
 type subscriber struct {
 	choose   chooser
-	interest dispatch.Interest
+	interest feed.Interest
 	options  dispatch.Options
 	happened counts        // to its watches
 	asked    check.History // the request, without streams
@@ -106,7 +108,7 @@ func (s *subscriber) begin(v *server) {
 }
 
 // next returns where the next stream begins: after the last position, if there is one, or elsewhere.
-func (s *subscriber) next(v *server) dispatch.Begin {
+func (s *subscriber) next(v *server) catchup.Begin {
 	// By default a server asks the store for its revision first. That fails during an outage.
 	state, err := v.cacher.Read(context.Background(), object.Consistency{})
 	if err != nil {
@@ -114,23 +116,23 @@ func (s *subscriber) next(v *server) dispatch.Begin {
 	}
 	stream := &check.Stream{Opened: time.Now(), Ended: time.Now()}
 	position, known := s.position()
-	var begin dispatch.Begin
+	var begin catchup.Begin
 	switch n := s.choose("begin", 10); {
 	case known && !s.expired && n < 6:
 		stream.Begin, stream.Position = check.After, position
-		begin = dispatch.FromPosition(position)
+		begin = catchup.FromPosition(position)
 	case n == 6:
 		stream.Begin, stream.NotBefore = check.FromNow, state.Revision()
-		begin = dispatch.FromNow(state.Position())
+		begin = catchup.FromNow(state.Position())
 	case n == 7:
 		oldest := max(1, state.Replayable()-1)
 		stream.Exact = oldest + object.Revision(s.choose("exactly", int(state.Revision()-oldest)+1))
-		begin = dispatch.FromExactly(stream.Exact)
+		begin = catchup.FromExactly(stream.Exact)
 	case n == 8:
-		begin = dispatch.FromSnapshot(0)
+		begin = catchup.FromSnapshot(0)
 	default:
 		stream.NotBefore = state.Revision()
-		begin = dispatch.FromSnapshot(stream.NotBefore)
+		begin = catchup.FromSnapshot(stream.NotBefore)
 	}
 	s.expired = false
 	s.open, s.serverAt, s.unassigned, s.lastRead = stream, state.Position(), true, time.Now()
@@ -252,8 +254,8 @@ func (s *subscriber) record(m check.Message) error {
 // ended records how the stream ended. It returns errEnded, or another error if the stream must
 // not end like this.
 func (s *subscriber) ended(err error) error {
-	var lost *dispatch.LostError
-	var epoch *dispatch.EpochError
+	var lost *catchup.LostError
+	var epoch *catchup.EpochError
 	position := s.watcher.Position()
 	switch {
 	case errors.Is(err, dispatch.ErrStopped):
@@ -328,7 +330,7 @@ func (s *subscriber) run(y *system, written <-chan struct{}) error {
 	}
 }
 
-// catchUp reads until the subscriber is at the position of the store, which is idle.
+// CatchUp reads until the subscriber is at the position of the store, which is idle.
 func (s *subscriber) catchUp(y *system) error {
 	for {
 		if s.open == nil {
@@ -354,7 +356,7 @@ func (s *subscriber) catchUp(y *system) error {
 }
 
 // settled reports whether the last message was a bookmark at the server's position. Bookmarks
-// continue for ever, so catchUp stops at such a message.
+// continue for ever, so CatchUp stops at such a message.
 func (s *subscriber) settled(y *system) bool {
 	if s.open == nil || len(s.open.Messages) == 0 {
 		return false

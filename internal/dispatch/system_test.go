@@ -13,6 +13,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/wire"
@@ -45,7 +46,7 @@ type system struct {
 type systemLimits struct {
 	window     cacher.WindowLimits
 	tombstones int
-	dispatch   dispatch.Config
+	dispatch   feed.Config
 }
 
 // server is the part of a system that a restart replaces.

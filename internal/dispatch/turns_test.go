@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
+	"github.com/fanoutd/fanoutd/internal/work"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
@@ -18,7 +21,7 @@ import (
 func TestTurnsLimitHowManyWorkAtOnce(t *testing.T) {
 	const most, goroutines = 3, 100
 	synctest.Test(t, func(t *testing.T) {
-		turns := make(Turns, most)
+		turns := make(work.Turns, most)
 		var working, done atomic.Int32
 		var group sync.WaitGroup
 		for range goroutines {
@@ -38,7 +41,7 @@ func TestTurnsLimitHowManyWorkAtOnce(t *testing.T) {
 			t.Errorf("got %d turns, want %d", done.Load(), goroutines)
 		}
 	})
-	if cap(NewTurns()) < 1 {
+	if cap(work.NewTurns()) < 1 {
 		t.Error("there are no turns")
 	}
 }
@@ -56,20 +59,20 @@ func TestCatchUpsWaitForTheirTurn(t *testing.T) {
 		{kind: object.Replay, after: 45, options: Options{Latest: true}},
 	}
 	window := cacher.WindowLimits{MaxChanges: 20}
-	bubbleWithWindow(t, Config{}, window, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
-		turns := make(Turns, 1) // a channel of the bubble
-		d.cfg.Turns = turns
+	bubbleWithWindow(t, feed.Config{}, window, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
+		turns := make(work.Turns, 1) // a channel of the bubble
+		d.feeds.Config.Turns = turns
 		for i := range 50 {
 			m.Put(object.Key(strconv.Itoa(i)), "value")
 		}
 		synctest.Wait()
 		for _, b := range begins {
-			begin := FromSnapshot(0)
+			begin := catchup.FromSnapshot(0)
 			if b.after > 0 {
-				begin = FromPosition(object.Position{Epoch: d.cfg.Source.State().Position().Epoch, Revision: b.after})
+				begin = catchup.FromPosition(object.Position{Epoch: d.feeds.Config.Source.State().Position().Epoch, Revision: b.after})
 			}
 			turns <- struct{}{} // another catch-up has the only turn
-			w := d.Pull(q, Interest{}, begin, b.options)
+			w := d.Pull(q, feed.Interest{}, begin, b.options)
 			var got []object.Header
 			synced := make(chan struct{})
 			go func() {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/check"
 )
@@ -22,10 +24,10 @@ func TestSnapshotThenLive(t *testing.T) {
 		f.store.Put("ab", "1")
 		synctest.Wait()
 
-		whole := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
-		below := f.watch(t, prefix(t, "a"), dispatch.FromSnapshot(0))
-		exact := f.watch(t, object.ExactKey("a/x"), dispatch.FromSnapshot(0))
-		absent := f.watch(t, object.ExactKey("a"), dispatch.FromSnapshot(0))
+		whole := f.watch(t, object.Scope{}, catchup.FromSnapshot(0))
+		below := f.watch(t, prefix(t, "a"), catchup.FromSnapshot(0))
+		exact := f.watch(t, object.ExactKey("a/x"), catchup.FromSnapshot(0))
+		absent := f.watch(t, object.ExactKey("a"), catchup.FromSnapshot(0))
 		for w, want := range map[*watcher]string{
 			whole: "+a/x=1 +ab=1 +b=1", below: "+a/x=1", exact: "+a/x=1", absent: "",
 		} {
@@ -60,7 +62,7 @@ func TestBookmarkableFromNow(t *testing.T) {
 		f := start(t, limits{})
 		now := f.store.Put("a", "1")
 		synctest.Wait()
-		w := f.watch(t, object.Scope{}, dispatch.FromNow(f.cacher.State().Position()))
+		w := f.watch(t, object.Scope{}, catchup.FromNow(f.cacher.State().Position()))
 		if m := w.next(t, object.Bookmark); m.Position.Revision != now || len(m.Events) > 0 {
 			t.Errorf("got %+v, want a bookmark at revision %d", m, now)
 		}
@@ -82,7 +84,7 @@ func TestResumableInsideTheWindow(t *testing.T) {
 		synctest.Wait()
 		epoch := f.cacher.State().Position().Epoch
 		for i, r := range revisions {
-			w := f.watch(t, object.Scope{}, dispatch.FromPosition(object.Position{Epoch: epoch, Revision: r}))
+			w := f.watch(t, object.Scope{}, catchup.FromPosition(object.Position{Epoch: epoch, Revision: r}))
 			events := w.sync(t, object.Replay)
 			if len(events) != len(revisions)-i-1 || i < 4 && string(events[0].Object.Value) != fmt.Sprint(i+1) {
 				t.Errorf("after revision %d: got %s", r, show(events))
@@ -103,8 +105,8 @@ func TestResumableAfterManyUnrelatedWrites(t *testing.T) {
 				f := start(t, limits{window: 10})
 				f.store.Put("quiet/k", "1")
 				synctest.Wait()
-				quiet := dispatch.Interest{Scope: prefix(t, "quiet")}
-				w := f.watchWith(t, quiet, dispatch.FromSnapshot(0), options)
+				quiet := feed.Interest{Scope: prefix(t, "quiet")}
+				w := f.watchWith(t, quiet, catchup.FromSnapshot(0), options)
 				w.sync(t, object.Reset)
 				ctx, end := context.WithCancel(t.Context())
 				ended := make(chan error)
@@ -132,7 +134,7 @@ func TestResumableAfterManyUnrelatedWrites(t *testing.T) {
 				if got := w.Position(); got != now {
 					t.Errorf("with a pending event: got position %v, want %v", got, now)
 				}
-				again := f.watchWith(t, quiet, dispatch.FromPosition(now), options)
+				again := f.watchWith(t, quiet, catchup.FromPosition(now), options)
 				if got := show(again.sync(t, object.Replay)); got != "~quiet/k=2" {
 					t.Errorf("got replay %q", got)
 				}
@@ -160,7 +162,7 @@ func TestResetWhereAPositionCannotBeResumed(t *testing.T) {
 			"of another epoch":            {Epoch: "other", Revision: now.Revision},
 			"from nothing":                {Epoch: now.Epoch},
 		} {
-			w := f.watch(t, object.Scope{}, dispatch.FromPosition(p))
+			w := f.watch(t, object.Scope{}, catchup.FromPosition(p))
 			if got := show(w.sync(t, object.Reset)); got != "+a=99" {
 				t.Errorf("%s: got %q", name, got)
 			}
@@ -175,7 +177,7 @@ func TestAThousandWatchersCostOneEncoding(t *testing.T) {
 		synctest.Wait() // the log begins with the first state
 		watchers := make([]*watcher, 1000)
 		for i := range watchers {
-			watchers[i] = f.watch(t, prefix(t, "a"), dispatch.FromSnapshot(0))
+			watchers[i] = f.watch(t, prefix(t, "a"), catchup.FromSnapshot(0))
 			watchers[i].sync(t, object.Reset)
 		}
 		f.encoder.events.Store(0)
@@ -218,7 +220,7 @@ func TestSnapshotIsNotEncodedAgain(t *testing.T) {
 		}
 		synctest.Wait()
 		for range 10 {
-			w := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
+			w := f.watch(t, object.Scope{}, catchup.FromSnapshot(0))
 			if events := w.sync(t, object.Reset); len(events) != 100 {
 				t.Errorf("got %d objects, want 100", len(events))
 			}
@@ -233,7 +235,7 @@ func TestSnapshotIsNotEncodedAgain(t *testing.T) {
 func TestWaitingEventsComeInOneBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
-		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
+		w := f.watch(t, object.Scope{}, catchup.FromSnapshot(0))
 		w.sync(t, object.Reset)
 		var last object.Revision
 		for i := range 100 {
@@ -256,7 +258,7 @@ func TestAtomic(t *testing.T) {
 				now := f.cacher.State().Position()
 				var w *watcher
 				if !late {
-					w = f.watch(t, object.Scope{}, dispatch.FromPosition(now))
+					w = f.watch(t, object.Scope{}, catchup.FromPosition(now))
 				}
 				for range 5 {
 					f.store.Commit(writes(3, 1))
@@ -265,7 +267,7 @@ func TestAtomic(t *testing.T) {
 				last := f.store.Commit(writes(3, 1))
 				synctest.Wait()
 				if late {
-					w = f.watch(t, object.Scope{}, dispatch.FromPosition(now))
+					w = f.watch(t, object.Scope{}, catchup.FromPosition(now))
 				}
 				w.next(t, object.CatchUpBegin)
 				parts := map[object.Revision]int{}
@@ -304,7 +306,7 @@ func writes(n, size int) map[object.Key][]byte {
 func TestIsolatedReaderBehindTheFeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{window: 10_000, logBytes: 2 << 10, messageBytes: 1 << 10})
-		slow := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
+		slow := f.watch(t, object.Scope{}, catchup.FromSnapshot(0))
 		slow.sync(t, object.Reset)
 		for i := range 1000 {
 			f.store.Put("a", fmt.Sprint(i))
@@ -332,7 +334,7 @@ func TestIsolatedReaderBehindTheFeed(t *testing.T) {
 func TestBatchDelayHoldsEventsOfTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{window: 10_000, logBytes: 2 << 10, messageBytes: 1 << 10})
-		slow := f.watchWith(t, dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{BatchDelay: time.Minute})
+		slow := f.watchWith(t, feed.Interest{}, catchup.FromSnapshot(0), dispatch.Options{BatchDelay: time.Minute})
 		slow.sync(t, object.Reset)
 		for range 200 {
 			f.store.Put("a", "v")
@@ -360,7 +362,7 @@ func TestBatchDelayHoldsEventsOfTheWindow(t *testing.T) {
 func TestAtomicWhileTheLogIsTrimmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{logBytes: 4 << 10})
-		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
+		w := f.watch(t, object.Scope{}, catchup.FromSnapshot(0))
 		w.sync(t, object.Reset)
 		f.store.Put("first", "1")
 		w.next(t, object.Live)
@@ -390,7 +392,7 @@ func TestAtomicWhileTheLogIsTrimmed(t *testing.T) {
 func TestReaderBehindTheWindowGetsADelta(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{window: 10, logBytes: 1 << 10})
-		slow := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
+		slow := f.watch(t, object.Scope{}, catchup.FromSnapshot(0))
 		slow.sync(t, object.Reset)
 		for i := range 1000 {
 			f.store.Put(object.Key(fmt.Sprint("k", i%3)), fmt.Sprint(i))
@@ -417,7 +419,7 @@ func TestWatchersSurviveACompaction(t *testing.T) {
 		f.store.Put("b", "1")
 		before := f.store.Put("c", "1")
 		synctest.Wait()
-		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
+		w := f.watch(t, object.Scope{}, catchup.FromSnapshot(0))
 		w.sync(t, object.Reset)
 
 		f.store.Change(func() { f.store.Quiet = true })
@@ -438,12 +440,12 @@ func TestWatchersSurviveACompaction(t *testing.T) {
 		}
 		time.Sleep(time.Second) // so that the next watcher does not share an earlier catch-up
 		// The differences are not a history, so a resume from before the gap is not a REPLAY.
-		late := f.watch(t, object.Scope{}, dispatch.FromPosition(object.Position{Epoch: w.Position().Epoch, Revision: before}))
+		late := f.watch(t, object.Scope{}, catchup.FromPosition(object.Position{Epoch: w.Position().Epoch, Revision: before}))
 		if got := show(late.sync(t, object.Delta)); got != "~a=3 -b +d=1 ~c=2" {
 			t.Errorf("got difference %q", got)
 		}
 		// A resume from inside the gap may have missed a deletion that nothing records.
-		lost := f.watch(t, object.Scope{}, dispatch.FromPosition(object.Position{Epoch: w.Position().Epoch, Revision: before + 2}))
+		lost := f.watch(t, object.Scope{}, catchup.FromPosition(object.Position{Epoch: w.Position().Epoch, Revision: before + 2}))
 		lost.sync(t, object.Reset)
 	})
 }
@@ -453,9 +455,9 @@ func TestNewEpochResetsAllWatchers(t *testing.T) {
 		f := start(t, limits{})
 		f.store.Put("old", "1")
 		synctest.Wait()
-		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
+		w := f.watch(t, object.Scope{}, catchup.FromSnapshot(0))
 		w.sync(t, object.Reset)
-		other := f.watch(t, object.ExactKey("none"), dispatch.FromSnapshot(0))
+		other := f.watch(t, object.ExactKey("none"), catchup.FromSnapshot(0))
 		other.sync(t, object.Reset)
 
 		f.store.Change(func() { f.store.Down = object.ErrUnavailable })
@@ -478,7 +480,7 @@ func TestNewEpochResetsAllWatchers(t *testing.T) {
 func TestStopEndsWatchers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
-		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
+		w := f.watch(t, object.Scope{}, catchup.FromSnapshot(0))
 		w.sync(t, object.Reset)
 		f.stop()
 		if _, err := w.Next(t.Context()); !errors.Is(err, dispatch.ErrStopped) {
@@ -491,9 +493,9 @@ func TestStopEndsWatchers(t *testing.T) {
 func TestInterestsEndWithTheirLastWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
-		one := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
-		two := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
-		three := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{Scope: object.ExactKey("a")}, dispatch.FromSnapshot(0), dispatch.Options{})
+		one := f.dispatcher.Pull(f.workers.NewQueue(), feed.Interest{}, catchup.FromSnapshot(0), dispatch.Options{})
+		two := f.dispatcher.Pull(f.workers.NewQueue(), feed.Interest{}, catchup.FromSnapshot(0), dispatch.Options{})
+		three := f.dispatcher.Pull(f.workers.NewQueue(), feed.Interest{Scope: object.ExactKey("a")}, catchup.FromSnapshot(0), dispatch.Options{})
 		for _, step := range []struct {
 			leave *dispatch.Pulled
 			left  int
@@ -520,9 +522,9 @@ func TestPositionBeforeTheFirstMessage(t *testing.T) {
 		f.store.Put("k", "1")
 		synctest.Wait()
 		want := object.Position{Epoch: f.cacher.State().Position().Epoch}
-		for name, begin := range map[string]dispatch.Begin{
-			"snapshot":       dispatch.FromSnapshot(0),
-			"empty position": dispatch.FromPosition(object.Position{}),
+		for name, begin := range map[string]catchup.Begin{
+			"snapshot":       catchup.FromSnapshot(0),
+			"empty position": catchup.FromPosition(object.Position{}),
 		} {
 			if got := f.watch(t, object.Scope{}, begin).Position(); got != want {
 				t.Errorf("%s: got %v, want %v", name, got, want)

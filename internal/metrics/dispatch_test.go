@@ -11,6 +11,8 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
@@ -54,7 +56,7 @@ func TestMetricsShowABlockedDispatcher(t *testing.T) {
 	held := &heldEncoder{reached: make(chan struct{}), release: make(chan struct{})}
 	log := slog.New(slog.DiscardHandler)
 	c := cacher.New(cacher.Config{Resource: "r", Store: memory, Codec: codec, Preencode: wire.Preencode, Log: log})
-	d := dispatch.New(dispatch.Config{Source: c, Encoder: held})
+	d := dispatch.New(feed.Config{Source: c, Encoder: held})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -95,7 +97,7 @@ func TestMetricsShowABlockedDispatcher(t *testing.T) {
 	defer serving.Wait()
 	defer s.Abort(context.Canceled)
 	serving.Go(func() { _ = s.Serve() })
-	s.Start(d, &dispatch.StreamWatch{}, dispatch.Interest{}, dispatch.FromNow(c.State().Position()), dispatch.Options{})
+	s.Start(d, &dispatch.StreamWatch{}, feed.Interest{}, catchup.FromNow(c.State().Position()), dispatch.Options{})
 	at := memory.Put("k", "v")
 	<-held.reached
 	if age, through, revision := look(); age <= 0 || through >= revision || revision != float64(at) {

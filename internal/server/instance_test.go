@@ -21,6 +21,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
@@ -127,7 +128,7 @@ type settings struct {
 	configure    func(*server.Config)              // called before the server is created
 	window       cacher.WindowLimits               // default: that of the cacher
 	readWait     time.Duration                     // default: that of the cacher
-	encoder      dispatch.Encoder                  // default: wire.Encoder
+	encoder      feed.Encoder                      // default: wire.Encoder
 	logBytes     int                               // default: that of the dispatcher
 	messageBytes int                               // default: that of the dispatcher
 	tombstones   int                               // deletions that the cacher remembers; default: that of the cacher
@@ -202,7 +203,7 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 			Resource: name, Store: s, Codec: codec, Preencode: wire.Preencode,
 			Window: with.window, MaxTombstones: with.tombstones, ReadWait: with.readWait, Keys: keys, Log: log,
 		})
-		d := dispatch.New(dispatch.Config{Source: c, Encoder: with.encoder, LogBytes: with.logBytes, MessageBytes: with.messageBytes, Indexed: schema.Indexed()})
+		d := dispatch.New(feed.Config{Source: c, Encoder: with.encoder, LogBytes: with.logBytes, MessageBytes: with.messageBytes, Indexed: schema.Indexed()})
 		in.collections[name], in.seams[name], in.dispatchers[name] = collection, s, d
 		cfg.Resources = append(cfg.Resources, backend.Resource{
 			Name: name, Fields: schema.Names(), Codec: codec, Cacher: c, Dispatcher: d, Store: s, Values: values,

@@ -13,6 +13,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/request"
@@ -206,7 +207,7 @@ func startWithoutListener(tb testing.TB) (*Server, *cachertest.Memory) {
 	memory := cachertest.NewMemory()
 	log := slog.New(slog.DiscardHandler)
 	c := cacher.New(cacher.Config{Resource: "r", Store: memory, Codec: codec, Preencode: wire.Preencode, Log: log})
-	d := dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}})
+	d := dispatch.New(feed.Config{Source: c, Encoder: wire.Encoder{}})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { c.Run(ctx) })

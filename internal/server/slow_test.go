@@ -14,7 +14,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store"
 	"github.com/fanoutd/fanoutd/test/check"
@@ -107,7 +107,7 @@ func (h *healthy) reach(ctx context.Context, t *testing.T, revision int64) {
 
 // startHealthy starts a server whose window has the given number of changes, and count
 // healthy watchers. Nothing else runs in the process.
-func startHealthy(ctx context.Context, t *testing.T, count, window int, encoder dispatch.Encoder) *mixedReaders {
+func startHealthy(ctx context.Context, t *testing.T, count, window int, encoder feed.Encoder) *mixedReaders {
 	t.Helper()
 	in := startOver(t, openEtcdAlone(t, store.EmbeddedConfig{}), settings{
 		encoder: encoder, logBytes: 1 << 20, messageBytes: slowMessage,

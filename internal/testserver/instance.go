@@ -10,6 +10,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
@@ -48,7 +49,7 @@ func start(names []string, collections []*collection, listener net.Listener, ref
 	}
 	for n, name := range names {
 		c := cacher.New(cacher.Config{Resource: name, Store: collections[n], Codec: codec, Preencode: wire.Preencode, Log: discard})
-		d := dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}})
+		d := dispatch.New(feed.Config{Source: c, Encoder: wire.Encoder{}})
 		cfg.Resources = append(cfg.Resources, backend.Resource{
 			Name: name, Codec: codec, Cacher: c, Dispatcher: d, Store: collections[n], Values: plaintext{},
 		})

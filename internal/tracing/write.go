@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
@@ -52,7 +52,7 @@ func (w *write) record(name string, began, ended time.Time, links []trace.Link, 
 	span.End(trace.WithTimestamp(ended))
 }
 
-func (w *write) dispatched(d dispatch.Dispatched) {
+func (w *write) dispatched(d feed.Dispatched) {
 	w.record("apply", d.Arrived, d.Applied, nil)
 	w.record("dispatch", d.Began, d.Ended, nil, attribute.Int(feedsAttribute, d.Feeds))
 	w.span.SetAttributes(attribute.Int(feedsAttribute, d.Feeds))

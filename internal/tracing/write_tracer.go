@@ -8,7 +8,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
@@ -33,23 +33,23 @@ type WriteTracer struct {
 	mu         sync.Mutex
 	pending    int                        // guarded by mu: writes that etcd has not answered yet
 	active     map[object.Revision]*write // guarded by mu: answered writes that are traced
-	dispatches ring[dispatch.Dispatched]  // guarded by mu: the latest, while writes are pending
+	dispatches ring[feed.Dispatched]      // guarded by mu: the latest, while writes are pending
 	deliveries ring[backend.Delivery]     // guarded by mu: the latest, while writes are pending
 }
 
 var (
 	_ backend.WriteTracer = (*WriteTracer)(nil)
-	_ dispatch.Observer   = (*WriteTracer)(nil)
+	_ feed.Observer       = (*WriteTracer)(nil)
 )
 
 func newWriteTracer(tracer trace.Tracer, resource string) *WriteTracer {
 	return &WriteTracer{
 		tracer: tracer, resource: resource, active: map[object.Revision]*write{},
-		dispatches: ring[dispatch.Dispatched]{limit: bufferedDispatches}, deliveries: ring[backend.Delivery]{limit: bufferedDeliveries},
+		dispatches: ring[feed.Dispatched]{limit: bufferedDispatches}, deliveries: ring[backend.Delivery]{limit: bufferedDeliveries},
 	}
 }
 
-// Wants implements [backend.WriteTracer] and [dispatch.Observer].
+// Wants implements [backend.WriteTracer] and [feed.Observer].
 func (t *WriteTracer) Wants() bool { return t.wanted.Load() > 0 }
 
 // Writing implements [backend.WriteTracer].
@@ -95,8 +95,8 @@ func (t *WriteTracer) start(parent trace.SpanContext, began time.Time, at object
 	w.timer = time.AfterFunc(traceDuration, func() { t.end(at, w) })
 }
 
-// Dispatched implements [dispatch.Observer].
-func (t *WriteTracer) Dispatched(d dispatch.Dispatched) {
+// Dispatched implements [feed.Observer].
+func (t *WriteTracer) Dispatched(d feed.Dispatched) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if w := t.active[d.Revision]; w != nil {

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
@@ -53,8 +53,8 @@ func (t *traces) deliveries(tt *testing.T) int64 {
 	return 0
 }
 
-func dispatched(at object.Revision) dispatch.Dispatched {
-	return dispatch.Dispatched{Revision: at, Feeds: 1, Arrived: time.Now(), Applied: time.Now(), Began: time.Now(), Ended: time.Now()}
+func dispatched(at object.Revision) feed.Dispatched {
+	return feed.Dispatched{Revision: at, Feeds: 1, Arrived: time.Now(), Applied: time.Now(), Began: time.Now(), Ended: time.Now()}
 }
 
 // delivered returns a message for (after, upto] with an event of the revision at.

@@ -77,6 +77,16 @@ func TestArchitectureNamesRealFiles(t *testing.T) {
 	}
 }
 
+// TestConceptsAreFew checks that a reader can learn the concepts of the watch path in one sitting.
+func TestConceptsAreFew(t *testing.T) {
+	_, table, found := strings.Cut(readArchitecture(t), "\n## Concepts of the watch path\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	rows := regexp.MustCompile(`(?m)^\| [A-Za-z].*\|$`).FindAllString(table, -1)
+	if n := len(rows) - 1; !found || n < 20 || n > 30 { // without the head of the table
+		t.Errorf("got %d concepts, want at most 30", n)
+	}
+}
+
 // TestTestingNamesRealTests checks that every test in docs/dev/testing.md exists, and that the
 // page names every fuzz target.
 func TestTestingNamesRealTests(t *testing.T) {

@@ -24,17 +24,17 @@ var serverImports = map[string][]string{
 	"internal/server/registry": {
 		"internal/access", "internal/dispatch", "internal/object", "internal/sendqueue", "internal/server/apierr",
 		"internal/server/backend", "internal/server/frames", "internal/server/grpcmsg", "internal/server/quota",
-		"internal/server/request", "internal/server/rpc", "internal/server/transport", "gen",
+		"internal/server/request", "internal/server/rpc", "internal/server/transport", "gen", "internal/work",
 	},
 	"internal/server/watch": {
 		"internal/access", "internal/dispatch", "internal/object", "internal/server/apierr", "internal/server/backend",
 		"internal/server/grpcmsg", "internal/server/quota", "internal/server/registry", "internal/server/rpc",
-		"internal/wire", "gen",
+		"internal/wire", "gen", "internal/work",
 	},
 	"internal/server/subscribe": {
 		"internal/access", "internal/dispatch", "internal/object", "internal/server/apierr", "internal/server/backend",
 		"internal/server/grpcmsg", "internal/server/quota", "internal/server/registry", "internal/server/request",
-		"internal/server/rpc", "internal/wire", "gen",
+		"internal/server/rpc", "internal/wire", "gen", "internal/work",
 	},
 	"internal/server": {
 		"internal/access", "internal/audit", "internal/cacher", "internal/direct", "internal/dispatch", "internal/sendqueue",

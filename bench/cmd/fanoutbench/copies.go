@@ -5,7 +5,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -73,28 +72,40 @@ one that one core can take, if it does nothing else.`,
 	return cmd
 }
 
+// copiesRow has the results of a program.
+type copiesRow struct {
+	program copies.Program
+	results []*copies.Result
+}
+
+// median returns the median of a figure.
+func (r copiesRow) median(of func(*copies.Result) float64) float64 {
+	var all []float64
+	for _, one := range r.results {
+		all = append(all, of(one))
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
 func copiesTable(cmd *cobra.Command, programs []copies.Program, results [][]*copies.Result) error {
-	right := func(title string) output.Column { return output.Column{Title: title, Right: true} }
-	table := output.NewTable(cmd.OutOrStdout(), 0, output.Column{Title: "LANGUAGE"}, output.Column{Title: "CLIENT"},
-		right("LOADED AFTER (S)"), right("CPU (S)"), right("MEMORY (MB)"), right("CPU PER EVENT (µS)"), right("EVENTS PER SECOND"), right("MEMORY AFTER (MB)"))
-	for i, p := range programs {
-		median := func(of func(*copies.Result) float64) float64 {
-			var all []float64
-			for _, r := range results[i] {
-				all = append(all, of(r))
-			}
-			slices.Sort(all)
-			return all[len(all)/2]
+	figure := func(title, format string, of func(*copies.Result) float64) output.Column[copiesRow] {
+		return output.Column[copiesRow]{
+			Title: title, Right: true, Cell: func(r copiesRow) string { return fmt.Sprintf(format, r.median(of)) },
 		}
-		perEvent := median(func(r *copies.Result) float64 { return float64(r.ChangeCPU.Nanoseconds()) / 1e3 })
-		err := table.Row(p.Language, p.Library,
-			fmt.Sprintf("%.2f", median(func(r *copies.Result) float64 { return r.Load.Seconds() })),
-			fmt.Sprintf("%.2f", median(func(r *copies.Result) float64 { return r.LoadCPU.Seconds() })),
-			fmt.Sprintf("%.0f", median(func(r *copies.Result) float64 { return float64(r.Memory) / 1e6 })),
-			fmt.Sprintf("%.1f", perEvent),
-			fmt.Sprintf("%.0f", float64(time.Second/time.Microsecond)/perEvent),
-			fmt.Sprintf("%.0f", median(func(r *copies.Result) float64 { return float64(r.MemoryAfter) / 1e6 })))
-		if err != nil {
+	}
+	perEvent := func(r *copies.Result) float64 { return float64(r.ChangeCPU.Nanoseconds()) / 1e3 }
+	table := output.NewTable(cmd.OutOrStdout(), 0,
+		output.Column[copiesRow]{Title: "LANGUAGE", Cell: func(r copiesRow) string { return r.program.Language }},
+		output.Column[copiesRow]{Title: "CLIENT", Cell: func(r copiesRow) string { return r.program.Library }},
+		figure("LOADED AFTER (S)", "%.2f", func(r *copies.Result) float64 { return r.Load.Seconds() }),
+		figure("CPU (S)", "%.2f", func(r *copies.Result) float64 { return r.LoadCPU.Seconds() }),
+		figure("MEMORY (MB)", "%.0f", func(r *copies.Result) float64 { return float64(r.Memory) / 1e6 }),
+		figure("CPU PER EVENT (µS)", "%.1f", perEvent),
+		figure("EVENTS PER SECOND", "%.0f", func(r *copies.Result) float64 { return 1e6 / perEvent(r) }),
+		figure("MEMORY AFTER (MB)", "%.0f", func(r *copies.Result) float64 { return float64(r.MemoryAfter) / 1e6 }))
+	for i, p := range programs {
+		if err := table.Row(copiesRow{p, results[i]}); err != nil {
 			return fmt.Errorf("write the table: %w", err)
 		}
 	}

@@ -13,14 +13,16 @@ import (
 // Table writes tables of groups, one for each kind of scenario.
 func Table(w io.Writer, width int, groups []*Group) error {
 	for _, s := range sections(groups) {
-		var titles []output.Column
-		for _, c := range s.columns {
-			titles = append(titles, output.Column{Title: strings.ToUpper(c.title), Right: c.right})
+		var columns []output.Column[[]string]
+		for i, c := range s.columns {
+			columns = append(columns, output.Column[[]string]{
+				Title: strings.ToUpper(c.title), Cell: func(row []string) string { return row[i] }, Right: c.right,
+			})
 		}
 		fmt.Fprintf(w, "%s\n", s.about)
-		table := output.NewTable(w, width, titles...)
+		table := output.NewTable(w, width, columns...)
 		for _, row := range s.rows() {
-			if err := table.Row(row...); err != nil {
+			if err := table.Row(row); err != nil {
 				return fmt.Errorf("write the table: %w", err)
 			}
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -48,8 +49,8 @@ var examples = []error{
 	&cacher.BehindError{Asked: 2, Have: 1},
 	&ExpiredError{Asked: object.Position{Revision: 1}, Oldest: 2},
 	&PageExpiredError{&ExpiredError{Asked: object.Position{Revision: 1}, Oldest: 2}, "t"},
-	&dispatch.LostError{Asked: 1, Oldest: 2, Current: 3},
-	&dispatch.EpochError{Asked: "a", Current: object.Position{Epoch: "b", Revision: 1}},
+	&catchup.LostError{Asked: 1, Oldest: 2, Current: 3},
+	&catchup.EpochError{Asked: "a", Current: object.Position{Epoch: "b", Revision: 1}},
 	&object.ConflictError{Key: "a", Want: 1, Have: 2, At: 3},
 	&OpaqueError{Key: "a", ModRevision: 1, Codec: "object", Reason: errors.New("not an envelope")},
 	ErrContended,

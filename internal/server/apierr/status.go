@@ -16,6 +16,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -48,8 +49,8 @@ func answerFor(err error) answer {
 		notFound    *NotFoundError
 		pageExpired *PageExpiredError
 		expired     *ExpiredError
-		lost        *dispatch.LostError
-		epoch       *dispatch.EpochError
+		lost        *catchup.LostError
+		epoch       *catchup.EpochError
 		conflict    *object.ConflictError
 		opaque      *OpaqueError
 		future      *cacher.FutureError

@@ -3,7 +3,7 @@ package backend
 import (
 	"context"
 
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 )
@@ -35,15 +35,15 @@ func (s cached) hasReached(p object.Position) bool {
 
 // Await waits until watches of a cached resource can begin. The watch is one of those that
 // share the wait. [BeginOf] returns where each of them begins.
-func (r *Resource) Await(ctx context.Context, w *request.Watch) (dispatch.Begin, error) {
+func (r *Resource) Await(ctx context.Context, w *request.Watch) (catchup.Begin, error) {
 	return cached{r.Cacher, r.Dispatcher}.begin(ctx, w)
 }
 
 // BeginOf returns where a watch begins. The other argument is the result of [Resource.Await] for
 // a watch with the same [Freshness].
-func BeginOf(w *request.Watch, awaited dispatch.Begin) dispatch.Begin {
+func BeginOf(w *request.Watch, awaited catchup.Begin) catchup.Begin {
 	if w.After != nil {
-		return dispatch.FromPosition(*w.After)
+		return catchup.FromPosition(*w.After)
 	}
 	return awaited
 }

@@ -11,6 +11,8 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/request"
@@ -55,13 +57,13 @@ func (s cached) reach(ctx context.Context, p object.Position) (*cacher.State, er
 }
 
 // begin waits until the state is fresh enough for a watch to begin.
-func (s cached) begin(ctx context.Context, w *request.Watch) (begin dispatch.Begin, err error) {
+func (s cached) begin(ctx context.Context, w *request.Watch) (begin catchup.Begin, err error) {
 	if w.After != nil {
 		_, err := s.reach(ctx, *w.After)
 		if err == nil {
 			err = s.confirm(ctx)
 		}
-		return dispatch.FromPosition(*w.After), err
+		return catchup.FromPosition(*w.After), err
 	}
 	if w.Consistency.Level == object.Exactly {
 		at := w.Consistency.Revision
@@ -69,13 +71,13 @@ func (s cached) begin(ctx context.Context, w *request.Watch) (begin dispatch.Beg
 		if err == nil && at < state.Replayable() {
 			err = &apierr.ExpiredError{Asked: object.Position{Epoch: state.Position().Epoch, Revision: at}, Oldest: state.Replayable()}
 		}
-		return dispatch.FromExactly(at), err
+		return catchup.FromExactly(at), err
 	}
 	needed, err := s.cacher.Reach(ctx, w.Consistency)
 	if err != nil || !w.FromNow {
-		return dispatch.FromSnapshot(needed), err
+		return catchup.FromSnapshot(needed), err
 	}
-	return dispatch.FromNow(s.cacher.State().Position()), nil
+	return catchup.FromNow(s.cacher.State().Position()), nil
 }
 
 // confirmWait is how long a resumed watch waits for etcd.
@@ -83,7 +85,7 @@ const confirmWait = time.Second
 
 // confirm asks etcd whether the state is current, so that the client of a resumed watch knows
 // it with the end of the catch-up. If etcd does not answer, the watch begins all the same: its
-// messages state how old the state is. They state no age below [dispatch.MinStatedAge], so confirm
+// messages state how old the state is. They state no age below [feed.MinStatedAge], so confirm
 // waits until the state is that old.
 func (s cached) confirm(ctx context.Context) error {
 	asked := time.Now()
@@ -93,7 +95,7 @@ func (s cached) confirm(ctx context.Context) error {
 		_, _ = s.cacher.Read(waiting, object.Consistency{})
 	}
 	if confirmed := s.cacher.Confirmed(); confirmed.Before(asked) {
-		stated, cancel := context.WithDeadline(ctx, confirmed.Add(dispatch.MinStatedAge))
+		stated, cancel := context.WithDeadline(ctx, confirmed.Add(feed.MinStatedAge))
 		defer cancel()
 		<-stated.Done()
 	}
@@ -132,7 +134,7 @@ func (s cached) Describe(ctx context.Context, r *fanoutv1.ResourceStatus, measur
 }
 
 // lag implements [Resource.LagOf].
-func (s cached) lag(b dispatch.Backlog, at object.Position) Lag {
+func (s cached) lag(b feed.Backlog, at object.Position) Lag {
 	state := s.cacher.State()
 	if b.Events == 0 || state == nil {
 		return Lag{}

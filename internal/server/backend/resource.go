@@ -7,6 +7,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/request"
@@ -91,7 +92,7 @@ func (r *Resource) Source() Source {
 
 // LagOf returns how far a watch of a cached resource is behind. The position is that of its
 // latest message, and the backlog has the events that wait for it.
-func (r *Resource) LagOf(b dispatch.Backlog, at object.Position) Lag {
+func (r *Resource) LagOf(b feed.Backlog, at object.Position) Lag {
 	return cached{r.Cacher, r.Dispatcher}.lag(b, at)
 }
 
@@ -113,7 +114,7 @@ func (r *Resource) Position() object.Position {
 
 // Scans reports whether the selector of an interest has to be evaluated for each change. It
 // is false for a resource without a cache, where each watch evaluates each change anyway.
-func (r *Resource) Scans(i *dispatch.Interest) bool {
+func (r *Resource) Scans(i *feed.Interest) bool {
 	return r.Dispatcher != nil && !r.Dispatcher.IndexDecides(i)
 }
 

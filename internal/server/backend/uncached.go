@@ -9,7 +9,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/direct"
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/request"
@@ -44,16 +44,16 @@ func (s uncached) ViewAt(ctx context.Context, p object.Position) (View, error) {
 // WatchDirect starts a watch of a resource without a cache. It gets its last bookmark at the given
 // time; see dispatch.Options.
 func (r *Resource) WatchDirect(ctx context.Context, w *request.Watch, lastBookmark time.Time) (*direct.Watcher, error) {
-	var begin dispatch.Begin
+	var begin catchup.Begin
 	switch c := w.Consistency; {
 	case w.After != nil:
-		begin = dispatch.FromPosition(*w.After)
+		begin = catchup.FromPosition(*w.After)
 	case c.Level == object.Exactly:
-		begin = dispatch.FromExactly(c.Revision)
+		begin = catchup.FromExactly(c.Revision)
 	case w.FromNow:
-		begin = dispatch.FromNow(object.Position{Revision: c.Revision})
+		begin = catchup.FromNow(object.Position{Revision: c.Revision})
 	default:
-		begin = dispatch.FromSnapshot(c.Revision)
+		begin = catchup.FromSnapshot(c.Revision)
 	}
 	o := w.Options
 	o.LastBookmark = lastBookmark

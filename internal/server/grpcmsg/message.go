@@ -3,7 +3,7 @@ package grpcmsg
 import (
 	"google.golang.org/grpc/mem"
 
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
@@ -57,8 +57,8 @@ func (m *SharedMessage) WithFence(f *WriteFence) Response {
 }
 
 // Encoded returns the encoded message of a batch. All watches share it, whatever their entrance.
-func Encoded(b *dispatch.Batch) *SharedMessage { return b.Encoded(encode).(*SharedMessage) }
+func Encoded(b *feed.Batch) *SharedMessage { return b.Encoded(encode).(*SharedMessage) }
 
-func encode(m *dispatch.Message) any {
+func encode(m *feed.Message) any {
 	return NewSharedMessage(m.Events, func(b []byte) []byte { return wire.AppendHeader(b, m.Header) })
 }

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
@@ -221,7 +221,7 @@ type WatchQuota struct{ releaseSelector func() } // nil: its selector costs noth
 // TakeWatch takes the quotas of a watch until ReturnWatch: one place among the watches, and if the
 // selector of its interest has to be evaluated for each change (scans), one among the distinct
 // selectors. Every entrance takes them with this method, so a limit on watches belongs here.
-func (l *Limiter) TakeWatch(c Client, resource string, i *dispatch.Interest, scans bool) (q WatchQuota, err error) {
+func (l *Limiter) TakeWatch(c Client, resource string, i *feed.Interest, scans bool) (q WatchQuota, err error) {
 	if err := limitReached(l.watches.take(c), c, "watches", apierr.MaxWatchers, apierr.MaxWatchersPerClient); err != nil || !scans {
 		return q, err
 	}

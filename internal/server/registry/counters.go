@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -52,7 +52,7 @@ const (
 
 // Note counts a message that was sent to n watches and took some bytes altogether. The argument
 // first reports whether the message is the first one of these watches.
-func (c *Counters) Note(m *dispatch.Message, n, bytes int, first bool, now time.Time) {
+func (c *Counters) Note(m *feed.Message, n, bytes int, first bool, now time.Time) {
 	c.messages.Add(int64(n))
 	c.bytes.Add(int64(bytes))
 	switch m.Header.Kind {
@@ -72,7 +72,7 @@ func (c *Counters) Note(m *dispatch.Message, n, bytes int, first bool, now time.
 // Events returns the number of events in the messages.
 func (c *Counters) Events() int64 { return c.liveEvents.Load() + c.catchUpEvents.Load() }
 
-func (c *Counters) noteLive(m *dispatch.Message, n int64, now time.Time) {
+func (c *Counters) noteLive(m *feed.Message, n int64, now time.Time) {
 	i := 0
 	for i < len(batchBounds) && m.Count > batchBounds[i] {
 		i++

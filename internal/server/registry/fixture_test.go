@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/frames"
@@ -34,7 +34,7 @@ func (w *fakeWatch) End(error)          {}
 
 func (w *fakeWatch) MayHave() object.Position                    { return object.Position{} }
 func (w *fakeWatch) Progress() Progress                          { return Progress{} }
-func (w *fakeWatch) Unapplied(object.Position) dispatch.Backlog  { return dispatch.Backlog{} }
+func (w *fakeWatch) Unapplied(object.Position) feed.Backlog      { return feed.Backlog{} }
 func (w *fakeWatch) Quiet(object.Position, object.Revision) bool { return false }
 
 func (s *fakeRPC) Caller() *Caller      { return &s.caller }

@@ -5,7 +5,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
@@ -75,7 +75,7 @@ func (r *Registration) reported() Reported {
 
 // observeWaiting is called with [Watch.Mutex] held. It completes the lag of the events that wait after
 // a position.
-func (r *Registration) observeWaiting(after object.Position, backlog dispatch.Backlog, lag *backend.Lag) {
+func (r *Registration) observeWaiting(after object.Position, backlog feed.Backlog, lag *backend.Lag) {
 	if r.observed == nil {
 		if backlog.Events == 0 {
 			return

@@ -15,11 +15,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // Config configures the watches of a server. TimeLimit and Grace are optional.
@@ -259,7 +259,7 @@ func (r *Registry) checkFences(ctx context.Context) {
 
 // LogPanic logs an error if it is a panic, and returns the error for the client.
 func (r *Registry) LogPanic(ctx context.Context, err error) error {
-	if p, ok := errors.AsType[*dispatch.PanicError](err); ok {
+	if p, ok := errors.AsType[*work.PanicError](err); ok {
 		return r.Interceptors.Recovered(ctx, p.Value, p.Stack)
 	}
 	return err

@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/code"
 
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
@@ -117,7 +117,7 @@ type waiting struct {
 // When the oldest waiting event has left the window, the window no longer has the time of its
 // arrival. So the earliest time that was seen there is kept. The lag therefore grows until the
 // position changes, although the window moves on.
-func (w *waiting) observe(after object.Position, backlog dispatch.Backlog, lag *backend.Lag) *waiting {
+func (w *waiting) observe(after object.Position, backlog feed.Backlog, lag *backend.Lag) *waiting {
 	arrived := time.Now().Add(-lag.Waited)
 	switch {
 	case backlog.Events == 0:

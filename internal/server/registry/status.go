@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
@@ -129,7 +129,7 @@ func appliedLag(w Watch, p *Progress, sent Lagging, applied object.Position) (ti
 
 // waitedFor returns how long the oldest event of a backlog has waited to be applied. It is 0 only if
 // there is no event, because the time at which an event arrived may be unknown.
-func waitedFor(backlog dispatch.Backlog, lag backend.Lag) time.Duration {
+func waitedFor(backlog feed.Backlog, lag backend.Lag) time.Duration {
 	if backlog.Events == 0 {
 		return 0
 	}

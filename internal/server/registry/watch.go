@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
@@ -36,7 +36,7 @@ type Watch interface {
 
 	// Unapplied returns the events after a position that the client has applied. It is called for
 	// resources with a cache.
-	Unapplied(applied object.Position) dispatch.Backlog
+	Unapplied(applied object.Position) feed.Backlog
 
 	// Quiet reports whether nothing concerns the watch after the applied position, up to and
 	// including a revision. It returns false if that is unknown.
@@ -56,7 +56,7 @@ type Progress struct {
 
 	// Backlog has the events that wait for the watch after Position. Without a cache, and within a
 	// RESET, it means nothing.
-	Backlog dispatch.Backlog
+	Backlog feed.Backlog
 
 	// Shared identifies what several watches of a stream share: equal values have equal Position and
 	// Backlog. Nil: nothing is shared.
@@ -108,7 +108,7 @@ func (l Lags) note(shared any, lag Lagging) {
 
 // Lagging describes how far a watch is behind.
 type Lagging struct {
-	Backlog dispatch.Backlog
+	Backlog feed.Backlog
 	Lag     backend.Lag
 	Known   bool // Backlog and Lag are known: the resource has a cache, and the watch has a position
 }

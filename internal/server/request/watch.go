@@ -8,12 +8,13 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // Watch is a request for a watch.
 type Watch struct {
-	Interest    dispatch.Interest
+	Interest    feed.Interest
 	After       *object.Position // where to begin; nil: with a snapshot, or now
 	FromNow     bool
 	Consistency object.Consistency // of the snapshot, or of now
@@ -36,7 +37,7 @@ const (
 func ParseWatch(target Target, req *fanoutv1.WatchRequest, fields []string, codec object.Codec) (Watch, error) {
 	check := target.checker()
 	w := Watch{
-		Interest: dispatch.Interest{
+		Interest: feed.Interest{
 			Scope:      target.Scope,
 			Selector:   check.selector(req.GetLabelSelector(), req.GetFieldSelector(), fields),
 			Projection: projection(req, codec, req.GetPreviousObject()),

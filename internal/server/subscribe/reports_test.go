@@ -12,6 +12,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
@@ -74,7 +75,7 @@ func TestAPositionIsKnownBeforeTheClientHasIt(t *testing.T) {
 	}
 	memory := cachertest.NewMemory()
 	c := cacher.New(cacher.Config{Resource: "r", Store: memory, Codec: codec, Preencode: wire.Preencode, Log: log})
-	d := dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}})
+	d := dispatch.New(feed.Config{Source: c, Encoder: wire.Encoder{}})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { c.Run(ctx) })

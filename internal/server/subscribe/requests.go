@@ -14,6 +14,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // maxAnswers is the number of answers that may wait to be sent before the server reads another
@@ -22,7 +23,7 @@ const maxAnswers = 64
 
 // read handles the requests of the stream until the client closes its side, or the stream ends.
 func (s *stream) read() {
-	if err := dispatch.Guard(s.readAll); err != nil {
+	if err := work.Guard(s.readAll); err != nil {
 		s.out.Abort(err)
 		return
 	}

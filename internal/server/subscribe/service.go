@@ -9,9 +9,12 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // Service serves the Subscribe method.
@@ -29,7 +32,7 @@ type outbox interface {
 	Abort(cause error)
 	Finish()
 	Ready()
-	Start(*dispatch.Dispatcher, *dispatch.StreamWatch, dispatch.Interest, dispatch.Begin, dispatch.Options)
+	Start(*dispatch.Dispatcher, *dispatch.StreamWatch, feed.Interest, catchup.Begin, dispatch.Options)
 	StartDirect(*dispatch.StreamWatch, dispatch.DirectWatcher)
 	Refuse(id uint64, reason error)
 	End(*dispatch.StreamWatch, dispatch.Ending)
@@ -69,7 +72,7 @@ func (s *Service) Handler() grpc.StreamHandler {
 	}, method)
 	return func(_ any, rpcStream grpc.ServerStream) error {
 		st := newStream(s, rpcStream)
-		err := dispatch.OnFreshStack(func() error { return admit(st, rpc.Receiving{ServerStream: rpcStream}) })
+		err := work.OnFreshStack(func() error { return admit(st, rpc.Receiving{ServerStream: rpcStream}) })
 		if err == nil {
 			err = st.serve()
 		}

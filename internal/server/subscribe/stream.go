@@ -16,6 +16,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // stream serves one Subscribe RPC. It implements [registry.RPC].
@@ -101,7 +102,7 @@ func (s *stream) register(requests grpc.ServerStream) error {
 func (s *stream) serve() error {
 	s.service.readers.Go(s.read)
 	err := s.out.Serve()
-	if _, panicked := errors.AsType[*dispatch.PanicError](err); panicked {
+	if _, panicked := errors.AsType[*work.PanicError](err); panicked {
 		return s.service.registry.LogPanic(s.ctx, err)
 	}
 	if err != nil {
@@ -124,7 +125,7 @@ func (s *stream) serve() error {
 // finish releases everything that the stream holds, and returns the status for the client.
 func (s *stream) finish(err error) error {
 	watches := 0
-	if panicked := dispatch.Guard(func() error { watches = s.release(); return nil }); panicked != nil {
+	if panicked := work.Guard(func() error { watches = s.release(); return nil }); panicked != nil {
 		err = s.service.registry.LogPanic(s.ctx, panicked)
 	}
 	result := s.service.registry.Interceptors.Conclude(s.ctx, fullMethod, s.since, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/request"
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // waitingStart is a watch that waits for etcd before it starts.
@@ -71,7 +72,7 @@ func (s *stream) awaitStore(p *waitingStart) error {
 		waits.later[key] = []*waitingStart{p}
 	}
 	waits.running.Go(func() {
-		if err := dispatch.Guard(serve); err != nil {
+		if err := work.Guard(serve); err != nil {
 			s.out.Abort(err)
 		}
 		<-waits.goroutines

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/mem"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/test/poll"
@@ -223,6 +224,6 @@ func newHandler(t *testing.T, a *sharedWatches, stream *transportBuffer) *handle
 	h.ctx.Context = t.Context()
 	h.init(stream)
 	h.sender.counters, h.sender.slow = &a.counts, a.slow
-	h.begins(a.dispatcher, dispatch.FromNow(a.dispatcher.Stats().DispatchedUpTo), dispatch.Options{}, a.workers.NewQueue())
+	h.begins(a.dispatcher, catchup.FromNow(a.dispatcher.Stats().DispatchedUpTo), dispatch.Options{}, a.workers.NewQueue())
 	return h
 }

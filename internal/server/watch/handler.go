@@ -18,11 +18,12 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // handler serves one watch. Most handlers only wait, so their goroutines keep small stacks.
 // Work that needs a deep stack, such as the interceptors and catch-ups, runs on another
-// goroutine while the handler waits for it (dispatch.OnFreshStack).
+// goroutine while the handler waits for it (work.OnFreshStack).
 //
 // The fields that change with each message are in one cache line, from sender.stream to
 // sender.sentAt. The runtime places an object of at most 512 bytes at the beginning of a line. A test
@@ -49,7 +50,7 @@ var watchMethod = &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watc
 // does what the other interceptors do for other RPCs: it sets the status and writes the log
 // line and the audit record.
 func Handler(r *registry.Registry) grpc.StreamHandler {
-	ending := dispatch.NewTurns()
+	ending := work.NewTurns()
 	admit := rpc.Chain(r.Interceptors.Admission(), func(h any, stream grpc.ServerStream) error {
 		req := &fanoutv1.WatchRequest{}
 		if err := stream.RecvMsg(req); err != nil {
@@ -77,7 +78,7 @@ func (h *handler) init(stream grpc.ServerStream) {
 	h.watch.handler, h.sender.handler, h.sender.stream = h, h, stream
 }
 
-func (h *handler) onFreshStack(do func() error) error { return h.logPanic(dispatch.OnFreshStack(do)) }
+func (h *handler) onFreshStack(do func() error) error { return h.logPanic(work.OnFreshStack(do)) }
 
 // logPanic logs the error if it is a panic, and returns the error for the client.
 func (h *handler) logPanic(err error) error { return h.registry.LogPanic(h.ctx.Context, err) }
@@ -246,7 +247,7 @@ func (h *handler) release() (err error) {
 	}
 	steps = append(steps, func() { h.registry.End(&h.watch) }, func() { h.registry.Unregister(&h.watch) })
 	for _, step := range steps {
-		err = cmp.Or(dispatch.Guard(func() error { step(); return nil }), err)
+		err = cmp.Or(work.Guard(func() error { step(); return nil }), err)
 	}
 	return err
 }

@@ -9,8 +9,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/server/registry"
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // A panic in the cleanup of a watch skips no other step, so a drain still ends.
@@ -25,7 +25,7 @@ func TestPanicInCleanupDoesNotKeepTheWatch(t *testing.T) {
 	calls := 0
 	h.onCleanup(func() { calls++ })
 	h.onCleanup(func() { panic("in a cleanup") })
-	if _, ok := errors.AsType[*dispatch.PanicError](h.release()); !ok {
+	if _, ok := errors.AsType[*work.PanicError](h.release()); !ok {
 		t.Error("the cleanup reports no panic")
 	}
 	if calls != 1 {

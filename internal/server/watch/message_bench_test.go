@@ -19,6 +19,8 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
@@ -32,10 +34,10 @@ import (
 )
 
 // oneEvent is a message with one event.
-func oneEvent() dispatch.Message {
+func oneEvent() feed.Message {
 	o := &object.Object{Key: "key", Value: make([]byte, 200), CreateRevision: 7, ModRevision: 7, Version: 1}
 	wire.Preencode(o)
-	return dispatch.Message{
+	return feed.Message{
 		Events: [][]byte{wire.Encoder{}.AddedEvent(o, object.Projection{})}, Count: 1, Arrived: time.Now(),
 		Header: object.Header{Kind: object.Live, Position: object.Position{Epoch: "epoch", Revision: 7}},
 	}
@@ -86,14 +88,14 @@ func BenchmarkMessage(b *testing.B) {
 			h.init(stream)
 			h.sender.tracer = c.tracer
 			m, now := oneEvent(), time.Now()
-			p := grpcmsg.Encoded(&dispatch.Batch{Message: m})
+			p := grpcmsg.Encoded(&feed.Batch{Message: m})
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := stream.SendMsg(p); err != nil {
 					b.Fatal(err)
 				}
 				if c.counted {
-					h.sender.trace(&dispatch.Batch{Message: m}, p.Size(), 6)
+					h.sender.trace(&feed.Batch{Message: m}, p.Size(), 6)
 					counts.Note(&m, 1, p.Size(), false, now)
 				}
 			}
@@ -191,7 +193,7 @@ func watched(tb testing.TB, watches int) (*registry.Registry, *cachertest.Memory
 	log := slog.New(slog.DiscardHandler)
 	memory := cachertest.NewMemory()
 	c := cacher.New(cacher.Config{Resource: "r", Store: memory, Codec: codec, Preencode: wire.Preencode, Log: log})
-	d := dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}})
+	d := dispatch.New(feed.Config{Source: c, Encoder: wire.Encoder{}})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { c.Run(ctx) })
@@ -228,7 +230,7 @@ func watched(tb testing.TB, watches int) (*registry.Registry, *cachertest.Memory
 			tb.Fatal(err)
 		}
 		h.start(func() {
-			h.out.Start(d, &e.StreamWatch, dispatch.Interest{}, dispatch.FromNow(now), dispatch.Options{})
+			h.out.Start(d, &e.StreamWatch, feed.Interest{}, catchup.FromNow(now), dispatch.Options{})
 		})
 		running.Go(func() { _ = h.out.Serve() })
 		tb.Cleanup(func() { h.out.Abort(context.Canceled) })

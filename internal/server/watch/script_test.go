@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/test/poll"
@@ -15,12 +16,12 @@ import (
 // script serves the watch of a handler with a sink. The returned function makes it send a message.
 func script(t *testing.T, h *handler, sink dispatch.SoloSink) (send func(*object.Header)) {
 	t.Helper()
-	w := &scriptedWatcher{messages: make(chan dispatch.Message)}
+	w := &scriptedWatcher{messages: make(chan feed.Message)}
 	serveScript(t, h, sink, w)
 	return func(header *object.Header) {
 		t.Helper()
 		before := h.watch.Progress().Messages
-		w.messages <- dispatch.Message{Header: *header}
+		w.messages <- feed.Message{Header: *header}
 		poll.Until(t, "the message is sent", func() bool { return h.watch.Progress().Messages > before })
 	}
 }
@@ -48,9 +49,9 @@ func serveScript(t *testing.T, h *handler, sink dispatch.SoloSink, w *scriptedWa
 
 // scriptedWatcher has the messages of a test. It implements [dispatch.DirectWatcher].
 type scriptedWatcher struct {
-	messages chan dispatch.Message
-	next     dispatch.Message
-	make     func(dispatch.Message) // makes a message; nil: no work
+	messages chan feed.Message
+	next     feed.Message
+	make     func(feed.Message) // makes a message; nil: no work
 }
 
 func (w *scriptedWatcher) Await(ctx context.Context) error {
@@ -62,7 +63,7 @@ func (w *scriptedWatcher) Await(ctx context.Context) error {
 	}
 }
 
-func (w *scriptedWatcher) Next(context.Context) (dispatch.Message, error) {
+func (w *scriptedWatcher) Next(context.Context) (feed.Message, error) {
 	if w.make != nil {
 		w.make(w.next)
 	}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
@@ -103,7 +104,7 @@ func (s *streamSender) TrySend(r *dispatch.Response, now time.Time) error {
 }
 
 // SendBatch implements [dispatch.SoloSink].
-func (s *streamSender) SendBatch(b *dispatch.Batch, before object.Revision, now time.Time) error {
+func (s *streamSender) SendBatch(b *feed.Batch, before object.Revision, now time.Time) error {
 	encoded := grpcmsg.Encoded(b)
 	var message any = encoded
 	if fence := s.BeginTrySend(encoded.Size(), now); fence != nil {
@@ -117,10 +118,10 @@ func (s *streamSender) SendBatch(b *dispatch.Batch, before object.Revision, now 
 }
 
 // Size implements [dispatch.SoloSink].
-func (s *streamSender) Size(b *dispatch.Batch) int { return grpcmsg.Encoded(b).Size() }
+func (s *streamSender) Size(b *feed.Batch) int { return grpcmsg.Encoded(b).Size() }
 
 // CountSent implements [dispatch.SoloSink].
-func (s *streamSender) CountSent(b *dispatch.Batch, n int, now time.Time) {
+func (s *streamSender) CountSent(b *feed.Batch, n int, now time.Time) {
 	s.counters.Note(&b.Message, n, n*grpcmsg.Encoded(b).Size(), false, now)
 }
 
@@ -199,7 +200,7 @@ func (s *streamSender) done(e *dispatch.Entry) {
 
 // trace reports a live message that gRPC has accepted to the tracer. The revision before is
 // that of the previous message.
-func (s *streamSender) trace(b *dispatch.Batch, size int, before object.Revision) {
+func (s *streamSender) trace(b *feed.Batch, size int, before object.Revision) {
 	if t := s.tracer; t != nil && b.Header.Kind == object.Live && t.Wants() {
 		w := &s.handler.watch
 		t.Delivered(backend.Delivery{

@@ -14,6 +14,8 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
@@ -80,7 +82,7 @@ func startWatches(t *testing.T, watches int, options ...dispatch.Options) *share
 	}
 	a := &sharedWatches{store: cachertest.NewMemory(), messages: map[*grpcmsg.SharedMessage]int{}}
 	c := cacher.New(cacher.Config{Resource: "r", Store: a.store, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler)})
-	d := dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}})
+	d := dispatch.New(feed.Config{Source: c, Encoder: wire.Encoder{}})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { c.Run(ctx) })
@@ -94,7 +96,7 @@ func startWatches(t *testing.T, watches int, options ...dispatch.Options) *share
 	})
 	<-c.Ready()
 	poll.Until(t, "the dispatcher has seen the first state", func() bool { return d.Stats().DispatchedUpTo.Revision > 0 })
-	begin := dispatch.FromNow(c.State().Position())
+	begin := catchup.FromNow(c.State().Position())
 	var q *sendqueue.Queue
 	for i := range watches {
 		if i%100 == 0 {
@@ -132,9 +134,9 @@ func startWatches(t *testing.T, watches int, options ...dispatch.Options) *share
 }
 
 // begins starts the watch of a handler.
-func (h *handler) begins(d *dispatch.Dispatcher, b dispatch.Begin, o dispatch.Options, q *sendqueue.Queue) {
+func (h *handler) begins(d *dispatch.Dispatcher, b catchup.Begin, o dispatch.Options, q *sendqueue.Queue) {
 	h.open(dispatch.StreamConfig{Queue: q, Solo: &h.sender})
-	h.start(func() { h.out.Start(d, &h.watch.StreamWatch, dispatch.Interest{}, b, o) })
+	h.start(func() { h.out.Start(d, &h.watch.StreamWatch, feed.Interest{}, b, o) })
 }
 
 // after calls a function and waits until a number of messages are sent.

@@ -13,7 +13,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/direct"
-	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
@@ -99,7 +99,7 @@ func TestSlowClientsAreNotLogged(t *testing.T) {
 				h := admitted(t, &unread{})
 				h.sender.slow = rpc.NewSlowLog(30*time.Second, slog.New(slog.DiscardHandler))
 				h.watch.SetBegan(time.Now())
-				w := &scriptedWatcher{messages: make(chan dispatch.Message, 12), make: func(m dispatch.Message) {
+				w := &scriptedWatcher{messages: make(chan feed.Message, 12), make: func(m feed.Message) {
 					if m.Header.Kind == object.CatchUpPart {
 						time.Sleep(c.work)
 					}
@@ -107,7 +107,7 @@ func TestSlowClientsAreNotLogged(t *testing.T) {
 				full := [][]byte{make([]byte, 20<<10)} // the client has to read it before the next message
 				for range 2 {
 					for _, kind := range []object.MessageKind{object.CatchUpBegin, object.CatchUpPart, object.CatchUpPart, object.CatchUpPart, object.Synced, object.Live} {
-						w.messages <- dispatch.Message{Events: full, Header: object.Header{Kind: kind}}
+						w.messages <- feed.Message{Events: full, Header: object.Header{Kind: kind}}
 					}
 				}
 				serveScript(t, h, &h.sender, w)

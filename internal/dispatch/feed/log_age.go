@@ -1,0 +1,59 @@
+package feed
+
+import "time"
+
+// logAgeInterval is the shortest time between two searches for old segments. While nothing
+// changes, Run searches at intervals of idleSweepInterval.
+const logAgeInterval = 10 * time.Second
+
+// maxYoungSegments is the number of young segments after which dropUntil stops its search. A
+// segment is young if its last event is new. The segments are listed in the order of their
+// creation, and a feed with few events fills its last segment slowly. So a young segment may
+// come before old ones in the list.
+const maxYoungSegments = 1000
+
+// dropOldSegments occasionally drops the segments whose events are older than Config.LogAge.
+// Nearly all watchers have read these events. The others read them from the window. The
+// caller holds the mutex and publishes the feeds.
+func (fs *Feeds) dropOldSegments() {
+	now := time.Now()
+	if now.Sub(fs.aged) < logAgeInterval {
+		return
+	}
+	fs.aged = now
+	fs.logs.dropUntil(now.Add(-fs.Config.LogAge).Sub(fs.Created))
+	fs.stats.logBytes.Store(int64(fs.logs.bytes))
+}
+
+// dropUntil drops each segment whose events all arrived before the given time.
+func (b *logBudget) dropUntil(arrived time.Duration) {
+	young := 0
+	for s := b.oldest; s != nil && young < maxYoungSegments; {
+		next := s.next
+		if s.entries[s.n-1].Arrived < arrived {
+			// Older segments of the same feed come earlier in the list, and this loop has
+			// already dropped them. So this segment is the oldest of its feed.
+			b.publishLater(s.feed)
+			s.feed.forgetOldest()
+		} else {
+			young++
+		}
+		s = next
+	}
+}
+
+// publishAll publishes the feeds whose logs have changed.
+func (fs *Feeds) publishAll() {
+	for _, f := range fs.unpublished {
+		f.publish()
+	}
+}
+
+// ageLogs drops old segments while nothing changes. No watcher is woken, because there is no
+// new event.
+func (fs *Feeds) ageLogs() {
+	fs.dropOldSegments()
+	fs.publishAll()
+	clear(fs.unpublished)
+	fs.unpublished = fs.unpublished[:0]
+}
