@@ -53,6 +53,11 @@ var All = []Scenario{
 		Why:  "The rest never arrives.",
 	},
 	{
+		Name: "after-draining", run: afterDraining,
+		Must: "Ignore messages after DRAINING.",
+		Why:  "What was held back is lost, so a SYNCED would complete a copy that lacks it.",
+	},
+	{
 		Name: "latest", run: merged,
 		Must: "Apply merged events, which may be partial.",
 		Why:  "With DELIVERY_LATEST, a message has several revisions.",

@@ -74,6 +74,31 @@ func drainedPartial(r *run) {
 	r.resume(h, w)
 }
 
+// afterDraining sends messages after DRAINING. A RESET and a DELTA are not complete by then.
+func afterDraining(r *run) {
+	h := r.history("e1")
+	h.Write(script.Put("a/1", "1"), script.Put("a/2", "1"))
+	w := r.open("a")
+	again := func(at *fanoutv1.Position, before []script.Message, late script.Message) {
+		w.Send(before...)
+		w.Send(h.Draining(at.GetRevision(), false), late)
+		w.End(nil)
+		w = r.accept("a")
+		r.beginsAfter(w, at)
+	}
+	again(h.Position(0), h.Reset("a", h.Revision())[:2], h.Synced(h.Revision()))
+	r.resume(h, w)
+
+	before := h.Position(h.Revision())
+	h.Write(script.Put("a/1", "2"), script.Delete("a/2"))
+	again(before, h.Delta("a", before.GetRevision(), h.Revision())[:2], h.Synced(h.Revision()))
+	r.resume(h, w)
+
+	before = h.Position(h.Revision())
+	again(before, nil, h.Live("a", h.Write(script.Put("a/1", "3"))))
+	r.resume(h, w)
+}
+
 func latest(c *testclient.Command) { c.Latest = true }
 
 // merged sends merged events, as DELIVERY_LATEST does.

@@ -199,7 +199,7 @@ func testHandlerRetry(s *scene) {
 	p.connect(s.server)
 	began := time.Now()
 	c := s.informer("i")
-	c.Handler, c.Does, c.Times = "h", driver.Throw, 3
+	c.Handler, c.Does, c.Times = "h", driver.Throw, 4
 	p.must(c)
 	p.must(driver.Command{Do: driver.WaitForSync, Name: "i"})
 	p.awaitCall("i", "h", s.prefix+"/a", 3)
@@ -207,12 +207,17 @@ func testHandlerRetry(s *scene) {
 	if took := time.Since(began); took < 2400*time.Millisecond {
 		s.Errorf("three calls within %v", took)
 	}
-	// The next call would come after 4 s, and the last one does not fail.
+	// The next call would come after 4 s.
 	changed := time.Now()
 	s.put(s.prefix+"/a", "2")
 	p.awaitCall("i", "h", s.prefix+"/a", 4)
 	if took := time.Since(changed); took > load.Scale(3*time.Second) {
 		s.Errorf("the handler gets a changed object after %v", took)
+	}
+	// It fails as well. The delay is 1 s again, not 8 s, and the last call does not fail.
+	p.awaitCall("i", "h", s.prefix+"/a", 5)
+	if took := time.Since(changed); took < 800*time.Millisecond || took > load.Scale(6*time.Second) {
+		s.Errorf("the handler gets a changed object again %v after the change", took)
 	}
 	s.put(s.prefix+"/b", "1")
 	p.awaitCall("i", "h", s.prefix+"/b", 1)

@@ -158,6 +158,7 @@ export class HandlerLoop<T> implements Registration {
       }
       this.#retries.delete(key);
       this.#due.delete(key);
+      waiting.failures = 0; // they were those of another version
       const undone = sameObject(waiting.had?.object, this.#source.get(key)?.object);
       // The order of the calls is that of the latest changes.
       if (!undone || this.#offering === waiting) this.#due.set(key, waiting);
@@ -265,7 +266,8 @@ export class HandlerLoop<T> implements Registration {
     pending.failures++;
     this.failing.set(key, before.number, { before, error });
     const delay = Math.min(firstDelay * 2 ** (pending.failures - 1), longestDelay) * (0.8 + 0.2 * Math.random());
-    if (!this.#due.has(key)) this.#retries.set(key, performance.now() + delay, pending);
+    if (this.#due.has(key)) pending.failures = 0; // it has changed during the call
+    else this.#retries.set(key, performance.now() + delay, pending);
     this.#source.failed(key, error, delay);
   }
 

@@ -11,6 +11,8 @@ import { objectOf } from '../src/object.js';
 /** A copy whose objects a test adds. */
 export class FollowedCopy {
   readonly loop: HandlerLoop<string>;
+  /** The delays in milliseconds after the calls that have failed. */
+  readonly delays: number[] = [];
   readonly #items = new Map<string, Item<string>>();
   #mark: Mark = { number: 0, position: undefined };
 
@@ -27,7 +29,7 @@ export class FollowedCopy {
     get: (key: string) => copy.#items.get(key),
     isFresh: () => true,
     progressed: () => {},
-    failed: () => {},
+    failed: (_key: string, _error: unknown, delay: number) => void copy.delays.push(delay),
   }))(this);
 
   /** add adds objects in one state. */

@@ -1,4 +1,4 @@
-// What an event costs does not depend on the number of rejected objects.
+// Objects that a handler has rejected. What an event costs does not depend on their number.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -48,6 +48,26 @@ void test('a handler visits few of many rejected objects for an event', async ()
   assert.ok(count <= 100 + 10 * again, `${count} entries were visited, and ${again} were offered again`);
   copy.loop.remove();
   await copy.loop.done;
+});
+
+void test('the delays of a handler begin again when the object changes', async () => {
+  let changes = 3;
+  const copy: FollowedCopy = new FollowedCopy({
+    add: () => {
+      if (changes-- > 0) copy.add('a'); // during a call that fails
+      throw new Error('rejected');
+    },
+  });
+  copy.add('a');
+  await copy.handled();
+  for (let n = 0; n < 3; n++) {
+    copy.add('a'); // between two calls
+    await copy.handled();
+  }
+  copy.loop.remove(); // it would go on for ever
+  await copy.loop.done;
+  assert.equal(copy.delays.length, 7);
+  assert.ok(Math.max(...copy.delays) <= 1000, `the delays are ${copy.delays.join()}`);
 });
 
 void test('an informer visits few of many rejected objects for an event', { timeout: 300_000 }, async () => {

@@ -105,6 +105,7 @@ class HandlerLoop(Generic[T]):
             self._timers.pop(key).cancel()
         else:
             p = self._pending.pop(key, None) or _Pending(old, since, since)
+        p.attempts = 0  # they were those of another version
         if p.unattempted is None:
             p.unattempted = since
         self._pending[key] = p

@@ -25,6 +25,7 @@ class HandlerTest(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self) -> None:
         self.items: dict[str, Item[str]] = {}
         self.rejections: list[tuple[str, str]] = []
+        self.delays: list[float] = []
         self.calls: asyncio.Queue[tuple[str | None, str | None]] = asyncio.Queue()
         self.answers: asyncio.Queue[Exception | None] = asyncio.Queue()
         self.handler = HandlerLoop(TaskCaller(self.handle), self.items, lambda: None, self.rejected)
@@ -43,6 +44,7 @@ class HandlerTest(unittest.IsolatedAsyncioTestCase):
     def rejected(self, key: str, error: str, delay: float) -> None:
         """Note a rejection."""
         self.rejections.append((key, error))
+        self.delays.append(delay)
 
     def put(self, text: str | None, revision: int) -> None:
         """Change the object with the key k."""
@@ -116,6 +118,27 @@ class HandlerTest(unittest.IsolatedAsyncioTestCase):
                 self.answers.put_nowait(ValueError("no"))
             self.assertEqual(await self.calls.get(), (None, "1"))
             self.answers.put_nowait(None)
+
+    async def test_the_delays_begin_again_when_the_object_changes(self) -> None:
+        with mock.patch.object(fanoutd.handler_loop, "_FIRST_RETRY", 0.001):
+            self.put("1", 1)
+            for _ in range(3):
+                await self.calls.get()
+                self.answers.put_nowait(ValueError("no"))
+            await self.calls.get()
+            self.put("2", 2)  # during a call that fails
+            self.answers.put_nowait(ValueError("no"))
+            self.assertEqual(await self.calls.get(), (None, "2"))
+            self.answers.put_nowait(ValueError("no"))
+            while not self.handler._failed:
+                await asyncio.sleep(0)
+            self.put("3", 3)  # between two calls
+            self.assertEqual(await self.calls.get(), (None, "3"))
+            self.answers.put_nowait(ValueError("no"))
+            await self.calls.get()
+        self.assertGreater(self.delays[2], 0.003)
+        self.assertLessEqual(max(self.delays[3:]), 0.001)
+        self.answers.put_nowait(None)
 
     async def test_a_removed_handler_gets_no_calls(self) -> None:
         self.put("1", 1)
