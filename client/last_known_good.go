@@ -209,18 +209,23 @@ func (i *Informer[T]) newSaver() (*saver[T], *objectState) {
 	return s, saved
 }
 
-// load publishes the saved state.
+// load publishes the saved state. Of an object that cannot be decoded, the file does not say since when. So
+// the last position at which it was applied is unknown, and reports have none until it can be decoded.
 func (s *saver[T]) load() {
 	next := s.informer.next
 	for ; len(s.loaded) > 0; s.loaded = s.loaded[1:] {
 		o := s.loaded[0]
-		next.put(o.Key, s.informer.entryOf(o, next.get(o.Key), o.ModRevision-1))
+		next.put(o.Key, s.informer.entryOf(o, next.get(o.Key), 0))
 	}
 	next.position = s.saved
 	s.writes, s.savedAt = next.writes, time.Now()
 	whole := &step[*entry[T]]{to: s.saved, synced: true}
 	next.entries.Scan(func(_ string, e *entry[T]) bool {
-		whole.changes = append(whole.changes, change[*entry[T]]{new: e})
+		c := change[*entry[T]]{new: e}
+		if e.invalid != nil {
+			c.since = e.before + 1
+		}
+		whole.changes = append(whole.changes, c)
 		return true
 	})
 	s.informer.publish(whole)

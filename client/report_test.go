@@ -240,6 +240,33 @@ func TestInformersReportFailedObjects(t *testing.T) {
 	}
 }
 
+// A saved state does not say since when an object cannot be decoded. So after a restart, nothing is
+// reported as applied until it can be decoded: a version between the saved ones may have been missed.
+func TestNothingIsAppliedBeforeASavedFailureIsOver(t *testing.T) {
+	withFile(t, func(t *testing.T, path string) {
+		good := client.LastKnownGood(path, 1<<20)
+		runFor(t, &scriptedServer{streams: []stream{{messages: []message{
+			reset(), part(0, withValue(added("a", 3), "3")), synced(4),
+			live(5, withValue(modified("a", 5), "five")), live(7, withValue(modified("a", 7), "seven")),
+		}, paced: true}}}, 20*time.Second, good)
+
+		reports := &reportLog{}
+		s := &scriptedServer{reports: reports.report, streams: []stream{{
+			messages: []message{replay(7), synced(8)}, later: []delayed{{time.Minute, live(9, withValue(modified("a", 9), "9"))}},
+		}}}
+		run(t, client.NewInformer(connectTo(t, s), number, good, client.BookmarkInterval(time.Hour)))
+		for _, want := range []string{"--8: invalid a@7", "e/9"} {
+			time.Sleep(time.Minute - time.Millisecond)
+			synctest.Wait()
+			got := reports.take()
+			if len(got) == 0 || shortReport(got[len(got)-1]) != want {
+				t.Errorf("got reports %q, want %q at last", got, want)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+}
+
 // A handler that returns an error because its program ends has not refused the object.
 func TestAHandlerThatGivesUpAtTheEndReportsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
