@@ -21,8 +21,8 @@ export interface WatchSink {
 export interface OpenWatch {
   /** stop ends the watch. Nothing follows, not even an end. */
   stop(): void;
-  /** report sends a report. It resolves to false if the report has failed. */
-  report(report: Report): Promise<boolean>;
+  /** report sends a report. It resolves to the error if the report has failed. */
+  report(report: Report): Promise<FanoutError | undefined>;
   /** Whether the watch can pause: no other watch uses its stream. */
   readonly pausable: boolean;
   /** pause stops to read until `resume`. */

@@ -7,7 +7,7 @@ import { onEnd } from './call_end.js';
 import type { OpenWatch, WatchSink, WatchStart } from './carrier.js';
 import type { ConnectionSettings } from './credentials.js';
 import { Deadline, deadlineError, limited } from './deadline.js';
-import { closedError, errorOfCall, FanoutError, unavailable, UnsentError } from './errors.js';
+import { closedError, errorOfCall, unavailable, UnsentError, type FanoutError } from './errors.js';
 import type { Logger } from './logger.js';
 import { methods, type Method, type Sized } from './methods.js';
 import { OpenedSockets } from './opened_sockets.js';
@@ -258,14 +258,11 @@ export class Connection {
         const call: WatchCallStream = this.#rpc.makeServerStreamRequest(path, serialize, deserialize, named, all);
         return call;
       },
-      async (name, report) => {
-        try {
-          await this.call(methods.report, { watch: name, ...report }, { deadline: new Deadline(reportTimeout), metadata });
-          return true;
-        } catch (error) {
-          return error instanceof FanoutError && error.reason === 'WATCH_NOT_FOUND';
-        }
-      },
+      (name, report) =>
+        this.call(methods.report, { watch: name, ...report }, { deadline: new Deadline(reportTimeout), metadata }).then(
+          () => undefined,
+          errorOfCall,
+        ),
       {
         message: (message, size) => {
           if (!works) this.#owner.subscribe.watchWorked();

@@ -1,12 +1,13 @@
 // Reports how far a watch is applied.
 
 import { status } from '@grpc/grpc-js';
+import { Backoff } from './backoff.js';
 import type { OpenWatch, Report } from './carrier.js';
 import { samePosition, type Position } from './object.js';
 
 /** The least time in milliseconds between two reports. */
 const interval = 1000;
-/** The longest delay in milliseconds after reports that have failed. */
+/** The highest limit in milliseconds of the random delay after a report that has failed. */
 const longest = 60_000;
 
 /** How far a watch is applied. */
@@ -37,19 +38,19 @@ export function failedKeysOf({ failed }: Progress): string[] {
 export class Reporter {
   #progress: Progress | undefined;
   #sent: Progress | undefined;
-  #sentAt = -Infinity;
-  #delay = interval;
+  #next = -Infinity; // when the next report may be sent
+  readonly #backoff = new Backoff(interval, longest);
   #watch: OpenWatch | undefined;
   #sending = false;
   #timer: NodeJS.Timeout | undefined;
 
   /** opened begins to report for a watch. Without one, nothing is sent. */
   opened(watch: OpenWatch | undefined): void {
+    this.#stop();
     this.#watch = watch;
-    this.#sent = undefined;
-    this.#delay = interval;
+    this.#backoff.reset();
+    this.#next = Math.min(this.#next, performance.now() + interval);
     if (watch) this.#schedule();
-    else this.#stop();
   }
 
   /** set sets the progress. */
@@ -61,11 +62,14 @@ export class Reporter {
   #stop(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
+    this.#watch = undefined;
+    this.#sent = undefined;
+    this.#sending = false;
   }
 
   #schedule(): void {
     if (this.#timer || this.#sending || !this.#progress || sameProgress(this.#progress, this.#sent)) return;
-    const wait = this.#sentAt + this.#delay - performance.now();
+    const wait = this.#next - performance.now();
     // Not even the first report is sent at once: others may follow in the same instant.
     this.#timer = setTimeout(() => void this.#send(), Math.max(0, wait));
   }
@@ -76,13 +80,28 @@ export class Reporter {
     const progress = this.#progress;
     if (!watch || !progress) return;
     this.#sent = progress;
-    this.#sentAt = performance.now();
+    this.#next = performance.now() + interval; // for another stream, which does not await the answer
     this.#sending = true;
-    const ok = await watch.report(reportOf(progress));
+    const error = await watch.report(reportOf(progress));
+    if (this.#watch !== watch) return; // the answer says nothing about another stream
     this.#sending = false;
-    this.#delay = ok ? interval : Math.min(2 * this.#delay, longest);
-    if (!ok && this.#sent === progress) this.#sent = undefined;
-    if (this.#watch) this.#schedule();
+    let delay = interval;
+    switch (error?.code) {
+      case undefined:
+        this.#backoff.reset();
+        break;
+      case status.UNIMPLEMENTED:
+      case status.NOT_FOUND:
+        this.#stop(); // the server does not know reports, or not this watch
+        return;
+      case status.INVALID_ARGUMENT:
+        break; // it would be refused again
+      default:
+        delay = this.#backoff.next(Math.max(interval, error?.retryAfter ?? 0));
+        this.#sent = undefined;
+    }
+    this.#next = performance.now() + delay;
+    this.#schedule();
   }
 }
 

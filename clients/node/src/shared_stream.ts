@@ -96,7 +96,7 @@ export class SharedStream {
           this.#reports.set(watchId, report);
           this.#write();
         }
-        return Promise.resolve(true); // there is no answer
+        return Promise.resolve(undefined); // there is no answer
       },
     };
   }

@@ -3,7 +3,7 @@
 import type { ClientReadableStream } from '@grpc/grpc-js';
 import { onEnd } from './call_end.js';
 import type { OpenWatch, Report, WatchSink } from './carrier.js';
-import { errorOfCall } from './errors.js';
+import { errorOfCall, type FanoutError } from './errors.js';
 import type { WatchResponse } from './gen/fanout/v1/fanout_pb.js';
 import type { Sized } from './methods.js';
 
@@ -15,7 +15,7 @@ const header = 'fanout-watch';
 /** openWatchCall begins a watch with the method Watch. `left` is called when the call has ended. */
 export function openWatchCall(
   open: () => Promise<WatchCallStream>,
-  send: (watch: string, report: Report) => Promise<boolean>,
+  send: (watch: string, report: Report) => Promise<FanoutError | undefined>,
   sink: WatchSink,
   left: () => void,
 ): OpenWatch {
@@ -54,7 +54,7 @@ export function openWatchCall(
       stopped = true;
       cancel();
     },
-    report: (report) => (name === undefined ? Promise.resolve(true) : send(name, report)),
+    report: (report) => (name === undefined ? Promise.resolve(undefined) : send(name, report)),
     pausable: true,
     pause: () => {
       paused = true;

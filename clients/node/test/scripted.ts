@@ -10,12 +10,15 @@ import { ErrorInfoSchema, RetryInfoSchema } from '../src/gen/error_details_pb.js
 import {
   GetRequestSchema,
   GetResponseSchema,
+  ReportRequestSchema,
+  ReportResponseSchema,
   SubscribeRequestSchema,
   SubscribeResponseSchema,
   WatchRequestSchema,
   WatchResponse_Kind as Kind,
   WatchResponseSchema,
   type GetRequest,
+  type ReportRequest,
   type WatchRequest,
 } from '../src/gen/fanout/v1/fanout_pb.js';
 import { PutRequestSchema, PutResponseSchema, type PutRequest } from '../src/gen/fanout/v1/store_pb.js';
@@ -33,6 +36,7 @@ export interface Script {
   get?: Unary<GetRequest, Init<typeof GetResponseSchema>>;
   put?: Unary<PutRequest, Init<typeof PutResponseSchema>>;
   watch?: (stream: WatchStream) => void;
+  report?: Unary<ReportRequest, Init<typeof ReportResponseSchema>>;
   subscribe?: (stream: SubscribeStream) => void;
 }
 
@@ -83,6 +87,7 @@ export class ScriptedServer implements AsyncDisposable {
       ...(script.get && { get: definition('/fanout.v1.FanoutService/Get', GetRequestSchema, GetResponseSchema, false, false) }),
       ...(script.put && { put: definition('/fanout.v1.StoreService/Put', PutRequestSchema, PutResponseSchema, false, false) }),
       ...(script.watch && { watch: definition('/fanout.v1.FanoutService/Watch', WatchRequestSchema, WatchResponseSchema, false, true) }),
+      ...(script.report && { report: definition('/fanout.v1.FanoutService/Report', ReportRequestSchema, ReportResponseSchema, false, false) }),
       ...(script.subscribe && {
         subscribe: definition('/fanout.v1.FanoutService/Subscribe', SubscribeRequestSchema, SubscribeResponseSchema, true, true),
       }),
@@ -91,6 +96,7 @@ export class ScriptedServer implements AsyncDisposable {
       ...(script.get && { get: unary(script.get) }),
       ...(script.put && { put: unary(script.put) }),
       ...(script.watch && { watch: script.watch }),
+      ...(script.report && { report: unary(script.report) }),
       ...(script.subscribe && { subscribe: script.subscribe }),
     };
     scripted.#server.addService(service as never, handlers as never);
