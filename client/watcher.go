@@ -433,11 +433,11 @@ const renewalDelay = 5 * time.Second
 func (w *watcher) delay(err error) time.Duration {
 	ended := errors.Is(err, errStreamEnded)
 	w.avoid = w.avoid || !ended || w.atOnce
-	var least time.Duration
+	var least, renewal time.Duration
 	if e, ok := errors.AsType[*Error](err); ok {
 		least = min(e.RetryAfter, maxRetryAfter)
 		if e.Code == codes.Unauthenticated && w.proven {
-			least = max(least, renewalDelay)
+			renewal = renewalDelay
 		}
 	}
 	switch {
@@ -450,7 +450,7 @@ func (w *watcher) delay(err error) time.Duration {
 		if !w.steady {
 			wait += w.backoff.next()
 		}
-		return wait
+		return max(wait, renewal)
 	}
-	return least + w.backoff.next()
+	return max(least, renewal) + w.backoff.next()
 }

@@ -179,7 +179,8 @@ export class Watcher {
     const refusal = error instanceof FanoutError ? error : undefined;
     if (silent || attempt.resumeAtOnce) this.#pool.failed(connection);
     else connection.requestFailed(refusal);
-    let least = Math.min(refusal?.retryAfter ?? 0, longestRetryAfter);
+    const least = Math.min(refusal?.retryAfter ?? 0, longestRetryAfter);
+    let renewal = 0;
     if (refusal?.code === status.OUT_OF_RANGE) {
       // A first state may take longer than etcd keeps its history. The next attempt may be faster.
       const exact = !this.#lostPosition && this.#settings.request.consistency?.level?.case === 'exactRevision';
@@ -192,16 +193,16 @@ export class Watcher {
       if (!this.#pool.renewable || this.#refused) throw refusal;
       this.#refused = true;
       this.#pool.renew(connection);
-      if (this.#worked) least = Math.max(least, renewalDelay);
+      if (this.#worked) renewal = renewalDelay;
     } else if (refusal && isFinal(refusal) && (refusal.reason !== undefined || !this.#worked)) {
       throw refusal;
     }
     if (attempt.resumeAtOnce) return this.#hurried <= mostHurried ? 0 : this.#backoff.next(least);
     if (error && attempt.progressed && (attempt.drained || refusal?.reason === 'DRAINING')) {
       // Others resume at the same moment.
-      return Math.random() * Math.max(least, 1000) + (attempt.steady ? 0 : this.#backoff.next());
+      return Math.max(renewal, Math.random() * Math.max(least, 1000) + (attempt.steady ? 0 : this.#backoff.next()));
     }
-    return this.#backoff.next(least);
+    return this.#backoff.next(Math.max(least, renewal));
   }
 }
 
