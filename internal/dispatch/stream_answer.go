@@ -117,7 +117,7 @@ func (s *Stream) end(w *StreamWatch, e *Ending) {
 			return
 		}
 		a.dispatcher = c.dispatcher()
-		a.unbegun = !c.spoke && e.isFailure()
+		a.unbegun = e.isFailure() && (!c.spoke || w.joining)
 		if e.Last {
 			a.position = c.position()
 		}

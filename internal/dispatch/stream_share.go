@@ -272,6 +272,7 @@ func (s *Stream) canJoin(c *cursor, b catchup.Begin) bool {
 func (s *Stream) addJoin(c *cursor, w *StreamWatch, b catchup.Begin, asOf time.Time) {
 	c.After = max(c.After, c.group.rounds.bound.Revision)
 	c.addJoined(w)
+	w.joining = true
 	j := join{cursor: c, resume: b.Kind == catchup.BeginFromPosition, at: c.After, asOf: asOf}
 	if j.resume {
 		j.after = b.Position.Revision
@@ -314,6 +315,7 @@ func (s *Stream) addFirst(j *join, watches []*StreamWatch, now time.Time) {
 	c := j.cursor
 	var open []*StreamWatch
 	for _, w := range watches {
+		w.joining = false
 		if !w.hasEnded() {
 			open = append(open, w)
 		}

@@ -13,10 +13,11 @@ type StreamWatch struct {
 	ID    uint64 // chosen by the client
 	Index uint32 // for the caller: where its record of the watch is
 
-	order  int32                  // index in cursor.watches; only the worker uses it
-	due    int32                  // place in streamClock.due; 0: none; only the worker uses it
-	life   atomic.Int32           // see below
-	cursor atomic.Pointer[cursor] // stored by the worker, while it holds Stream.mu; nil: not started
+	order   int32                  // index in cursor.watches; only the worker uses it
+	due     int32                  // place in streamClock.due; 0: none; only the worker uses it
+	joining bool                   // it has joined a live cursor, and no message was made for it yet; only the worker uses it
+	life    atomic.Int32           // see below
+	cursor  atomic.Pointer[cursor] // stored by the worker, while it holds Stream.mu; nil: not started
 
 	// The number and the size of the messages before the watch shared its cursor, without those
 	// that the cursor had sent before. Stream.mu guards both.
