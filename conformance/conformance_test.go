@@ -74,6 +74,7 @@ var broken = []brokenClient{
 	{"events-by-key", "strict-events", watches, `watch a shows map[a/1:"1"] at {e1 2}`, 0},
 	{"partial", "ignore-partial", watches, " shows map[", 0},
 	{"partial-drained", "ignore-partial", watches, "watch a shows map[", 0},
+	{"after-draining", "ignore-draining", watches, "begins after", 0},
 	{"latest", "no-latest", watches, "does not ask for DELIVERY_LATEST", 0},
 	{"unknown-kinds", "strict-kinds", watches, "panic: unknown kind of message", 0},
 	{"unknown-kinds", "strict-catch-ups", watches, "panic: unknown kind of catch-up", 0},

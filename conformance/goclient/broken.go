@@ -56,6 +56,11 @@ var faults = map[string]*fault{
 			m.CatchUp = fanoutv1.WatchResponse_CATCH_UP_REPLAY
 		}
 	}},
+	"ignore-draining": {response: func(m *fanoutv1.WatchResponse) {
+		if m.GetKind() == fanoutv1.WatchResponse_KIND_DRAINING {
+			m.Kind = fanoutv1.WatchResponse_KIND_BOOKMARK
+		}
+	}},
 	"ignore-partial": {response: func(m *fanoutv1.WatchResponse) { m.Partial = false }},
 	"strict-kinds": {response: func(m *fanoutv1.WatchResponse) {
 		if _, known := fanoutv1.WatchResponse_Kind_name[int32(m.GetKind())]; !known {
