@@ -292,21 +292,28 @@ func TestWatchWithARequestThatCannotBeEncodedEnds(t *testing.T) {
 // After a refused token the client asks the source once more, but leaves it time to get
 // a new one.
 func TestATokenIsRenewedBeforeAWatchEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		refused := stream{end: status.Error(codes.Unauthenticated, "no")}
-		s := &scriptedServer{streams: []stream{refused, {messages: []message{reset(), synced(5)}, end: errLost}, refused, refused}}
-		fetched, last := 0, time.Time{}
-		r := connectTo(t, s, client.WithTokenSource(func(context.Context) (string, error) {
-			if fetched++; fetched == 4 && time.Since(last) < 5*time.Second {
-				t.Errorf("the token was fetched again after %v, want at least 5s", time.Since(last))
-			}
-			last = time.Now()
-			return "secret", nil
-		}))
-		if _, end := collect(t, r); status.Code(end) != codes.Unauthenticated || fetched != 4 {
-			t.Errorf("got %v after %d tokens, want Unauthenticated after 4", end, fetched)
-		}
-	})
+	end := status.Error(codes.Unauthenticated, "no")
+	refused := stream{end: end}
+	for name, streams := range map[string][]stream{
+		"refused at a return":  {refused, {messages: []message{reset(), synced(5)}, end: errLost}, refused, refused},
+		"ended after DRAINING": {refused, {messages: []message{reset(), synced(5), draining(5)}, end: end}, refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fetched, last := 0, time.Time{}
+				r := connectTo(t, &scriptedServer{streams: streams}, client.WithTokenSource(func(context.Context) (string, error) {
+					if fetched++; fetched == len(streams) && time.Since(last) < 5*time.Second {
+						t.Errorf("the token was fetched again after %v, want at least 5s", time.Since(last))
+					}
+					last = time.Now()
+					return "secret", nil
+				}))
+				if _, end := collect(t, r); status.Code(end) != codes.Unauthenticated || fetched != len(streams) {
+					t.Errorf("got %v after %d tokens, want Unauthenticated after %d", end, fetched, len(streams))
+				}
+			})
+		})
+	}
 }
 
 // Three bookmark intervals of silence are the limit. The time that the caller takes for

@@ -450,7 +450,7 @@ func (w *watcher) delay(err error) time.Duration {
 		if !w.steady {
 			wait += w.backoff.next()
 		}
-		return max(wait, renewal)
+		return renewal + wait
 	}
-	return max(least, renewal) + w.backoff.next()
+	return renewal + least + w.backoff.next()
 }

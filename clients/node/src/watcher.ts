@@ -200,9 +200,9 @@ export class Watcher {
     if (attempt.resumeAtOnce) return this.#hurried <= mostHurried ? 0 : this.#backoff.next(least);
     if (error && attempt.progressed && (attempt.drained || refusal?.reason === 'DRAINING')) {
       // Others resume at the same moment.
-      return Math.max(renewal, Math.random() * Math.max(least, 1000) + (attempt.steady ? 0 : this.#backoff.next()));
+      return renewal + Math.random() * Math.max(least, 1000) + (attempt.steady ? 0 : this.#backoff.next());
     }
-    return this.#backoff.next(Math.max(least, renewal));
+    return this.#backoff.next(least + renewal);
   }
 }
 

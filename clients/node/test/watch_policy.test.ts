@@ -237,6 +237,21 @@ void test('a refused token that has worked gets 5 s', { timeout: 300_000 }, asyn
   assert.deepEqual(await following(client, {}, () => interruptions.delays(1)), [5200]);
 });
 
+void test('a certificate that expires gets 5 s more than a drain', { timeout: 300_000 }, async (t) => {
+  longestDelays(t);
+  shortStreams(t);
+  const interruptions = new Interruptions();
+  await using server = await ScriptedServer.start({
+    watch: (stream) => {
+      synced(stream);
+      stream.write({ kind: Kind.DRAINING, position });
+      end(stream, refusal(status.UNAUTHENTICATED, 'UNAUTHENTICATED'));
+    },
+  });
+  await using client = new Client(server.address, { token: () => 'x', observer: interruptions.observer });
+  assert.deepEqual(await following(client, {}, () => interruptions.delays(1)), [6200]);
+});
+
 void test('options of the first start do not apply after a lost position', { timeout: 300_000 }, async () => {
   for (const { options, first, second } of [
     { options: { fromNow: true }, first: 'fromNow undefined', second: 'undefined undefined' },

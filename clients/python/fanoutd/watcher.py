@@ -403,7 +403,7 @@ class Watcher:
         if delay is None:
             delay = self._delays.after(self._assembler.outcome, why)
         if code == grpc.StatusCode.UNAUTHENTICATED.name and self._proven:
-            delay = max(delay, _RENEWAL)
+            delay += _RENEWAL
         if isinstance(why, StreamEnd):
             return delay  # a time limit is no interruption
         self._log.info(
