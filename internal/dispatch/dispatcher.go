@@ -75,7 +75,7 @@ func (d *Dispatcher) exit(g *group, watches int) {
 }
 
 // Stats returns the current values. It does not wait for the dispatcher.
-func (d *Dispatcher) Stats() feed.Stats { return d.feeds.Current() }
+func (d *Dispatcher) Stats() feed.Stats { return d.feeds.Stats() }
 
 // Interests returns the number of distinct interests that are watched.
 func (d *Dispatcher) Interests() int { return d.feeds.Interests() }

@@ -29,8 +29,8 @@ type group struct {
 	rounds *workerRounds
 
 	listed  bool   // guarded by workerRounds.mu: the group is in workerRounds.groups
-	watches int    // guarded by the dispatcher's mutex
-	sibling *group // the next group of the feed; guarded by the dispatcher's mutex
+	watches int    // guarded by the mutex of the feeds
+	sibling *group // the next group of the feed; guarded by the mutex of the feeds
 
 	// Only the worker uses the fields below.
 
@@ -68,7 +68,7 @@ func (m member) compare(other member) int {
 }
 
 // groupOf returns the feed's group for watches of the given queue. The caller holds the
-// dispatcher's mutex.
+// mutex of the feeds.
 func (d *Dispatcher) groupOf(f *feed.Feed, q *sendqueue.Queue) *group {
 	r := d.roundsOf(q)
 	first := firstGroup(f)

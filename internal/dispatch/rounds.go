@@ -18,7 +18,7 @@ type workerRounds struct {
 	task   sendqueue.Task
 	ending sendqueue.Task // ends the watches of streams, because the dispatcher has stopped
 
-	// The dispatcher's mutex guards the two fields below.
+	// The mutex of the feeds guards the two fields below.
 
 	next    []*group // the groups that the present round hands over
 	watches int      // number of watches of the worker
@@ -37,8 +37,8 @@ type workerRounds struct {
 	sources map[*streamSource]struct{}
 }
 
-// roundsOf returns the rounds for the worker of a queue. The caller holds the dispatcher's
-// mutex.
+// roundsOf returns the rounds for the worker of a queue. The caller holds the mutex
+// of the feeds.
 func (d *Dispatcher) roundsOf(q *sendqueue.Queue) *workerRounds {
 	for _, r := range d.workers {
 		if r.queue.SameWorker(q) {

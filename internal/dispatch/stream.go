@@ -16,7 +16,7 @@ import (
 // One worker, that of the queue, makes and sends all responses, so the watches of a stream never
 // wait for each other's clients, locks or goroutines. Start, Refuse, End, EndAll, Finish and Ready
 // only put something into the inbox of the stream and wake the worker. Any goroutine may call
-// them, and they never wait for the client. (Start also takes the dispatcher's mutex.)
+// them, and they never wait for the client. (Start also takes the mutex of the feeds.)
 //
 // Serve is the only goroutine of a stream, apart from those that wait for a reservation or serve
 // a watch of StartDirect. It makes the parts of catch-ups and gives them to the worker, closes

@@ -1,4 +1,4 @@
-// Knows whether the present function was called by a handler, and by which.
+// The calls of handlers: whether a function runs inside of one, and of which handler.
 
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { isThenable } from './fence.js';

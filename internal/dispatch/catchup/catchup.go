@@ -240,7 +240,7 @@ func (r *Reader) catchUpPart() (payload, readResult) {
 	return payload{}, readUpToDate
 }
 
-// Synced ends a catch-up of which nothing else is left, and returns SYNCED. Events are live from now on.
+// Synced ends a catch-up after its last part, and returns SYNCED. Events are live from now on.
 func (r *Reader) Synced() feed.Message {
 	age := feed.StatedAge(r.catchUp.asOf, time.Now())
 	r.catchUp, r.Exact = nil, 0

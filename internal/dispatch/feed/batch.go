@@ -99,11 +99,7 @@ func (f *Feed) Batch(start Start, now time.Time) *Batch {
 	if b := f.batches.find(start, now); b != nil {
 		return b
 	}
-	b := newLiveBatch(start, f.Feeds.Config.MessageBytes, AllRevisions, f.Feeds, now)
-	if b != nil && f.hadSeveral.Load() {
-		f.keepBatch(b)
-	}
-	return b
+	return f.newBatch(start, f.Feeds.Config.MessageBytes, AllRevisions, true, now)
 }
 
 // BatchTo returns the batch of the events after the start, up to the cut. If possible, it is one that
@@ -116,28 +112,30 @@ func (f *Feed) BatchTo(start Start, cut object.Revision, limit int, now time.Tim
 			return b
 		}
 	}
-	b := newLiveBatch(start, limit, cut, f.Feeds, now)
-	if shareable && f.hadSeveral.Load() {
-		f.keepBatch(b)
-	}
-	return b
+	return f.newBatch(start, limit, cut, shareable, now)
 }
 
-// newLiveBatch returns a batch of the events after the start, up to and including the revision
-// to. The limit is that of their size. It returns nil if there are no events.
-func newLiveBatch(start Start, limit int, to object.Revision, d *Feeds, now time.Time) *Batch {
+// newBatch returns a batch of the events after the start, up to and including the revision to. The limit
+// is that of their size. It returns nil if there are no events. A shareable batch is kept if there have
+// been several watches.
+func (f *Feed) newBatch(start Start, limit int, to object.Revision, shareable bool, now time.Time) *Batch {
 	pieces, end, first := start.View.Read(start.After, start.Skip, limit, to)
 	if end.Taken == 0 {
 		return nil
 	}
 	more := end.HasMore || !start.View.EndsAt(end.UpTo)
-	return &Batch{start: start, made: now, first: first.revision, end: end, More: more, Message: Message{
-		Events: pieces, Count: end.Taken, Arrived: d.Created.Add(first.Arrived),
+	arrived := f.Feeds.Created.Add(first.Arrived)
+	b := &Batch{start: start, made: now, first: first.revision, end: end, More: more, Message: Message{
+		Events: pieces, Count: end.Taken, Arrived: arrived,
 		Header: object.Header{
 			Kind: object.Live, Position: object.Position{Epoch: start.View.base.Epoch, Revision: end.UpTo}, Partial: end.Partial,
-			Age: d.LiveAge(now, d.Created.Add(first.Arrived), more),
+			Age: f.Feeds.LiveAge(now, arrived, more),
 		},
 	}}
+	if shareable && f.hadSeveral.Load() {
+		f.keepBatch(b)
+	}
+	return b
 }
 
 // batchCache keeps the four latest batches of a feed. Four are enough, because few other

@@ -23,13 +23,13 @@ type Stats struct {
 }
 
 // counters has the values of [Stats] that change only while the mutex of the Feeds is held.
-// The values are atomic, so [Feeds.Current] does not wait for a round.
+// The values are atomic, so [Feeds.Stats] does not wait for a round.
 type counters struct {
 	interests, logBytes, events, eventBytes, evictions atomic.Int64
 }
 
-// Current returns the current values. It does not wait for a round.
-func (fs *Feeds) Current() Stats {
+// Stats returns the current values. It does not wait for a round.
+func (fs *Feeds) Stats() Stats {
 	s := Stats{
 		Interests: fs.Interests(), LogBytes: fs.stats.logBytes.Load(),
 		CatchUpBytes: fs.CatchUps.Bytes.Load(), CatchUpStates: fs.Retained.Count(),
