@@ -173,7 +173,7 @@ func New(cfg Config) *Server {
 	watchHandler := watch.Handler(s.watches)
 	for _, one := range []*grpc.Server{s.grpc, s.within} {
 		to := s.interceptors.Registrar(one, cfg.Observers, s.streams.intercept)
-		to.RegisterService(serviceDesc(f, watchHandler, s.subscribe.Handler()), nil)
+		to.RegisterEntrance(serviceDesc(f, watchHandler, s.subscribe.Handler()))
 		if cfg.Writes {
 			fanoutv1.RegisterStoreServiceServer(to, stores)
 		}

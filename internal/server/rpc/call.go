@@ -98,7 +98,7 @@ func (s *requestStream) RecvMsg(m any) (err error) {
 		c.exchange().request = m
 	case !s.info.IsClientStream:
 		s.memory.Release() // a watch lasts long and keeps little of its request
-	case !intercepts(s.info.FullMethod):
+	default:
 		// A registry knows the watches, and examines them when access changes. Other client streams
 		// are checked with each message.
 		if err := PassOf(s.Context()).Check(); err != nil {

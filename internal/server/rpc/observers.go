@@ -19,7 +19,7 @@ func (o Observers) interceptors() []grpc.StreamServerInterceptor {
 	if o.Unary == nil || o.Stream == nil {
 		return nil
 	}
-	return []grpc.StreamServerInterceptor{either(o.Unary, unobserved(o.Stream))}
+	return []grpc.StreamServerInterceptor{either(o.Unary, o.Stream)}
 }
 
 // Options returns the observers that are options of a gRPC server.
@@ -28,15 +28,4 @@ func (o Observers) Options() []grpc.ServerOption {
 		return nil
 	}
 	return []grpc.ServerOption{grpc.StatsHandler(o.Stats)}
-}
-
-// unobserved hides the messages of watches from an interceptor, which sees only the beginning
-// and the end. Otherwise ten thousand watches would pay for it with each event.
-func unobserved(next grpc.StreamServerInterceptor) grpc.StreamServerInterceptor {
-	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		if !intercepts(info.FullMethod) {
-			return next(srv, stream, info, handler)
-		}
-		return next(srv, stream, info, func(srv any, _ grpc.ServerStream) error { return handler(srv, stream) })
-	}
 }

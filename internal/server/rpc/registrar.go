@@ -7,8 +7,6 @@ import (
 
 	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
-
-	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
 // Registrar registers services behind interceptors. It registers all methods as streams,
@@ -18,12 +16,31 @@ import (
 type Registrar struct {
 	*grpc.Server
 	observers    []grpc.StreamServerInterceptor // the outermost first
-	interceptors []grpc.StreamServerInterceptor // inside of the observers; see intercepts
+	interceptors []grpc.StreamServerInterceptor // inside of the observers
 	answered     grpc.UnaryServerInterceptor    // of unary methods, after the request has been read
 }
 
 // RegisterService implements grpc.ServiceRegistrar.
 func (r Registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
+	r.register(desc, implementation, r.intercepted)
+}
+
+// RegisterEntrance registers a service whose streams carry watches. Their handlers do themselves what
+// the interceptors do, because the streams last long, and the stacks of interceptors would stay in
+// memory as long. They use [Interceptors.Admission] and [Interceptors.Conclude]. Observers see only
+// the beginning and the end of these streams.
+func (r Registrar) RegisterEntrance(desc *grpc.ServiceDesc) {
+	r.register(desc, nil, func(handler grpc.StreamHandler, info *grpc.StreamServerInfo) grpc.StreamHandler {
+		if IsUnary(info) {
+			return r.intercepted(handler, info)
+		}
+		return func(srv any, stream grpc.ServerStream) error {
+			return Chain(r.observers, func(srv any, _ grpc.ServerStream) error { return handler(srv, stream) }, info)(srv, stream)
+		}
+	})
+}
+
+func (r Registrar) register(desc *grpc.ServiceDesc, implementation any, wrap func(grpc.StreamHandler, *grpc.StreamServerInfo) grpc.StreamHandler) {
 	all := *desc
 	all.Methods, all.Streams = nil, nil
 	for _, m := range desc.Methods {
@@ -32,15 +49,16 @@ func (r Registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 	all.Streams = append(all.Streams, desc.Streams...)
 	for i := range all.Streams {
 		s := &all.Streams[i]
-		info := &grpc.StreamServerInfo{
+		s.Handler = wrap(s.Handler, &grpc.StreamServerInfo{
 			FullMethod: "/" + desc.ServiceName + "/" + s.StreamName, IsClientStream: s.ClientStreams, IsServerStream: s.ServerStreams,
-		}
-		if !intercepts(info.FullMethod) {
-			s.Handler = Chain(append([]grpc.StreamServerInterceptor{noteAnswer}, r.interceptors...), s.Handler, info)
-		}
-		s.Handler = Chain(r.observers, s.Handler, info)
+		})
 	}
 	r.Server.RegisterService(&all, implementation)
+}
+
+// intercepted returns a handler behind the observers and the interceptors.
+func (r Registrar) intercepted(handler grpc.StreamHandler, info *grpc.StreamServerInfo) grpc.StreamHandler {
+	return Chain(slices.Concat(r.observers, []grpc.StreamServerInterceptor{noteAnswer}, r.interceptors), handler, info)
 }
 
 // stream returns a handler that reads one request and sends one response.
@@ -63,16 +81,6 @@ func Chain(interceptors []grpc.StreamServerInterceptor, handler grpc.StreamHandl
 		}
 	}
 	return handler
-}
-
-// intercepts reports whether the handler of a method does itself what the interceptors do. Its
-// streams last long, and the stacks of interceptors would stay in memory as long.
-func intercepts(fullMethod string) bool {
-	switch fullMethod {
-	case fanoutv1.FanoutService_Watch_FullMethodName, fanoutv1.FanoutService_Subscribe_FullMethodName:
-		return true
-	}
-	return false
 }
 
 // IsUnary reports whether a method has one request and one response.
