@@ -299,6 +299,11 @@ class LocalCopy(Generic[T]):
         if self._finished and not self._handler_tasks:
             self._core.informers = [i for i in self._core.informers if i is not self._informer]
 
+    def _fail(self, why: BaseException) -> None:
+        """End, because the watch has ended: handlers are called no more, and the file is saved."""
+        self._end(why)
+        self.begin_closing()
+
     def _end(self, why: BaseException) -> None:
         if self._ended is None:
             self._ended = why
@@ -531,6 +536,6 @@ class _Member:
     def __init__(self, copy: LocalCopy[Any]) -> None:
         self.receive = copy._apply
         self.interrupted = copy._interrupted
-        self.end = copy._end
+        self.end = copy._fail
         self.progress = copy.progress
         self.state = copy._state
