@@ -176,7 +176,8 @@ func (s *ownStream) report(id string, r *streamReports) {
 		case codes.InvalidArgument:
 			r.done(p, time.Now()) // it would be refused again
 		default:
-			pause += pauses.next()
+			asked := errorOfStatus(grpcstatus.Convert(err)).RetryAfter
+			pause = max(pause, min(asked, maxRetryAfter)) + pauses.next()
 		}
 		if sleep(s.ctx, pause) != nil {
 			return

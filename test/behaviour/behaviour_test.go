@@ -59,6 +59,7 @@ var rows = []struct {
 	{"first-options", testFirstOptions},
 	{"silence", testSilence},
 	{"subscribe", testSubscribe},
+	{"reports", testReports},
 	{"clock", testClock},
 
 	{"sync", testSync},

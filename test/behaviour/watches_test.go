@@ -467,6 +467,25 @@ func testSubscribe(s *scene) {
 	}
 }
 
+func testReports(s *scene) {
+	server, h := s.scripted(false), history()
+	p := s.start()
+	s.watch(p, driver.Command{}, server)
+	w, asked := s.accept(server, "w"), 3*time.Second
+	w.RefuseReports(script.Refusal(codes.ResourceExhausted, "RATE_LIMITED", script.RetryIn(asked)))
+	w.Send(h.Reset("w", 1)...)
+	if got := s.reports(w, 2); got[1].At.Sub(got[0].At) < asked {
+		s.Errorf("after RetryInfo of %v, the client reports again after %v", asked, got[1].At.Sub(got[0].At))
+	}
+}
+
+// reports waits until the client has sent so many reports, and returns them.
+func (s *scene) reports(w *script.Watch, n int) []script.Report {
+	s.Helper()
+	s.until(fmt.Sprintf("the client has sent %d reports", n), func() bool { return len(w.Reports()) >= n })
+	return w.Reports()
+}
+
 func testClock(s *scene) {
 	s.put(s.prefix+"/a", `"1"`)
 	held := s.front(hold)

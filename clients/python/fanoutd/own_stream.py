@@ -11,11 +11,11 @@ import grpc
 
 from fanoutd.backoff import Backoff
 from fanoutd.connection import Connection, Servers
-from fanoutd.delays import Outcome
+from fanoutd.delays import MAX_RETRY_AFTER, Outcome
 from fanoutd.errors import Error, Reason, error_of_call
 from fanoutd.inbox import Inbox, Message, SilenceError, StreamEnd
 from fanoutd.objects import position_to
-from fanoutd.reports import Progress
+from fanoutd.reports import INTERVAL, Progress
 from fanoutd.requests import Metadata
 from fanoutd.stream import Arrivals, size_of
 from fanoutd.tasks import Tasks
@@ -138,13 +138,18 @@ class OwnStream:
                 elif error.code() == grpc.StatusCode.INVALID_ARGUMENT:
                     done(0.0)  # it would be refused again
                 else:
-                    done(self._pauses.next() + 0.001)
+                    done(self._pause_after(error_of_call(error)))
                 return
-            except Error:
-                done(self._pauses.next() + 0.001)
+            except Error as error:
+                done(self._pause_after(error))
                 return
         self._pauses.reset()
         done(0.0)
+
+    def _pause_after(self, error: Error) -> float:
+        """Return how long to wait, besides the interval of reports, after one has failed."""
+        least = min(error.retry_after, MAX_RETRY_AFTER) - INTERVAL
+        return max(least, 0.001) + self._pauses.next()
 
 
 def fill(request: fanout_pb2.ReportRequest | fanout_pb2.SubscribeRequest.Report, p: Progress) -> None:

@@ -8,10 +8,10 @@ from typing import NamedTuple, Protocol
 
 from fanoutd.objects import Position
 
-__all__ = ["Progress", "ReportSender", "StreamReports"]
+__all__ = ["INTERVAL", "Progress", "ReportSender", "StreamReports"]
 
 # The least time between two reports of a watch.
-_INTERVAL = 1.0
+INTERVAL = 1.0
 
 # The least time between two looks at the progress, which takes a while if much is not applied.
 _LOOK_INTERVAL = 0.1
@@ -107,7 +107,7 @@ class StreamReports:
             return
         if pause == 0.0:
             self._reported = p
-        self._timer = asyncio.get_running_loop().call_later(_INTERVAL + pause, self._again)
+        self._timer = asyncio.get_running_loop().call_later(INTERVAL + pause, self._again)
 
     def _again(self) -> None:
         self._timer = None
