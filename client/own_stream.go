@@ -156,6 +156,9 @@ func (s *ownStream) wakeReports() {
 // report is the goroutine that reports.
 func (s *ownStream) report(id string, r *streamReports) {
 	pauses := backoff{first: reportInterval, most: time.Minute}
+	if sleep(s.ctx, time.Until(r.earliest())) != nil {
+		return
+	}
 	for {
 		p, ok := r.next(time.Now())
 		if !ok {

@@ -162,8 +162,7 @@ func (w *watcher) openStream(ctx context.Context) error {
 	}
 	w.progressed, w.drained, w.atOnce, w.catchUp, w.held, w.answered = false, false, false, 0, nil, false
 	w.limit = max(w.maxSilence(), minFirstResponse)
-	// The caller may not have applied everything yet that earlier streams have sent.
-	w.reports = &streamReports{reporter: w.reporter, news: w.at}
+	w.reports = w.reports.following(w.at)
 	err := onFreshStack(func() error {
 		stream, err := w.client.openWatch(ctx, avoid, w.request(), w.tooSlow)
 		if err == nil {

@@ -468,15 +468,51 @@ func testSubscribe(s *scene) {
 }
 
 func testReports(s *scene) {
-	server, h := s.scripted(false), history()
 	p := s.start()
-	s.watch(p, driver.Command{}, server)
-	w, asked := s.accept(server, "w"), 3*time.Second
-	w.RefuseReports(script.Refusal(codes.ResourceExhausted, "RATE_LIMITED", script.RetryIn(asked)))
-	w.Send(h.Reset("w", 1)...)
-	if got := s.reports(w, 2); got[1].At.Sub(got[0].At) < asked {
-		s.Errorf("after RetryInfo of %v, the client reports again after %v", asked, got[1].At.Sub(got[0].At))
+	for _, subscribes := range []bool{false, true} {
+		server, name := s.scripted(subscribes), fmt.Sprintf("subscribe-%v", subscribes)
+		h := history(name)
+		s.watch(p, driver.Command{Name: name}, server)
+		w := s.accept(server, name)
+		asked := 3 * time.Second
+		if !subscribes {
+			w.RefuseReports(script.Refusal(codes.ResourceExhausted, "RATE_LIMITED", script.RetryIn(asked)))
+		}
+		w.Send(h.Reset(name, 1)...)
+		n := 1
+		if !subscribes {
+			n++
+			if got := s.reports(w, n); got[1].At.Sub(got[0].At) < asked {
+				s.Errorf("%s: after RetryInfo of %v, the client reports again after %v", name, asked, got[1].At.Sub(got[0].At))
+			}
+		}
+		s.reports(w, n)
+		w.Send(h.Reset(name, 1)...) // the server forgets the reports
+		for _, r := range s.reports(w, n+1) {
+			if r.Applied.GetRevision() != 1 {
+				s.Errorf("%s: the client reports %v", name, r.Applied)
+			}
+		}
+		s.reportsOverStreams(server, h, w)
 	}
+}
+
+// reportsOverStreams ends streams that the client resumes at once. It may not report on each of them at once.
+func (s *scene) reportsOverStreams(server *script.Server, h *script.History, w *script.Watch) {
+	s.Helper()
+	began, reports := time.Now(), 0
+	for range 4 {
+		w.Send(h.Draining(1, true))
+		w.End(nil)
+		w = s.accept(server, w.Name())
+		w.Send(h.From(w.Name(), w.Request.GetAfter())...)
+		pass(100 * time.Millisecond)
+		reports += len(w.Reports())
+	}
+	if most := int(time.Since(began)/time.Second) + 2; reports > most {
+		s.Errorf("%s: the client sends %d reports on streams that have taken %v together", w.Name(), reports, time.Since(began))
+	}
+	s.reports(w, 1)
 }
 
 // reports waits until the client has sent so many reports, and returns them.

@@ -327,6 +327,7 @@ class Attempt {
         this.progressed = true;
     }
     this.#observe(message);
+    this.#reporter.received(message.position);
     this.#confirmations.note(message, performance.now());
     const complete = this.#assembler.accept(message, size, this.#confirmations.at);
     if (!complete) return;
@@ -334,6 +335,8 @@ class Attempt {
       // Only now the server has a position with which it can compare.
       this.#reports = true;
       this.#reporter.opened(this.#watch);
+    } else if (complete.update.replace) {
+      this.#reporter.forgotten();
     }
     if (!this.#receiver.receive(complete.update, complete.size)) void this.#full(signal);
   }
