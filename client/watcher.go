@@ -55,7 +55,7 @@ type watcher struct {
 	hurried    int    // how often the watch has resumed at once after a stream shorter than resumeAfter
 	proven     bool   // some stream has progressed
 	server     string // the address of the server of the latest stream
-	avoid      bool   // that server has failed
+	avoid      bool   // the next stream goes to another server, if there is one
 	refused    bool   // the latest credentials were refused
 	tooSlow    bool   // the caller is too slow for a shared stream
 }
@@ -421,6 +421,13 @@ func (w *watcher) dropPosition() {
 	}
 }
 
+// mayBeBetterElsewhere reports whether another server may do what the one of a failed stream did not. The others
+// would not take the position or the credentials either.
+func mayBeBetterElsewhere(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return !ok || e.Code != codes.OutOfRange && e.Code != codes.Unauthenticated
+}
+
 // maxRetryAfter bounds the delay that a server can ask for.
 const maxRetryAfter = time.Minute
 
@@ -431,7 +438,7 @@ const renewalDelay = 5 * time.Second
 // delay returns how long to wait before the next stream.
 func (w *watcher) delay(err error) time.Duration {
 	ended := errors.Is(err, errStreamEnded)
-	w.avoid = w.avoid || !ended || w.atOnce
+	w.avoid = w.atOnce || !ended && mayBeBetterElsewhere(err)
 	var least, renewal time.Duration
 	if e, ok := errors.AsType[*Error](err); ok {
 		least = min(e.RetryAfter, maxRetryAfter)

@@ -56,6 +56,7 @@ var rows = []struct {
 	{"time-limit", testTimeLimit},
 	{"draining", testDraining},
 	{"backoff", testBackoff},
+	{"other-server", testOtherServer},
 	{"first-options", testFirstOptions},
 	{"silence", testSilence},
 	{"subscribe", testSubscribe},

@@ -98,6 +98,54 @@ func testBackoff(s *scene) {
 	}
 }
 
+func testOtherServer(s *scene) {
+	p := s.start()
+	for name, end := range map[string]error{
+		"unavailable": proxyError(codes.Unavailable),
+		"not-ready":   script.Unavailable(0),
+		"internal":    script.Refusal(codes.Internal, "INTERNAL"),
+		"limit":       script.Refusal(codes.ResourceExhausted, "LIMIT_REACHED"),
+		"deadline":    proxyError(codes.DeadlineExceeded),
+		"cancelled":   proxyError(codes.Canceled),
+		"unknown":     proxyError(codes.Unknown),
+		"not-found":   proxyError(codes.NotFound),
+	} {
+		for _, subscribes := range []bool{false, true} {
+			servers := []*script.Server{s.scripted(subscribes), s.scripted(subscribes)}
+			w, at := s.watchWithAnother(p, fmt.Sprintf("%s-%v", name, subscribes), servers)
+			w.End(end)
+			s.accept(servers[1-at], w.Name())
+		}
+	}
+	servers := []*script.Server{s.scripted(true), s.scripted(true)}
+	w, at := s.watchWithAnother(p, "out-of-range", servers)
+	w.End(script.Refusal(codes.OutOfRange, "REVISION_IN_FUTURE"))
+	if again := s.accept(servers[at], w.Name()); again.Stream != w.Stream {
+		s.Error("the watch leaves its stream after OUT_OF_RANGE")
+	}
+}
+
+// watchWithAnother opens a watch at one of two servers, and makes it work. It returns the watch, and its server.
+// Another watch of the client is open, too.
+func (s *scene) watchWithAnother(p *clientProgram, name string, servers []*script.Server) (w *script.Watch, at int) {
+	s.Helper()
+	s.watch(p, driver.Command{Name: name}, servers...)
+	s.until("the watch "+name+" is open", func() bool { return servers[0].Waiting(name)+servers[1].Waiting(name) > 0 })
+	if servers[1].Waiting(name) > 0 {
+		at = 1
+	}
+	w = s.accept(servers[at], name)
+	another := "another-" + name
+	p.must(driver.Command{Do: driver.Watch, Client: name, Name: another, Prefix: another, BookmarkMillis: 60_000})
+	s.until("another watch is open", func() bool { return servers[0].Waiting(another)+servers[1].Waiting(another) > 0 })
+	w.Send(history(name).Reset(name, 1)...)
+	p.await("the watch works", func(lines []driver.Line) bool {
+		got := about(lines, name, driver.Updated)
+		return len(got) > 0 && got[len(got)-1].Revision == 1
+	})
+	return w, at
+}
+
 func testResumeAtOnce(s *scene) {
 	server, h := s.scripted(true), history()
 	p := s.start()

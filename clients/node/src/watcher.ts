@@ -178,7 +178,6 @@ export class Watcher {
   #after(connection: Connection, attempt: Attempt, { error, silent }: End): number {
     const refusal = error instanceof FanoutError ? error : undefined;
     if (silent || attempt.resumeAtOnce) this.#pool.failed(connection);
-    else connection.requestFailed(refusal);
     const least = Math.min(refusal?.retryAfter ?? 0, longestRetryAfter);
     let renewal = 0;
     if (refusal?.code === status.OUT_OF_RANGE) {
@@ -197,6 +196,7 @@ export class Watcher {
     } else if (refusal && isFinal(refusal) && (refusal.reason !== undefined || !this.#worked)) {
       throw refusal;
     }
+    if (!silent) connection.watchFailed(refusal);
     if (attempt.resumeAtOnce) return this.#hurried <= mostHurried ? 0 : this.#backoff.next(least);
     if (error && attempt.progressed && (attempt.drained || refusal?.reason === 'DRAINING')) {
       // Others resume at the same moment.

@@ -112,6 +112,11 @@ class OwnStream:
             self._servers.failed(self._connection)
         self.close()
 
+    def interrupted(self, error: Error) -> None:
+        """Implement Stream."""
+        if self._connection is not None:
+            self._servers.watch_failed(self._connection, error)
+
     def close(self) -> None:
         """Implement Stream."""
         self._task.cancel()

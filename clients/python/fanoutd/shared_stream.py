@@ -58,6 +58,10 @@ class SharedWatch:
         self._stream.silent(error)
         self.close()
 
+    def interrupted(self, error: Error) -> None:
+        """Implement Stream."""
+        self._stream.interrupted(error)
+
     def close(self) -> None:
         """Implement Stream."""
         self._stream.stop(self)
@@ -154,6 +158,11 @@ class SharedStream:
         if time.monotonic() - self._received >= error.limit and self._silence is None:
             self._silence = error
             self._task.cancel()
+
+    def interrupted(self, error: Error) -> None:
+        """Note why one of the watches was interrupted. If it goes to another server, no other joins this stream."""
+        if self._connection is not None and self._servers.watch_failed(self._connection, error):
+            self.closing = True
 
     def close(self) -> None:
         """End the stream."""

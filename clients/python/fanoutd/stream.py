@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+from fanoutd.errors import Error
 from fanoutd.inbox import Inbox, SilenceError
 from fanoutd.reports import ReportSender
 from fanoutd.v1 import fanout_pb2
@@ -39,6 +40,9 @@ class Stream(Protocol):
 
     def silent(self, error: SilenceError) -> None:
         """Note that the server is dead."""
+
+    def interrupted(self, error: Error) -> None:
+        """Note why the watch has lost the stream, if it goes on with another one."""
 
     def close(self) -> None:
         """End the watch."""

@@ -403,6 +403,8 @@ class Watcher:
             self._core.watches.discard(self)
             self._observer.watch_ended(WatchEnded(self._request.resource, code, reason))
             raise why
+        if isinstance(why, Error) and self._stream is not None:
+            self._stream.interrupted(why)
         self._delays.ended(self._assembler.outcome, self._lasted())
         if delay is None:
             delay = self._delays.after(self._assembler.outcome, why)
