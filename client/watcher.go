@@ -48,7 +48,7 @@ type watcher struct {
 
 	began      time.Time // when the stream was requested
 	backoff    backoff
-	progressed bool   // the stream was synced, or sent events or a bookmark
+	progressed bool   // the stream was synced, or sent events, a bookmark or a message of an unknown kind
 	drained    bool   // the server said that it drains
 	atOnce     bool   // the server said that the client may resume at once
 	steady     bool   // the previous stream progressed and lasted for steadyAfter
@@ -353,6 +353,9 @@ func (w *watcher) receive(m *message) *Update {
 	case fanoutv1.WatchResponse_KIND_DRAINING:
 		w.held = nil // the rest of them will not come
 		w.drained, w.atOnce = true, m.GetResumeAtOnce()
+	case fanoutv1.WatchResponse_KIND_CATCH_UP_PART:
+	default: // of a later version of the protocol
+		w.progressed = true
 	}
 	if w.progressed {
 		w.proven, w.refused, w.avoid = true, false, false

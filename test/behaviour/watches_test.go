@@ -239,6 +239,7 @@ func testFinal(s *scene) {
 	}
 	for name, err := range map[string]error{
 		"worked":    proxyError(codes.PermissionDenied),
+		"new-kind":  proxyError(codes.PermissionDenied),
 		"internal":  script.Refusal(codes.Internal, "INTERNAL"),
 		"unknown":   proxyError(codes.Unknown),
 		"dataloss":  proxyError(codes.DataLoss),
@@ -253,6 +254,12 @@ func testFinal(s *scene) {
 			w := s.accept(server, name)
 			w.Send(h.Reset(name, 1)...)
 			p.awaitLines(1, name, driver.Updated)
+			w.End(script.Unavailable(0))
+		}
+		if name == "new-kind" {
+			w, m := s.accept(server, name), h.Bookmark(1)
+			m.Kind = 1000
+			w.Send(m)
 			w.End(script.Unavailable(0))
 		}
 		s.accept(server, name).Refuse(err)
