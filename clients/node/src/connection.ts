@@ -22,6 +22,9 @@ const reportTimeout = 10_000;
 /** A server cancels a call at its deadline, which it may reach a few milliseconds before the client. */
 const clockDifference = 5;
 
+/** The codes of errors that other servers would answer, too: they would not take the position or the credentials either. */
+const sameElsewhere: ReadonlySet<number> = new Set([status.OUT_OF_RANGE, status.UNAUTHENTICATED]);
+
 /** Settings of one call. */
 export interface CallSettings {
   readonly signal?: AbortSignal | undefined;
@@ -245,6 +248,12 @@ export class Connection {
     if (error?.code !== status.UNAVAILABLE) return;
     // An error with a reason comes from a server that works, but another one may be better off.
     if (error.reason === undefined || this.#owner.hasOthers) this.#owner.failed(this);
+  }
+
+  /** watchFailed gives the connection up if another server may do for the watch what this one did not. */
+  watchFailed(error: FanoutError | undefined): void {
+    if (error && this.#owner.hasOthers && !sameElsewhere.has(error.code)) this.#owner.failed(this);
+    else this.requestFailed(error);
   }
 
   #watchAlone(request: WatchStart, sink: WatchSink, metadata?: RequestMetadata): OpenWatch {
