@@ -127,8 +127,10 @@ function reportOf(progress: Progress): Report {
   const { applied, attempted, error } = progress;
   const report: Report = { failedKeys: failedKeysOf(progress) };
   if (applied) report.applied = applied;
-  if (attempted) report.attempted = attempted;
-  if (error !== undefined) report.error = { code: status.UNKNOWN, message: error };
+  if (error !== undefined) {
+    report.error = { code: status.UNKNOWN, message: error };
+    report.attempted = attempted ?? { revision: 0n }; // absent would mean everything that was sent
+  }
   return report;
 }
 

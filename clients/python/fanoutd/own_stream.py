@@ -170,6 +170,5 @@ def fill(request: fanout_pb2.ReportRequest | fanout_pb2.SubscribeRequest.Report,
         request.applied.CopyFrom(position_to(p.applied))
     if p.error is not None:
         request.error.CopyFrom(status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=p.error))
-        if p.attempted.revision > 0:
-            request.attempted.CopyFrom(position_to(p.attempted))
+        request.attempted.CopyFrom(position_to(p.attempted))  # revision 0: nothing; absent would mean everything
         request.failed_keys.extend(p.failed_keys())
