@@ -35,7 +35,7 @@ type stream struct {
 	caller   registry.Caller
 	queue    *registry.ConnQueue // nil: not admitted
 
-	out   outbox
+	out   *dispatch.Stream
 	sink  sink
 	table table
 	waits waits
@@ -75,7 +75,7 @@ func (s *stream) register(requests grpc.ServerStream) error {
 	s.queue = watches.Queues.Acquire(s.ctx)
 	limit := watches.TimeLimit()
 	s.last = registry.LastBookmark(s.ctx, s.since, limit)
-	s.out = s.service.newOutbox(dispatch.StreamConfig{Queue: s.queue.Queue, Sink: &s.sink, LastBookmark: s.last})
+	s.out = dispatch.NewStream(dispatch.StreamConfig{Queue: s.queue.Queue, Sink: &s.sink, LastBookmark: s.last})
 	s.sink.init(s)
 	s.waits.init()
 	if err := watches.Register(s); err != nil {
