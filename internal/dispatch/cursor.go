@@ -46,7 +46,7 @@ type cursor struct {
 	place          int32         // in the members of the group, from 1; 0: the cursor is not a member
 	entered        int32         // number of watches that have entered the feed for the cursor
 	due            int32         // place in streamClock.due: events wait for the batch delay; 0: none
-	delayed        int32         // place in a list of Stream.delayed; 0: none
+	delayed        int32         // place in streamClock.due: the watches wait to share a cursor whose events wait; 0: they do not
 	state          cursorState
 	marked         bool // the feed may have events for the watches; the cursor is in streamSource.marked
 	spoke          bool // a message was made
@@ -129,11 +129,14 @@ func (c *cursor) isDelayed(now time.Time) bool {
 	return delayed
 }
 
-// holds is isDelayed, and makes the clock mark the cursor when the delay is over.
+// holds is isDelayed, and makes the stream read the cursor when the delay is over.
 func (c *cursor) holds(now time.Time) bool {
 	until, delayed := c.delayedUntil(now)
 	if delayed {
-		c.stream.clock.hold(c, until)
+		c.stream.clock.due.add(due{until, &c.due, func() {
+			c.mark()
+			c.share()
+		}})
 	}
 	return delayed
 }

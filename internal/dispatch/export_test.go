@@ -325,24 +325,25 @@ func (s *Stream) Holds() Holdings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := Holdings{
-		Watches: s.watches, Settling: len(s.settling), Joins: len(s.joins), Due: len(s.clock.due),
+		Watches: s.watches, Settling: len(s.settling), Joins: len(s.joins),
 		Candidates: len(s.candidates), CatchUps: len(s.catchUps.waiting), Parked: len(s.catchUps.parked),
 		Directs: len(s.directs.clone()), Answers: s.answers.waiting + len(s.waitingAnswers), ToClose: len(s.toClose), Interval: s.clock.interval,
 	}
 	for _, l := range s.directs.lanes() {
 		h.DirectsWaiting += len(l.waiting)
 	}
-	for _, all := range s.delayed {
-		h.Delayed += len(all)
-	}
 	for _, src := range s.sources {
 		h.Cursors += len(src.cursors)
 		h.Marked += len(src.marked)
 		h.StreamWatches += src.rounds.watches
 		h.Interests += src.dispatcher.Interests()
-		for c := range src.cursors {
-			h.SharedLists += len(src.cursors[c].group.shared)
+		for _, c := range src.cursors {
+			h.SharedLists += len(c.group.shared)
+			if c.delayed > 0 {
+				h.Delayed++
+			}
 		}
 	}
+	h.Due = len(s.clock.due) - h.Delayed
 	return h
 }

@@ -58,10 +58,6 @@ type Stream struct {
 	joins      []join    // watches that have joined a live cursor and have got no message yet
 	candidates []*cursor // live cursors whose watches may move to a shared one
 
-	// Candidates that wait until the batch delay of the shared cursor is over, which is the key.
-	// They are not in candidates, so a run costs nothing for them.
-	delayed map[*cursor][]*cursor
-
 	directs *directCursors // the watches of StartDirect; nil: there was none
 
 	waitingAnswers []answer
@@ -165,7 +161,11 @@ func (s *Stream) End(w *StreamWatch, e Ending) {
 // EndAt ends a watch at a time, unless it ends earlier. One timer of the stream serves all
 // watches. EndAt may be called once for each watch.
 func (s *Stream) EndAt(w *StreamWatch, at time.Time, e Ending) {
-	s.post(func(time.Time) { s.clock.endAt(w, at, &e) })
+	s.post(func(time.Time) {
+		if !w.isEnding() {
+			s.clock.due.add(due{at, &w.due, func() { s.endNow(w, &e) }})
+		}
+	})
 }
 
 // EndAll ends all watches, and then the stream, as Finish does. Watches at one position share the

@@ -162,6 +162,7 @@ func (s *Stream) closeCursor(c *cursor) {
 	c.state = cursorClosed
 	c.source.remove(c)
 	s.clock.due.remove(c.due)
+	s.clock.due.remove(c.delayed)
 	c.unshare()
 	if s.latest == c {
 		s.latest = nil

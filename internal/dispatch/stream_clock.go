@@ -21,16 +21,6 @@ type streamClock struct {
 	nextTick time.Time     // when to look for silent watches
 }
 
-// endAt ends a watch at a time, unless it ends earlier.
-func (k *streamClock) endAt(w *StreamWatch, at time.Time, e *Ending) {
-	if !w.isEnding() {
-		k.due.add(due{at: at, watch: w, ending: e})
-	}
-}
-
-// hold marks the cursor when its batch delay is over.
-func (k *streamClock) hold(c *cursor, until time.Time) { k.due.add(due{at: until, cursor: c}) }
-
 // addInterval makes the clock look for bookmarks as often as the watches of the cursor need.
 func (k *streamClock) addInterval(c *cursor, now time.Time) {
 	interval := c.tickInterval()
@@ -51,11 +41,7 @@ func (k *streamClock) fire(s *Stream, now time.Time) {
 	for len(k.due) > 0 && !now.Before(k.due[0].at) {
 		next := k.due[0]
 		k.due.remove(1)
-		if next.watch != nil {
-			s.endNow(next.watch, next.ending)
-		} else {
-			s.goOn(next.cursor)
-		}
+		next.do()
 	}
 	if k.interval > 0 && !now.Before(k.nextTick) {
 		// The watch with the shortest interval may have ended.
@@ -71,12 +57,6 @@ func (k *streamClock) fire(s *Stream, now time.Time) {
 		k.lastBookmarkDone = true
 		s.tick()
 	}
-}
-
-// goOn makes a cursor whose batch delay is over send its events.
-func (s *Stream) goOn(c *cursor) {
-	c.mark()
-	s.shareAfterDelay(c)
 }
 
 // tickInterval returns streamClock.interval for the watches that go on.

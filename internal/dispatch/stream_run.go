@@ -35,7 +35,7 @@ func (s *Stream) run(now time.Time) {
 	if s.unsent {
 		return
 	}
-	s.shareCandidates()
+	s.shareCandidates(now)
 	s.releaseReservation()
 	if s.finishing && s.watches == 0 && len(s.waitingAnswers) == 0 && !s.more {
 		s.stop(s.soloEnd)

@@ -155,9 +155,8 @@ func (s *Stream) addReplay(c *cursor, now time.Time) bool {
 func (s *Stream) goLive(c *cursor) {
 	c.state = cursorLive
 	c.mark()
-	if s.solo == nil {
-		c.share()
-	} else if s.clock.lastBookmarkDone && !c.sentLast {
+	c.share()
+	if s.solo != nil && s.clock.lastBookmarkDone && !c.sentLast {
 		s.tick()
 	}
 }
