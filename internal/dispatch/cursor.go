@@ -105,7 +105,7 @@ func (c *cursor) mark() {
 	c.marked = true
 	c.source.marked = append(c.source.marked, c)
 	s := c.stream
-	if !s.noRoom && !s.handlerSends && !s.ready {
+	if !s.isWaiting.Load() && !s.unsent && !s.ready {
 		s.ready = true
 		s.task.Ready()
 	}

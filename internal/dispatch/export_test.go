@@ -132,24 +132,20 @@ func (p *Pulled) HasRoom() bool {
 // TakesBatch implements [SoloSink].
 func (p *Pulled) TakesBatch() bool { return p.HasRoom() }
 
-// take takes a message, if there is room.
-func (p *Pulled) take(m *feed.Message, what string) error {
+// take takes a message.
+func (p *Pulled) take(m *feed.Message, what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.asked {
-		return ErrFull
-	}
 	p.happens(what)
 	p.asked = false
 	p.out <- *m
-	return nil
 }
 
 // TrySend implements [StreamSink].
 func (p *Pulled) TrySend(r *Response, _ time.Time) error {
 	for i := range r.Entries {
 		if b := r.Entries[i].Batch; b != nil && b.Header.Kind != object.Draining {
-			return p.take(&b.Message, SentByStream)
+			p.take(&b.Message, SentByStream)
 		}
 	}
 	return nil
@@ -157,11 +153,7 @@ func (p *Pulled) TrySend(r *Response, _ time.Time) error {
 
 // SendBatch implements [SoloSink].
 func (p *Pulled) SendBatch(b *feed.Batch, _ object.Revision, _ time.Time) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.happens(SentByGroup)
-	p.asked = false
-	p.out <- b.Message
+	p.take(&b.Message, SentByGroup)
 	return nil
 }
 

@@ -37,7 +37,7 @@ type Stream struct {
 	wakeServe     chan struct{}  // capacity 1: Serve has something to do
 	waits         sync.WaitGroup // for the goroutines that Serve has to wait for
 
-	isWaiting atomic.Bool // the stream has something to send and no room
+	isWaiting atomic.Bool // the stream has something to send, and the sink had no room when it was last asked
 
 	released bool                  // guarded by mu: the worker does not use the stream any more
 	ctx      context.Context       // guarded by mu: ends when Serve returns; nil: nobody has needed it
@@ -65,9 +65,7 @@ type Stream struct {
 	partsNext      bool       // the parts are sent before live events
 	used           int        // upper limit of the size of the response
 	response       Response   // the memory of the response
-	unsent         bool       // response was made and not sent
-	handlerSends   bool       // Serve sends response
-	noRoom         bool       // the sink had no room when it was last asked
+	unsent         bool       // response was made and not sent; Serve sends it
 	ready          bool       // the task is ready because a cursor was marked
 	more           bool       // the last response had More
 	finishing      bool       // Serve returns when the last watch has ended

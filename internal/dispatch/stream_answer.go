@@ -121,9 +121,6 @@ func (s *Stream) end(w *StreamWatch, e *Ending) {
 		if e.Last {
 			a.position = c.position()
 		}
-		if e.Deny {
-			s.dropUnsent(c, w)
-		}
 		c.removeWatch(w)
 		w.leave(c)
 		s.watches--
@@ -174,21 +171,6 @@ func (s *Stream) closeCursor(c *cursor) {
 	}
 	s.mu.Unlock()
 	s.signal()
-}
-
-// dropUnsent removes the messages of a watch from a response that could not be sent yet.
-func (s *Stream) dropUnsent(c *cursor, w *StreamWatch) {
-	if !s.unsent || s.handlerSends {
-		return
-	}
-	for i := range s.response.Entries {
-		e := &s.response.Entries[i]
-		if e.Batch != nil && (e.cursor == c || slices.Contains(e.cursors, c)) {
-			ids := slices.DeleteFunc(slices.Clone(e.IDs.all), func(id uint64) bool { return id == w.ID })
-			e.IDs = &IDs{all: ids}
-		}
-	}
-	s.response.Entries = slices.DeleteFunc(s.response.Entries, func(e Entry) bool { return e.IDs.Len() == 0 })
 }
 
 // addAnswers adds the waiting answers to the response, as far as they fit.

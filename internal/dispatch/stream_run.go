@@ -25,7 +25,7 @@ func (s *Stream) run(now time.Time) {
 		s.release()
 		return
 	}
-	if s.handlerSends {
+	if s.unsent {
 		return
 	}
 	s.clock.fire(s, now)
@@ -56,7 +56,7 @@ func (s *Stream) takeInbox() []func(time.Time) {
 
 // hasWork reports whether there may be something to send, or a part to make.
 func (s *Stream) hasWork() bool {
-	if s.unsent || s.more || len(s.waitingAnswers) > 0 || len(s.settling) > 0 || len(s.joins) > 0 || s.parts != nil || s.catchUpsWait() || s.hasDirect() {
+	if s.more || len(s.waitingAnswers) > 0 || len(s.settling) > 0 || len(s.joins) > 0 || s.parts != nil || s.catchUpsWait() || s.hasDirect() {
 		return true
 	}
 	for _, src := range s.sources {
@@ -70,28 +70,23 @@ func (s *Stream) hasWork() bool {
 // sendOne sends a response, if the sink has room and there is something to send. It also lets
 // Serve make parts.
 func (s *Stream) sendOne(now time.Time) {
-	s.noRoom = !s.sink.HasRoom()
-	s.isWaiting.Store(s.noRoom)
-	if s.noRoom {
+	hasRoom := s.sink.HasRoom()
+	s.isWaiting.Store(!hasRoom)
+	if !hasRoom {
 		return
 	}
-	if !s.unsent {
-		s.grantParts()
-		s.grantDirect()
-		if !s.makeResponse(now) {
-			s.grantParts() // for cursors that have fallen behind meanwhile
-			return
-		}
+	s.grantParts()
+	s.grantDirect()
+	if !s.makeResponse(now) {
+		s.grantParts() // for cursors that have fallen behind meanwhile
+		return
 	}
 	s.noteSending()
 	switch err := s.sink.TrySend(&s.response, now); err {
 	case nil:
 		s.responseSent()
-	case ErrFull:
-		s.unsent, s.noRoom = true, true
-		s.isWaiting.Store(true)
 	case ErrNeedsHandler:
-		s.unsent, s.handlerSends = true, true
+		s.unsent = true
 		s.mu.Lock()
 		s.toSend = &s.response
 		s.mu.Unlock()
@@ -128,7 +123,6 @@ func (c *cursor) noteSending(b *feed.Batch) { c.isSending, c.mayHave = true, b.H
 func (s *Stream) responseSent() {
 	s.unsent = false
 	s.more = s.response.More
-	s.isWaiting.Store(false)
 	s.mu.Lock()
 	answered := 0
 	for i := range s.response.Entries {
@@ -246,8 +240,5 @@ func (s *Stream) handlerSent(err error) {
 		s.stop(err)
 		return
 	}
-	s.post(func(time.Time) {
-		s.handlerSends = false
-		s.responseSent()
-	})
+	s.post(func(time.Time) { s.responseSent() })
 }

@@ -197,8 +197,8 @@ func (c *cursor) beginsLike(b catchup.Begin) bool {
 }
 
 // canJoin reports whether the cursor has sent everything up to the beginning of the watch, and
-// nothing after it that the watch needs. While a response waits to be sent, its messages are not
-// counted yet.
+// nothing after it that the watch needs. While Serve sends a response, its messages are not counted
+// yet.
 func (s *Stream) canJoin(c *cursor, b catchup.Begin) bool {
 	bound := c.group.rounds.newestBound()
 	if s.unsent || s.more || c.isBehind() || c.Epoch != b.Position.Epoch || bound.Epoch != c.Epoch || bound.Revision < b.Needed {

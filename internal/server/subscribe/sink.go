@@ -53,11 +53,8 @@ func (k *sink) HasRoom() bool {
 
 // TrySend implements [dispatch.StreamSink].
 func (k *sink) TrySend(r *dispatch.Response, now time.Time) error {
-	switch {
-	case k.NeedsWaitingSender():
+	if k.NeedsWaitingSender() || !k.SendWindow.HasRoom() {
 		return dispatch.ErrNeedsHandler
-	case !k.SendWindow.HasRoom():
-		return dispatch.ErrFull
 	}
 	message := k.encoder.encode(r)
 	if fence := k.BeginTrySend(message.Size(), now); fence != nil {

@@ -87,13 +87,8 @@ func (s *streamSender) TrySend(r *dispatch.Response, now time.Time) error {
 	switch {
 	case e == nil:
 		return nil
-	case s.NeedsWaitingSender():
+	case !s.TakesBatch():
 		return dispatch.ErrNeedsHandler
-	case !s.SendWindow.HasRoom():
-		if s.mayWait() {
-			return dispatch.ErrNeedsHandler
-		}
-		return dispatch.ErrFull
 	}
 	s.begin(r, e)
 	if err := s.SendBatch(e.Batch, s.handler.watch.Status().Sent.Revision, now); err != nil {
