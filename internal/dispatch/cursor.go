@@ -111,27 +111,13 @@ func (c *cursor) mark() {
 	}
 }
 
-// delayedUntil returns when the batch delay of live events ends. It returns false if live events
-// need not wait.
-func (c *cursor) delayedUntil(now time.Time) (time.Time, bool) {
-	if c.timing == nil {
-		return time.Time{}, false
-	}
-	return c.timing.HeldUntil(now)
-}
-
 // hasBatchDelay reports whether live events are sent at least a batch delay apart.
 func (c *cursor) hasBatchDelay() bool { return c.timing != nil && c.timing.batchDelay > 0 }
 
-// isDelayed reports whether live events have to wait for the batch delay.
-func (c *cursor) isDelayed(now time.Time) bool {
-	_, delayed := c.delayedUntil(now)
-	return delayed
-}
-
-// holds is isDelayed, and makes the stream read the cursor when the delay is over.
+// holds reports whether live events have to wait for the batch delay, and makes the stream read the
+// cursor when the delay is over.
 func (c *cursor) holds(now time.Time) bool {
-	until, delayed := c.delayedUntil(now)
+	until, delayed := c.timing.HeldUntil(now)
 	if delayed {
 		c.stream.clock.due.add(due{until, &c.due, func() {
 			c.mark()

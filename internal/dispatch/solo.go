@@ -68,7 +68,7 @@ func (m *member) offer(b *feed.Batch, size int, now time.Time) (sent, stays bool
 	case matchesSent:
 		return false, true
 	case matchesNext:
-		if c.isDelayed(now) || !m.sink.TakesBatch() {
+		if _, delayed := c.timing.HeldUntil(now); delayed || !m.sink.TakesBatch() {
 			break
 		}
 		before, ok := s.noteBatch(c, b, size)

@@ -108,7 +108,7 @@ func NewStream(c StreamConfig) *Stream {
 		s.responseBytes = 1 << 20
 	}
 	s.task = c.Queue.NewTask(s.run)
-	s.clock = streamClock{lastBookmark: c.LastBookmark, timer: taskTimer{ready: s.task.Ready}}
+	s.clock = streamClock{lastBookmark: c.LastBookmark}
 	return s
 }
 

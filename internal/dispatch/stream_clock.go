@@ -13,7 +13,8 @@ type streamClock struct {
 	lastBookmark     time.Time // see StreamConfig.LastBookmark
 	lastBookmarkDone bool      // the last bookmarks are due
 
-	timer taskTimer // of the task of the stream
+	timer  *time.Timer // makes the task of the stream ready; nil: never set
+	fireAt time.Time   // the time for which the timer was last set; zero: never set
 
 	due dueHeap
 
@@ -47,7 +48,7 @@ func (k *streamClock) fire(s *Stream, now time.Time) {
 		// The watch with the shortest interval may have ended.
 		k.interval = s.tickInterval()
 		k.nextTick = now.Add(k.interval)
-		if c := s.latest; s.solo != nil && c != nil && !c.timing.isSilent(now) {
+		if c := s.latest; s.solo != nil && c != nil && !c.timing.IsSilent(now) {
 			k.nextTick = c.timing.sentAny.Add(k.interval)
 		} else {
 			s.tick()
@@ -84,10 +85,25 @@ func (c *cursor) tickInterval() time.Duration {
 	return max(c.timing.bookmarkInterval/2, time.Millisecond)
 }
 
-// setTimer makes the task of the stream ready when something is due.
+// setTimer makes the task of the stream ready when something is due, or earlier. It keeps a timer that
+// fires earlier, because resetting the timer for each message costs more than one needless run of the
+// task.
 func (k *streamClock) setTimer(s *Stream, now time.Time) {
-	if at := k.next(s); !at.IsZero() {
-		k.timer.set(at, now)
+	at := k.next(s)
+	if at.IsZero() || k.fireAt.After(now) && !k.fireAt.After(at) {
+		return
+	}
+	k.fireAt = at
+	if k.timer == nil {
+		k.timer = time.AfterFunc(at.Sub(now), s.task.Ready)
+	} else {
+		k.timer.Reset(at.Sub(now))
+	}
+}
+
+func (k *streamClock) stop() {
+	if k.timer != nil {
+		k.timer.Stop()
 	}
 }
 
@@ -170,7 +186,7 @@ func (src *streamSource) addBookmarks(now time.Time) {
 	}
 	for _, c := range src.cursors {
 		last := s.clock.lastBookmarkDone && !c.sentLast && c.state == cursorLive
-		periodic := c.state == cursorLive && c.timing.isSilent(now.Add(ahead))
+		periodic := c.state == cursorLive && c.timing.IsSilent(now.Add(ahead))
 		switch {
 		case !last && !periodic:
 			continue
@@ -217,31 +233,4 @@ func (src *streamSource) addBookmark(cursors []*cursor, bound object.Position, n
 	e := Entry{IDs: idsOf(watches), Batch: &feed.Batch{Message: feed.Message{Header: h}}, cursors: cursors}
 	e.Dispatcher = src.dispatcher
 	src.stream.add(e, 0)
-}
-
-// taskTimer makes a task ready when something is due.
-type taskTimer struct {
-	ready  func()      // makes the task ready
-	timer  *time.Timer // nil: never set
-	fireAt time.Time   // the time for which the timer was last set; zero: never set
-}
-
-// set makes the task ready at the given time, or earlier. It keeps a timer that fires earlier,
-// because resetting the timer for each message costs more than one needless run of the task.
-func (t *taskTimer) set(at, now time.Time) {
-	if t.fireAt.After(now) && !t.fireAt.After(at) {
-		return
-	}
-	t.fireAt = at
-	if t.timer == nil {
-		t.timer = time.AfterFunc(at.Sub(now), t.ready)
-	} else {
-		t.timer.Reset(at.Sub(now))
-	}
-}
-
-func (t *taskTimer) stop() {
-	if t.timer != nil {
-		t.timer.Stop()
-	}
 }

@@ -149,7 +149,7 @@ func (s *Stream) responseSent() {
 
 // release ends the use of the stream by the worker. Serve then closes all cursors.
 func (s *Stream) release() {
-	s.clock.timer.stop()
+	s.clock.stop()
 	for _, src := range s.sources {
 		for _, c := range src.all() {
 			s.closeCursor(c)

@@ -108,7 +108,7 @@ func (s *Stream) tryShare(c *cursor, now time.Time) bool {
 	case shared == c, c.isHeld():
 		return true
 	case shared.isHeld():
-		until, _ := shared.delayedUntil(now)
+		until, _ := shared.timing.HeldUntil(now)
 		s.clock.due.add(due{until, &c.delayed, func() { s.candidates = append(s.candidates, c) }})
 		return true
 	case c.isBehind() || shared.isBehind() || c.Epoch != shared.Epoch:
