@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 	"sync"
@@ -40,21 +41,11 @@ type Feeds struct {
 // NewFeeds returns no feeds. Nothing is appended to a feed until Run is called. The function handOver
 // gets the feeds with new events at the end of each round. It must not wait.
 func NewFeeds(cfg Config, handOver func(published []*Feed, position object.Position)) *Feeds {
-	if cfg.MessageBytes == 0 {
-		cfg.MessageBytes = 1 << 20
-	}
-	if cfg.LogBytes == 0 {
-		cfg.LogBytes = 64 << 20
-	}
-	if cfg.LogAge == 0 {
-		cfg.LogAge = time.Minute
-	}
-	if cfg.CatchUpBytes == 0 {
-		cfg.CatchUpBytes = 64 << 20
-	}
-	if cfg.CatchUpStates == 0 {
-		cfg.CatchUpStates = 4
-	}
+	cfg.MessageBytes = cmp.Or(cfg.MessageBytes, 1<<20)
+	cfg.LogBytes = cmp.Or(cfg.LogBytes, 64<<20)
+	cfg.LogAge = cmp.Or(cfg.LogAge, time.Minute)
+	cfg.CatchUpBytes = cmp.Or(cfg.CatchUpBytes, 64<<20)
+	cfg.CatchUpStates = cmp.Or(cfg.CatchUpStates, 4)
 	if cfg.Turns == nil {
 		cfg.Turns = work.NewTurns()
 	}
@@ -200,24 +191,20 @@ func (fs *Feeds) publishLater(f *Feed) {
 func (fs *Feeds) Enter(i *Interest, entered func(f *Feed, position object.Position)) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	entered(fs.join(i), fs.position)
-}
-
-// join adds a watch to the feed of the interest, and returns the feed. The caller holds the mutex.
-func (fs *Feeds) join(i *Interest) *Feed {
 	f := fs.index.find(i)
 	if f == nil {
 		if fs.empty.base != fs.position {
 			fs.empty = &View{base: fs.position}
 		}
-		f = newFeed(*i, fs, fs.empty)
+		f = &Feed{Feeds: fs, Interest: *i}
+		f.View.Store(fs.empty)
 		fs.index.add(f)
 		fs.stats.interests.Store(int64(fs.index.size))
 	}
 	if f.watches++; f.watches == 2 {
 		f.hadSeveral.Store(true)
 	}
-	return f
+	entered(f, fs.position)
 }
 
 // Remember registers a feed whose cache of parts has content, so that sweeps look at the cache.
@@ -235,12 +222,6 @@ func (fs *Feeds) Exit(f *Feed, watches int, exited func()) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	exited()
-	fs.leave(f, watches)
-}
-
-// leave removes watches from a feed. If they were its last, leave removes the feed, too. The caller
-// holds the mutex.
-func (fs *Feeds) leave(f *Feed, watches int) {
 	if f.watches -= watches; f.watches == 0 {
 		fs.index.remove(f)
 		f.forget()
