@@ -60,7 +60,9 @@ func (d *Dispatcher) enter(i *feed.Interest, q *sendqueue.Queue) (g *group) {
 		g = d.groupOf(f, q)
 		g.rounds.watches++
 		if g.watches++; g.watches == 1 {
-			g.rounds.join(g, position)
+			// The worker does not have the group from the latest round, or an earlier one, because
+			// the group had no watch then. Without watches, it does not even have the position.
+			g.rounds.handOver(position, []*group{g})
 		}
 	})
 	return g

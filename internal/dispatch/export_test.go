@@ -257,12 +257,12 @@ func (p *Polled) Take(b *feed.Batch) Outcome {
 	if p.MergeTo > 0 {
 		return Refused // it would not be a member
 	}
-	switch p.match(b) {
-	case matchesNext:
+	switch {
+	case p.has(b):
+		return Nothing
+	case p.wants(b):
 		p.Pass(b)
 		return Found
-	case matchesSent:
-		return Nothing
 	}
 	return Refused
 }

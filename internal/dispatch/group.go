@@ -20,7 +20,7 @@ import (
 //     with one watch that needs nothing but the batches of the group. Otherwise, the cursor leaves
 //     the members, and its stream reads it, until it can join them again.
 //
-// The group does not record what each member has received. cursor.match compares a batch with the
+// The group does not record what each member has received. cursor.wants compares a batch with the
 // position of the member.
 type group struct {
 	// These never change.
@@ -180,7 +180,7 @@ func (g *group) run(now time.Time) {
 		return
 	}
 	g.send(b, now)
-	g.at.Revision, g.skip = b.Advance(g.at.Revision, g.skip)
+	g.at.Revision, g.skip = b.End.Advance(g.at.Revision, g.skip)
 	if b.More {
 		g.rounds.add(g)
 	}

@@ -123,22 +123,12 @@ func (s *Stream) catchUpsWait() bool {
 // grantParts lets Serve make parts for one response, unless there are parts already. The worker calls it
 // while the sink has room.
 func (s *Stream) grantParts() {
-	if s.parts != nil {
+	if s.parts != nil || !s.catchUpsWait() {
 		return
 	}
-	s.mu.Lock()
-	granted := s.catchUps.canMakeLocked()
-	holds := s.catchUps.holds
-	s.mu.Unlock()
-	if !granted {
-		return
-	}
-	lost := holds && !s.sink.HoldsReservation()
+	s.checkReservation()
 	s.mu.Lock()
 	s.catchUps.granted, s.catchUps.toMake = true, true
-	if lost {
-		s.catchUps.holds = false
-	}
 	s.mu.Unlock()
 	s.signal()
 }

@@ -161,22 +161,16 @@ func (s *Stream) grantDirect() {
 
 // reserveDirect reports whether the stream has the reservation. If not, the cursor waits for it.
 func (s *Stream) reserveDirect(c *cursor) bool {
-	s.mu.Lock()
-	holds := s.catchUps.holds
-	s.mu.Unlock()
-	if holds {
-		holds = s.sink.HoldsReservation()
-	}
+	s.checkReservation()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := &s.catchUps
-	q.holds = holds
 	q.setTransfersLocked(c, true)
-	if !holds {
+	if !q.holds {
 		q.parkLocked(c)
 		s.reserveLocked()
 	}
-	return holds
+	return q.holds
 }
 
 // directMade takes a message. The argument needs reports whether the next one needs the reservation.
@@ -186,18 +180,11 @@ func (s *Stream) directMade(c *cursor, m feed.Message, needs bool) {
 	if c.state == cursorClosed {
 		return
 	}
-	isPart := c.transfers() && m.Header.Kind == object.CatchUpPart
 	s.mu.Lock()
+	isPart := c.needsSlot && m.Header.Kind == object.CatchUpPart
 	s.catchUps.setTransfersLocked(c, needs)
 	s.mu.Unlock()
 	l.made = &catchUpMessage{c, m, isPart}
-}
-
-// transfers reports whether the cursor uses the reservation.
-func (c *cursor) transfers() bool {
-	c.stream.mu.Lock()
-	defer c.stream.mu.Unlock()
-	return c.needsSlot
 }
 
 // directStopped ends a watch whose goroutine has ended. The position is the one from which the

@@ -213,10 +213,10 @@ func (src *streamSource) read(c *cursor, cut object.Revision, whole bool, now ti
 		return true
 	}
 	b := c.Feed.BatchTo(feed.Start{View: c.view, After: c.After, Skip: c.Skip}, cut, limit, now)
-	if all = limit == math.MaxInt || !b.IsCut(); all {
+	if all = limit == math.MaxInt || !b.End.HasMore; all {
 		c.After, c.Skip = cut, 0
 	} else {
-		c.After, c.Skip = b.Advance(c.After, c.Skip)
+		c.After, c.Skip = b.End.Advance(c.After, c.Skip)
 	}
 	s.addMessage(c, b, now)
 	return all

@@ -18,9 +18,9 @@ type Batch struct {
 	start Start
 	made  time.Time
 	first object.Revision // revision of the first event
-	end   parts.Cut
-	More  bool         // the view has events after the batch
-	keys  atomic.Int32 // cached result of the method distinct; 0: unknown
+	End   parts.Cut       // where the batch ends
+	More  bool            // the view has events after the batch
+	keys  atomic.Int32    // cached result of the method distinct; 0: unknown
 }
 
 // Start is where a batch begins: a view of the log, and a place in the view. Watchers
@@ -54,27 +54,11 @@ func (b *Batch) Follows(after object.Revision, skip int) bool {
 
 // IsBefore reports whether a watch at the given place has got all events of the batch already.
 func (b *Batch) IsBefore(after object.Revision, skip int) bool {
-	return skip == 0 && !b.SplitsRevision() && after >= b.end.UpTo
+	return skip == 0 && !b.SplitsRevision() && after >= b.End.UpTo
 }
 
 // SplitsRevision reports whether the batch begins or ends inside a revision.
-func (b *Batch) SplitsRevision() bool { return b.start.Skip > 0 || b.end.Partial }
-
-// EndsInside returns the revision inside which the batch ends, or 0 if it ends with a revision.
-func (b *Batch) EndsInside() object.Revision {
-	if b.end.Partial {
-		return b.end.Current
-	}
-	return 0
-}
-
-// IsCut reports whether the limit of its size has left out events.
-func (b *Batch) IsCut() bool { return b.end.HasMore }
-
-// Advance returns the place of a watch after the batch.
-func (b *Batch) Advance(after object.Revision, skip int) (object.Revision, int) {
-	return b.end.Advance(after, skip)
-}
+func (b *Batch) SplitsRevision() bool { return b.start.Skip > 0 || b.End.Partial }
 
 // Distinct reports whether all pending events have different keys, including the events after
 // the batch. Computing the result takes memory, so the result is cached.
@@ -125,7 +109,7 @@ func (f *Feed) newBatch(start Start, limit int, to object.Revision, shareable bo
 	}
 	more := end.HasMore || !start.View.EndsAt(end.UpTo)
 	arrived := f.Feeds.Created.Add(first.Arrived)
-	b := &Batch{start: start, made: now, first: first.revision, end: end, More: more, Message: Message{
+	b := &Batch{start: start, made: now, first: first.revision, End: end, More: more, Message: Message{
 		Events: pieces, Count: end.Taken, Arrived: arrived,
 		Header: object.Header{
 			Kind: object.Live, Position: object.Position{Epoch: start.View.base.Epoch, Revision: end.UpTo}, Partial: end.Partial,
@@ -162,7 +146,7 @@ func (c *batchCache) find(start Start, now time.Time) *Batch {
 func (c *batchCache) findEvents(epoch object.Epoch, first, last object.Revision, now time.Time) *Batch {
 	for i := range c.recent {
 		b := c.recent[i].Load()
-		if b != nil && b.start.Skip == 0 && !b.end.Partial && b.first == first && b.end.UpTo == last &&
+		if b != nil && b.start.Skip == 0 && !b.End.Partial && b.first == first && b.End.UpTo == last &&
 			b.Header.Position.Epoch == epoch && now.Sub(b.made) < MinStatedAge {
 			return b
 		}
