@@ -65,8 +65,8 @@ func (s *Stream) reserved(ctx context.Context, err error) {
 	}
 }
 
-// checkReservation notes that the sink has lost the reservation. The worker calls it. (Only the worker
-// makes holds false.)
+// checkReservation notes that the sink has lost the reservation. The worker calls it, and nobody else
+// takes the reservation from the stream.
 func (s *Stream) checkReservation() {
 	if s.holdsReservation() && !s.sink.HoldsReservation() {
 		s.mu.Lock()
