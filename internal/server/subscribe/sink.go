@@ -26,8 +26,6 @@ type sink struct {
 	encoder encoder
 	sending atomic.Bool // the handler is sending a response
 	times   catchUpTimes
-
-	resources []*backend.Resource // of the messages of the response that is being sent; nil: none. Only the sender uses it
 }
 
 func (k *sink) init(s *stream) {
@@ -113,20 +111,14 @@ func (k *sink) begin(r *dispatch.Response) {
 	t := &k.stream.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if cap(k.resources) > dispatch.MaxKeptEntries && len(r.Entries) <= dispatch.MaxKeptEntries {
-		k.resources = nil
-	}
-	k.resources = k.resources[:0]
 	for i := range r.Entries {
 		e := &r.Entries[i]
-		var resource *backend.Resource
 		if e.Batch != nil {
-			resource = k.resourceOf(e)
+			k.encoder.parts[i].resource = k.resourceOf(e)
 			if e.Batch.Header.Kind == object.CatchUpBegin && e.Batch.Header.CatchUp == object.Reset {
 				t.beginReset(e.IDs)
 			}
 		}
-		k.resources = append(k.resources, resource)
 		for _, w := range e.Watches {
 			if used := t.byID[w.ID]; used != nil && &used.StreamWatch == w {
 				delete(t.byID, w.ID)
@@ -148,6 +140,7 @@ func (t *table) beginReset(ids *dispatch.IDs) {
 func (k *sink) done(r *dispatch.Response) {
 	s, now := k.stream, time.Now()
 	worker := s.queue.Worker()
+	defer k.encoder.forget()
 	for i := range r.Entries {
 		e := &r.Entries[i]
 		if e.Batch == nil {
@@ -159,7 +152,7 @@ func (k *sink) done(r *dispatch.Response) {
 			}
 			continue
 		}
-		resource, size := k.resources[i], k.encoder.sizes[i]
+		resource, size := k.encoder.parts[i].resource, k.encoder.parts[i].size
 		if resource == nil {
 			continue // the watch of a resource without a cache has been stopped
 		}
@@ -168,9 +161,6 @@ func (k *sink) done(r *dispatch.Response) {
 			k.trace(t, e, size, now)
 		}
 		k.logSlow(e, now)
-	}
-	if cap(k.encoder.sizes) > dispatch.MaxKeptEntries {
-		k.encoder.sizes = nil
 	}
 }
 
