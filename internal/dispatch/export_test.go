@@ -267,6 +267,13 @@ func (p *Polled) Take(b *feed.Batch) Outcome {
 	return Refused
 }
 
+// Answers returns the number of refusals and ends that wait to be sent.
+func (s *Stream) Answers() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answers.waiting
+}
+
 // IsMember reports whether the watch is a member of its group.
 func (w *StreamWatch) IsMember() bool {
 	c := w.cursor.Load()

@@ -287,7 +287,7 @@ func (g *group) fail(err error) {
 	for i, m := range g.members {
 		if c := m.cursor; c != nil && c.place == int32(i+1) {
 			g.hasLeft(c)
-			c.stream.stop(err)
+			c.stream.Abort(err)
 		}
 	}
 	g.truncate(0, 0)

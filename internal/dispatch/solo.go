@@ -60,7 +60,7 @@ func (m *member) offer(b *feed.Batch, size int, now time.Time) (sent, stays bool
 		if p := recover(); p != nil {
 			sent, stays = false, false
 			m.cursor.group.hasLeft(m.cursor)
-			m.stream.stop(work.Panicked(p))
+			m.stream.Abort(work.Panicked(p))
 		}
 	}()
 	c, s := m.cursor, m.stream
@@ -73,7 +73,7 @@ func (m *member) offer(b *feed.Batch, size int, now time.Time) (sent, stays bool
 			c.recordSent(&b.Header, now)
 			if err := m.sink.SendBatch(b, before, now); err != nil {
 				c.group.hasLeft(c)
-				s.stop(err)
+				s.Abort(err)
 				return false, false
 			}
 			return true, true

@@ -112,11 +112,6 @@ func NewStream(c StreamConfig) *Stream {
 	return s
 }
 
-// Abort makes Serve return the cause soon: the client has gone or must get nothing more. Nothing
-// is sent afterwards, except what is being sent. The caller ends a call of [StreamSink.Send] that
-// waits.
-func (s *Stream) Abort(cause error) { s.stop(cause) }
-
 // Finish makes Serve return nil when the last watch has ended and all is sent. No Start may
 // follow.
 func (s *Stream) Finish() {
@@ -208,8 +203,10 @@ func (s *Stream) contextLocked() context.Context {
 	return s.ctx
 }
 
-// stop makes Serve return.
-func (s *Stream) stop(cause error) {
+// Abort makes Serve return the cause soon: the client has gone or must get nothing more. Nothing
+// is sent afterwards, except what is being sent. The caller ends a call of [StreamSink.Send] that
+// waits.
+func (s *Stream) Abort(cause error) {
 	s.mu.Lock()
 	if !s.ended {
 		s.ended, s.cause = true, cause

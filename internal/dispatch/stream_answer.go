@@ -46,13 +46,6 @@ func (a *answerCount) remove(n int) {
 	}
 }
 
-// Answers returns the number of refusals and ends that wait to be sent.
-func (s *Stream) Answers() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.answers.waiting
-}
-
 // AwaitAnswers waits until fewer than n answers wait. It returns ctx.Err() if ctx ends first, and
 // [context.Canceled] if the stream ends first.
 func (s *Stream) AwaitAnswers(ctx context.Context, n int) error {

@@ -13,7 +13,7 @@ import (
 func (s *Stream) run(now time.Time) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.stop(work.Panicked(p))
+			s.Abort(work.Panicked(p))
 			s.task.Ready() // releases the stream if Serve waits for that
 		}
 	}()
@@ -38,7 +38,7 @@ func (s *Stream) run(now time.Time) {
 	s.shareCandidates(now)
 	s.releaseReservation()
 	if s.finishing && s.watches == 0 && len(s.waitingAnswers) == 0 && !s.more {
-		s.stop(s.soloEnd)
+		s.Abort(s.soloEnd)
 		return
 	}
 	s.joinGroup()
@@ -93,7 +93,7 @@ func (s *Stream) sendOne(now time.Time) {
 		s.signal()
 	default:
 		s.unsent = true
-		s.stop(err)
+		s.Abort(err)
 	}
 }
 
@@ -229,7 +229,7 @@ func (s *Stream) serveOnce() bool {
 		}
 		return nil
 	}); err != nil {
-		s.stop(err)
+		s.Abort(err)
 	}
 	return true
 }
@@ -237,7 +237,7 @@ func (s *Stream) serveOnce() bool {
 // handlerSent gives the response that Serve has sent back to the worker.
 func (s *Stream) handlerSent(err error) {
 	if err != nil {
-		s.stop(err)
+		s.Abort(err)
 		return
 	}
 	s.post(func(time.Time) { s.responseSent() })
