@@ -80,9 +80,7 @@ func (d *Dispatcher) exit(g *group, watches int) {
 func (d *Dispatcher) Stats() feed.Stats { return d.feeds.Stats() }
 
 // Interests returns the number of distinct interests that are watched.
-func (d *Dispatcher) Interests() int { return d.feeds.Interests() }
+func (d *Dispatcher) Interests() int { return d.feeds.Stats().Interests }
 
-// IndexDecides reports whether the index alone decides which changes concern an interest. If
-// not, the dispatcher evaluates the selector of the interest for each change that the index
-// yields. At worst, these are all changes in the scope of the interest.
+// IndexDecides is [feed.Feeds.IndexDecides].
 func (d *Dispatcher) IndexDecides(i *feed.Interest) bool { return d.feeds.IndexDecides(i) }

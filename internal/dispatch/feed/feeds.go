@@ -105,11 +105,12 @@ func (fs *Feeds) awaitChange(ctx context.Context, s *cacher.State, idle <-chan t
 // the observer come last, so no watcher waits for the observer.
 func (fs *Feeds) dispatch(s *cacher.State) {
 	r := fs.beginRound(s)
-	fs.appendAll(s, r)
-	r.report()
+	ended := fs.appendAll(s, r)
+	r.report(fs.Config.Observer, ended)
 }
 
-func (fs *Feeds) appendAll(s *cacher.State, r *roundReports) {
+// appendAll returns when watchers could read the changes.
+func (fs *Feeds) appendAll(s *cacher.State, r *roundReports) (ended time.Time) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.dropOldSegments()
@@ -139,11 +140,12 @@ func (fs *Feeds) appendAll(s *cacher.State, r *roundReports) {
 	fs.DispatchedUpTo.Store(new(fs.position))
 	fs.stats.logBytes.Store(int64(fs.logs.bytes))
 	fs.stats.evictions.Store(fs.logs.evicted)
-	r.end()
+	ended = time.Now()
 	fs.sweep(s)
 	fs.handOver(fs.unpublished, fs.position)
 	clear(fs.unpublished)
 	fs.unpublished = fs.unpublished[:0]
+	return ended
 }
 
 // sweep drops outdated states and parts of catch-ups, at most once per parts.CacheAge. The
@@ -231,11 +233,6 @@ func (fs *Feeds) Exit(f *Feed, watches int, exited func()) {
 		fs.stats.logBytes.Store(int64(fs.logs.bytes))
 	}
 }
-
-// IndexDecides reports whether the index alone decides which changes concern an interest. If
-// not, the feed evaluates the selector of the interest for each change that the index
-// yields. At worst, these are all changes in the scope of the interest.
-func (fs *Feeds) IndexDecides(i *Interest) bool { return fs.index.decides(i) }
 
 // Locked calls a function between two rounds.
 func (fs *Feeds) Locked(do func()) {

@@ -31,7 +31,7 @@ type counters struct {
 // Stats returns the current values. It does not wait for a round.
 func (fs *Feeds) Stats() Stats {
 	s := Stats{
-		Interests: fs.Interests(), LogBytes: fs.stats.logBytes.Load(),
+		Interests: int(fs.stats.interests.Load()), LogBytes: fs.stats.logBytes.Load(),
 		CatchUpBytes: fs.CatchUps.Bytes.Load(), CatchUpStates: fs.Retained.Count(),
 		Events: fs.stats.events.Load(), EventBytes: fs.stats.eventBytes.Load(), Evictions: fs.stats.evictions.Load(),
 	}
@@ -40,6 +40,3 @@ func (fs *Feeds) Stats() Stats {
 	}
 	return s
 }
-
-// Interests returns the number of distinct Interests that are watched.
-func (fs *Feeds) Interests() int { return int(fs.stats.interests.Load()) }
