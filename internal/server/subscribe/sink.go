@@ -2,7 +2,6 @@ package subscribe
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -24,7 +23,6 @@ type sink struct {
 	stream  *stream
 	slot    quota.Slot
 	encoder encoder
-	sending atomic.Bool // the handler is sending a response
 	times   catchUpTimes
 }
 
@@ -75,11 +73,9 @@ func (k *sink) Send(r *dispatch.Response) error {
 		message = append(message, fence)
 	}
 	k.begin(r)
-	k.sending.Store(true)
 	k.times.wait(time.Now())
 	err := k.stream.grpc.SendMsg(message)
 	k.times.endWait(time.Now())
-	k.sending.Store(false)
 	if err != nil {
 		return err
 	}
@@ -99,9 +95,6 @@ func (k *sink) HoldsReservation() bool { return k.slot.IsHeld() }
 // Release implements [dispatch.StreamSink].
 func (k *sink) Release() { k.slot.Release(k.OnWritten) }
 
-// isBlocked reports whether a response waits for the client.
-func (k *sink) isBlocked() bool { return k.IsBlocked(k.sending.Load(), time.Now) }
-
 // begin records what the client may get to know as soon as gRPC has the response: ids that it may use
 // again, and RESETs.
 func (k *sink) begin(r *dispatch.Response) {
@@ -116,22 +109,17 @@ func (k *sink) begin(r *dispatch.Response) {
 		if e.Batch != nil {
 			k.encoder.parts[i].resource = k.resourceOf(e)
 			if e.Batch.Header.Kind == object.CatchUpBegin && e.Batch.Header.CatchUp == object.Reset {
-				t.beginReset(e.IDs)
+				for _, id := range e.IDs.All() {
+					if w := t.byID[id]; w != nil {
+						w.BeginReset()
+					}
+				}
 			}
 		}
 		for _, w := range e.Watches {
 			if used := t.byID[w.ID]; used != nil && &used.StreamWatch == w {
 				delete(t.byID, w.ID)
 			}
-		}
-	}
-}
-
-// beginReset records that a RESET of some watches begins. It is called with mu held.
-func (t *table) beginReset(ids *dispatch.IDs) {
-	for _, id := range ids.All() {
-		if e := t.byID[id]; e != nil {
-			e.BeginReset()
 		}
 	}
 }
