@@ -268,16 +268,13 @@ func (src *streamSource) bound() object.Position {
 	if src.stream.solo == nil {
 		return src.rounds.bound
 	}
-	if p := src.dispatcher.feeds.DispatchedUpTo.Load(); p != nil {
-		return *p
-	}
-	return object.Position{}
+	return *src.dispatcher.feeds.DispatchedUpTo.Load()
 }
 
 // endStopped ends all watches of the source, because the dispatcher has stopped.
 func (src *streamSource) endStopped() {
 	e := &Ending{Reason: ErrStopped, Last: true}
-	for _, c := range src.all() {
+	for _, c := range slices.Clone(src.cursors) {
 		src.stream.endCursor(c, e)
 	}
 	src.stream.task.Ready()
@@ -301,6 +298,3 @@ func (src *streamSource) remove(c *cursor) {
 	src.cursors[last] = nil
 	src.cursors = src.cursors[:last]
 }
-
-// all returns a copy of the list of cursors.
-func (src *streamSource) all() []*cursor { return slices.Clone(src.cursors) }

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -16,13 +17,13 @@ var ErrStopped = errors.New("dispatch has stopped")
 // Dispatcher delivers the changes of one resource to its watchers.
 type Dispatcher struct {
 	feeds   *feed.Feeds
-	stopped chan struct{}   // closed when Run has returned
+	stopped atomic.Bool     // Run has returned
 	workers []*workerRounds // guarded by the mutex of the feeds
 }
 
 // New returns a dispatcher. It does nothing until Run is called.
 func New(cfg feed.Config) *Dispatcher {
-	d := &Dispatcher{stopped: make(chan struct{})}
+	d := &Dispatcher{}
 	d.feeds = feed.NewFeeds(cfg, d.handOver)
 	return d
 }
@@ -33,24 +34,14 @@ func (d *Dispatcher) Run(ctx context.Context) {
 	d.feeds.Run(ctx)
 }
 
-// stop ends all watches. If each of them waited for stopped itself, a watch would take more memory.
+// stop ends all watches.
 func (d *Dispatcher) stop() {
 	d.feeds.Locked(func() {
-		close(d.stopped)
+		d.stopped.Store(true)
 		for _, r := range d.workers {
 			r.ending.Ready()
 		}
 	})
-}
-
-// hasStopped reports whether Run has returned.
-func (d *Dispatcher) hasStopped() bool {
-	select {
-	case <-d.stopped:
-		return true
-	default:
-		return false
-	}
 }
 
 // enter adds a watch to the feed of the interest, so that the watch misses no change that comes after

@@ -326,7 +326,10 @@ func (s *Stream) Holds() Holdings {
 	h := Holdings{
 		Watches: s.watches, Settling: len(s.settling), Joins: len(s.joins),
 		Candidates: len(s.candidates), CatchUps: len(s.catchUps.waiting), Parked: len(s.catchUps.parked),
-		Directs: len(s.directs.clone()), Answers: s.answers.waiting + len(s.waitingAnswers), ToClose: len(s.toClose), Interval: s.clock.interval,
+		Answers: s.answers.waiting + len(s.waitingAnswers), ToClose: len(s.toClose), Interval: s.clock.interval,
+	}
+	if s.directs != nil {
+		h.Directs = len(s.directs.all)
 	}
 	for _, l := range s.directs.lanes() {
 		h.DirectsWaiting += len(l.waiting)

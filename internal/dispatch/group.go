@@ -166,13 +166,14 @@ func (g *group) run(now time.Time) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			g.fail(work.Panicked(p))
+			err := work.Panicked(p)
+			g.dismiss(func(c *cursor) { c.stream.Abort(err) })
 		}
 	}()
 	g.sort()
 	v := g.feed.View.Load()
 	if !v.Covers(g.at) {
-		g.dissolve()
+		g.dismiss((*cursor).mark) // their streams read them
 		return
 	}
 	b := g.feed.Batch(feed.Start{View: v, After: g.at.Revision, Skip: g.skip}, now)
@@ -280,25 +281,14 @@ func (g *group) yield(now time.Time) time.Time {
 	return after
 }
 
-// fail ends the stream of each member with an error. If the method send panics halfway, g.members
-// may still list a cursor that has left, or list a cursor twice, because send had moved it forward.
-// Only the element at the cursor's place counts.
-func (g *group) fail(err error) {
+// dismiss makes all members ordinary cursors again, and then calls a function with each of them. If the
+// method send panics halfway, g.members may still list a cursor that has left, or list a cursor twice,
+// because send had moved it forward. Only the element at the cursor's place counts.
+func (g *group) dismiss(then func(*cursor)) {
 	for i, m := range g.members {
 		if c := m.cursor; c != nil && c.place == int32(i+1) {
 			g.hasLeft(c)
-			c.stream.Abort(err)
-		}
-	}
-	g.truncate(0, 0)
-}
-
-// dissolve makes the streams of all members read them.
-func (g *group) dissolve() {
-	for _, m := range g.members {
-		if m.cursor != nil {
-			g.hasLeft(m.cursor)
-			m.cursor.mark()
+			then(c)
 		}
 	}
 	g.truncate(0, 0)

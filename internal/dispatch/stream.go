@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -98,14 +99,11 @@ type StreamConfig struct {
 func NewStream(c StreamConfig) *Stream {
 	s := &Stream{
 		sink: c.Sink, solo: c.Solo, order: c.Order,
-		responseBytes: c.ResponseBytes,
+		responseBytes: cmp.Or(c.ResponseBytes, 1<<20),
 		wakeServe:     make(chan struct{}, 1),
 	}
 	if s.solo != nil {
 		s.sink = s.solo
-	}
-	if s.responseBytes == 0 {
-		s.responseBytes = 1 << 20
 	}
 	s.task = c.Queue.NewTask(s.run)
 	s.clock = streamClock{lastBookmark: c.LastBookmark}
@@ -141,13 +139,13 @@ func (s *Stream) Start(d *Dispatcher, w *StreamWatch, i feed.Interest, b catchup
 
 // Refuse answers a start that was refused: an entry with Refused for the id.
 func (s *Stream) Refuse(id uint64, reason error) {
-	s.postAnswer(func(time.Time) { s.waitingAnswers = append(s.waitingAnswers, answer{id: id, refused: reason}) })
+	s.postAnswers(1, func(time.Time) { s.waitingAnswers = append(s.waitingAnswers, answer{id: id, refused: reason}) })
 }
 
 // End ends a watch. A watch that has ended or is ending is left alone: the first call counts.
 func (s *Stream) End(w *StreamWatch, e Ending) {
 	if w.beginEnding() {
-		s.postAnswer(func(time.Time) { s.end(w, &e) })
+		s.postAnswers(1, func(time.Time) { s.end(w, &e) })
 	}
 }
 
@@ -172,27 +170,37 @@ func (s *Stream) EndAll(e Ending) {
 			return
 		}
 		s.finishing, s.endAll = s.solo == nil, &e // Start follows, if the one watch has not begun
-		for _, src := range s.sources {
-			for _, c := range src.all() {
-				s.endCursor(c, &e)
-			}
-		}
-		for _, c := range s.directs.clone() {
+		for _, c := range s.cursors() {
 			s.endCursor(c, &e)
 		}
 	})
 }
 
 // post makes the worker call a function. It returns false if the stream has ended.
-func (s *Stream) post(do func(now time.Time)) bool {
+func (s *Stream) post(do func(now time.Time)) bool { return s.postAnswers(0, do) }
+
+// postAnswers makes the worker call a function that adds a number of answers.
+func (s *Stream) postAnswers(n int, do func(now time.Time)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return false
 	}
+	s.answers.waiting += n
 	s.inbox = append(s.inbox, do)
 	s.task.Ready()
 	return true
+}
+
+// cursors returns all cursors of the stream.
+func (s *Stream) cursors() (all []*cursor) {
+	for _, src := range s.sources {
+		all = append(all, src.cursors...)
+	}
+	if s.directs != nil {
+		all = append(all, s.directs.all...)
+	}
+	return all
 }
 
 // contextLocked returns a context that ends when Serve returns.

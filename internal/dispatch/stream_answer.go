@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -71,17 +70,6 @@ func (s *Stream) AwaitAnswers(ctx context.Context, n int) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}
-}
-
-// postAnswer makes the worker call a function that adds an answer.
-func (s *Stream) postAnswer(do func(now time.Time)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.ended {
-		s.answers.waiting++
-		s.inbox = append(s.inbox, do)
-		s.task.Ready()
 	}
 }
 

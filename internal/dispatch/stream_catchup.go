@@ -85,18 +85,13 @@ func (q *catchUpQueue) removeLocked(c *cursor) bool {
 			q.reserving() // no watch needs the reservation any more
 		}
 	}
-	q.forgetClosedLocked()
-	return true
-}
-
-// forgetClosedLocked is called when a cursor of the queue is closed. It sometimes removes all closed
-// cursors, because their turns may be far away.
-func (q *catchUpQueue) forgetClosedLocked() {
-	isClosed := func(c *cursor) bool { return c.abandoned }
+	// Sometimes all closed cursors go, because their turns may be far away.
 	if q.closed++; 2*q.closed >= len(q.waiting)+len(q.parked) {
+		isClosed := func(c *cursor) bool { return c.abandoned }
 		q.waiting, q.parked = slices.DeleteFunc(q.waiting, isClosed), slices.DeleteFunc(q.parked, isClosed)
 		q.closed = 0
 	}
+	return true
 }
 
 func (q *catchUpQueue) parkLocked(c *cursor) {
@@ -110,14 +105,11 @@ func (q *catchUpQueue) unparkLocked(c *cursor) {
 	q.parkedOpen--
 }
 
-// canMakeLocked reports whether Serve can make parts.
-func (q *catchUpQueue) canMakeLocked() bool { return len(q.waiting) > 0 && !q.granted }
-
 // catchUpsWait reports whether Serve could make parts.
 func (s *Stream) catchUpsWait() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.catchUps.canMakeLocked()
+	return len(s.catchUps.waiting) > 0 && !s.catchUps.granted
 }
 
 // grantParts lets Serve make parts for one response, unless there are parts already. The worker calls it

@@ -66,14 +66,6 @@ func (q *directCursors) lanes() []*directLane {
 	return []*directLane{&q.live, &q.catchUps}
 }
 
-// clone returns a copy of the list of cursors.
-func (q *directCursors) clone() []*cursor {
-	if q == nil {
-		return nil
-	}
-	return slices.Clone(q.all)
-}
-
 // StartDirect starts a watch whose messages come from a source without feeds. The stream runs one
 // goroutine for it, which calls the methods of the watcher. Next is called only when the stream
 // has room for its message.

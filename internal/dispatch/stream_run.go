@@ -151,12 +151,9 @@ func (s *Stream) responseSent() {
 func (s *Stream) release() {
 	s.clock.stop()
 	for _, src := range s.sources {
-		for _, c := range src.all() {
-			s.closeCursor(c)
-		}
 		delete(src.rounds.sources, src)
 	}
-	for _, c := range s.directs.clone() {
+	for _, c := range s.cursors() {
 		s.closeCursor(c)
 	}
 	s.mu.Lock()

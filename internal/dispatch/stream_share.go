@@ -158,7 +158,7 @@ type join struct {
 // one that is live and has sent everything that the watch does not want, or one that is about to
 // begin at the same place.
 func (s *Stream) join(w *StreamWatch, g *group, b catchup.Begin, o *Options) bool {
-	if s.solo != nil || b.Kind == catchup.BeginFromSnapshot || b.Exact > 0 || s.endAll != nil || g.dispatcher().hasStopped() {
+	if s.solo != nil || b.Kind == catchup.BeginFromSnapshot || b.Exact > 0 || s.endAll != nil || g.dispatcher().stopped.Load() {
 		return false
 	}
 	k := keyOf(s, o)

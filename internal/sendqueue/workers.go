@@ -62,11 +62,7 @@ func (w *worker) enqueue(q *Queue) {
 	w.waiting.Add(1)
 	w.mu.Lock()
 	w.queues = append(w.queues, q)
-	first := len(w.queues) == 1
 	w.mu.Unlock()
-	if !first {
-		return
-	}
 	select {
 	case w.signal <- struct{}{}:
 	default:

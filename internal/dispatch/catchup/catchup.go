@@ -128,27 +128,18 @@ func (r *Reader) CatchUpBegin(kind object.CatchUp) feed.Message {
 	return m
 }
 
-// BeginReplay begins a REPLAY up to a revision, and returns the message that announces it. After the
-// REPLAY, the client has everything that the store had at the time asOf.
-func (r *Reader) BeginReplay(to object.Revision, asOf time.Time) feed.Message {
-	r.Skip = 0
-	r.Step, r.catchUp = StepCatchUp, &catchUp{kind: object.Replay, to: to, asOf: asOf}
-	return r.CatchUpBegin(object.Replay)
-}
-
-// WholeReplay returns the REPLAY that BeginReplay has begun as one message from the log, which must have
-// all its events. It returns false if there are none. SYNCED comes next.
-func (r *Reader) WholeReplay(v *feed.View) (feed.Message, bool) {
-	to := r.catchUp.to
-	pieces, end, _ := v.Read(r.After, 0, math.MaxInt, to)
-	if end.Taken == 0 {
-		r.After = to
-		return feed.Message{}, false
+// WholeReplay returns the messages of a REPLAY up to a revision, with its events, if there are any, in one
+// message. The log must have all of them. Afterwards, the client has everything that the store had at
+// the time asOf.
+func (r *Reader) WholeReplay(v *feed.View, to object.Revision, asOf time.Time) []feed.Message {
+	r.Skip, r.catchUp = 0, &catchUp{kind: object.Replay, to: to, asOf: asOf}
+	all := []feed.Message{r.CatchUpBegin(object.Replay)}
+	if pieces, end, _ := v.Read(r.After, 0, math.MaxInt, to); end.Taken > 0 {
+		r.After = end.UpTo
+		all = append(all, r.message(object.CatchUpPart, parts.Part{Pieces: pieces, End: end}))
 	}
-	r.After = end.UpTo
-	m := r.message(object.CatchUpPart, parts.Part{Pieces: pieces, End: end})
 	r.After = to
-	return m, true
+	return append(all, r.Synced())
 }
 
 // target returns the state to which a RESET or a DELTA leads. This is the state that the

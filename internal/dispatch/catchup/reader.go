@@ -152,7 +152,7 @@ func (r *Reader) InLog(v *feed.View) bool { return v.Covers(r.At()) }
 // dispatchedUpTo returns the revision of Feeds.DispatchedUpTo, or 0 if that position
 // belongs to another epoch than the reader.
 func (r *Reader) dispatchedUpTo() object.Revision {
-	if p := r.Feed.Feeds.DispatchedUpTo.Load(); p != nil && p.Epoch == r.Epoch {
+	if p := r.Feed.Feeds.DispatchedUpTo.Load(); p.Epoch == r.Epoch {
 		return p.Revision
 	}
 	return 0

@@ -29,7 +29,7 @@ func (f *Feed) CompleteAfter(at object.Position) object.Position {
 	// The order matters: the view has every event up to the position that was loaded before.
 	p := f.Feeds.DispatchedUpTo.Load()
 	v := f.View.Load()
-	if p == nil || p.Epoch != at.Epoch || !v.Covers(at) {
+	if p.Epoch != at.Epoch || !v.Covers(at) {
 		return at
 	}
 	upTo := p.Revision
@@ -55,7 +55,7 @@ func (f *Feed) ChangedAt() object.Revision {
 	dispatched := f.Feeds.DispatchedUpTo.Load()
 	v := f.View.Load()
 	present := f.Feeds.Config.Source.State().Position()
-	if dispatched == nil || *dispatched != present || v.base.Epoch != present.Epoch {
+	if *dispatched != present || v.base.Epoch != present.Epoch {
 		// Another watch may have read changes from the window that are not yet dispatched.
 		return present.Revision
 	}

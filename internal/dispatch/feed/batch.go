@@ -80,7 +80,7 @@ func (f *Feed) Batch(start Start, now time.Time) *Batch {
 	if start.View.EndsAt(start.After) {
 		return nil
 	}
-	if b := f.batches.find(start, now); b != nil {
+	if b := f.batches.find(now, func(b *Batch) bool { return b.start == start }); b != nil {
 		return b
 	}
 	return f.newBatch(start, f.Feeds.Config.MessageBytes, AllRevisions, true, now)
@@ -92,7 +92,10 @@ func (f *Feed) BatchTo(start Start, cut object.Revision, limit int, now time.Tim
 	shareable := start.Skip == 0 && limit == math.MaxInt
 	if shareable {
 		first, _ := start.View.Next(start.After)
-		if b := f.batches.findEvents(start.View.base.Epoch, first, start.View.last(cut), now); b != nil {
+		end := object.Position{Epoch: start.View.base.Epoch, Revision: start.View.last(cut)}
+		if b := f.batches.find(now, func(b *Batch) bool {
+			return b.first == first && b.Header.Position == end && !b.SplitsRevision()
+		}); b != nil {
 			return b
 		}
 	}
@@ -130,24 +133,11 @@ type batchCache struct {
 	next   atomic.Uint32 // number of batches added so far
 }
 
-// find returns the cached batch with the given start, or nil. It ignores batches that were
+// find returns a cached batch that the function accepts, or nil. It ignores batches that were
 // made MinStatedAge ago or earlier, because the age that they state is no longer correct.
-func (c *batchCache) find(start Start, now time.Time) *Batch {
+func (c *batchCache) find(now time.Time, accepts func(*Batch) bool) *Batch {
 	for i := range c.recent {
-		if b := c.recent[i].Load(); b != nil && b.start == start && now.Sub(b.made) < MinStatedAge {
-			return b
-		}
-	}
-	return nil
-}
-
-// findEvents returns the cached batch with all events of the feed from the revision first to the
-// revision last, or nil. Like find, it ignores old batches.
-func (c *batchCache) findEvents(epoch object.Epoch, first, last object.Revision, now time.Time) *Batch {
-	for i := range c.recent {
-		b := c.recent[i].Load()
-		if b != nil && b.start.Skip == 0 && !b.End.Partial && b.first == first && b.End.UpTo == last &&
-			b.Header.Position.Epoch == epoch && now.Sub(b.made) < MinStatedAge {
+		if b := c.recent[i].Load(); b != nil && now.Sub(b.made) < MinStatedAge && accepts(b) {
 			return b
 		}
 	}

@@ -19,14 +19,13 @@ import (
 type Feeds struct {
 	Config         Config                                            // with the defaults
 	handOver       func(published []*Feed, position object.Position) // called at the end of a round, with mu held
-	DispatchedUpTo atomic.Pointer[object.Position]                   // all changes up to this position are in the feeds that they concern; nil: none yet
+	DispatchedUpTo atomic.Pointer[object.Position]                   // all changes up to this position are in the feeds that they concern; zero before the first state
 	Created        time.Time                                         // arrival times in logs count from here
 	CatchUps       parts.Budget
 	Retained       parts.RetainedStates
 	stats          counters
 
 	mu          sync.Mutex         // guards everything below, and some fields of feed
-	position    object.Position    // same as DispatchedUpTo, but not atomic; zero before the first state
 	index       index              // the feeds that have watches
 	empty       *View              // the log of feeds that have begun at the latest position
 	caching     map[*Feed]struct{} // feeds whose cache of parts may have content
@@ -58,6 +57,7 @@ func NewFeeds(cfg Config, handOver func(published []*Feed, position object.Posit
 		caching:  map[*Feed]struct{}{},
 		hashes:   maphash.MakeSeed(),
 	}
+	fs.DispatchedUpTo.Store(&object.Position{})
 	fs.CatchUps.Limit = int64(cfg.CatchUpBytes)
 	fs.Retained.Limit = cfg.CatchUpStates
 	fs.logs = logBudget{limit: cfg.LogBytes, publishLater: fs.publishLater}
@@ -114,14 +114,15 @@ func (fs *Feeds) appendAll(s *cacher.State, r *roundReports) (ended time.Time) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.dropOldSegments()
-	changes, ok := s.Changes(fs.position.Revision)
-	if !ok || s.Position().Epoch != fs.position.Epoch {
+	before, now := *fs.DispatchedUpTo.Load(), s.Position()
+	changes, ok := s.Changes(before.Revision)
+	if !ok || now.Epoch != before.Epoch {
 		// Changes after the last round are lost, or the epoch has changed. Each log restarts
 		// empty at the new position. A watcher notices this when the log does not reach back
 		// to its cursor.
 		for f := range fs.index.all() {
 			fs.publishLater(f)
-			f.restart(fs.position, s.Position())
+			f.restart(before, now)
 		}
 	} else {
 		for c, arrived := range changes {
@@ -136,13 +137,12 @@ func (fs *Feeds) appendAll(s *cacher.State, r *roundReports) (ended time.Time) {
 	fs.publishAll()
 	// The order matters: publish the views, then store DispatchedUpTo. Readers load
 	// DispatchedUpTo before the view, so their view has every event up to that position.
-	fs.position = s.Position()
-	fs.DispatchedUpTo.Store(new(fs.position))
+	fs.DispatchedUpTo.Store(&now)
 	fs.stats.logBytes.Store(int64(fs.logs.bytes))
 	fs.stats.evictions.Store(fs.logs.evicted)
 	ended = time.Now()
 	fs.sweep(s)
-	fs.handOver(fs.unpublished, fs.position)
+	fs.handOver(fs.unpublished, now)
 	clear(fs.unpublished)
 	fs.unpublished = fs.unpublished[:0]
 	return ended
@@ -193,10 +193,11 @@ func (fs *Feeds) publishLater(f *Feed) {
 func (fs *Feeds) Enter(i *Interest, entered func(f *Feed, position object.Position)) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
+	position := *fs.DispatchedUpTo.Load()
 	f := fs.index.find(i)
 	if f == nil {
-		if fs.empty.base != fs.position {
-			fs.empty = &View{base: fs.position}
+		if fs.empty.base != position {
+			fs.empty = &View{base: position}
 		}
 		f = &Feed{Feeds: fs, Interest: *i}
 		f.View.Store(fs.empty)
@@ -206,7 +207,7 @@ func (fs *Feeds) Enter(i *Interest, entered func(f *Feed, position object.Positi
 	if f.watches++; f.watches == 2 {
 		f.hadSeveral.Store(true)
 	}
-	entered(f, fs.position)
+	entered(f, position)
 }
 
 // Remember registers a feed whose cache of parts has content, so that sweeps look at the cache.
