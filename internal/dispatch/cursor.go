@@ -111,9 +111,6 @@ func (c *cursor) mark() {
 	}
 }
 
-// hasBatchDelay reports whether live events are sent at least a batch delay apart.
-func (c *cursor) hasBatchDelay() bool { return c.timing != nil && c.timing.batchDelay > 0 }
-
 // holds reports whether live events have to wait for the batch delay, and makes the stream read the
 // cursor when the delay is over.
 func (c *cursor) holds(now time.Time) bool {

@@ -205,7 +205,7 @@ func (s *Stream) makePartsOf(c *cursor, made *madeParts, limit int) (bytes int, 
 		}
 		isPart := c.TransfersState() && m.Header.Kind == object.CatchUpPart
 		made.messages = append(made.messages, catchUpMessage{c, m, isPart})
-		if m.Header.Kind == object.Live && c.hasBatchDelay() {
+		if m.Header.Kind == object.Live && c.timing != nil && c.timing.batchDelay > 0 {
 			return bytes, nil // the next events wait for the delay
 		}
 		// A cursor does not wait for its next turn while it holds its first part.
