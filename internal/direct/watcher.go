@@ -307,13 +307,13 @@ func (w *Watcher) deliveredAll() {
 // confirmed the position: without the store, a client must notice the silence. It asks the
 // store at most once per interval.
 func (w *Watcher) isBookmarkDue(now time.Time) bool {
-	due := w.schedule.Due(now)
-	if due == dispatch.PeriodicBookmarkDue {
+	last := w.schedule.IsLastBookmarkDue(now)
+	if !last && w.schedule.IsSilent(now) {
 		w.silent = true
 		w.schedule.Postpone(now)
 		w.tail.checkUpToDate()
 	}
-	return due == dispatch.LastBookmarkDue || w.silent && w.tail.isUpToDate()
+	return last || w.silent && w.tail.isUpToDate()
 }
 
 // wait waits until there may be a message.

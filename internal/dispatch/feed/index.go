@@ -19,10 +19,6 @@ type index struct {
 	whole     map[object.Scope]*Feed // the feeds without a selector; those of a scope have different projections, and are a list
 	selecting map[interestKey]*Feed  // the feeds with a selector
 	required  map[indexKey][]*Feed   // the same feeds by what they require
-
-	scoped   int // number of feeds in required that are found by their scope alone
-	fielded  int // number of feeds found by the value of a field
-	labelled int // number of feeds found by the value of a label
 }
 
 // indexKey is the key under which the index lists a feed.
@@ -101,10 +97,11 @@ func (x *index) keyOf(i *Interest) indexKey {
 	return best
 }
 
-// decides reports whether the index key alone decides which changes concern an interest. If
-// so, changes that do not concern the interest cause no work for it. Any goroutine may call
-// decides.
-func (x *index) decides(i *Interest) bool {
+// IndexDecides reports whether the index alone decides which changes concern an interest. If
+// not, the feed evaluates the selector of the interest for each change that the index
+// yields. At worst, these are all changes in the scope of the interest. Any goroutine may call
+// IndexDecides.
+func (fs *Feeds) IndexDecides(i *Interest) bool {
 	switch i.Selector.Requirements() {
 	case 0:
 		return true
@@ -113,7 +110,7 @@ func (x *index) decides(i *Interest) bool {
 			return true
 		}
 		for _, c := range i.Selector.Conditions() {
-			return !c.Not && (c.Index == selector.KeyIndex || slices.Contains(x.fields, c.Index))
+			return !c.Not && (c.Index == selector.KeyIndex || slices.Contains(fs.index.fields, c.Index))
 		}
 	}
 	return false
@@ -130,7 +127,6 @@ func (x *index) add(f *Feed) {
 	f.key = &k
 	x.selecting[f.Interest.key()] = f
 	x.required[k] = append(x.required[k], f)
-	x.count(k, 1)
 }
 
 func (x *index) remove(f *Feed) {
@@ -147,7 +143,6 @@ func (x *index) remove(f *Feed) {
 	} else {
 		delete(x.required, k)
 	}
-	x.count(k, -1)
 }
 
 func (x *index) removeWhole(f *Feed) {
@@ -166,17 +161,6 @@ func (x *index) removeWhole(f *Feed) {
 	}
 }
 
-func (x *index) count(k indexKey, n int) {
-	switch k.field {
-	case noField:
-		x.scoped += n
-	case labelField:
-		x.labelled += n
-	default:
-		x.fielded += n
-	}
-}
-
 // concerned returns the feeds that a change may concern, without repetitions.
 func (x *index) concerned(c *object.Change) iter.Seq[*Feed] {
 	return func(yield func(*Feed) bool) {
@@ -184,23 +168,22 @@ func (x *index) concerned(c *object.Change) iter.Seq[*Feed] {
 			if !eachSibling(x.whole[scope], yield) {
 				return
 			}
-			if x.scoped > 0 && !each(x.required[indexKey{scope: scope, field: noField}], yield) {
+			if len(x.required) == 0 {
+				continue
+			}
+			if !each(x.required[indexKey{scope: scope, field: noField}], yield) {
 				return
 			}
-			if x.fielded > 0 {
-				for _, field := range x.fields {
-					for value := range values(c, field) {
-						if !each(x.required[indexKey{scope: scope, field: field, value: value}], yield) {
-							return
-						}
+			for _, field := range x.fields {
+				for value := range values(c, field) {
+					if !each(x.required[indexKey{scope: scope, field: field, value: value}], yield) {
+						return
 					}
 				}
 			}
-			if x.labelled > 0 {
-				for label, value := range labels(c) {
-					if !each(x.required[indexKey{scope: scope, field: labelField, label: label, value: value}], yield) {
-						return
-					}
+			for label, value := range labels(c) {
+				if !each(x.required[indexKey{scope: scope, field: labelField, label: label, value: value}], yield) {
+					return
 				}
 			}
 		}

@@ -155,7 +155,8 @@ func TestBlockedMeansThatAMessageWaits(t *testing.T) {
 	s := newStream()
 	check := func(what string, sending bool, after time.Duration, want bool) {
 		t.Helper()
-		if got := s.IsBlocked(sending, func() time.Time { return time.Now().Add(after) }); got != want {
+		s.sending.Store(sending)
+		if got := s.IsBlocked(func() time.Time { return time.Now().Add(after) }); got != want {
 			t.Errorf("%s: got blocked %v, want %v", what, got, want)
 		}
 	}

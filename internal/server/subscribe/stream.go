@@ -35,21 +35,19 @@ type stream struct {
 	caller   registry.Caller
 	queue    *registry.ConnQueue // nil: not admitted
 
-	out   outbox
+	out   *dispatch.Stream
 	sink  sink
 	table table
 	waits waits
 
 	endsAll atomic.Bool // EndAll was called
 
-	calls       sync.Mutex  // orders the calls of out; see the comment of the package
-	reason      error       // guarded by calls: of EndAll; nil: EndAll was not called
-	closed      bool        // guarded by calls: finish has begun
-	noRequests  bool        // guarded by calls: the client has closed its side
-	waiting     int         // guarded by calls: watches that wait for etcd
-	expiryTimer *time.Timer // guarded by calls: credentials
-	limitTimer  *time.Timer // guarded by calls: Config.TimeLimit
-	cutOffTimer *time.Timer // guarded by calls: for a client that does not read the last messages
+	calls      sync.Mutex    // orders the calls of out; see the comment of the package
+	reason     error         // guarded by calls: of EndAll; nil: EndAll was not called
+	closed     bool          // guarded by calls: finish has begun
+	noRequests bool          // guarded by calls: the client has closed its side
+	waiting    int           // guarded by calls: watches that wait for etcd
+	timers     []*time.Timer // guarded by calls: of what ends the stream
 }
 
 func newStream(s *Service, rpcStream grpc.ServerStream) *stream {
@@ -75,7 +73,7 @@ func (s *stream) register(requests grpc.ServerStream) error {
 	s.queue = watches.Queues.Acquire(s.ctx)
 	limit := watches.TimeLimit()
 	s.last = registry.LastBookmark(s.ctx, s.since, limit)
-	s.out = s.service.newOutbox(dispatch.StreamConfig{Queue: s.queue.Queue, Sink: &s.sink, LastBookmark: s.last})
+	s.out = dispatch.NewStream(dispatch.StreamConfig{Queue: s.queue.Queue, Sink: &s.sink, LastBookmark: s.last})
 	s.sink.init(s)
 	s.waits.init()
 	if err := watches.Register(s); err != nil {
@@ -89,10 +87,10 @@ func (s *stream) register(requests grpc.ServerStream) error {
 	}
 	s.calls.Lock()
 	if expires := s.caller.Pass.Expires; !expires.IsZero() {
-		s.expiryTimer = time.AfterFunc(time.Until(expires), func() { s.EndAll(access.ErrExpired) })
+		s.timers = append(s.timers, time.AfterFunc(time.Until(expires), func() { s.EndAll(access.ErrExpired) }))
 	}
 	if limit > 0 {
-		s.limitTimer = time.AfterFunc(time.Until(s.since.Add(limit)), func() { s.EndAll(registry.ErrTimeLimit) })
+		s.timers = append(s.timers, time.AfterFunc(time.Until(s.since.Add(limit)), func() { s.EndAll(registry.ErrTimeLimit) }))
 	}
 	s.calls.Unlock()
 	return nil
@@ -142,10 +140,8 @@ func (s *stream) release() (watches int) {
 	defer s.service.registry.Queues.Release(s.queue)
 	s.calls.Lock()
 	s.closed = true
-	for _, timer := range []*time.Timer{s.expiryTimer, s.limitTimer, s.cutOffTimer} {
-		if timer != nil {
-			timer.Stop()
-		}
+	for _, timer := range s.timers {
+		timer.Stop()
 	}
 	s.calls.Unlock()
 	s.end()
@@ -179,7 +175,7 @@ func (s *stream) EndAll(reason error) {
 	s.endsAll.Store(true)
 	s.out.EndAll(endingOf(reason))
 	if grace := s.service.registry.GraceAfter(reason); grace > 0 {
-		s.cutOffTimer = time.AfterFunc(grace, func() { rpc.CutOff(s.grpc.Context()) })
+		s.timers = append(s.timers, time.AfterFunc(grace, func() { rpc.CutOff(s.grpc.Context()) })) // for a client that does not read the last messages
 	}
 }
 

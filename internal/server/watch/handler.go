@@ -105,10 +105,10 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	h.sender.counters = r.Counters(w.Resource(), h.queue.Worker())
 	start, err := h.await(admitted, last)
 	if err != nil {
-		if reason, byServer := h.ctx.why(); byServer {
-			if errors.Is(reason, apierr.ErrDraining) {
-				return apierr.ErrDraining
-			}
+		switch reason, _ := h.ctx.why(); {
+		case errors.Is(reason, apierr.ErrDraining):
+			return apierr.ErrDraining
+		case reason != nil:
 			return reason
 		}
 		return err
@@ -116,7 +116,6 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	h.open(dispatch.StreamConfig{
 		Queue: h.queue.Queue, Solo: &h.sender, Order: rpc.StreamID(ctx), LastBookmark: last,
 	})
-	h.ctx.forgetDone() // only the wait for the store needed the channel
 	if err := r.Begin(w); err != nil {
 		return err
 	}
@@ -153,8 +152,10 @@ func (h *handler) start(start func()) {
 // await waits until the store is fresh enough for the watch. It returns a function that starts the
 // watch, and releases it if the client has gone before.
 func (h *handler) await(r *registry.Parsed, lastBookmark time.Time) (start func(), err error) {
+	ctx, cancel := h.ctx.waiting()
+	defer cancel()
 	if r.Resource.Direct != nil {
-		w, err := r.Resource.WatchDirect(&h.ctx, &r.Watch, lastBookmark)
+		w, err := r.Resource.WatchDirect(ctx, &r.Watch, lastBookmark)
 		if err != nil {
 			return nil, err
 		}
@@ -165,7 +166,7 @@ func (h *handler) await(r *registry.Parsed, lastBookmark time.Time) (start func(
 		})
 		return func() { h.out.StartDirect(&h.watch.StreamWatch, w) }, nil
 	}
-	begin, err := r.Resource.Await(&h.ctx, &r.Watch)
+	begin, err := r.Resource.Await(ctx, &r.Watch)
 	return func() {
 		h.out.Start(r.Resource.Dispatcher, &h.watch.StreamWatch, r.Interest, backend.BeginOf(&r.Watch, begin), r.Options)
 	}, err
