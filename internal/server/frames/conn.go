@@ -40,20 +40,11 @@ type Conn struct {
 	lastStream  uint32   // the highest stream id so far
 	pace        pace
 
-	mu     sync.Mutex
-	open   map[uint32]openStream // guarded by mu
-	young  youngStreams          // guarded by mu
-	ageing bool                  // guarded by mu: dropOld will run
+	mu      sync.Mutex
+	streams map[uint32]*clientStream // guarded by mu
 
 	lost     lostStreams
 	outgoing outgoing
-}
-
-// openStream is a stream that the server serves.
-type openStream struct {
-	stream  Stream
-	request *Request      // nil: it has come to its end
-	ended   chan struct{} // closed by Ended; nil: nobody waits
 }
 
 // NewConn returns a connection that follows the frames of conn and applies the budget to the
@@ -61,7 +52,7 @@ type openStream struct {
 func NewConn(conn net.Conn, budget Budget) *Conn {
 	c := &Conn{
 		Conn: conn, buffered: bufio.NewReaderSize(conn, readBufferBytes), budget: budget, closed: make(chan struct{}),
-		prefaceLeft: len(http2.ClientPreface), headerRead: frameHeaderBytes, pace: newPace(), open: map[uint32]openStream{},
+		prefaceLeft: len(http2.ClientPreface), headerRead: frameHeaderBytes, pace: newPace(), streams: map[uint32]*clientStream{},
 		lost: newLostStreams(),
 	}
 	c.close = sync.OnceFunc(func() { close(c.closed) })
@@ -137,9 +128,7 @@ func (c *Conn) beginFrame() error {
 	c.payloadLeft = c.header.payloadBytes()
 	switch c.header.kind() {
 	case http2.FrameData:
-		c.mu.Lock()
-		c.request = c.open[c.header.stream()].request
-		c.mu.Unlock()
+		c.request = c.requestOf(c.header.stream())
 		c.padding = 0
 		if c.header.has(http2.FlagDataPadded) {
 			c.padding = -1
@@ -189,7 +178,6 @@ func (c *Conn) endFrame() {
 		// Now the server has ended the request, so it does no work for it, even if the
 		// connection must be closed.
 		c.abandon(c.header.stream())
-		c.endRequest(c.header.stream())
 		c.yield()
 	case kind == http2.FrameHeaders:
 		c.yield()
@@ -201,47 +189,5 @@ func (c *Conn) endFrame() {
 		request.endFrame(end)
 		c.endViolator(request)
 		c.yield()
-	}
-}
-
-// Open begins to follow the request whose headers the server has just read. endStream ends its
-// stream when the client violates a rule and the handler does not end it; it must not block. The
-// goroutine that reads the connection calls Open. The caller calls Ended with the id of the
-// stream.
-func (c *Conn) Open(stream Stream, endStream func()) (request *Request, id uint32) {
-	id = c.header.stream()
-	request = &Request{conn: c, id: id, endStream: endStream, ended: c.endsStream}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.open[id] = openStream{stream: stream, request: request}
-	return request, id
-}
-
-// endRequest notes that nothing more of a request comes.
-func (c *Conn) endRequest(id uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s, ok := c.open[id]; ok {
-		s.request = nil
-		c.open[id] = s
-	}
-}
-
-// Ended notes that a stream has ended. Any goroutine may call it.
-func (c *Conn) Ended(id uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.open[id]; s.ended != nil {
-		close(s.ended)
-	}
-	delete(c.open, id)
-}
-
-// setClient notes which client has authenticated on a stream.
-func (c *Conn) setClient(id uint32, name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.young.find(id); s != nil {
-		s.client = name
 	}
 }

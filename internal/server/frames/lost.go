@@ -1,21 +1,10 @@
 package frames
 
 import (
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
 )
-
-// Stream is a stream of the client that the server has begun to serve.
-type Stream interface {
-	// Lost ends the stream because the connection is lost. It must not block.
-	Lost()
-
-	// Violated notes that the request of the stream violates a rule, and makes the handler return
-	// the reason if it can. It returns who ends the stream. It must not block.
-	Violated(reason error) Ender
-}
 
 const (
 	// lostAtOnce is how many streams of a lost connection end at the same time.
@@ -35,16 +24,21 @@ type lostStreams struct {
 
 func newLostStreams() lostStreams { return lostStreams{answered: make(chan struct{}, lostAtOnce)} }
 
-// endLost ends the streams that are open. The reading goroutine calls it before gRPC learns that
+// endLost ends the streams that are served. The reading goroutine calls it before gRPC learns that
 // the connection is lost.
 func (c *Conn) endLost() {
+	var served []Stream
 	c.mu.Lock()
-	open := slices.Collect(maps.Values(c.open))
+	for _, s := range c.streams {
+		if s.served != nil {
+			served = append(served, s.served)
+		}
+	}
 	c.mu.Unlock()
 	c.lost.begun.Store(true)
-	for batch := range slices.Chunk(open, lostAtOnce) {
+	for batch := range slices.Chunk(served, lostAtOnce) {
 		for _, s := range batch {
-			s.stream.Lost()
+			s.Lost()
 		}
 		if !c.lost.await(len(batch), c.closed) {
 			return

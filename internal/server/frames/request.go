@@ -34,10 +34,9 @@ var (
 // adds to it. A request that violates a rule ends its own stream, never the connection,
 // which other requests share.
 type Request struct {
-	conn      *Conn
-	id        uint32 // of the stream
-	endStream func()
-	violated  bool // the violation is handled; only the reading goroutine uses it
+	conn     *Conn
+	id       uint32 // of the stream
+	violated bool   // the violation is handled; only the reading goroutine uses it
 
 	mu          sync.Mutex
 	prefix      [prefixBytes]byte // guarded by mu; of the current message
