@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
-	"errors"
 	"iter"
 	"math"
 	"math/rand/v2"
@@ -19,7 +18,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
-	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // Config configures the watches of a server. TimeLimit and Grace are optional.
@@ -255,12 +253,4 @@ func (r *Registry) checkFences(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// LogPanic logs an error if it is a panic, and returns the error for the client.
-func (r *Registry) LogPanic(ctx context.Context, err error) error {
-	if p, ok := errors.AsType[*work.PanicError](err); ok {
-		return r.Interceptors.Recovered(ctx, p.Value, p.Stack)
-	}
-	return err
 }

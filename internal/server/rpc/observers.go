@@ -1,6 +1,9 @@
 package rpc
 
 import (
+	"context"
+
+	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
 )
@@ -38,5 +41,21 @@ func unobserved(next grpc.StreamServerInterceptor) grpc.StreamServerInterceptor 
 			return next(srv, stream, info, handler)
 		}
 		return next(srv, stream, info, func(srv any, _ grpc.ServerStream) error { return handler(srv, stream) })
+	}
+}
+
+// either combines the two interceptors that a library has for unary methods and streams. The
+// unary one sees neither request nor response.
+func either(unary grpc.UnaryServerInterceptor, stream grpc.StreamServerInterceptor) grpc.StreamServerInterceptor {
+	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		if !IsUnary(info) {
+			return stream(srv, s, info, handler)
+		}
+		_, err := unary(s.Context(), nil, &grpc.UnaryServerInfo{Server: srv, FullMethod: info.FullMethod}, func(ctx context.Context, _ any) (any, error) {
+			wrapped := middleware.WrapServerStream(s)
+			wrapped.WrappedContext = ctx
+			return nil, handler(srv, wrapped)
+		})
+		return err
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -36,9 +35,9 @@ func (r Registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 			FullMethod: "/" + desc.ServiceName + "/" + s.StreamName, IsClientStream: s.ClientStreams, IsServerStream: s.ServerStreams,
 		}
 		if !intercepts(info.FullMethod) {
-			s.Handler = Chain(append([]grpc.StreamServerInterceptor{noteAnswer}, r.interceptors...), s.Handler, info)
+			s.Handler = chain(r.interceptors, s.Handler, info)
 		}
-		s.Handler = Chain(r.observers, s.Handler, info)
+		s.Handler = chain(r.observers, s.Handler, info)
 	}
 	r.Server.RegisterService(&all, implementation)
 }
@@ -54,8 +53,8 @@ func (r Registrar) stream(handler grpc.MethodHandler) grpc.StreamHandler {
 	}
 }
 
-// Chain returns a handler behind interceptors, the first of which is the outermost.
-func Chain(interceptors []grpc.StreamServerInterceptor, handler grpc.StreamHandler, info *grpc.StreamServerInfo) grpc.StreamHandler {
+// chain returns a handler behind interceptors, the first of which is the outermost.
+func chain(interceptors []grpc.StreamServerInterceptor, handler grpc.StreamHandler, info *grpc.StreamServerInfo) grpc.StreamHandler {
 	for _, one := range slices.Backward(interceptors) {
 		next := handler
 		handler = func(implementation any, stream grpc.ServerStream) error {
@@ -78,27 +77,11 @@ func intercepts(fullMethod string) bool {
 // IsUnary reports whether a method has one request and one response.
 func IsUnary(info *grpc.StreamServerInfo) bool { return !info.IsClientStream && !info.IsServerStream }
 
-// either combines the two interceptors that a library has for unary methods and streams. The
-// unary one sees neither request nor response.
-func either(unary grpc.UnaryServerInterceptor, stream grpc.StreamServerInterceptor) grpc.StreamServerInterceptor {
-	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		if !IsUnary(info) {
-			return stream(srv, s, info, handler)
-		}
-		_, err := unary(s.Context(), nil, &grpc.UnaryServerInfo{Server: srv, FullMethod: info.FullMethod}, func(ctx context.Context, _ any) (any, error) {
-			wrapped := middleware.WrapServerStream(s)
-			wrapped.WrappedContext = ctx
-			return nil, handler(srv, wrapped)
-		})
-		return err
-	}
-}
-
 // answered logs slow unary requests, and leaves the response with the call.
 func (i *Interceptors) answered(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	began := time.Now()
 	resp, err := handler(ctx, req)
 	i.Slow.Note(ctx, "request", time.Since(began), req)
-	CallOf(ctx).exchange().answer = resp
+	CallOf(ctx).answer = resp
 	return resp, err
 }

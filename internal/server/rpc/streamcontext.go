@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/frames"
@@ -60,15 +58,8 @@ func WithStreamContext(l *quota.Limiter, ctx context.Context) (context.Context, 
 	return c, nil
 }
 
-// noteAnswer is an interceptor that calls NoteAnswer. Watches do that themselves: a frame more
-// on the stacks of their handlers would double the size of these.
-func noteAnswer(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	defer NoteAnswer(stream.Context())
-	return handler(srv, stream)
-}
-
-// NoteAnswer notes that the handler of the request with this context is about to return.
-func NoteAnswer(ctx context.Context) {
+// noteAnswer notes that the handler of the request with this context is about to return.
+func noteAnswer(ctx context.Context) {
 	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok && c.conn != nil {
 		c.conn.Answered()
 	}

@@ -103,7 +103,7 @@ func (s *stream) serve() error {
 	s.service.readers.Go(s.read)
 	err := s.out.Serve()
 	if _, panicked := errors.AsType[*work.PanicError](err); panicked {
-		return s.service.registry.LogPanic(s.ctx, err)
+		return err
 	}
 	if err != nil {
 		if gone := s.ctx.Err(); gone != nil {
@@ -126,7 +126,7 @@ func (s *stream) serve() error {
 func (s *stream) finish(err error) error {
 	watches := 0
 	if panicked := work.Guard(func() error { watches = s.release(); return nil }); panicked != nil {
-		err = s.service.registry.LogPanic(s.ctx, panicked)
+		err = panicked
 	}
 	result := s.service.registry.Interceptors.Conclude(s.ctx, fullMethod, s.since, err)
 	s.service.ended.add(status.Code(result), watches)
