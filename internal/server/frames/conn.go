@@ -45,6 +45,9 @@ type Conn struct {
 
 	lost     lostStreams
 	outgoing outgoing
+
+	attach   sync.Once
+	attached any // see Attached
 }
 
 // NewConn returns a connection that follows the frames of conn and applies the budget to the
@@ -63,6 +66,13 @@ func NewConn(conn net.Conn, budget Budget) *Conn {
 func (c *Conn) Close() error {
 	c.close()
 	return c.Conn.Close()
+}
+
+// Attached returns what a package above keeps with the connection. The first call makes it. Any
+// goroutine may call Attached.
+func (c *Conn) Attached(first func() any) any {
+	c.attach.Do(func() { c.attached = first() })
+	return c.attached
 }
 
 // CloseWrite closes the connection for writing, as that of net.TCPConn does.

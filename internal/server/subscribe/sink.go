@@ -150,7 +150,6 @@ func (t *table) beginReset(ids *dispatch.IDs) {
 // done counts and traces a response that gRPC has accepted, and removes the watches that have ended.
 func (k *sink) done(r *dispatch.Response) {
 	s, now := k.stream, time.Now()
-	worker := s.queue.Worker()
 	for i := range r.Entries {
 		e := &r.Entries[i]
 		if e.Batch == nil {
@@ -166,7 +165,7 @@ func (k *sink) done(r *dispatch.Response) {
 		if resource == nil {
 			continue // the watch of a resource without a cache has been stopped
 		}
-		s.service.registry.Counters(resource.Name, worker).Note(&e.Batch.Message, e.IDs.Len(), size, e.First, now)
+		s.service.registry.Counters(resource.Name, s.worker).Note(&e.Batch.Message, e.IDs.Len(), size, e.First, now)
 		if t := resource.Tracer; t != nil && e.Dispatcher != nil && e.Batch.Header.Kind == object.Live && t.Wants() {
 			k.trace(t, e, size, now)
 		}

@@ -33,7 +33,7 @@ type stream struct {
 	ending   context.Context   // of what must not outlast the stream
 	end      context.CancelFunc
 	caller   registry.Caller
-	queue    *registry.ConnQueue // nil: not admitted
+	worker   int // that serves the stream
 
 	out   outbox
 	sink  sink
@@ -72,10 +72,11 @@ func (s *stream) register(requests grpc.ServerStream) error {
 	s.ending, s.end = context.WithCancel(s.ctx)
 	s.caller.Init(s.ctx, true)
 	watches := s.service.registry
-	s.queue = watches.Queues.Acquire(s.ctx)
+	queue := watches.Queues.Of(s.caller.Conn)
+	s.worker = queue.Worker()
 	limit := watches.TimeLimit()
 	s.last = registry.LastBookmark(s.ctx, s.since, limit)
-	s.out = s.service.newOutbox(dispatch.StreamConfig{Queue: s.queue.Queue, Sink: &s.sink, LastBookmark: s.last})
+	s.out = s.service.newOutbox(dispatch.StreamConfig{Queue: queue, Sink: &s.sink, LastBookmark: s.last})
 	s.sink.init(s)
 	s.waits.init()
 	if err := watches.Register(s); err != nil {
@@ -135,11 +136,10 @@ func (s *stream) finish(err error) error {
 
 // release returns the number of watches that were left.
 func (s *stream) release() (watches int) {
-	if s.queue == nil {
+	if s.out == nil {
 		return 0 // not admitted
 	}
 	defer s.service.registry.Unregister(s)
-	defer s.service.registry.Queues.Release(s.queue)
 	s.calls.Lock()
 	s.closed = true
 	for _, timer := range []*time.Timer{s.expiryTimer, s.limitTimer, s.cutOffTimer} {

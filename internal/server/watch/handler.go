@@ -34,7 +34,6 @@ type handler struct {
 	watch  watch
 
 	registry *registry.Registry
-	queue    *registry.ConnQueue
 	out      *dispatch.Stream // nil: the watch was not admitted
 
 	cleanup   []func() // guarded by ctx.mu: called at the end of the watch, in reverse order
@@ -95,9 +94,10 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	now, request := time.Now(), &admitted.Watch // the time limit includes the wait for the store
 	limit := registry.Shorter(request.TimeLimit, r.TimeLimit())
 	last := registry.LastBookmark(ctx, now, limit)
-	h.queue, w.fromNow = r.Queues.Acquire(ctx), request.FromNow
+	queue := r.Queues.Of(w.caller.Conn)
+	w.fromNow = request.FromNow
 	h.sender.tracer, h.sender.slow, h.sender.interval = admitted.Resource.Tracer, r.Interceptors.Slow, request.Options.BookmarkInterval
-	h.sender.counters = r.Counters(w.Resource(), h.queue.Worker())
+	h.sender.counters = r.Counters(w.Resource(), queue.Worker())
 	start, err := h.await(admitted, last)
 	if err != nil {
 		if reason, byServer := h.ctx.why(); byServer {
@@ -109,7 +109,7 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 		return err
 	}
 	h.open(dispatch.StreamConfig{
-		Queue: h.queue.Queue, Solo: &h.sender, Order: rpc.StreamID(ctx), LastBookmark: last,
+		Queue: queue, Solo: &h.sender, Order: rpc.StreamID(ctx), LastBookmark: last,
 	})
 	h.ctx.forgetDone() // only the wait for the store needed the channel
 	if err := r.Begin(w); err != nil {
@@ -236,9 +236,6 @@ func (h *handler) release() (err error) {
 	h.ctx.mu.Unlock()
 	for _, f := range slices.Backward(cleanup) {
 		steps = append(steps, f)
-	}
-	if h.queue != nil {
-		steps = append(steps, func() { h.registry.Queues.Release(h.queue) })
 	}
 	steps = append(steps, func() { h.registry.End(&h.watch) }, func() { h.registry.Unregister(&h.watch) })
 	for _, step := range steps {
