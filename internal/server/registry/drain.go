@@ -60,7 +60,7 @@ func (r *Registry) Drain(ctx context.Context, period time.Duration) {
 		if !r.clock.Wait(ctx, began.Add(from+rand.N(max(slice, 1))), r.empty) {
 			return
 		}
-		d.goAway()
+		d.Caller().goAway()
 		r.endOne(d, reason)
 	}
 }
@@ -96,29 +96,17 @@ func (r *Registry) refuseNew() []drained {
 		r.checkEmpty()
 	}
 	all := make([]drained, 0, r.rpcs.Len())
-	for _, one := range r.rpcs.values {
-		if one != nil {
-			c := one.Caller()
-			all = append(all, drained{one, c.number, c.Conn, max(one.Len(), 1)})
-		}
+	for _, one := range r.rpcs.Values() {
+		c := one.Caller()
+		all = append(all, drained{one, c.number, c.Conn, max(one.Len(), 1)})
 	}
 	return all
 }
 
 // endOne ends an RPC with a reason, if it is still registered.
 func (r *Registry) endOne(d drained, reason error) {
-	r.mu.Lock()
-	found := r.rpcs.At(d.number)
-	r.mu.Unlock()
-	if found != nil {
+	if found := r.rpcAt(d.number); found != nil {
 		found.EndAll(reason)
-	}
-}
-
-// goAway makes the client use another connection for its next requests.
-func (d drained) goAway() {
-	if d.conn != nil {
-		d.conn.GoAway()
 	}
 }
 
