@@ -225,7 +225,7 @@ func (s *Server) Usage() quota.Usage { return s.limits.Usage() }
 // Serve accepts connections from the listener until the server drains or is stopped.
 func (s *Server) Serve(l net.Listener) error {
 	s.listeners.add(l)
-	if err := s.grpc.Serve(s.Limited(l)); err != nil && !s.listeners.isClosed() {
+	if err := s.grpc.Serve(s.Limited(l)); err != nil && !s.stopping.Load() {
 		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
 	}
 	return nil
