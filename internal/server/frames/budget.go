@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/time/rate"
 )
 
 // Budget limits the streams that the client of one connection opens and abandons. Any
@@ -46,29 +45,15 @@ const (
 
 var errManySettings = errors.New("a SETTINGS frame has too many settings")
 
-// pace slows down a client that sends very many frames, whatever they are.
-type pace struct {
-	frames, settings *rate.Limiter
-	uncounted        int // control frames since the last batch
-	unyielded        int // frames since the last yield
-}
-
-func newPace() pace {
-	return pace{
-		frames:   rate.NewLimiter(controlFrameRate, controlFrameRate),
-		settings: rate.NewLimiter(settingsRate, settingsBurst),
-	}
-}
-
 // countControlFrame slows down a client that sends very many frames.
 func (c *Conn) countControlFrame() {
-	if c.pace.uncounted++; c.pace.uncounted < controlFrameBatch {
+	if c.uncounted++; c.uncounted < controlFrameBatch {
 		return
 	}
-	c.pace.uncounted = 0
+	c.uncounted = 0
 	c.yield()
 	if c.budget != nil {
-		Pause(c.pace.frames.ReserveN(time.Now(), controlFrameBatch).Delay(), c.closed)
+		Pause(c.controlFrames.ReserveN(time.Now(), controlFrameBatch).Delay(), c.closed)
 	}
 }
 
@@ -81,7 +66,7 @@ func (c *Conn) countSettings(count int) error {
 	case count > maxSettings:
 		return errManySettings
 	default:
-		Pause(c.pace.settings.ReserveN(time.Now(), count).Delay(), c.closed)
+		Pause(c.settings.ReserveN(time.Now(), count).Delay(), c.closed)
 	}
 	return nil
 }
@@ -90,10 +75,10 @@ func (c *Conn) countSettings(count int) error {
 // the client has sent more already. Otherwise a client that sends without a pause would start
 // thousands of handlers, and the work for live events would queue behind all of them.
 func (c *Conn) yield() {
-	if c.pace.unyielded++; c.pace.unyielded < framesPerYield || c.buffered.Buffered() == 0 {
+	if c.unyielded++; c.unyielded < framesPerYield || c.buffered.Buffered() == 0 {
 		return
 	}
-	c.pace.unyielded = 0
+	c.unyielded = 0
 	runtime.Gosched()
 }
 
@@ -136,7 +121,7 @@ func (c *Conn) serverReset(id uint32, code http2.ErrCode) {
 // abandon notes that a stream was reset, and counts it if it is young and the server has not answered
 // it. Streams of a lost connection do not count: the client may have been killed.
 func (c *Conn) abandon(id uint32) {
-	if client, opened, ok := c.closeStream(id); ok && !c.lost.begun.Load() {
+	if client, opened, ok := c.closeStream(id); ok && !c.lost.Load() {
 		c.countAbandoned(client, time.Since(opened))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/time/rate"
 )
 
 // readBufferBytes is how much a connection reads ahead. It is small, because there are very
@@ -38,12 +39,17 @@ type Conn struct {
 	request     *Request // that a DATA frame belongs to; nil: none that is followed
 	endsStream  bool     // the last HEADERS frame had END_STREAM
 	lastStream  uint32   // the highest stream id so far
-	pace        pace
+	uncounted   int      // control frames since the last batch was counted
+	unyielded   int      // frames since the last yield
+
+	// They slow down a client that sends very many frames, whatever they are.
+	controlFrames, settings *rate.Limiter
 
 	mu      sync.Mutex
 	streams map[uint32]*clientStream // guarded by mu
 
-	lost     lostStreams
+	lost     atomic.Bool   // the client has gone
+	answered chan struct{} // has an element for each stream that was answered since then
 	outgoing outgoing
 
 	attach   sync.Once
@@ -55,8 +61,9 @@ type Conn struct {
 func NewConn(conn net.Conn, budget Budget) *Conn {
 	c := &Conn{
 		Conn: conn, buffered: bufio.NewReaderSize(conn, readBufferBytes), budget: budget, closed: make(chan struct{}),
-		prefaceLeft: len(http2.ClientPreface), headerRead: frameHeaderBytes, pace: newPace(), streams: map[uint32]*clientStream{},
-		lost: newLostStreams(),
+		prefaceLeft: len(http2.ClientPreface), headerRead: frameHeaderBytes, streams: map[uint32]*clientStream{},
+		controlFrames: rate.NewLimiter(controlFrameRate, controlFrameRate), settings: rate.NewLimiter(settingsRate, settingsBurst),
+		answered: make(chan struct{}, lostAtOnce),
 	}
 	c.close = sync.OnceFunc(func() { close(c.closed) })
 	return c
@@ -138,7 +145,7 @@ func (c *Conn) beginFrame() error {
 	c.payloadLeft = c.header.payloadBytes()
 	switch c.header.kind() {
 	case http2.FrameData:
-		c.request = c.requestOf(c.header.stream())
+		c.with(c.header.stream(), func(s *clientStream) { c.request = s.request })
 		c.padding = 0
 		if c.header.has(http2.FlagDataPadded) {
 			c.padding = -1
@@ -194,7 +201,7 @@ func (c *Conn) endFrame() {
 	case kind == http2.FrameData && request != nil:
 		end := c.header.has(http2.FlagDataEndStream)
 		if end {
-			c.endRequest(c.header.stream())
+			c.with(c.header.stream(), func(s *clientStream) { s.request = nil })
 		}
 		request.endFrame(end)
 		c.endViolator(request)

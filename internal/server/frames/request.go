@@ -56,7 +56,9 @@ type Request struct {
 
 // SetClient notes the name of the client that has authenticated. If the client abandons the
 // request, that counts for the client and not for its host.
-func (r *Request) SetClient(name string) { r.conn.setClient(r.id, name) }
+func (r *Request) SetClient(name string) {
+	r.conn.with(r.id, func(s *clientStream) { s.client = name })
+}
 
 // Violation returns the rule that the client has violated with this request, or nil.
 func (r *Request) Violation() error {

@@ -42,67 +42,41 @@ func (c *Conn) openStream(id uint32) {
 func (c *Conn) Open(served Stream) (request *Request, id uint32) {
 	id = c.header.stream()
 	request = &Request{conn: c, id: id, ended: c.endsStream}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.streams[id]
-	s.served, s.request = served, request
+	c.with(id, func(s *clientStream) { s.served, s.request = served, request })
 	return request, id
 }
 
-// requestOf returns the request of a stream, or nil if no more of it comes.
-func (c *Conn) requestOf(id uint32) *Request {
+// with calls a function for a stream, with mu held, if the stream is followed.
+func (c *Conn) with(id uint32, do func(s *clientStream)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.streams[id]; s != nil {
-		return s.request
-	}
-	return nil
-}
-
-// endRequest notes that nothing more of a request comes.
-func (c *Conn) endRequest(id uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.streams[id]; s != nil {
-		s.request = nil
+		do(s)
 	}
 }
 
 // closeStream notes that the server has answered or reset a stream, or that the client has reset it. It
 // returns false if that has happened before.
 func (c *Conn) closeStream(id uint32) (client string, opened time.Time, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.streams[id]
-	if s == nil || s.closed {
-		return "", time.Time{}, false
-	}
-	s.closed, s.request = true, nil
-	if s.served == nil {
-		delete(c.streams, id)
-	}
-	return s.client, s.opened, true
+	c.with(id, func(s *clientStream) {
+		client, opened, ok = s.client, s.opened, !s.closed
+		s.closed, s.request = true, nil
+		if s.served == nil {
+			delete(c.streams, id)
+		}
+	})
+	return client, opened, ok
 }
 
 // Ended notes that the handler of a stream has ended. Any goroutine may call it.
 func (c *Conn) Ended(id uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.streams[id]
-	if s.ended != nil {
-		close(s.ended)
-	}
-	s.served, s.request = nil, nil
-	if s.closed {
-		delete(c.streams, id)
-	}
-}
-
-// setClient notes which client has authenticated on a stream.
-func (c *Conn) setClient(id uint32, name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.streams[id]; s != nil {
-		s.client = name
-	}
+	c.with(id, func(s *clientStream) {
+		if s.ended != nil {
+			close(s.ended)
+		}
+		s.served, s.request = nil, nil
+		if s.closed {
+			delete(c.streams, id)
+		}
+	})
 }

@@ -21,11 +21,7 @@ func (c *Conn) endViolator(r *Request) {
 	r.violated = true
 	var served Stream
 	ended := make(chan struct{})
-	c.mu.Lock()
-	if s := c.streams[r.id]; s != nil {
-		served, s.ended = s.served, ended
-	}
-	c.mu.Unlock()
+	c.with(r.id, func(s *clientStream) { served, s.ended = s.served, ended })
 	if served == nil || !served.Violated(violation) {
 		return
 	}
