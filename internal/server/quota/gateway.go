@@ -26,15 +26,16 @@ const GatewayHeader = "fanoutd-reservation"
 // gatewayCopies is how many copies of a response the gateway holds at most.
 const gatewayCopies = 2
 
-// begin returns the context for a request of the gateway.
-func (g *gateway) begin(ctx context.Context) context.Context {
+// BeginGateway returns the context with which the gateway makes a request. The memory of
+// the response stays reserved until [access.AnsweredOf] the context is done.
+func (l *Limiter) BeginGateway(ctx context.Context) context.Context {
 	answered := access.AnsweredOf(ctx)
 	if answered.Done() == nil {
 		return ctx // the memory would never be released
 	}
-	id := strconv.FormatUint(g.latest.Add(1), 10)
-	g.open.Store(id, answered)
-	context.AfterFunc(answered, func() { g.open.Delete(id) })
+	id := strconv.FormatUint(l.gateway.latest.Add(1), 10)
+	l.gateway.open.Store(id, answered)
+	context.AfterFunc(answered, func() { l.gateway.open.Delete(id) })
 	return metadata.AppendToOutgoingContext(ctx, GatewayHeader, id)
 }
 

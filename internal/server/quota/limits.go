@@ -306,10 +306,6 @@ func (l *Limiter) ReserveAnswer(ctx context.Context, bytes int) error {
 	return nil
 }
 
-// BeginGateway returns the context with which the gateway makes a request. The memory of
-// the response stays reserved until [access.AnsweredOf] the context is done.
-func (l *Limiter) BeginGateway(ctx context.Context) context.Context { return l.gateway.begin(ctx) }
-
 // ReserveRequest waits for the memory of a request.
 func (l *Limiter) ReserveRequest(ctx context.Context, size int64) (*Reservation, error) {
 	if size == 0 {
