@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
@@ -37,11 +38,25 @@ func CallOf(ctx context.Context) *Call {
 	return &Call{} // a discarded one
 }
 
-// serveCall concludes a call when its handler has returned or panicked.
+// serveCall is an interceptor that concludes a call when its handler has returned or panicked. It ends
+// streams when the server stops.
 func (i *Interceptors) serveCall(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	began := time.Now()
-	err := work.Guard(func() error { return handler(srv, Receiving{stream}) })
-	return i.Conclude(stream.Context(), info.FullMethod, began, err)
+	began, client := time.Now(), stream.Context()
+	wrapped := middleware.WrapServerStream(Receiving{stream})
+	if !IsUnary(info) {
+		ctx, cancel := context.WithCancel(client)
+		defer cancel()
+		defer context.AfterFunc(i.Stopping, cancel)()
+		wrapped.WrappedContext = ctx
+	}
+	err := work.Guard(func() error {
+		err := handler(srv, wrapped)
+		if err != nil && wrapped.WrappedContext.Err() != nil && client.Err() == nil {
+			return apierr.ErrDraining // the client has not cancelled
+		}
+		return err
+	})
+	return i.Conclude(client, info.FullMethod, began, err)
 }
 
 // Admit is an interceptor that decides whether a request is admitted. It authenticates the caller, and

@@ -46,7 +46,7 @@ func TestAuditRecordHasTheIdentity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Interceptors{Log: slog.New(slog.DiscardHandler), Limits: quota.New(quota.Limits{}, slog.New(slog.DiscardHandler)), Audit: log, Denials: NewDenials()}
+	s := &Interceptors{Log: slog.New(slog.DiscardHandler), Limits: quota.New(quota.Limits{}, slog.New(slog.DiscardHandler)), Audit: log, Denials: NewDenials(), Stopping: t.Context()}
 	ann := access.Identity{Name: "ann", Method: access.Token}
 	denied := status.Error(codes.PermissionDenied, "no")
 

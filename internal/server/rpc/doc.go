@@ -6,14 +6,13 @@
 // they share one chain of interceptors, in this order:
 //
 //  1. [Observers]: metrics and traces
-//  2. when the handler has returned or panicked, turn its error into a status, log the end of the
-//     request, and record it in the audit log ([Interceptors.Conclude])
-//  3. end streams when the server stops
-//  4. [Interceptors.Admit]: authenticate, so the identity of the caller is in the context from here on;
+//  2. end streams when the server stops; when the handler has returned or panicked, turn its error into
+//     a status, log the end of the request, and record it in the audit log ([Interceptors.Conclude])
+//  3. [Interceptors.Admit]: authenticate, so the identity of the caller is in the context from here on;
 //     limit the rate of requests; reserve memory for the request, and limit its size; check the
 //     credentials of client streams again with each message
 //
-// Watch and Subscribe do steps 2 and 3 themselves, because the stack of an interceptor would stay in
+// Watch and Subscribe do step 2 themselves, because the stack of an interceptor would stay in
 // memory for as long as the watch lasts.
 //
 // An inner interceptor cannot change the context of an outer one. So it leaves values for outer

@@ -1,9 +1,8 @@
 package rpc
 
 import (
+	"context"
 	"log/slog"
-
-	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/audit"
@@ -20,11 +19,5 @@ type Interceptors struct {
 	Audit         *audit.Log           // nil: there is none
 	Denials       quota.ClientLimiters // see NewDenials
 	Slow          *SlowLog
-}
-
-// Registrar returns a registrar that puts the services of a gRPC server behind the
-// interceptors. streams is one more interceptor: it ends the streams of all methods but
-// Watch when the server stops.
-func (i *Interceptors) Registrar(to *grpc.Server, observers Observers, streams grpc.StreamServerInterceptor) Registrar {
-	return Registrar{to, observers.interceptors(), []grpc.StreamServerInterceptor{i.serveCall, streams, i.Admit}, i.answered}
+	Stopping      context.Context // ends the streams of all methods but Watch and Subscribe, which would last for as long as clients like
 }

@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -16,9 +15,8 @@ import (
 // is read when they let it through. On the wire there is no difference.
 type Registrar struct {
 	*grpc.Server
-	observers    []grpc.StreamServerInterceptor // the outermost first
-	interceptors []grpc.StreamServerInterceptor // inside of the observers; see intercepts
-	answered     grpc.UnaryServerInterceptor    // of unary methods, after the request has been read
+	Interceptors *Interceptors
+	Observers    Observers // outside of the interceptors
 }
 
 // RegisterService implements grpc.ServiceRegistrar.
@@ -35,9 +33,9 @@ func (r Registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 			FullMethod: "/" + desc.ServiceName + "/" + s.StreamName, IsClientStream: s.ClientStreams, IsServerStream: s.ServerStreams,
 		}
 		if !intercepts(info.FullMethod) {
-			s.Handler = chain(r.interceptors, s.Handler, info)
+			s.Handler = intercepted(r.Interceptors.serveCall, intercepted(r.Interceptors.Admit, s.Handler, info), info)
 		}
-		s.Handler = chain(r.observers, s.Handler, info)
+		s.Handler = intercepted(r.Observers.intercept, s.Handler, info)
 	}
 	r.Server.RegisterService(&all, implementation)
 }
@@ -45,7 +43,7 @@ func (r Registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 // stream returns a handler that reads one request and sends one response.
 func (r Registrar) stream(handler grpc.MethodHandler) grpc.StreamHandler {
 	return func(implementation any, stream grpc.ServerStream) error {
-		answer, err := handler(implementation, stream.Context(), stream.RecvMsg, r.answered)
+		answer, err := handler(implementation, stream.Context(), stream.RecvMsg, r.Interceptors.answered)
 		if err != nil {
 			return err
 		}
@@ -53,15 +51,11 @@ func (r Registrar) stream(handler grpc.MethodHandler) grpc.StreamHandler {
 	}
 }
 
-// chain returns a handler behind interceptors, the first of which is the outermost.
-func chain(interceptors []grpc.StreamServerInterceptor, handler grpc.StreamHandler, info *grpc.StreamServerInfo) grpc.StreamHandler {
-	for _, one := range slices.Backward(interceptors) {
-		next := handler
-		handler = func(implementation any, stream grpc.ServerStream) error {
-			return one(implementation, stream, info, next)
-		}
+// intercepted returns a handler behind an interceptor.
+func intercepted(by grpc.StreamServerInterceptor, handler grpc.StreamHandler, info *grpc.StreamServerInfo) grpc.StreamHandler {
+	return func(implementation any, stream grpc.ServerStream) error {
+		return by(implementation, stream, info, handler)
 	}
-	return handler
 }
 
 // intercepts reports whether the handler of a method does itself what the interceptors do. Its
