@@ -10,7 +10,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
-	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
 // Store is what handlers and metrics need of the store of a resource, besides its source.
@@ -134,9 +133,7 @@ func (r Resources) Find(name string) (*Resource, error) {
 		return found, nil
 	}
 	if name == "" {
-		var c request.Checker
-		c.Refuse("resource", "must not be empty")
-		return nil, c.Err()
+		return nil, apierr.InvalidError{{Field: "resource", Description: "must not be empty"}}
 	}
 	return nil, apierr.UnknownResourceError(name)
 }

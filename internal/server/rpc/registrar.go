@@ -33,9 +33,9 @@ func (r Registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 			FullMethod: "/" + desc.ServiceName + "/" + s.StreamName, IsClientStream: s.ClientStreams, IsServerStream: s.ServerStreams,
 		}
 		if !intercepts(info.FullMethod) {
-			s.Handler = intercepted(r.Interceptors.serveCall, intercepted(r.Interceptors.Admit, s.Handler, info), info)
+			s.Handler = behind(r.Interceptors.serveCall, behind(r.Interceptors.Admit, s.Handler, info), info)
 		}
-		s.Handler = intercepted(r.Observers.intercept, s.Handler, info)
+		s.Handler = behind(r.Observers.intercept, s.Handler, info)
 	}
 	r.Server.RegisterService(&all, implementation)
 }
@@ -51,8 +51,8 @@ func (r Registrar) stream(handler grpc.MethodHandler) grpc.StreamHandler {
 	}
 }
 
-// intercepted returns a handler behind an interceptor.
-func intercepted(by grpc.StreamServerInterceptor, handler grpc.StreamHandler, info *grpc.StreamServerInfo) grpc.StreamHandler {
+// behind returns a handler behind an interceptor.
+func behind(by grpc.StreamServerInterceptor, handler grpc.StreamHandler, info *grpc.StreamServerInfo) grpc.StreamHandler {
 	return func(implementation any, stream grpc.ServerStream) error {
 		return by(implementation, stream, info, handler)
 	}
