@@ -47,9 +47,6 @@ func unary[Request, Response any](method string, handle func(context.Context, *R
 			return nil, err
 		}
 		handler := func(ctx context.Context, req any) (any, error) { return handle(ctx, req.(*Request)) }
-		if interceptor == nil {
-			return handler(ctx, req)
-		}
 		return interceptor(ctx, req, &grpc.UnaryServerInfo{FullMethod: method}, handler)
 	}
 }

@@ -33,9 +33,3 @@ func (s *listeners) close() {
 	}
 	s.open = nil
 }
-
-func (s *listeners) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}

@@ -157,7 +157,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"go.etcd.io/bbolt":                   {"internal/store/embedded", "test"},
 		"go.etcd.io/raft":                    {"internal/store/embedded"},
 		"github.com/spf13":                   {"cmd", "internal/man", "test"},
-		"github.com/tidwall/btree":           {"internal/cacher", "client", "clienttest"},
+		"github.com/tidwall/btree":           {"internal/cacher", "internal/server/registry", "client", "clienttest"},
 		"github.com/tidwall/gjson":           {"internal/object"},
 		"k8s.io/apimachinery":                {"internal/object", "internal/selector"},
 		"k8s.io/client-go":                   {"internal/ctl/output"},

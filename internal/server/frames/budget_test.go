@@ -124,7 +124,7 @@ func TestOnlyYoungUnansweredStreamsCount(t *testing.T) {
 		requests := make(chan *Request)
 		go func() {
 			_ = serve(conn, func(uint32) {
-				request, _ := conn.Open(fakeStream{make(chan struct{}, 1)}, func() {})
+				request, _ := conn.Open(fakeStream{make(chan struct{}, 1)})
 				requests <- request
 			})
 		}()

@@ -46,7 +46,7 @@ func TestAuditRecordHasTheIdentity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Interceptors{Log: slog.New(slog.DiscardHandler), Limits: quota.New(quota.Limits{}, slog.New(slog.DiscardHandler)), Audit: log, Denials: NewDenials()}
+	s := &Interceptors{Log: slog.New(slog.DiscardHandler), Limits: quota.New(quota.Limits{}, slog.New(slog.DiscardHandler)), Audit: log, Denials: NewDenials(), Stopping: t.Context()}
 	ann := access.Identity{Name: "ann", Method: access.Token}
 	denied := status.Error(codes.PermissionDenied, "no")
 
@@ -64,13 +64,13 @@ func TestAuditRecordHasTheIdentity(t *testing.T) {
 			return denied
 		}
 		authenticate := func(_ any, stream grpc.ServerStream) error {
-			return s.limitRequests(nil, oneRequest{stream, access.With(stream.Context(), ann)}, one.info, handle)
+			return s.Admit(nil, oneRequest{stream, access.With(stream.Context(), ann)}, one.info, handle)
 		}
 		ctx, err := WithStreamContext(s.Limits, t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.beginCall(nil, oneRequest{nil, ctx}, one.info, authenticate); status.Code(err) != codes.PermissionDenied {
+		if err := s.serveCall(nil, oneRequest{nil, ctx}, one.info, authenticate); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("got %v, want PermissionDenied", err)
 		}
 	}

@@ -124,7 +124,7 @@ func (s *stream) statusOf(reason error) error {
 		return nil
 	}
 	i := s.service.registry.Interceptors
-	result := i.Finish(s.ctx, s.service.registry.LogPanic(s.ctx, reason))
+	result := i.Finish(s.ctx, reason)
 	if denied, ok := errors.AsType[*apierr.DeniedError](reason); ok {
 		i.Record(s.ctx, &rpc.Call{Identity: *s.caller.Identity, Resource: denied.Question.Resource}, fullMethod, result)
 	}

@@ -42,14 +42,14 @@ const fullMethod = fanoutv1.FanoutService_Subscribe_FullMethodName
 var method = &grpc.StreamServerInfo{FullMethod: fullMethod, IsServerStream: true}
 
 // Handler returns the handler of the Subscribe method. Like that of Watch, it uses only the
-// interceptors of [rpc.Interceptors.Admission], and only around stream.begin.
+// interceptor [rpc.Interceptors.Admit], and only around stream.begin.
 func (s *Service) Handler() grpc.StreamHandler {
-	admit := rpc.Chain(s.registry.Interceptors.Admission(), func(st any, requests grpc.ServerStream) error {
-		return st.(*stream).begin(requests)
-	}, method)
+	begin := func(st any, requests grpc.ServerStream) error { return st.(*stream).begin(requests) }
 	return func(_ any, rpcStream grpc.ServerStream) error {
 		st := newStream(s, rpcStream)
-		err := work.OnFreshStack(func() error { return admit(st, rpc.Receiving{ServerStream: rpcStream}) })
+		err := work.OnFreshStack(func() error {
+			return s.registry.Interceptors.Admit(st, rpc.Receiving{ServerStream: rpcStream}, method, begin)
+		})
 		if err == nil {
 			err = st.serve()
 		}

@@ -127,7 +127,6 @@ func (k *sink) begin(r *dispatch.Response) {
 // done counts and traces a response that gRPC has accepted, and removes the watches that have ended.
 func (k *sink) done(r *dispatch.Response) {
 	s, now := k.stream, time.Now()
-	worker := s.queue.Worker()
 	defer k.encoder.forget()
 	for i := range r.Entries {
 		e := &r.Entries[i]
@@ -144,7 +143,7 @@ func (k *sink) done(r *dispatch.Response) {
 		if resource == nil {
 			continue // the watch of a resource without a cache has been stopped
 		}
-		s.service.registry.Counters(resource.Name, worker).Note(&e.Batch.Message, e.IDs.Len(), size, e.First, now)
+		s.service.registry.Counters(resource.Name, s.worker).Note(&e.Batch.Message, e.IDs.Len(), size, e.First, now)
 		if t := resource.Tracer; t != nil && e.Dispatcher != nil && e.Batch.Header.Kind == object.Live && t.Wants() {
 			k.trace(t, e, size, now)
 		}

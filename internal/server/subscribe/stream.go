@@ -33,7 +33,7 @@ type stream struct {
 	ending   context.Context   // of what must not outlast the stream
 	end      context.CancelFunc
 	caller   registry.Caller
-	queue    *registry.ConnQueue // nil: not admitted
+	worker   int // that serves the stream
 
 	out   *dispatch.Stream
 	sink  sink
@@ -70,10 +70,11 @@ func (s *stream) register(requests grpc.ServerStream) error {
 	s.ending, s.end = context.WithCancel(s.ctx)
 	s.caller.Init(s.ctx, true)
 	watches := s.service.registry
-	s.queue = watches.Queues.Acquire(s.ctx)
+	queue := watches.Queues.Of(s.caller.Conn)
+	s.worker = queue.Worker()
 	limit := watches.TimeLimit()
 	s.last = registry.LastBookmark(s.ctx, s.since, limit)
-	s.out = dispatch.NewStream(dispatch.StreamConfig{Queue: s.queue.Queue, Sink: &s.sink, LastBookmark: s.last})
+	s.out = dispatch.NewStream(dispatch.StreamConfig{Queue: queue, Sink: &s.sink, LastBookmark: s.last})
 	s.sink.init(s)
 	s.waits.init()
 	if err := watches.Register(s); err != nil {
@@ -101,7 +102,7 @@ func (s *stream) serve() error {
 	s.service.readers.Go(s.read)
 	err := s.out.Serve()
 	if _, panicked := errors.AsType[*work.PanicError](err); panicked {
-		return s.service.registry.LogPanic(s.ctx, err)
+		return err
 	}
 	if err != nil {
 		if gone := s.ctx.Err(); gone != nil {
@@ -124,7 +125,7 @@ func (s *stream) serve() error {
 func (s *stream) finish(err error) error {
 	watches := 0
 	if panicked := work.Guard(func() error { watches = s.release(); return nil }); panicked != nil {
-		err = s.service.registry.LogPanic(s.ctx, panicked)
+		err = panicked
 	}
 	result := s.service.registry.Interceptors.Conclude(s.ctx, fullMethod, s.since, err)
 	s.service.ended.add(status.Code(result), watches)
@@ -133,11 +134,10 @@ func (s *stream) finish(err error) error {
 
 // release returns the number of watches that were left.
 func (s *stream) release() (watches int) {
-	if s.queue == nil {
+	if s.out == nil {
 		return 0 // not admitted
 	}
 	defer s.service.registry.Unregister(s)
-	defer s.service.registry.Queues.Release(s.queue)
 	s.calls.Lock()
 	s.closed = true
 	for _, timer := range s.timers {
