@@ -15,23 +15,18 @@ import (
 // number of deleted keys. Its trees are copied on write; a copy is frozen with each state.
 type changeIndex struct {
 	byRevision *btree.BTreeG[indexEntry] // objects and tombstones, by revision and key
-	tombstones *btree.BTreeG[*tombstone] // by key
+	tombstones *btree.BTreeG[indexEntry] // by key
 	floor      object.Revision           // changes after this revision are complete, except for gaps
 	gaps       []gap                     // oldest first; replaced, never modified
 
 	// The fields below belong to the writer. A frozen copy does not have them.
 
 	maxTombstones int
-	tombstoneLog  []*tombstone // oldest first; may contain tombstones that were removed
+	deletions     *btree.BTreeG[indexEntry] // the tombstones, by revision and key
 }
 
-// tombstone marks a deleted key until the key is created again.
-type tombstone struct {
-	key object.Key
-	at  object.Revision // of the deletion
-}
-
-// indexEntry is the last change of a key.
+// indexEntry is the last change of a key. That of a deleted key is its tombstone, until the key
+// is created again.
 type indexEntry struct {
 	at     object.Revision
 	key    object.Key
@@ -49,14 +44,16 @@ const maxGaps = 16
 
 func newChangeIndex(floor object.Revision, maxTombstones int) changeIndex {
 	noLocks := btree.Options{NoLocks: true}
+	byRevision := func(a, b indexEntry) bool {
+		if a.at != b.at {
+			return a.at < b.at
+		}
+		return a.key < b.key
+	}
 	return changeIndex{
-		byRevision: btree.NewBTreeGOptions(func(a, b indexEntry) bool {
-			if a.at != b.at {
-				return a.at < b.at
-			}
-			return a.key < b.key
-		}, noLocks),
-		tombstones:    btree.NewBTreeGOptions(func(a, b *tombstone) bool { return a.key < b.key }, noLocks),
+		byRevision:    btree.NewBTreeGOptions(byRevision, noLocks),
+		tombstones:    btree.NewBTreeGOptions(func(a, b indexEntry) bool { return a.key < b.key }, noLocks),
+		deletions:     btree.NewBTreeGOptions(byRevision, noLocks),
 		floor:         floor,
 		maxTombstones: maxTombstones,
 	}
@@ -70,8 +67,9 @@ func (x *changeIndex) freeze() changeIndex {
 // put records that o has replaced old, which is nil for a new key.
 func (x *changeIndex) put(old, o *object.Object) {
 	if old == nil {
-		if t, ok := x.tombstones.Delete(&tombstone{key: o.Key}); ok {
-			x.byRevision.Delete(indexEntry{at: t.at, key: t.key})
+		if t, ok := x.tombstones.Delete(indexEntry{key: o.Key}); ok {
+			x.byRevision.Delete(t)
+			x.deletions.Delete(t)
 		}
 	} else {
 		x.byRevision.Delete(indexEntry{at: old.ModRevision, key: old.Key})
@@ -79,33 +77,18 @@ func (x *changeIndex) put(old, o *object.Object) {
 	x.byRevision.Set(indexEntry{at: o.ModRevision, key: o.Key, object: o})
 }
 
-// remove records the deletion of an object.
+// remove records the deletion of an object, and removes the oldest tombstones above the limit.
 func (x *changeIndex) remove(old *object.Object, at object.Revision) {
+	t := indexEntry{at: at, key: old.Key}
 	x.byRevision.Delete(indexEntry{at: old.ModRevision, key: old.Key})
-	x.byRevision.Set(indexEntry{at: at, key: old.Key})
-	x.addTombstone(&tombstone{key: old.Key, at: at})
-}
-
-// addTombstone adds a tombstone and removes the oldest ones above the limit.
-func (x *changeIndex) addTombstone(t *tombstone) {
+	x.byRevision.Set(t)
 	x.tombstones.Set(t)
-	x.tombstoneLog = append(x.tombstoneLog, t)
-	isCurrent := func(t *tombstone) bool {
-		current, ok := x.tombstones.Get(t)
-		return ok && current == t
-	}
-	for x.tombstones.Len() > x.maxTombstones {
-		oldest := x.tombstoneLog[0]
-		x.tombstoneLog = x.tombstoneLog[1:]
-		if !isCurrent(oldest) {
-			continue // the key was created again, and may have been deleted again
-		}
+	x.deletions.Set(t)
+	for x.deletions.Len() > x.maxTombstones {
+		oldest, _ := x.deletions.PopMin()
 		x.tombstones.Delete(oldest)
-		x.byRevision.Delete(indexEntry{at: oldest.at, key: oldest.key})
+		x.byRevision.Delete(oldest)
 		x.floor = max(x.floor, oldest.at)
-	}
-	if len(x.tombstoneLog) > 2*x.tombstones.Len()+64 {
-		x.tombstoneLog = slices.DeleteFunc(slices.Clone(x.tombstoneLog), func(t *tombstone) bool { return !isCurrent(t) })
 	}
 }
 
@@ -187,7 +170,7 @@ func (s *State) sinceByKey(last ChangeID, scope object.Scope) ([]indexEntry, boo
 	defer tombstones.Release()
 	more := byRevision.Seek(indexEntry{at: last.At, key: last.Key})
 	moreObjects := objects.Seek(&object.Object{Key: scope.First()})
-	moreTombstones := tombstones.Seek(&tombstone{key: scope.First()})
+	moreTombstones := tombstones.Seek(indexEntry{key: scope.First()})
 	for ; more; more = byRevision.Next() {
 		var e indexEntry
 		switch {
@@ -196,9 +179,8 @@ func (s *State) sinceByKey(last ChangeID, scope object.Scope) ([]indexEntry, boo
 			e = indexEntry{at: o.ModRevision, key: o.Key, object: o}
 			moreObjects = objects.Next()
 		case moreTombstones && scope.Contains(tombstones.Item().key):
-			t := tombstones.Item()
+			e = tombstones.Item()
 			moreTombstones = tombstones.Next()
-			e = indexEntry{at: t.at, key: t.key}
 		default:
 			slices.SortFunc(entries, func(a, b indexEntry) int {
 				return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.key, b.key))
