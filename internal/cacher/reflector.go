@@ -258,7 +258,7 @@ func (c *Cacher) follow(ctx context.Context, attempts *backoff.Backoff) error {
 			return err
 		}
 		c.apply(update)
-		c.lastContact.Store(c.received.UnixNano())
+		c.lastContact.note(c.received)
 		c.fresh.Updated(c.received)
 	}
 }

@@ -52,7 +52,7 @@ var (
 func (s *Source) newTail(interest *feed.Interest, latest, replay, behind bool, after object.Position, wake chan<- struct{}) *tail {
 	t := &tail{
 		source: s, interest: interest, latest: latest, replay: replay, behind: behind, epoch: after.Epoch, through: after.Revision,
-		wake: wake, taken: make(chan struct{}, 1), fresh: cacher.NewFreshness(),
+		wake: wake, taken: make(chan struct{}, 1),
 	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	t.goroutines.Go(t.run)
@@ -82,7 +82,9 @@ func (t *tail) run() {
 		if t.reached() > before {
 			attempts.Reset()
 		}
-		t.source.logLostWatch(err)
+		t.source.lostLog.Do(func() {
+			t.source.log.Warn("a watcher lost its watch of the store and opens another; other watchers may have, too", "error", err)
+		})
 		for {
 			if !backoff.Sleep(t.ctx, attempts.Next()) {
 				return
@@ -184,11 +186,15 @@ func (t *tail) add(changes []object.Change, size int, through object.Revision) (
 	return t.bytes > t.source.cfg.BufferBytes && !t.mergeLocked(), t.behind
 }
 
+// fullWait is how long a watch of the store may wait for a watcher that is behind and whose
+// buffer is full. It is shorter than the watchdog's patience.
+const fullWait = 5 * time.Second
+
 // awaitRoom waits until the watcher empties the buffer: it is reading what the store already has,
-// and another tail would make the store read all of that again. If the watcher takes long,
-// the tail ends.
+// and another tail would make the store read all of that again. If the watcher takes longer than
+// fullWait, the tail ends.
 func (t *tail) awaitRoom() error {
-	timer := time.NewTimer(t.source.cfg.FullWait)
+	timer := time.NewTimer(fullWait)
 	defer timer.Stop()
 	for t.isFull() {
 		select {
