@@ -53,7 +53,7 @@ func (cfg Config) etcd(log *zap.Logger) (*embed.Config, error) {
 		c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*u}, []url.URL{*u}
 	}
 	c.SnapshotCatchUpEntries = catchUpEntries
-	c.MaxWalFiles = 0 // walPurger removes them
+	c.MaxWalFiles = 0 // raftSnapshots removes them
 	c.QuotaBackendBytes = cfg.QuotaBytes
 	if c.QuotaBackendBytes == 0 {
 		c.QuotaBackendBytes = 2 << 30

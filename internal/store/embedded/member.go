@@ -71,7 +71,7 @@ func Start(ctx context.Context, cfg Config, log *slog.Logger) (*Member, error) {
 
 // start starts etcd. If it fails, etcd runs only if m.etcd is set.
 func (m *Member) start(ctx context.Context, cfg Config) error {
-	snapshots := &raftSnapshots{dir: cfg.etcdDir()}
+	snapshots := &raftSnapshots{dir: cfg.etcdDir(), log: m.log}
 	etcdConfig, err := cfg.etcd(etcdlog.New(m.log.With("component", "etcd"), m.stopping,
 		zap.WithFatalHook(m.fatal), zap.WithPanicHook(m.fatal), zap.WrapCore(snapshots.wrap)))
 	if err != nil {
@@ -91,7 +91,7 @@ func (m *Member) start(ctx context.Context, cfg Config) error {
 	m.Leases = adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server))
 	m.backend, m.quota = server.Backend(), etcdConfig.QuotaBackendBytes
 	m.disk.begin(func() (file, inUse int64) { return m.backend.Size(), m.backend.SizeInUse() })
-	m.startBackground(ctx, &walPurger{dir: etcdConfig.Dir, saved: &snapshots.saved, log: m.log}, cfg.Dir)
+	m.startBackground(ctx, cfg.Dir)
 	return m.During(func() error {
 		if err := snapshots.begin(server); err != nil {
 			return fmt.Errorf("read the raft snapshots: %w", err)
@@ -100,14 +100,13 @@ func (m *Member) start(ctx context.Context, cfg Config) error {
 	})
 }
 
-func (m *Member) startBackground(ctx context.Context, purger *walPurger, dir string) {
+func (m *Member) startBackground(ctx context.Context, dir string) {
 	ctx, m.stopBackground = context.WithCancel(context.WithoutCancel(ctx))
-	m.background.Go(func() { purger.run(ctx) })
 	m.background.Go(func() { m.disk.run(ctx) })
 	m.background.Go(func() {
 		select {
-		case <-m.fatal.happened:
-			m.failed <- fmt.Errorf("embedded etcd in %s failed: %w", dir, m.fatal.first)
+		case <-m.fatal.happened.Done():
+			m.failed <- fmt.Errorf("embedded etcd in %s failed: %w", dir, m.fatal.first())
 		case <-ctx.Done():
 		}
 	})
@@ -140,7 +139,7 @@ func (m *Member) Close(ctx context.Context) error {
 	_ = m.Client.Close()
 	m.stopBackground()
 	m.background.Wait()
-	if m.fatal.any() {
+	if m.fatal.first() != nil {
 		return m.unlock() // etcd would wait for the goroutine that failed
 	}
 	err := m.fatal.during(func() error {
