@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/backoff"
@@ -22,23 +23,22 @@ type tail struct {
 	wake     chan<- struct{} // receives a value when there is something new
 	taken    chan struct{}   // capacity 1: the watcher has emptied the buffer
 
-	fresh cacher.Freshness // when the tail had read everything that the store had
+	fresh    cacher.Freshness // when the tail had read everything that the store had
+	checks   chan struct{}    // capacity 1: see checkUpToDate
+	upToDate atomic.Bool      // since the last checkUpToDate, the tail has reached the store's revision
 
 	ctx        context.Context // of all its goroutines
 	stop       context.CancelFunc
 	goroutines sync.WaitGroup
 
-	mu       sync.Mutex
-	watch    object.Watch    // guarded by mu: the watch of the store; nil: there is none
-	changes  []object.Change // guarded by mu: the changes that the interest sees
-	bytes    int             // guarded by mu: size of changes
-	updates  int             // guarded by mu: number of updates received
-	replay   bool            // guarded by mu: the waiting changes belong to a replay, see merge
-	behind   bool            // guarded by mu: since the start, the tail has not had everything that the store had
-	through  object.Revision // guarded by mu: everything up to here has been read
-	upToDate bool            // guarded by mu: checkUpToDate found the tail at the store's revision
-	checking bool            // guarded by mu: checkUpToDate is running
-	ended    error           // guarded by mu: why there will be no further changes
+	mu      sync.Mutex
+	changes []object.Change // guarded by mu: the changes that the interest sees
+	bytes   int             // guarded by mu: size of changes
+	updates int             // guarded by mu: number of updates received
+	replay  bool            // guarded by mu: the waiting changes belong to a replay, see merge
+	behind  bool            // guarded by mu: since the start, the tail has not had everything that the store had
+	through object.Revision // guarded by mu: everything up to here has been read
+	ended   error           // guarded by mu: why there will be no further changes
 }
 
 // Reasons to end a tail. The third one is [object.ErrCompacted].
@@ -52,7 +52,7 @@ var (
 func (s *Source) newTail(interest *feed.Interest, latest, replay, behind bool, after object.Position, wake chan<- struct{}) *tail {
 	t := &tail{
 		source: s, interest: interest, latest: latest, replay: replay, behind: behind, epoch: after.Epoch, through: after.Revision,
-		wake: wake, taken: make(chan struct{}, 1),
+		wake: wake, taken: make(chan struct{}, 1), checks: make(chan struct{}, 1),
 	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	t.goroutines.Go(t.run)
@@ -110,13 +110,11 @@ func (t *tail) follow(after object.Position) error {
 		return err
 	}
 	defer watch.Close()
-	t.setWatch(watch)
-	defer t.setWatch(nil)
 	ctx, giveUp := context.WithCancelCause(t.ctx)
 	var watchdog sync.WaitGroup
 	defer watchdog.Wait()
 	defer giveUp(nil)
-	watchdog.Go(func() { giveUp(t.runWatchdog(ctx)) })
+	watchdog.Go(func() { giveUp(t.runWatchdog(ctx, watch)) })
 	for err == nil {
 		var u object.Update
 		if u, err = watch.Next(ctx); err == nil {
@@ -127,23 +125,6 @@ func (t *tail) follow(after object.Position) error {
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-func (t *tail) setWatch(w object.Watch) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.watch = w
-}
-
-// requestProgress makes the watch of the store report progress soon, unless there is none. The next
-// request may help where one fails.
-func (t *tail) requestProgress(ctx context.Context) {
-	t.mu.Lock()
-	watch := t.watch
-	t.mu.Unlock()
-	if watch != nil {
-		_ = watch.RequestProgress(ctx)
-	}
 }
 
 // deliver adds an update of the store to the buffer.

@@ -157,13 +157,11 @@ func (w *Watcher) next(ctx context.Context) (feed.Message, error) {
 		switch w.step {
 		case beginReset, beginResume, listing:
 			m, err := w.catchUp(ctx)
-			if isTemporary(err) {
-				err = w.pause(ctx)
-			} else if err == nil {
-				return m, nil
+			if !errors.Is(err, object.ErrUnavailable) {
+				return m, err
 			}
-			if err != nil {
-				return feed.Message{}, err
+			if !backoff.Sleep(ctx, backoff.Jitter(retryInterval)) {
+				return feed.Message{}, ctx.Err()
 			}
 		case beginNow:
 			w.startTail(live, false)
@@ -313,7 +311,7 @@ func (w *Watcher) isBookmarkDue(now time.Time) bool {
 		w.schedule.Postpone(now)
 		w.tail.checkUpToDate()
 	}
-	return due == dispatch.LastBookmarkDue || w.silent && w.tail.isUpToDate()
+	return due == dispatch.LastBookmarkDue || w.silent && w.tail.upToDate.Load()
 }
 
 // wait waits until there may be a message.
@@ -352,14 +350,3 @@ func (w *Watcher) nextDeadline() (time.Duration, bool) {
 
 // retryInterval is the approximate time between attempts while the store is away.
 const retryInterval = 500 * time.Millisecond
-
-// isTemporary reports whether an operation that failed may succeed later.
-func isTemporary(err error) bool { return errors.Is(err, object.ErrUnavailable) }
-
-// pause waits before the next attempt.
-func (w *Watcher) pause(ctx context.Context) error {
-	if !backoff.Sleep(ctx, backoff.Jitter(retryInterval)) {
-		return ctx.Err()
-	}
-	return nil
-}
