@@ -55,7 +55,7 @@ func (s *State) CountAt(at object.Revision, scope object.Scope, start object.Key
 		return 0, false
 	}
 	start = max(start, scope.First())
-	first := s.rank(start)
+	first := sort.Search(s.Len(), func(i int) bool { return s.key(i) >= start })
 	n := sort.Search(s.Len()-first, func(i int) bool { return !scope.Contains(s.key(first + i)) })
 	for _, c := range s.firstChanges(at, scope, start) {
 		if c.Old != nil {
@@ -79,11 +79,6 @@ func (s *State) firstChanges(at object.Revision, scope object.Scope, start objec
 	}
 	slices.SortStableFunc(changes, func(a, b *object.Change) int { return cmp.Compare(a.Key, b.Key) })
 	return slices.CompactFunc(changes, func(a, b *object.Change) bool { return a.Key == b.Key })
-}
-
-// rank returns the number of objects with smaller keys.
-func (s *State) rank(key object.Key) int {
-	return sort.Search(s.Len(), func(i int) bool { return s.key(i) >= key })
 }
 
 // key returns the key of object i. The nodes of the tree know the sizes of their

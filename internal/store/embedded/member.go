@@ -59,6 +59,9 @@ func Start(ctx context.Context, cfg Config, log *slog.Logger) (*Member, error) {
 		return nil, err
 	}
 	m := &Member{fatal: newFatalErrors(), failed: make(chan error, 1), log: log, stopping: new(atomic.Bool), unlock: unlock}
+	context.AfterFunc(m.fatal.happened, func() {
+		m.failed <- fmt.Errorf("embedded etcd in %s failed: %w", cfg.Dir, m.fatal.first())
+	})
 	if err := m.start(ctx, cfg); err != nil {
 		err = fmt.Errorf("start embedded etcd in %s: %w", cfg.Dir, err)
 		if m.etcd == nil {
@@ -91,24 +94,14 @@ func (m *Member) start(ctx context.Context, cfg Config) error {
 	m.Leases = adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server))
 	m.backend, m.quota = server.Backend(), etcdConfig.QuotaBackendBytes
 	m.disk.begin(func() (file, inUse int64) { return m.backend.Size(), m.backend.SizeInUse() })
-	m.startBackground(ctx, cfg.Dir)
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	m.stopBackground = stop
+	m.background.Go(func() { m.disk.run(background) })
 	return m.During(func() error {
 		if err := snapshots.begin(server); err != nil {
 			return fmt.Errorf("read the raft snapshots: %w", err)
 		}
 		return m.recoverSpace(ctx)
-	})
-}
-
-func (m *Member) startBackground(ctx context.Context, dir string) {
-	ctx, m.stopBackground = context.WithCancel(context.WithoutCancel(ctx))
-	m.background.Go(func() { m.disk.run(ctx) })
-	m.background.Go(func() {
-		select {
-		case <-m.fatal.happened.Done():
-			m.failed <- fmt.Errorf("embedded etcd in %s failed: %w", dir, m.fatal.first())
-		case <-ctx.Done():
-		}
 	})
 }
 
