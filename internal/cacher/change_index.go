@@ -159,39 +159,28 @@ func (e indexEntry) isAfter(id ChangeID) bool {
 
 // sinceByKey returns the entries of the scope after the change last, if the scope has
 // fewer keys than there are entries after last. Otherwise it returns false, and walking
-// by revision is cheaper. It finds out by walking both at the same pace.
+// by revision is cheaper.
 func (s *State) sinceByKey(last ChangeID, scope object.Scope) ([]indexEntry, bool) {
+	index, tombstones := s.changes.byRevision, s.changes.tombstones
+	first := &object.Object{Key: scope.First()}
+	keys := countIn(s.objects, scope, first.Key, func(o *object.Object) object.Key { return o.Key }) +
+		countIn(tombstones, scope, first.Key, func(e indexEntry) object.Key { return e.key })
+	if keys >= index.Len()-rank(index, func(e indexEntry) bool { return e.isAfter(last) }) {
+		return nil, false
+	}
 	var entries []indexEntry
-	byRevision := s.changes.byRevision.Iter()
-	defer byRevision.Release()
-	objects := s.objects.Iter()
-	defer objects.Release()
-	tombstones := s.changes.tombstones.Iter()
-	defer tombstones.Release()
-	more := byRevision.Seek(indexEntry{at: last.At, key: last.Key})
-	moreObjects := objects.Seek(&object.Object{Key: scope.First()})
-	moreTombstones := tombstones.Seek(indexEntry{key: scope.First()})
-	for ; more; more = byRevision.Next() {
-		var e indexEntry
-		switch {
-		case moreObjects && scope.Contains(objects.Item().Key):
-			o := objects.Item()
-			e = indexEntry{at: o.ModRevision, key: o.Key, object: o}
-			moreObjects = objects.Next()
-		case moreTombstones && scope.Contains(tombstones.Item().key):
-			e = tombstones.Item()
-			moreTombstones = tombstones.Next()
-		default:
-			slices.SortFunc(entries, func(a, b indexEntry) int {
-				return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.key, b.key))
-			})
-			return entries, true
-		}
-		if e.isAfter(last) {
+	add := func(e indexEntry) bool {
+		if scope.Contains(e.key) && e.isAfter(last) {
 			entries = append(entries, e)
 		}
+		return scope.Contains(e.key)
 	}
-	return nil, false
+	s.objects.Ascend(first, func(o *object.Object) bool { return add(indexEntry{at: o.ModRevision, key: o.Key, object: o}) })
+	tombstones.Ascend(indexEntry{key: first.Key}, add)
+	slices.SortFunc(entries, func(a, b indexEntry) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.key, b.key))
+	})
+	return entries, true
 }
 
 func (e indexEntry) difference() Difference {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/tidwall/btree"
+
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -55,8 +57,7 @@ func (s *State) CountAt(at object.Revision, scope object.Scope, start object.Key
 		return 0, false
 	}
 	start = max(start, scope.First())
-	first := sort.Search(s.Len(), func(i int) bool { return s.key(i) >= start })
-	n := sort.Search(s.Len()-first, func(i int) bool { return !scope.Contains(s.key(first + i)) })
+	n := countIn(s.objects, scope, start, func(o *object.Object) object.Key { return o.Key })
 	for _, c := range s.firstChanges(at, scope, start) {
 		if c.Old != nil {
 			n++
@@ -81,11 +82,19 @@ func (s *State) firstChanges(at object.Revision, scope object.Scope, start objec
 	return slices.CompactFunc(changes, func(a, b *object.Change) bool { return a.Key == b.Key })
 }
 
-// key returns the key of object i. The nodes of the tree know the sizes of their
-// subtrees, so this does not walk the objects before it.
-func (s *State) key(i int) object.Key {
-	o, _ := s.objects.GetAt(i)
-	return o.Key
+// countIn returns how many items of a tree by key are in the scope, from the key start on. The
+// nodes of the tree know the sizes of their subtrees, so this does not walk the items.
+func countIn[T any](tree *btree.BTreeG[T], scope object.Scope, start object.Key, key func(T) object.Key) int {
+	end := rank(tree, func(item T) bool { return key(item) >= start && !scope.Contains(key(item)) })
+	return end - rank(tree, func(item T) bool { return key(item) >= start })
+}
+
+// rank returns the number of items before the first one for which isAfter is true.
+func rank[T any](tree *btree.BTreeG[T], isAfter func(T) bool) int {
+	return sort.Search(tree.Len(), func(i int) bool {
+		item, _ := tree.GetAt(i)
+		return isAfter(item)
+	})
 }
 
 // History returns the objects of the scope with keys from start on as they were at a

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/fanoutd/fanoutd/internal/backoff"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -100,12 +101,7 @@ const probeInterval = 2 * time.Second
 
 // Run keeps [Source.Loaded] and [Source.Following] up to date until ctx is done.
 func (s *Source) Run(ctx context.Context) {
-	for timer := time.NewTimer(0); ; timer.Reset(probeInterval) {
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return
-		}
+	for running := true; running; running = backoff.Sleep(ctx, probeInterval) {
 		_, err := s.Position(ctx, 0)
 		if ctx.Err() != nil {
 			return
