@@ -38,7 +38,7 @@ func (t *tail) runWatchdog(ctx context.Context, watch object.Watch) error {
 		case <-timer.C:
 		}
 		timer.Reset(interval/2 + rand.N(interval))
-		before := t.updateCount()
+		before := t.reached()
 		switch err := t.reachStore(ctx, watch); {
 		case errors.Is(err, cacher.ErrEpochChanged):
 			return err // a watch of keys may not notice a new epoch
@@ -49,7 +49,7 @@ func (t *tail) runWatchdog(ctx context.Context, watch object.Watch) error {
 				t.upToDate.Store(true)
 				t.wakeWatcher()
 			}
-		case t.updateCount() != before:
+		case t.reached() != before:
 			silent = 0
 		case errors.Is(err, errNoProgress):
 			if silent++; silent == cacher.MaxSilentChecks {
@@ -87,7 +87,7 @@ func (t *tail) reachStore(ctx context.Context, watch object.Watch) (err error) {
 			return errNoProgress
 		}
 	}
-	t.confirm(asked)
+	t.fresh.Confirm(asked)
 	return nil
 }
 

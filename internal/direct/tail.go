@@ -47,12 +47,15 @@ var (
 	errPreviousUnknown = fmt.Errorf("the object before a change: %w", object.ErrCompacted)
 )
 
-// newTail starts a tail of the changes after a position. Behind means that the store has such
-// changes.
-func (s *Source) newTail(interest *feed.Interest, latest, replay, behind bool, after object.Position, wake chan<- struct{}) *tail {
+// newTail starts a tail of the changes after a position. There were none at the time asOf; zero: the
+// store has such changes.
+func (s *Source) newTail(interest *feed.Interest, latest, replay bool, asOf time.Time, after object.Position, wake chan<- struct{}) *tail {
 	t := &tail{
-		source: s, interest: interest, latest: latest, replay: replay, behind: behind, epoch: after.Epoch, through: after.Revision,
+		source: s, interest: interest, latest: latest, replay: replay, epoch: after.Epoch, through: after.Revision,
 		wake: wake, taken: make(chan struct{}, 1), checks: make(chan struct{}, 1),
+	}
+	if !asOf.IsZero() {
+		t.fresh.Confirm(asOf)
 	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	t.goroutines.Go(t.run)
@@ -144,27 +147,25 @@ func (t *tail) deliver(u *object.Update) error {
 			size += c.Size()
 		}
 	}
-	full, behind := t.add(seen, size, u.Through)
-	switch {
-	case !full:
+	switch isFull := t.add(seen, size, u.Through); {
+	case !isFull:
 		return nil
-	case behind:
+	case t.fresh.Confirmed().IsZero(): // the watcher reads what the store already has
 		return t.awaitRoom()
 	}
 	return errFull
 }
 
-// add adds changes to the buffer, up to a revision.
-func (t *tail) add(changes []object.Change, size int, through object.Revision) (full, behind bool) {
+// add adds changes to the buffer, up to a revision, and reports whether it is full.
+func (t *tail) add(changes []object.Change, size int, through object.Revision) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.changes = append(t.changes, changes...)
 	t.bytes += size
-	t.updates++
 	t.fresh.Updated(time.Now())
 	t.through = max(t.through, through)
 	t.wakeWatcher()
-	return t.bytes > t.source.cfg.BufferBytes && !t.mergeLocked(), t.behind
+	return t.bytes > t.source.cfg.BufferBytes && !t.mergeLocked()
 }
 
 // fullWait is how long a watch of the store may wait for a watcher that is behind and whose
@@ -245,26 +246,11 @@ func (t *tail) wakeWatcher() {
 	}
 }
 
-// updateCount returns the number of updates received.
-func (t *tail) updateCount() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.updates
-}
-
 // reached returns the last revision that has been read completely.
 func (t *tail) reached() object.Revision {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.through
-}
-
-// confirm notes that the tail had read everything that the store had at a time.
-func (t *tail) confirm(at time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.fresh.Confirm(at)
-	t.behind = false
 }
 
 // take empties the buffer. It returns the changes, the last revision that has been read

@@ -130,12 +130,12 @@ func (w *Watcher) dropTail() {
 	w.tail, w.pending, w.partial, w.merged, w.takenAt, w.ended = nil, nil, false, false, time.Time{}, nil
 }
 
-// startTail continues with the changes after the cursor. Behind means that the store has such
-// changes.
-func (w *Watcher) startTail(next step, behind bool) {
+// startTail continues with the changes after the cursor. There were none at the time asOf; zero:
+// the store has such changes.
+func (w *Watcher) startTail(next step, asOf time.Time) {
 	w.dropTail()
 	w.step, w.through = next, w.cursor
-	w.tail = w.source.newTail(&w.interest, w.options.Latest, next == replaying, behind, w.position(), w.wake)
+	w.tail = w.source.newTail(&w.interest, w.options.Latest, next == replaying, asOf, w.position(), w.wake)
 }
 
 // Next waits for the next message. It returns ctx.Err() if ctx ends first. It returns
@@ -164,7 +164,7 @@ func (w *Watcher) next(ctx context.Context) (feed.Message, error) {
 				return feed.Message{}, ctx.Err()
 			}
 		case beginNow:
-			w.startTail(live, false)
+			w.startTail(live, w.asOf)
 			return w.message(object.Bookmark, nil, 0), nil
 		case replaying, live:
 			if m, ok := w.nextFromTail(); ok {
@@ -264,7 +264,7 @@ func (w *Watcher) isReady(now time.Time) bool {
 	switch {
 	case w.ended == nil:
 	case errors.Is(w.ended, errFull):
-		w.startTail(w.step, true)
+		w.startTail(w.step, time.Time{})
 	default: // the changes after the cursor are lost, or the epoch has changed
 		w.unreadable = errors.Is(w.ended, object.ErrAnswerTooLarge)
 		w.dropTail()
