@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -163,7 +164,8 @@ func (w *watch) receiveBacklog(ctx context.Context) (*clientv3.WatchResponse, er
 // even if etcd was restored in between.
 func (w *watch) verifyIfReopened(ctx context.Context) error {
 	isExternal := w.collection.store.member == nil
-	if opens := w.limits.opens.Load(); isExternal && opens != w.verifiedOpens {
+	opens := w.limits.opens.Load()
+	if isExternal && opens != w.verifiedOpens {
 		if err := w.verify(ctx); err != nil {
 			return err
 		}
@@ -175,25 +177,26 @@ func (w *watch) verifyIfReopened(ctx context.Context) error {
 	return nil
 }
 
-// verify verifies that etcd still has the known epoch.
+// verify returns an error if etcd has another history than at the start of the watch.
 func (w *watch) verify(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return classify(ctx, w.collection.store.epochs.Verify(call))
+	if err := w.collection.store.epochs.Verify(call); err != nil {
+		return classify(ctx, err)
+	}
+	if w.history.HasEnded() {
+		return epochs.ErrEnded
+	}
+	return nil
 }
 
 // endError returns the reason for the end of the watch, given the error of etcd. An
 // etcd that was restored with raised revisions reports a compacted revision. The reader
 // must not mistake it for the old etcd.
 func (w *watch) endError(ctx context.Context, err error) error {
-	if err = classify(ctx, err); !errors.Is(err, object.ErrCompacted) {
-		return err
-	}
-	if err := w.verify(ctx); err != nil {
-		return err
-	}
-	if w.history.HasEnded() {
-		return epochs.ErrEnded
+	err = classify(ctx, err)
+	if errors.Is(err, object.ErrCompacted) {
+		return cmp.Or(w.verify(ctx), err)
 	}
 	return err
 }
