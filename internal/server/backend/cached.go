@@ -73,7 +73,7 @@ func (s cached) begin(ctx context.Context, w *request.Watch) (begin catchup.Begi
 		}
 		return catchup.FromExactly(at), err
 	}
-	needed, err := s.cacher.Reach(ctx, w.Consistency)
+	_, needed, err := s.cacher.Reach(ctx, w.Consistency)
 	if err != nil || !w.FromNow {
 		return catchup.FromSnapshot(needed), err
 	}
