@@ -67,7 +67,7 @@ func (r *Resource) Await(ctx context.Context, w *request.Watch) (begin catchup.B
 		}
 		return catchup.FromExactly(at), err
 	}
-	needed, err := r.Cacher.Reach(ctx, w.Consistency)
+	_, needed, err := r.Cacher.Reach(ctx, w.Consistency)
 	if err != nil || !w.FromNow {
 		return catchup.FromSnapshot(needed), err
 	}

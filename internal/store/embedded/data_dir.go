@@ -194,29 +194,21 @@ func readLog(dir string, names []string) (logState, error) {
 	}
 	state := logState{first: first}
 	var snapshots []uint64
-	var committed uint64
+	entry, hard, snapshot := &raftpb.Entry{}, &raftpb.HardState{}, &walpb.Snapshot{}
+	messages := map[int64]proto.Message{wal.EntryType: entry, wal.StateType: hard, wal.SnapshotType: snapshot}
 	decoder := wal.NewDecoder(readers...)
 	record := &walpb.Record{}
 	err = decoder.Decode(record)
 	for ; err == nil; err = decoder.Decode(record) {
+		if m, ok := messages[record.GetType()]; ok {
+			if err := proto.Unmarshal(record.GetData(), m); err != nil {
+				return state, damagedLog(dir, err)
+			}
+		}
 		switch record.GetType() {
 		case wal.EntryType:
-			entry := &raftpb.Entry{}
-			if err := proto.Unmarshal(record.GetData(), entry); err != nil {
-				return state, damagedLog(dir, err)
-			}
 			state.last = entry.GetIndex()
-		case wal.StateType:
-			hard := &raftpb.HardState{}
-			if err := proto.Unmarshal(record.GetData(), hard); err != nil {
-				return state, damagedLog(dir, err)
-			}
-			committed = hard.GetCommit()
 		case wal.SnapshotType:
-			snapshot := &walpb.Snapshot{}
-			if err := proto.Unmarshal(record.GetData(), snapshot); err != nil {
-				return state, damagedLog(dir, err)
-			}
 			snapshots = append(snapshots, snapshot.GetIndex())
 		case wal.CrcType:
 			if crc := decoder.LastCRC(); crc != 0 && record.Validate(crc) != nil {
@@ -230,7 +222,7 @@ func readLog(dir string, names []string) (logState, error) {
 		return state, damagedLog(dir, err)
 	}
 	for _, index := range snapshots {
-		if index <= committed {
+		if index <= hard.GetCommit() {
 			state.snapshot = index
 		}
 	}
