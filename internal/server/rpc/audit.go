@@ -54,7 +54,10 @@ func (i *Interceptors) Record(ctx context.Context, c *Call, fullMethod string, e
 		return
 	}
 	r.Resource = c.Resource
-	r.Keys, r.KeyCount = keysOf(c.exchange().request)
+	keys, count := keysOf(c.exchange().request)
+	if r.Keys = keys; count > len(keys) {
+		r.KeyCount = count
+	}
 	if one, ok := c.exchange().request.(*fanoutv1.EndWatcherRequest); ok {
 		r.Watcher = apierr.Clip(one.GetId(), apierr.MaxEchoBytes)
 	}
