@@ -42,10 +42,7 @@ func (a *App) Run(ctx context.Context) error {
 		Observers:      observers,
 		Log:            a.log,
 	})
-	registry.Register(srv, a.resources, a.store, a.audit)
-	if a.security.certificates != nil {
-		registry.RegisterCertificate(a.security.certificates.Leaf)
-	}
+	registry.Register(srv, a.resources, a.store, a.audit, a.security.certificates.Leaf)
 	local, err := srv.Local()
 	if err != nil {
 		srv.Stop(ctx)

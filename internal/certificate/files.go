@@ -97,8 +97,13 @@ func Authorities(content []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Leaf returns the server certificate of new connections.
-func (f *Files) Leaf() *x509.Certificate { return f.pair.Load().Leaf }
+// Leaf returns the server certificate of new connections. Without files there is none.
+func (f *Files) Leaf() *x509.Certificate {
+	if f == nil {
+		return nil
+	}
+	return f.pair.Load().Leaf
+}
 
 // Run follows the files until ctx is done.
 func (f *Files) Run(ctx context.Context) {
