@@ -190,18 +190,8 @@ func newHandler(cfg Config, grpc http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the status page: %w", err)
 	}
-	next := statusPage(files, withIndex(description, cfg.rights(cfg.bodies(headers(streams(answerTimeout, withCertificate(api)))))))
+	next := statusPage(files, withIndex(description, cfg.rights(cfg.bodies(headers(streams(answerTimeout, api))))))
 	return guard(cfg.Hosts, []visitors{trusted(cfg.Origins), siblings(cfg.Servers)}, probes(cfg, operators(cfg, grpc, next))), nil
-}
-
-// withCertificate passes the client's certificate on to the gRPC server.
-func withCertificate(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c := certificateOf(r); c != nil {
-			r = r.WithContext(access.OnBehalf(r.Context(), c))
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 // certificateOf returns the client's verified certificate, or nil.

@@ -72,7 +72,7 @@ func streams(timeout time.Duration, next http.Handler) http.Handler {
 		defer cancel()
 		answered, done := context.WithCancel(context.WithoutCancel(r.Context()))
 		defer done()
-		ctx = access.UntilAnswered(ctx, answered)
+		ctx = access.OnBehalf(ctx, access.Behalf{Certificate: certificateOf(r), Answered: answered})
 		s := &responseWriter{ResponseWriter: w, timeout: timeout, client: r.Context(), cancel: cancel}
 		next.ServeHTTP(s, r.WithContext(context.WithValue(ctx, responseWriterKey{}, s)))
 		s.heartbeat.stop()

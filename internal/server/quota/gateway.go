@@ -37,7 +37,10 @@ const gatewayCopies = 2
 // begin returns the context for a request of the gateway. Its reservation is closed when
 // the gateway holds the response no longer.
 func (g *gatewayReservations) begin(ctx context.Context) context.Context {
-	answered := access.AnsweredOf(ctx)
+	answered := access.BehalfOf(ctx).Answered
+	if answered == nil {
+		answered = ctx
+	}
 	if answered.Done() == nil {
 		return ctx // the reservation would never be closed
 	}

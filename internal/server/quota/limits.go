@@ -312,7 +312,7 @@ func (l *Limiter) ReserveAnswer(ctx context.Context, bytes int) error {
 }
 
 // BeginGateway returns the context with which the gateway makes a request. The memory of
-// the response stays reserved until [access.AnsweredOf] the context is done.
+// the response stays reserved until the gateway has answered, see [access.Behalf].
 func (l *Limiter) BeginGateway(ctx context.Context) context.Context { return l.gateway.begin(ctx) }
 
 // ReserveRequest waits for the memory of a request.
