@@ -67,8 +67,9 @@ func (c Config) bodies(next http.Handler) http.Handler {
 		defer done()
 		limit := c.maxBody(r.Method)
 		body, err := read(w, r, limit)
+		_, isTooLarge := errors.AsType[*http.MaxBytesError](err)
 		switch {
-		case isTooLarge(err):
+		case isTooLarge:
 			refuse(w, http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", limit)
 			return
 		case err != nil:
@@ -197,11 +198,6 @@ func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	return body, errors.Join(err, control.SetReadDeadline(time.Time{}))
-}
-
-func isTooLarge(err error) bool {
-	_, ok := errors.AsType[*http.MaxBytesError](err)
-	return ok
 }
 
 // isEncoded reports whether the headers announce a content encoding.

@@ -16,7 +16,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 )
 
-// lines marshals messages as JSON, each message of a stream as one line.
+// lines marshals messages as JSON, each message of a stream as one line. The JSON is that of grpcurl:
+// unset fields are left out, and unknown fields are an error.
 type lines struct{ runtime.JSONPb }
 
 // Marshal implements runtime.Marshaler. It writes the boolean results of PUT and DELETE requests
@@ -24,7 +25,7 @@ type lines struct{ runtime.JSONPb }
 func (l *lines) Marshal(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case rawValue:
-		return v, nil
+		return nil, nil
 	case *fanoutv1.PutResponse, *fanoutv1.DeleteResponse, *fanoutv1.EndWatcherResponse:
 		return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(v.(proto.Message))
 	}
@@ -48,15 +49,6 @@ func (l *lines) NewDecoder(r io.Reader) runtime.Decoder {
 		}
 		return checkNotInPath(v)
 	})
-}
-
-// newLines returns a marshaler with the same JSON as grpcurl: unset fields are left out,
-// and unknown fields are an error.
-func newLines() *lines {
-	return &lines{runtime.JSONPb{
-		MarshalOptions:   protojson.MarshalOptions{},
-		UnmarshalOptions: protojson.UnmarshalOptions{},
-	}}
 }
 
 // StreamContentType implements runtime.StreamContentType.

@@ -147,8 +147,8 @@ func isForm(contentType string) bool {
 // rawKey is the context key of the If-None-Match header of a request for a raw value.
 type rawKey struct{}
 
-// rawValue is the value of an object as a response.
-type rawValue []byte
+// rawValue is a response that writeValue has written.
+type rawValue struct{}
 
 // withRaw handles the parameter raw of a request for an object.
 func withRaw(r *http.Request) (*http.Request, error) {
@@ -168,9 +168,9 @@ func withRaw(r *http.Request) (*http.Request, error) {
 	return r.WithContext(context.WithValue(r.Context(), rawKey{}, r.Header.Get("If-None-Match"))), nil
 }
 
-// valueHeaders sets the headers of a response with a raw value, and the entity tag of an object
-// that was written. It is a ForwardResponseOption of the gateway.
-func valueHeaders(ctx context.Context, w http.ResponseWriter, response proto.Message) error {
+// writeValue writes a response with a raw value, and the entity tag of an object that was written. It
+// is a ForwardResponseOption of the gateway.
+func writeValue(ctx context.Context, w http.ResponseWriter, response proto.Message) error {
 	h := w.Header()
 	switch response := response.(type) {
 	case *fanoutv1.PutResponse:
@@ -197,6 +197,8 @@ func valueHeaders(ctx context.Context, w http.ResponseWriter, response proto.Mes
 			return nil
 		}
 		h.Set("Content-Length", strconv.Itoa(len(value)))
+		_, err := w.Write(value)
+		return err
 	}
 	return nil
 }
@@ -211,18 +213,13 @@ func hasTag(header, tag string) bool {
 	return false
 }
 
-// asRaw replaces a response by the value in it if the request was for a raw value. It is the
-// ForwardResponseRewriter of the gateway.
+// asRaw leaves nothing to write of a response with a raw value. It is the ForwardResponseRewriter of
+// the gateway.
 func asRaw(ctx context.Context, response proto.Message) (any, error) {
-	get, ok := response.(*fanoutv1.GetResponse)
-	if !ok || ctx.Value(rawKey{}) == nil {
-		return response, nil
+	if _, ok := response.(*fanoutv1.GetResponse); ok && ctx.Value(rawKey{}) != nil {
+		return rawValue{}, nil
 	}
-	value, readable := valueOf(get.GetObject())
-	if !readable {
-		return rawValue(nil), nil // valueHeaders has refused the request
-	}
-	return rawValue(value), nil
+	return response, nil
 }
 
 // valueOf returns the value of an object, and whether the server was able to decode it.
