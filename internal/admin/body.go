@@ -2,7 +2,6 @@ package admin
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,8 +64,8 @@ func (c Config) bodies(next http.Handler) http.Handler {
 		}
 		done = sync.OnceFunc(done)
 		defer done()
-		limit := c.maxBody(r.Method)
-		body, err := read(w, r, limit)
+		x, limit := exchangeOf(r.Context()), c.maxBody(r.Method)
+		body, err := read(x.ResponseWriter, r, limit)
 		_, isTooLarge := errors.AsType[*http.MaxBytesError](err)
 		switch {
 		case isTooLarge:
@@ -88,7 +87,8 @@ func (c Config) bodies(next http.Handler) http.Handler {
 			r.Body = io.NopCloser(bytes.NewReader(body))
 		case write != nil:
 			write.value = body
-			r = r.Clone(context.WithValue(r.Context(), writeKey{}, write))
+			x.write = write
+			r = r.Clone(r.Context())
 			r.Header.Del("Content-Type") // of the value, which the gateway does not parse
 			r.Body = http.NoBody
 		}

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"mime"
@@ -98,10 +97,6 @@ func parseEventID(id string) (*fanoutv1.Position, error) {
 	return &fanoutv1.Position{Epoch: epoch, Revision: n}, nil
 }
 
-// lastEventKey is the context key of the *fanoutv1.Position of the last event that a client has
-// received.
-type lastEventKey struct{}
-
 const lastEventHeader = "Last-Event-ID"
 
 // withLastEvent handles the id of the last event of a watch that is resumed: the header that
@@ -123,7 +118,8 @@ func withLastEvent(r *http.Request) (_ *http.Request, field string, err error) {
 	if err != nil {
 		return nil, field, err
 	}
-	return r.WithContext(context.WithValue(r.Context(), lastEventKey{}, position)), "", nil
+	exchangeOf(r.Context()).last = position
+	return r, "", nil
 }
 
 // resumeAt makes a watch begin after the last event. The URL is still that of the
@@ -194,27 +190,27 @@ func (h *heartbeat) stop() {
 }
 
 // sendsEvents reports whether the response has events: those of a stream, or one with an error.
-func (s *responseWriter) sendsEvents() bool {
+func (s *exchange) sendsEvents() bool {
 	return s.stream && s.Header().Get("Content-Type") == eventStreamType
 }
 
 // writeEvent writes a part of an event.
-func (s *responseWriter) writeEvent(b []byte) (int, error) {
+func (s *exchange) writeEvent(b []byte) (int, error) {
 	h := &s.heartbeat
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.silent = false
 	if !s.begun {
 		s.begun = true
-		s.write(appendRetry(nil, shortestRetry+rand.N(longestRetry-shortestRetry)))
+		s.send(appendRetry(nil, shortestRetry+rand.N(longestRetry-shortestRetry)))
 		h.timer = time.AfterFunc(heartbeatInterval, s.beat)
 	}
-	s.write(b)
+	s.send(b)
 	return len(b), nil
 }
 
 // beat writes a comment if there was nothing else.
-func (s *responseWriter) beat() {
+func (s *exchange) beat() {
 	h := &s.heartbeat
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -222,7 +218,7 @@ func (s *responseWriter) beat() {
 		return
 	}
 	if h.silent {
-		s.write([]byte(":\n"))
+		s.send([]byte(":\n"))
 		s.flush()
 	}
 	h.silent = true

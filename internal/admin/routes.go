@@ -35,18 +35,16 @@ func headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, timed := r.Header["Grpc-Timeout"]
 		if timed || r.Method == http.MethodHead {
-			r = r.Clone(context.WithValue(r.Context(), methodKey{}, r.Method))
+			r = r.Clone(r.Context())
 			r.Header.Del("Grpc-Timeout")
 			if r.Method == http.MethodHead {
 				r.Method = http.MethodGet
+				exchangeOf(r.Context()).head = true
 			}
 		}
 		next.ServeHTTP(w, r)
 	})
 }
-
-// methodKey is the context key of the original method.
-type methodKey struct{}
 
 // checked wraps the handler of each path.
 func checked(next runtime.HandlerFunc) runtime.HandlerFunc {
@@ -60,11 +58,11 @@ func checked(next runtime.HandlerFunc) runtime.HandlerFunc {
 			return
 		}
 		if isStream(pattern) {
-			markStream(r)
+			exchangeOf(r.Context()).stream = true
 			setStreamHeaders(w.Header())
 		}
 		switch {
-		case isStream(pattern) && r.Context().Value(methodKey{}) == http.MethodHead:
+		case isStream(pattern) && exchangeOf(r.Context()).head:
 			// It would wait for an hour or longer, for nothing.
 			w.Header().Set("Allow", http.MethodGet)
 			refuse(w, http.StatusMethodNotAllowed, "a stream is for GET")

@@ -185,7 +185,7 @@ func newHandler(cfg Config, grpc http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	requests := cfg.bodies(headers(streams(answerTimeout, api)))
+	requests := streams(answerTimeout, cfg.bodies(headers(api)))
 	return guard(cfg.Hosts, []visitors{trusted(cfg.Origins), siblings(cfg.Servers)}, route(cfg, paths, grpc, requests)), nil
 }
 

@@ -30,9 +30,6 @@ type write struct {
 	condition     string // the header with the precondition
 }
 
-// writeKey is the context key of a *write.
-type writeKey struct{}
-
 // parseWrite parses the headers of a request that writes; nil if it only reads. The error concerns
 // the header field.
 //
@@ -144,9 +141,6 @@ func isForm(contentType string) bool {
 	return mediaType == "application/x-www-form-urlencoded" || mediaType == "multipart/form-data"
 }
 
-// rawKey is the context key of the If-None-Match header of a request for a raw value.
-type rawKey struct{}
-
 // rawValue is a response that writeValue has written.
 type rawValue struct{}
 
@@ -165,7 +159,8 @@ func withRaw(r *http.Request) (*http.Request, error) {
 	if part := r.Header.Get("Sec-Fetch-Dest"); part != "" && part != "empty" && part != "document" {
 		return nil, errors.New(`the parameter "raw" is not for parts of a page`)
 	}
-	return r.WithContext(context.WithValue(r.Context(), rawKey{}, r.Header.Get("If-None-Match"))), nil
+	exchangeOf(r.Context()).raw = true
+	return r, nil
 }
 
 // writeValue writes a response with a raw value, and the entity tag of an object that was written. It
@@ -178,10 +173,9 @@ func writeValue(ctx context.Context, w http.ResponseWriter, response proto.Messa
 			h.Set("ETag", entityTag(response.GetRevision()))
 		}
 	case *fanoutv1.GetResponse:
-		unless, raw := ctx.Value(rawKey{}).(string)
 		value, readable := valueOf(response.GetObject())
 		switch {
-		case !raw:
+		case !exchangeOf(ctx).raw:
 			return nil
 		case !readable:
 			refuse(w, http.StatusUnprocessableEntity, "the server cannot decode the value; without the parameter raw, the response has what is known of it")
@@ -192,7 +186,7 @@ func writeValue(ctx context.Context, w http.ResponseWriter, response proto.Messa
 		h.Set("Content-Type", response.GetObject().GetContentType())
 		// Whatever the value is, a browser that shows it runs nothing.
 		h.Set("Content-Security-Policy", "default-src 'none'; sandbox; frame-ancestors 'none'")
-		if hasTag(unless, tag) {
+		if hasTag(exchangeOf(ctx).unless, tag) {
 			w.WriteHeader(http.StatusNotModified)
 			return nil
 		}
@@ -216,7 +210,7 @@ func hasTag(header, tag string) bool {
 // asRaw leaves nothing to write of a response with a raw value. It is the ForwardResponseRewriter of
 // the gateway.
 func asRaw(ctx context.Context, response proto.Message) (any, error) {
-	if _, ok := response.(*fanoutv1.GetResponse); ok && ctx.Value(rawKey{}) != nil {
+	if _, ok := response.(*fanoutv1.GetResponse); ok && exchangeOf(ctx).raw {
 		return rawValue{}, nil
 	}
 	return response, nil
