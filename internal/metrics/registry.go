@@ -100,13 +100,7 @@ const (
 // Handler returns the HTTP handler of the metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
-		ErrorLog: errorLog{m.log}, ErrorHandling: promhttp.ContinueOnError,
+		ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelError), ErrorHandling: promhttp.ContinueOnError,
 		MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout,
 	})
 }
-
-// errorLog logs errors of scrapes.
-type errorLog struct{ log *slog.Logger }
-
-// Println implements [promhttp.Logger].
-func (l errorLog) Println(v ...any) { l.log.Error("could not collect metrics", "error", v) }
