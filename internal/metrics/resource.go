@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
 
@@ -29,19 +28,7 @@ func (s scrape) resource(r *backend.Resource) {
 		s.readable(r.Direct.Loaded(), r.Direct.Following(), r.Direct.Opaque())
 		return
 	}
-	counts := r.Cacher.Counts()
-	state, following := r.Cacher.State(), r.Cacher.Following()
-	s.readable(state != nil, following, counts.Opaque)
-	s.cacherCounts(counts)
-	if heard := r.Cacher.LastContact(); !heard.IsZero() {
-		gauge(s, "cacher_lag_seconds", "Seconds since the etcd watch last sent a change or a progress notification. While cacher_lag_revisions is high, its changes may be old.", time.Since(heard).Seconds())
-	}
-	if state != nil {
-		if following { // else etcd is unreachable
-			state = s.lag(r.Cacher, state)
-		}
-		s.cacherState(state)
-	}
+	s.cacher(r)
 	s.dispatch(r)
 }
 
@@ -51,27 +38,29 @@ func (s scrape) readable(loaded, following bool, decodeFailures int64) {
 	counter(s, "decode_failures_total", "Values in etcd that could not be decoded or decrypted, counted once per key and revision. Values that cannot be decoded are served as stored.", decodeFailures)
 }
 
-func (s scrape) cacherCounts(counts cacher.Counts) {
+func (s scrape) cacher(r *backend.Resource) {
+	counts := r.Cacher.Counts()
 	counter(s, "cacher_changes_total", "Changes that the cache has applied.", counts.Changes)
 	counter(s, "cacher_fills_total", "Number of times that the cache was filled from scratch: at start, in a new epoch, or after a mismatch.", counts.Fills)
 	counter(s, "cacher_relists_total", "Number of times that the resource was listed again because etcd had compacted the next change.", counts.Relists)
 	counter(s, "cacher_interruptions_total", "Number of times that the etcd watch was interrupted and retried.", counts.Interruptions)
 	counter(s, "cacher_mismatches_total", "Number of times that the self-check found a difference between the cache and etcd. Should be 0.", counts.Mismatches)
-}
-
-// lag sends how far the cacher is behind etcd. It returns the state that was compared, or else the given one.
-func (s scrape) lag(c *cacher.Cacher, state *cacher.State) *cacher.State {
-	ctx, cancel := context.WithTimeout(context.Background(), revisionTimeout)
-	defer cancel()
-	measured, lag, err := c.MeasureLag(ctx)
-	if err != nil {
-		return state
+	state, following := r.Cacher.State(), r.Cacher.Following()
+	s.readable(state != nil, following, counts.Opaque)
+	if heard := r.Cacher.LastContact(); !heard.IsZero() {
+		gauge(s, "cacher_lag_seconds", "Seconds since the etcd watch last sent a change or a progress notification. While cacher_lag_revisions is high, its changes may be old.", time.Since(heard).Seconds())
 	}
-	gauge(s, "cacher_lag_revisions", "Number of revisions that etcd has and the cache does not have half a second later. Missing while etcd does not answer.", lag)
-	return measured
-}
-
-func (s scrape) cacherState(state *cacher.State) {
+	if state == nil {
+		return
+	}
+	if following { // else etcd is unreachable
+		ctx, cancel := context.WithTimeout(context.Background(), revisionTimeout)
+		defer cancel()
+		if measured, lag, err := r.Cacher.MeasureLag(ctx); err == nil {
+			state = measured
+			gauge(s, "cacher_lag_revisions", "Number of revisions that etcd has and the cache does not have half a second later. Missing while etcd does not answer.", lag)
+		}
+	}
 	gauge(s, "cacher_revision", "Revision of the cache: it has every change up to this etcd revision.", state.Revision())
 	gauge(s, "cacher_objects", "Objects in the cache.", state.Len())
 	gauge(s, "cacher_undecryptable_objects", "Objects whose values cannot be decrypted with the loaded keys.", state.Undecryptable())
