@@ -88,7 +88,6 @@ func (c Config) bodies(next http.Handler) http.Handler {
 		case write != nil:
 			write.value = body
 			x.write = write
-			r = r.Clone(r.Context())
 			r.Header.Del("Content-Type") // of the value, which the gateway does not parse
 			r.Body = http.NoBody
 		}

@@ -99,27 +99,22 @@ func parseEventID(id string) (*fanoutv1.Position, error) {
 
 const lastEventHeader = "Last-Event-ID"
 
-// withLastEvent handles the id of the last event of a watch that is resumed: the header that
+// takeLastEvent handles the id of the last event of a watch that is resumed: the header that
 // browsers send, or the parameter for clients that cannot set a header. The browser keeps the
 // parameter when it resumes, so the header overrides it.
-func withLastEvent(r *http.Request) (_ *http.Request, field string, err error) {
+func takeLastEvent(r *http.Request) (field string, err error) {
 	field = "lastEventId"
-	id, r, err := takeParameter(r, "lastEventId", "last_event_id")
+	id, err := takeParameter(r, "lastEventId", "last_event_id")
 	if err != nil {
-		return nil, field, err
+		return field, err
 	}
 	if header := r.Header.Get(lastEventHeader); header != "" {
 		field, id = lastEventHeader, &header
 	}
-	if id == nil || *id == "" {
-		return r, "", nil
+	if id != nil && *id != "" {
+		exchangeOf(r.Context()).last, err = parseEventID(*id)
 	}
-	position, err := parseEventID(*id)
-	if err != nil {
-		return nil, field, err
-	}
-	exchangeOf(r.Context()).last = position
-	return r, "", nil
+	return field, err
 }
 
 // resumeAt makes a watch begin after the last event. The URL is still that of the

@@ -74,27 +74,25 @@ func (p *parameters) Parse(msg proto.Message, values url.Values, filter *utiliti
 
 // takeParameter removes a query parameter that the gateway does not know, and returns its value;
 // nil if it is absent.
-func takeParameter(r *http.Request, names ...string) (value *string, _ *http.Request, err error) {
+func takeParameter(r *http.Request, names ...string) (value *string, err error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, r, nil // the gateway reports it
+		return nil, nil // the gateway reports it
 	}
 	for _, name := range names {
 		values := query[name]
 		if len(values) > 1 || len(values) == 1 && value != nil {
-			return nil, r, fmt.Errorf("the parameter %q is given twice", name)
+			return nil, fmt.Errorf("the parameter %q is given twice", name)
 		}
 		if len(values) == 1 {
 			value = &values[0]
 			delete(query, name)
 		}
 	}
-	if value == nil {
-		return nil, r, nil
+	if value != nil {
+		r.URL.RawQuery = query.Encode()
 	}
-	r = r.Clone(r.Context())
-	r.URL.RawQuery = query.Encode()
-	return value, r, nil
+	return value, nil
 }
 
 // splitIndex splits the index of a map from a name: labels[app] is the value of the label app.

@@ -33,14 +33,10 @@ func setStreamHeaders(h http.Header) {
 // long enough closes the request.
 func headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, timed := r.Header["Grpc-Timeout"]
-		if timed || r.Method == http.MethodHead {
-			r = r.Clone(r.Context())
-			r.Header.Del("Grpc-Timeout")
-			if r.Method == http.MethodHead {
-				r.Method = http.MethodGet
-				exchangeOf(r.Context()).head = true
-			}
+		r.Header.Del("Grpc-Timeout")
+		if r.Method == http.MethodHead {
+			r.Method = http.MethodGet
+			exchangeOf(r.Context()).head = true
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -70,8 +66,7 @@ func checked(next runtime.HandlerFunc) runtime.HandlerFunc {
 			// The gateway does not check for parameters if a path has none.
 			refuseQuery(w, r, "this path has no query parameters")
 		default:
-			r, field, err := prepare(r, pattern)
-			if err != nil {
+			if field, err := prepare(r, pattern); err != nil {
 				refuseField(w, http.StatusBadRequest, field, "%v", err)
 				return
 			}
@@ -82,20 +77,18 @@ func checked(next runtime.HandlerFunc) runtime.HandlerFunc {
 
 // prepare handles the headers and parameters that the gateway does not know. An error concerns the
 // field.
-func prepare(r *http.Request, pattern string) (_ *http.Request, field string, err error) {
+func prepare(r *http.Request, pattern string) (field string, err error) {
 	if acceptsEvents(r.Header) {
 		// The gateway compares the whole header with the type of a marshaler.
-		r = r.Clone(r.Context())
 		r.Header.Set("Accept", eventStreamType)
 	}
 	switch {
 	case pattern == watchPath:
-		return withLastEvent(r)
+		return takeLastEvent(r)
 	case pattern == objectPath && r.Method == http.MethodGet:
-		r, err := withRaw(r)
-		return r, "raw", err
+		return "raw", takeRaw(r)
 	}
-	return r, "", nil
+	return "", nil
 }
 
 // refuseQuery refuses a request with query parameters and names the first one.

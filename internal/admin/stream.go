@@ -66,7 +66,7 @@ func streams(timeout time.Duration, next http.Handler) http.Handler {
 		defer done()
 		ctx = access.OnBehalf(ctx, access.Behalf{Certificate: certificateOf(r), Answered: answered})
 		s := &exchange{ResponseWriter: w, timeout: timeout, client: r.Context(), cancel: cancel, unless: r.Header.Get("If-None-Match")}
-		next.ServeHTTP(s, r.WithContext(context.WithValue(ctx, exchangeKey{}, s)))
+		next.ServeHTTP(s, r.Clone(context.WithValue(ctx, exchangeKey{}, s))) // a copy that handlers may change
 		s.heartbeat.stop()
 		if s.begun && r.ProtoMajor == 2 {
 			// A deadline that was set when the client had just gone would keep the memory of

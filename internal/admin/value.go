@@ -144,23 +144,23 @@ func isForm(contentType string) bool {
 // rawValue is a response that writeValue has written.
 type rawValue struct{}
 
-// withRaw handles the parameter raw of a request for an object.
-func withRaw(r *http.Request) (*http.Request, error) {
-	value, r, err := takeParameter(r, "raw")
+// takeRaw handles the parameter raw of a request for an object.
+func takeRaw(r *http.Request) error {
+	value, err := takeParameter(r, "raw")
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case value == nil || *value == "false":
-		return r, nil
+		return nil
 	case *value != "" && *value != "true":
-		return nil, errors.New(`the parameter "raw" must be true or false`)
+		return errors.New(`the parameter "raw" must be true or false`)
 	}
 	// A value must not become a script of the status page, whose origin it has.
 	if part := r.Header.Get("Sec-Fetch-Dest"); part != "" && part != "empty" && part != "document" {
-		return nil, errors.New(`the parameter "raw" is not for parts of a page`)
+		return errors.New(`the parameter "raw" is not for parts of a page`)
 	}
 	exchangeOf(r.Context()).raw = true
-	return r, nil
+	return nil
 }
 
 // writeValue writes a response with a raw value, and the entity tag of an object that was written. It
