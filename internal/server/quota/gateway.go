@@ -27,9 +27,12 @@ const GatewayHeader = "fanoutd-reservation"
 const gatewayCopies = 2
 
 // BeginGateway returns the context with which the gateway makes a request. The memory of
-// the response stays reserved until [access.AnsweredOf] the context is done.
+// the response stays reserved until the gateway has answered, see [access.Behalf].
 func (l *Limiter) BeginGateway(ctx context.Context) context.Context {
-	answered := access.AnsweredOf(ctx)
+	answered := access.BehalfOf(ctx).Answered
+	if answered == nil {
+		answered = ctx
+	}
 	if answered.Done() == nil {
 		return ctx // the memory would never be released
 	}

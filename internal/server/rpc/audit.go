@@ -81,7 +81,10 @@ func (i *Interceptors) Record(ctx context.Context, c *Call, fullMethod string, e
 		Resource: c.Resource, Code: st.Code().String(), Reason: reason,
 	}
 	r.Peer, r.UserAgent = transport.CallerOf(ctx)
-	r.Keys, r.KeyCount = keysOf(c.request)
+	keys, count := keysOf(c.request)
+	if r.Keys = keys; count > len(keys) {
+		r.KeyCount = count
+	}
 	if one, ok := c.request.(*fanoutv1.EndWatcherRequest); ok {
 		r.Watcher = apierr.Clip(one.GetId(), apierr.MaxEchoBytes)
 	}
