@@ -9,12 +9,13 @@ import (
 
 // Column is a column of a table of rows of type T.
 type Column[T any] struct {
-	Title  string
-	Cell   func(T) string
-	Right  bool               // align to the right
-	Style  ansi.Style         // of the cells
-	Styled func(T) ansi.Style // of a cell; nil: Style
-	Whole  bool               // never cut: a long cell wraps on a narrow terminal
+	Title    string
+	Cell     func(T) string
+	MinWidth int                // for a table that is flushed after each row
+	Right    bool               // align to the right
+	Style    ansi.Style         // of the cells
+	Styled   func(T) ansi.Style // of a cell; nil: Style
+	Whole    bool               // never cut: a long cell wraps on a narrow terminal
 }
 
 // sampleRows is how many rows determine the column widths. Wider cells in later rows break
@@ -34,14 +35,8 @@ type TableWriter[T any] struct {
 	width   int
 	columns []Column[T]
 	widths  []int
-	rows    []line // without a header before them
+	rows    [][]string // cells with their styles; without a header before them
 	started bool
-}
-
-// line is a line of a table.
-type line struct {
-	cells  []string
-	styles []ansi.Style
 }
 
 // NewTable returns a TableWriter that writes to w. The last column is truncated at width, the
@@ -49,7 +44,7 @@ type line struct {
 func NewTable[T any](w io.Writer, width int, columns ...Column[T]) *TableWriter[T] {
 	t := &TableWriter[T]{w: w, width: width, columns: columns, widths: make([]int, len(columns))}
 	for i, c := range columns {
-		t.widths[i] = ansi.StringWidth(c.Title)
+		t.widths[i] = max(c.MinWidth, ansi.StringWidth(c.Title))
 	}
 	return t
 }
@@ -57,18 +52,18 @@ func NewTable[T any](w io.Writer, width int, columns ...Column[T]) *TableWriter[
 // Row adds a row. Control characters in cells become spaces, so that a value cannot control
 // the terminal.
 func (t *TableWriter[T]) Row(row T) error {
-	var l line
-	for _, c := range t.columns {
+	cells := make([]string, len(t.columns))
+	for i, c := range t.columns {
 		style := c.Style
 		if c.Styled != nil {
 			style = c.Styled(row)
 		}
-		l.cells, l.styles = append(l.cells, Printable(c.Cell(row))), append(l.styles, style)
+		cells[i] = style.Styled(Printable(c.Cell(row)))
 	}
 	if t.started {
-		return t.write(l)
+		return t.write(cells)
 	}
-	t.rows = append(t.rows, l)
+	t.rows = append(t.rows, cells)
 	if len(t.rows) < sampleRows {
 		return nil
 	}
@@ -80,15 +75,15 @@ func (t *TableWriter[T]) Flush() error {
 	if len(t.rows) == 0 {
 		return nil
 	}
-	var header line
+	header := make([]string, len(t.columns))
 	for i, c := range t.columns {
-		header.cells, header.styles = append(header.cells, c.Title), append(header.styles, Bold)
-		for _, l := range t.rows {
-			t.widths[i] = max(t.widths[i], ansi.StringWidth(l.cells[i]))
+		header[i] = Bold.Styled(c.Title)
+		for _, cells := range t.rows {
+			t.widths[i] = max(t.widths[i], ansi.StringWidth(cells[i]))
 		}
 	}
-	for _, l := range append([]line{header}, t.rows...) {
-		if err := t.write(l); err != nil {
+	for _, cells := range append([][]string{header}, t.rows...) {
+		if err := t.write(cells); err != nil {
 			return err
 		}
 	}
@@ -96,17 +91,11 @@ func (t *TableWriter[T]) Flush() error {
 	return nil
 }
 
-// SetMinWidth sets the minimum width of a column. Use it for tables that are flushed after
-// each row.
-func (t *TableWriter[T]) SetMinWidth(column, width int) {
-	t.widths[column] = max(t.widths[column], width)
-}
-
-func (t *TableWriter[T]) write(l line) error {
+func (t *TableWriter[T]) write(cells []string) error {
 	var b strings.Builder
 	used := 0
-	for i, cell := range l.cells {
-		last := i == len(l.cells)-1
+	for i, cell := range cells {
+		last := i == len(cells)-1
 		if i > 0 {
 			b.WriteString(gap)
 			used += len(gap)
@@ -115,10 +104,10 @@ func (t *TableWriter[T]) write(l line) error {
 			cell = ansi.Truncate(cell, max(t.width-used, minLastWidth), "…")
 		}
 		fill := strings.Repeat(" ", max(0, t.widths[i]-ansi.StringWidth(cell)))
-		if shown := l.styles[i].Styled(cell); t.columns[i].Right {
-			b.WriteString(fill + shown)
+		if t.columns[i].Right {
+			b.WriteString(fill + cell)
 		} else {
-			b.WriteString(shown + fill)
+			b.WriteString(cell + fill)
 		}
 		used += max(t.widths[i], ansi.StringWidth(cell))
 	}

@@ -32,7 +32,7 @@ type Sink interface {
 // Stream is a [Sink] that writes documents to a stream or a file, as YAML or lines of JSON.
 type Stream struct {
 	w         *bufio.Writer
-	documents output.Documents
+	documents output.List[*client.Object]
 	close     func() error
 	drop      func()
 }
@@ -45,6 +45,7 @@ func NewStream(w io.Writer, format output.Format) *Stream {
 func newStream(w io.Writer, format output.Format, finish func() error, drop func()) *Stream {
 	s := &Stream{w: bufio.NewWriterSize(w, 1<<20), close: finish, drop: drop}
 	s.documents.Printer = output.Printer{W: s.w, Format: format}
+	s.documents.Document = func(o *client.Object) any { return document.Exact(o) }
 	return s
 }
 
@@ -67,7 +68,7 @@ func NewFile(ctx context.Context, path string, format output.Format) (*Stream, e
 
 // Add writes a document.
 func (s *Stream) Add(o *client.Object) (bool, error) {
-	return true, s.documents.Add(document.Exact(o))
+	return true, s.documents.Add(o)
 }
 
 // Close writes buffered documents.
