@@ -31,17 +31,17 @@ type Sink interface {
 
 // Stream is a [Sink] that writes documents to a stream or a file, as YAML or lines of JSON.
 type Stream struct {
-	w         *bufio.Writer
-	documents output.List[*client.Object]
-	finish    func() error
-	drop      func()
+	output.List[*client.Object]
+	w      *bufio.Writer
+	finish func() error
+	drop   func()
 }
 
 // NewStream returns a Stream that writes to w.
 func NewStream(w io.Writer, format output.Format) *Stream {
 	s := &Stream{w: bufio.NewWriterSize(w, 1<<20), finish: func() error { return nil }, drop: func() {}}
-	s.documents.Printer = output.Printer{W: s.w, Format: format}
-	s.documents.Document = func(o *client.Object) any { return document.Exact(o) }
+	s.Printer = output.Printer{W: s.w, Format: format}
+	s.Document = func(o *client.Object) any { return document.Exact(o) }
 	return s
 }
 
@@ -65,9 +65,6 @@ func NewFile(ctx context.Context, path string, format output.Format) (*Stream, e
 	s.finish, s.drop = f.Commit, f.Discard
 	return s, nil
 }
-
-// Add writes a document.
-func (s *Stream) Add(o *client.Object) error { return s.documents.Add(o) }
 
 // Close writes buffered documents.
 func (s *Stream) Close() error {
