@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"syscall"
-	"time"
 )
 
 // Await returns the result of a function that waits for another program or for the user, or the cause of ctx if that
@@ -50,20 +49,20 @@ type File struct {
 
 // Create opens a device or a pipe to write to it. It waits for a reader of a pipe until ctx ends.
 func Create(ctx context.Context, path string) (*File, error) {
-	file, err := Await(ctx, func() (*os.File, error) { return os.OpenFile(path, os.O_WRONLY, 0) })
-	if err != nil {
-		return nil, err
-	}
-	context.AfterFunc(ctx, func() {
-		_ = file.SetDeadline(time.Unix(1, 0)) // what has no deadline, such as /dev/null, does not wait
+	return Await(ctx, func() (*File, error) {
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return nil, err
+		}
+		context.AfterFunc(ctx, func() { _ = file.Close() }) // ends a write, and closes a file that nobody waits for any more
+		return &File{file, ctx}, nil
 	})
-	return &File{file, ctx}, nil
 }
 
 // Write implements io.Writer.
 func (f *File) Write(p []byte) (int, error) {
 	n, err := f.File.Write(p)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	if err != nil && f.ctx.Err() != nil {
 		err = context.Cause(f.ctx)
 	}
 	return n, err
