@@ -20,18 +20,16 @@ type List[T any] struct {
 	// Array makes the items elements of one array of JSON. Otherwise each is a document of its own.
 	Array bool
 
-	table *TableWriter[T] // of the formats Table and Wide; nil: without rows
-	n     int             // encoded items
+	n      int        // encoded items
+	rows   [][]string // of a table: those that wait for the widths of the columns
+	widths []int
 }
 
 // Add prints an item.
 func (l *List[T]) Add(item T) error {
 	switch l.Format {
 	case Table, Wide:
-		if l.table == nil {
-			l.table = NewTable(l.W, l.Width, l.Columns...)
-		}
-		return l.table.Row(item)
+		return l.row(item)
 	case Value:
 		_, err := fmt.Fprintf(l.W, "%s\n", l.Value(item))
 		return err
@@ -82,8 +80,8 @@ func (l *List[T]) encodeElement(v any) error {
 func (l *List[T]) Close() error {
 	end := ""
 	switch {
-	case l.table != nil:
-		return l.table.Flush()
+	case l.Format == Table || l.Format == Wide:
+		return l.flushRows()
 	case l.Format == JSON && l.Array && l.n == 0:
 		end = "[]\n"
 	case l.Format == JSON && l.Array:

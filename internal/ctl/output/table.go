@@ -28,70 +28,52 @@ const gap = "  "
 // minLastWidth is the minimum width of the last column on a narrow terminal.
 const minLastWidth = 8
 
-// TableWriter writes a table row by row. It buffers only the first rows, to determine the
-// column widths. Not safe for concurrent use.
-type TableWriter[T any] struct {
-	w       io.Writer
-	width   int
-	columns []Column[T]
-	widths  []int
-	rows    [][]string // cells with their styles; without a header before them
-	started bool
-}
-
-// NewTable returns a TableWriter that writes to w. The last column is truncated at width, the
-// width of the terminal, unless it is whole; 0 means no limit.
-func NewTable[T any](w io.Writer, width int, columns ...Column[T]) *TableWriter[T] {
-	t := &TableWriter[T]{w: w, width: width, columns: columns, widths: make([]int, len(columns))}
-	for i, c := range columns {
-		t.widths[i] = max(c.MinWidth, ansi.StringWidth(c.Title))
-	}
-	return t
-}
-
-// Row adds a row. Control characters in cells become spaces, so that a value cannot control
-// the terminal.
-func (t *TableWriter[T]) Row(row T) error {
-	cells := make([]string, len(t.columns))
-	for i, c := range t.columns {
+// row adds a row of a table. Only the first rows wait, to determine the column widths. Control characters in cells
+// become spaces, so that a value cannot control the terminal.
+func (l *List[T]) row(item T) error {
+	cells := make([]string, len(l.Columns))
+	for i, c := range l.Columns {
 		style := c.Style
 		if c.Styled != nil {
-			style = c.Styled(row)
+			style = c.Styled(item)
 		}
-		cells[i] = style.Styled(Printable(c.Cell(row)))
+		cells[i] = style.Styled(Printable(c.Cell(item)))
 	}
-	if t.started {
-		return t.write(cells)
+	if l.widths != nil {
+		return l.writeRow(cells)
 	}
-	t.rows = append(t.rows, cells)
-	if len(t.rows) < sampleRows {
+	l.rows = append(l.rows, cells)
+	if len(l.rows) < sampleRows {
 		return nil
 	}
-	return t.Flush()
+	return l.flushRows()
 }
 
-// Flush writes the buffered rows. A table without rows has no header either.
-func (t *TableWriter[T]) Flush() error {
-	if len(t.rows) == 0 {
+// flushRows writes the rows that wait after a header. A table without rows has no header either.
+func (l *List[T]) flushRows() error {
+	if len(l.rows) == 0 {
 		return nil
 	}
-	header := make([]string, len(t.columns))
-	for i, c := range t.columns {
+	header := make([]string, len(l.Columns))
+	l.widths = make([]int, len(l.Columns))
+	for i, c := range l.Columns {
 		header[i] = Bold.Styled(c.Title)
-		for _, cells := range t.rows {
-			t.widths[i] = max(t.widths[i], ansi.StringWidth(cells[i]))
+		l.widths[i] = max(c.MinWidth, ansi.StringWidth(c.Title))
+		for _, cells := range l.rows {
+			l.widths[i] = max(l.widths[i], ansi.StringWidth(cells[i]))
 		}
 	}
-	for _, cells := range append([][]string{header}, t.rows...) {
-		if err := t.write(cells); err != nil {
+	for _, cells := range append([][]string{header}, l.rows...) {
+		if err := l.writeRow(cells); err != nil {
 			return err
 		}
 	}
-	t.started, t.rows = true, nil
+	l.rows = nil
 	return nil
 }
 
-func (t *TableWriter[T]) write(cells []string) error {
+// writeRow writes a row. The last column is cut at the width of the terminal, unless it is whole.
+func (l *List[T]) writeRow(cells []string) error {
 	var b strings.Builder
 	used := 0
 	for i, cell := range cells {
@@ -100,18 +82,18 @@ func (t *TableWriter[T]) write(cells []string) error {
 			b.WriteString(gap)
 			used += len(gap)
 		}
-		if last && t.width > 0 && !t.columns[i].Whole {
-			cell = ansi.Truncate(cell, max(t.width-used, minLastWidth), "…")
+		if last && l.Width > 0 && !l.Columns[i].Whole {
+			cell = ansi.Truncate(cell, max(l.Width-used, minLastWidth), "…")
 		}
-		fill := strings.Repeat(" ", max(0, t.widths[i]-ansi.StringWidth(cell)))
-		if t.columns[i].Right {
+		fill := strings.Repeat(" ", max(0, l.widths[i]-ansi.StringWidth(cell)))
+		if l.Columns[i].Right {
 			b.WriteString(fill + cell)
 		} else {
 			b.WriteString(cell + fill)
 		}
-		used += max(t.widths[i], ansi.StringWidth(cell))
+		used += max(l.widths[i], ansi.StringWidth(cell))
 	}
-	_, err := io.WriteString(t.w, strings.TrimRight(b.String(), " ")+"\n")
+	_, err := io.WriteString(l.W, strings.TrimRight(b.String(), " ")+"\n")
 	return err
 }
 
