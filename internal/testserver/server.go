@@ -39,7 +39,6 @@ func (s *Server) Close() {
 	close(s.closed)
 	_ = s.listener.Close() // nothing was written
 	s.accepting.Wait()
-	s.store.close()
 }
 
 // Start starts the server after [Server.Stop]. Its objects and positions are those from before.
