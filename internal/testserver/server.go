@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -19,10 +20,11 @@ type Server struct {
 	accepting sync.WaitGroup // ends after closed
 	store     *store
 
-	mu       sync.Mutex
-	running  *instance             // nil: the server is stopped; guarded by mu
-	conns    map[net.Conn]struct{} // of running; guarded by mu
-	refusing error                 // the answer to all requests; nil: they are served; guarded by mu
+	refusing atomic.Pointer[status.Status] // the answer to all requests; nil: they are served
+
+	mu      sync.Mutex
+	running *instance             // nil: the server is stopped; guarded by mu
+	conns   map[net.Conn]struct{} // of running; guarded by mu
 }
 
 // New starts a server with these resources. Close closes the listener.
@@ -82,25 +84,13 @@ func (s *Server) Refuse(code codes.Code, reason string) error {
 	if err != nil {
 		return fmt.Errorf("refuse with %v: %w", code, err)
 	}
-	s.mu.Lock()
-	s.refusing = st.Err()
-	s.mu.Unlock()
+	s.refusing.Store(st)
 	s.CutConnections()
 	return nil
 }
 
 // Accept serves requests again.
-func (s *Server) Accept() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.refusing = nil
-}
-
-func (s *Server) refusal() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.refusing
-}
+func (s *Server) Accept() { s.refusing.Store(nil) }
 
 // ExpirePositions makes the server forget its history, so no watch can resume. It restarts the server.
 func (s *Server) ExpirePositions() {
