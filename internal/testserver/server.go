@@ -20,16 +20,16 @@ type Server struct {
 	accepting sync.WaitGroup // ends after closed
 	store     *store
 
+	conns    sync.Map                      // the open ones, as keys
 	refusing atomic.Pointer[status.Status] // the answer to all requests; nil: they are served
 
 	mu      sync.Mutex
-	running *instance             // nil: the server is stopped; guarded by mu
-	conns   map[net.Conn]struct{} // of running; guarded by mu
+	running *instance // nil: the server is stopped; guarded by mu
 }
 
 // New starts a server with these resources. Close closes the listener.
 func New(listener net.Listener, resources ...string) *Server {
-	s := &Server{listener: listener, closed: make(chan struct{}), store: newStore(resources), conns: map[net.Conn]struct{}{}}
+	s := &Server{listener: listener, closed: make(chan struct{}), store: newStore(resources)}
 	s.Start()
 	s.accepting.Go(s.accept)
 	return s
@@ -66,14 +66,8 @@ func (s *Server) Stop() {
 
 // CutConnections cuts all connections, as a network does.
 func (s *Server) CutConnections() {
-	s.mu.Lock()
-	var all []net.Conn
-	for c := range s.conns {
-		all = append(all, c)
-	}
-	s.mu.Unlock()
-	for _, c := range all {
-		_ = c.Close() // the other side sees it
+	for c := range s.conns.Range {
+		_ = c.(net.Conn).Close() // the other side sees it
 	}
 }
 
