@@ -19,7 +19,7 @@ import (
 type WatcherList struct {
 	Watchers []Watcher // possibly truncated
 	Total    int64     // the number of all watchers
-	Failing  int64     // the number of those whose last report has an error
+	Failing  int64     // the number of those whose last report has an error, as of the last page
 }
 
 // MaxByLag is the maximum number of watchers in a list that is sorted by lag.
@@ -46,22 +46,11 @@ func (a *Admin) Watchers(ctx context.Context, resource string, byLag, failing bo
 		if resp.GetNextPageToken() == "" {
 			list.Total, list.Failing = resp.GetTotal(), resp.GetFailing()
 			if !byLag {
-				list.count()
+				list.Total = int64(len(list.Watchers)) // watches begin and end between two pages
 			}
 			return list, nil
 		}
 		req.PageToken = resp.GetNextPageToken()
-	}
-}
-
-// count makes the numbers agree with the watchers of several pages, which are all there are. Watches
-// begin and end between two pages.
-func (l *WatcherList) count() {
-	l.Total, l.Failing = int64(len(l.Watchers)), 0
-	for _, w := range l.Watchers {
-		if w.Error != nil {
-			l.Failing++
-		}
 	}
 }
 
@@ -167,13 +156,10 @@ func watcherOf(server string, s *fanoutv1.WatcherStatus) Watcher {
 	w := Watcher{
 		Server: server, ID: s.GetId(), Peer: s.GetPeer(), UserAgent: s.GetUserAgent(), Identity: s.GetIdentity(), Resource: req.GetResource(),
 		Prefix: req.GetScope().GetPrefix(), Key: req.GetScope().GetKey(), Labels: req.GetLabelSelector(), Fields: req.GetFieldSelector(),
-		State: "live", Blocked: s.GetBlocked(), Since: s.GetSince().AsTime(), Position: position(s.GetPosition()),
+		State: stateName(s.GetState()), Blocked: s.GetBlocked(), Since: s.GetSince().AsTime(), Position: position(s.GetPosition()),
 		LagEvents: s.LagEvents, LagIsMin: s.GetLagIsMinimum(), Messages: s.GetMessages(), Bytes: s.GetBytes(),
 		Instance: s.GetSubscriber().GetInstance(), InstanceLabels: s.GetSubscriber().GetLabels(),
 		Applied: position(s.GetApplied()), Error: reportedErrorOf(client.ErrorOfStatus(s.GetError())),
-	}
-	if s.GetState() == fanoutv1.WatcherStatus_STATE_CATCHING_UP {
-		w.State = "catching-up"
 	}
 	if s.Lag != nil {
 		w.Lag = new(s.GetLag().AsDuration().Seconds())

@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"fmt"
-	"iter"
 	"strings"
 	"sync"
 	"testing"
@@ -34,15 +33,13 @@ func newServer(t *testing.T, change func(*config.Config)) (*inprocess.Server, *c
 	return s, c.Resource("config")
 }
 
-func documents(n int) iter.Seq2[document.Located, error] {
-	return func(yield func(document.Located, error) bool) {
-		for i := range n {
-			text := strings.Repeat("x", 300)
-			if !yield(document.Located{Document: document.Document{Key: fmt.Sprint("k/", i), Content: document.Content{Text: &text}}, Where: "here"}, nil) {
-				return
-			}
-		}
+func documents(n int) []document.Document {
+	var all []document.Document
+	for i := range n {
+		text := strings.Repeat("x", 300)
+		all = append(all, document.Document{Key: fmt.Sprint("k/", i), Content: document.Content{Text: &text}, Where: "here"})
 	}
+	return all
 }
 
 // A restart of the server during an import costs only time.
