@@ -30,6 +30,7 @@ type ownStream struct {
 	stream   grpc.ServerStreamingClient[fanoutv1.WatchResponse] // nil until the first Recv
 	silence  *time.Timer
 	received bool
+	drained  bool // no message counts any more
 	arrivals arrivals
 
 	reporting sync.WaitGroup
@@ -61,8 +62,12 @@ func (s *ownStream) Recv(limit time.Duration) (*message, error) {
 	}
 	called := time.Now()
 	m, err := s.receive()
+	for s.drained && err == nil {
+		m, err = s.receive()
+	}
 	s.silence.Stop()
 	if err == nil {
+		s.drained = m.GetKind() == fanoutv1.WatchResponse_KIND_DRAINING
 		if m.GetResumeAtOnce() {
 			s.choice.replace()
 		}

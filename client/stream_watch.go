@@ -41,6 +41,7 @@ type streamWatch struct {
 	// Guarded by the mutex of the stream.
 	start    *fanoutv1.WatchRequest // to be written; nil: it was written
 	gone     bool                   // no further messages follow
+	drained  bool                   // no message counts any more
 	reportAt time.Time              // when the watch may report
 
 	reports      *streamReports // set before the first report is queued

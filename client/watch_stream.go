@@ -15,7 +15,8 @@ import (
 // or something fails. It holds a bounded amount of messages that the watcher does not receive, and
 // they do not delay other watches.
 type watchStream interface {
-	// Recv returns the next message, or why there is none. It waits at most for the limit.
+	// Recv returns the next message, or why there is none. It waits at most for the limit. After DRAINING, only the
+	// end of the watch counts, because what was held back is lost: Recv ignores messages, also as signs of life.
 	Recv(limit time.Duration) (*message, error)
 	// startReports begins to report how far the watch was applied. It is called after Recv has
 	// returned the first message.

@@ -134,9 +134,6 @@ func (w *watcher) step(ctx context.Context) (*Update, error) {
 		}
 		return nil, w.streamEnded(ctx, err)
 	}
-	if w.drained {
-		return nil, nil // only the end of the stream counts: what was held back is lost
-	}
 	w.received, w.limit = m.size, w.silenceAfter(m)
 	w.noteAge(m)
 	w.observeMessage(m)

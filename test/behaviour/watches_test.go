@@ -474,6 +474,31 @@ func testSilence(s *scene) {
 		})
 	}
 	variants.Wait()
+	s.silentAfterDraining(p)
+}
+
+// silentAfterDraining sends messages after DRAINING, which are no signs of life, and never the status.
+func (s *scene) silentAfterDraining(p *clientProgram) {
+	s.Helper()
+	for _, subscribes := range []bool{false, true} {
+		server, name := s.scripted(subscribes), fmt.Sprintf("drained-%v", subscribes)
+		h := history(name)
+		s.watch(p, driver.Command{Name: name, BookmarkMillis: 1000}, server)
+		w := s.accept(server, name)
+		w.Send(h.Reset(name, 1)...)
+		w.Send(h.Draining(1, false))
+		for gaveUp, open := time.After(patience), true; open; { // poll.Patience
+			w.Send(h.Bookmark(1))
+			select {
+			case <-w.Gone():
+				open = false
+			case <-time.After(200 * time.Millisecond): // the pace of the messages
+			case <-gaveUp:
+				s.Fatalf("%s: the client waits for the status for ever", name)
+			}
+		}
+		s.accept(server, name)
+	}
 }
 
 // That a watch that is opened 5 minutes later tries Subscribe again takes too long here. These unit tests move the clock:

@@ -307,10 +307,7 @@ class Attempt {
   }
 
   #receive(message: WatchResponse, size: number, signal: AbortSignal): void {
-    if (this.drained) {
-      if (!this.#paused) this.#await();
-      return; // only the end of the stream counts: what was held back is lost
-    }
+    if (this.drained) return; // only the end of the stream counts: what was held back is lost
     this.#silence = silenceAfter(message.age ? durationMs(message.age) : 0, this.#settings.bookmarks);
     if (!this.#paused) this.#await();
     switch (message.kind) {

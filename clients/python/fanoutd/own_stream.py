@@ -94,6 +94,8 @@ class OwnStream:
                     raise Error(await call.code(), await call.details())
                 self.inbox.end(StreamEnd())
                 return
+            if self._outcome.draining:
+                continue  # see Stream
             self._outcome.note(m)
             self._taken.clear()
             self.inbox.put(Message(m, arrivals.received(called, time.monotonic()), size_of(m)))

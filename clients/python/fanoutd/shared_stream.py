@@ -46,6 +46,7 @@ class SharedWatch:
         self.inbox = Inbox()
         self.number = number
         self.gone = False  # no further messages follow
+        self.draining = False  # no message counts any more
         self._stream = stream
 
     @property
@@ -297,8 +298,9 @@ class SharedStream:
             self.closing = True
         for number in e.watch_ids:
             w = self._watches.get(number)
-            if w is None:
+            if w is None or w.draining:
                 continue
+            w.draining = m.content.kind == fanout_pb2.WatchResponse.KIND_DRAINING
             if len(w.inbox) and self._is_too_much(w.inbox.size + m.size):
                 w.inbox.end(TooSlowError("the caller is slow"))
                 self.stop(w)

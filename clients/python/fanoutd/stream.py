@@ -28,7 +28,10 @@ class TooSlowError(Exception):
 
 
 class Stream(Protocol):
-    """Carries one watch, alone or with others."""
+    """Carries one watch, alone or with others.
+
+    It ignores messages after DRAINING, also as signs of life: what was held back is lost, so only the end counts.
+    """
 
     inbox: Inbox
     shared: bool

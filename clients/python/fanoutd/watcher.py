@@ -317,8 +317,6 @@ class Watcher:
             _close_stream(stream, reports)
 
     def _receive(self, m: Message) -> Update | None:
-        if self._assembler.outcome.draining:
-            return None  # only the end of the stream counts: what was held back is lost
         content = m.content
         if not self._answered:
             self._answered = True
