@@ -22,7 +22,7 @@ type watchStream interface {
 	// returned the first message.
 	startReports(r *streamReports)
 	// onEnd makes the stream call f when it has ended. Messages may still wait for Recv. It does so at once,
-	// unless the flow control of gRPC hides the end from it. f must not wait.
+	// unless so much waits that the flow control of gRPC hides the end from it. f must not wait.
 	onEnd(f func())
 	// account adds to the bytes that wait for the callers of all watches of a shared stream.
 	account(bytes int)

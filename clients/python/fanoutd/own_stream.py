@@ -28,8 +28,12 @@ __all__ = ["OwnStream"]
 _REPORT_TIMEOUT = 10.0
 
 
+# When so many bytes wait, the stream is not read any more, so the server waits.
+_MOST_AHEAD = 256 << 10
+
+
 class OwnStream:
-    """Carries one watch. It reads a message only when the one before was taken, so the server waits."""
+    """Carries one watch. It reads ahead of the caller, so it notices its end while the caller is busy."""
 
     shared = False
 
@@ -51,7 +55,7 @@ class OwnStream:
         return self._connection.server if self._connection is not None else ""
 
     def taken(self) -> None:
-        """Note that the inbox is empty."""
+        """Note that the inbox has more room."""
         self._taken.set()
 
     async def _run(self, request: fanout_pb2.WatchRequest) -> None:
@@ -97,9 +101,10 @@ class OwnStream:
             if self._outcome.draining:
                 continue  # see Stream
             self._outcome.note(m)
-            self._taken.clear()
             self.inbox.put(Message(m, arrivals.received(called, time.monotonic()), size_of(m)))
-            await self._taken.wait()
+            while self.inbox.size >= _MOST_AHEAD:
+                self._taken.clear()
+                await self._taken.wait()
 
     def _fail(self, connection: Connection, error: Error) -> None:
         if error.reason is None or error.reason == Reason.DRAINING:

@@ -278,7 +278,7 @@ class Watcher:
             except SilenceError as error:
                 stream.silent(error)
                 raise
-        if isinstance(stream, OwnStream) and not len(stream.inbox):
+        if isinstance(stream, OwnStream):
             stream.taken()
         return m
 
