@@ -487,12 +487,12 @@ func (s *scene) silentAfterDraining(p *clientProgram) {
 		w := s.accept(server, name)
 		w.Send(h.Reset(name, 1)...)
 		w.Send(h.Draining(1, false))
-		for gaveUp, open := time.After(patience), true; open; {
+		for gaveUp, open := time.After(patience), true; open; { // poll.Patience
 			w.Send(h.Bookmark(1))
 			select {
 			case <-w.Gone():
 				open = false
-			case <-time.After(200 * time.Millisecond):
+			case <-time.After(200 * time.Millisecond): // the pace of the messages
 			case <-gaveUp:
 				s.Fatalf("%s: the client waits for the status for ever", name)
 			}
