@@ -31,5 +31,4 @@ func (s *listeners) close() {
 	for _, l := range s.open {
 		_ = l.Close() // an error means that it is closed already
 	}
-	s.open = nil
 }

@@ -122,7 +122,7 @@ func (c *Conn) serverReset(id uint32, code http2.ErrCode) {
 // it. Streams of a lost connection do not count: the client may have been killed.
 func (c *Conn) abandon(id uint32) {
 	if client, opened, ok := c.closeStream(id); ok && !c.lost.Load() {
-		c.countAbandoned(client, time.Since(opened))
+		c.AbandonWatch(client, time.Since(opened))
 	}
 }
 
@@ -139,10 +139,7 @@ func (c *Conn) OpenWatch() (wait time.Duration) {
 // it abandons, if the watch was young. client is the name of the client that has
 // authenticated, or empty. Any goroutine may call it. If the budget is used up, the connection
 // is closed with the next frame of the client.
-func (c *Conn) AbandonWatch(client string, age time.Duration) { c.countAbandoned(client, age) }
-
-// countAbandoned counts a stream or a watch that the client has abandoned at the given age.
-func (c *Conn) countAbandoned(client string, age time.Duration) {
+func (c *Conn) AbandonWatch(client string, age time.Duration) {
 	if c.budget == nil || age >= youngFor || c.exhausted.Load() != nil {
 		return
 	}

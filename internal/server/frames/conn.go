@@ -45,8 +45,9 @@ type Conn struct {
 	// They slow down a client that sends very many frames, whatever they are.
 	controlFrames, settings *rate.Limiter
 
-	mu      sync.Mutex
-	streams map[uint32]*clientStream // guarded by mu
+	mu          sync.Mutex
+	streams     map[uint32]*clientStream // guarded by mu
+	manyStreams int                      // guarded by mu; see openStream
 
 	lost     atomic.Bool   // the client has gone
 	answered chan struct{} // has an element for each stream that was answered since then
@@ -61,7 +62,7 @@ type Conn struct {
 func NewConn(conn net.Conn, budget Budget) *Conn {
 	c := &Conn{
 		Conn: conn, buffered: bufio.NewReaderSize(conn, readBufferBytes), budget: budget, closed: make(chan struct{}),
-		prefaceLeft: len(http2.ClientPreface), headerRead: frameHeaderBytes, streams: map[uint32]*clientStream{},
+		prefaceLeft: len(http2.ClientPreface), headerRead: frameHeaderBytes, streams: map[uint32]*clientStream{}, manyStreams: fewStreams,
 		controlFrames: rate.NewLimiter(controlFrameRate, controlFrameRate), settings: rate.NewLimiter(settingsRate, settingsBurst),
 		answered: make(chan struct{}, lostAtOnce),
 	}

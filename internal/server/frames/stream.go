@@ -1,6 +1,9 @@
 package frames
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // Stream is a stream of the client that the server has begun to serve. Its methods must not block.
 type Stream interface {
@@ -32,10 +35,21 @@ func (c *Conn) openStream(id uint32) {
 	if c.budget != nil {
 		Pause(c.budget.OpenStream(), c.closed)
 	}
+	now := time.Now() // after the pause: the server begins the stream now
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.streams[id] = &clientStream{opened: time.Now()} // after the pause: the server begins the stream now
+	c.streams[id] = &clientStream{opened: now}
+	if len(c.streams) < c.manyStreams {
+		return
+	}
+	// After a GOAWAY, the server ignores new streams, so nothing else ends these.
+	maps.DeleteFunc(c.streams, func(_ uint32, s *clientStream) bool { return s.served == nil && now.Sub(s.opened) >= youngFor })
+	c.manyStreams = max(fewStreams, 2*len(c.streams))
 }
+
+// fewStreams is the number of streams from which openStream forgets those that are not served and no
+// longer young.
+const fewStreams = 64
 
 // Open begins to follow the request whose headers the server has just read. The goroutine that reads
 // the connection calls Open. The caller calls Ended with the id of the stream.

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -141,9 +142,7 @@ type Limiter struct {
 
 // New returns a limiter.
 func New(cfg Limits, log *slog.Logger) *Limiter {
-	if cfg.RequestBytes == 0 {
-		cfg.RequestBytes = defaultRequestBytes
-	}
+	cfg.RequestBytes = cmp.Or(cfg.RequestBytes, defaultRequestBytes)
 	l := &Limiter{
 		Limits:         cfg,
 		requestRate:    requestLimiter{NewClientLimiters(cfg.RequestRate, cfg.RequestBurst), apierr.MaxRequestRate, "requests"},

@@ -60,7 +60,7 @@ func (i *Interceptors) identified(ctx context.Context, shown access.Credentials)
 	if err != nil {
 		return nil, err
 	}
-	if pass.Anonymous() && !i.Rights.admitsAnonymous() {
+	if pass.Anonymous() && !i.Rights.policy.Load().AdmitsAnonymous() {
 		return nil, errNoCredentials
 	}
 	noteClient(ctx, &pass.Identity)
