@@ -34,9 +34,7 @@ type tail struct {
 	mu      sync.Mutex
 	changes []object.Change // guarded by mu: the changes that the interest sees
 	bytes   int             // guarded by mu: size of changes
-	updates int             // guarded by mu: number of updates received
 	replay  bool            // guarded by mu: the waiting changes belong to a replay, see merge
-	behind  bool            // guarded by mu: since the start, the tail has not had everything that the store had
 	through object.Revision // guarded by mu: everything up to here has been read
 	ended   error           // guarded by mu: why there will be no further changes
 }
