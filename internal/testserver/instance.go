@@ -42,7 +42,7 @@ func (s *Server) newInstance() *instance {
 	}
 	cfg := server.Config{
 		Writes: true, MaxValueBytes: maxValueBytes, MaxOperations: maxOperations, MaxTTL: maxTTL, Log: discard,
-		Observers: refuser(s.refusal),
+		Observers: s.refuser(),
 	}
 	for _, store := range s.store.collections {
 		c := cacher.New(cacher.Config{Resource: store.name, Store: store, Codec: codec, Preencode: wire.Preencode, Log: discard})
@@ -67,17 +67,17 @@ func (i *instance) stop() {
 	i.tasks.Wait()
 }
 
-// refuser returns interceptors that refuse requests with the error that refusal returns, if any.
-func refuser(refusal func() error) rpc.Observers {
+// refuser returns interceptors that answer requests with the error of [Server.Refuse].
+func (s *Server) refuser() rpc.Observers {
 	return rpc.Observers{
 		Unary: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			if err := refusal(); err != nil {
+			if err := s.refusing.Load().Err(); err != nil {
 				return nil, err
 			}
 			return handler(ctx, req)
 		},
 		Stream: func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-			if err := refusal(); err != nil {
+			if err := s.refusing.Load().Err(); err != nil {
 				return err
 			}
 			return handler(srv, stream)

@@ -24,9 +24,9 @@ func (s *Server) accept() {
 			}
 		}
 		noted := &conn{c, s}
+		s.conns.Store(noted, nil) // first: Stop sees it, or it is not handed over
 		s.mu.Lock()
 		running := s.running
-		s.conns[noted] = struct{}{}
 		s.mu.Unlock()
 		if running == nil || !running.listener.take(noted) {
 			if tcp, ok := c.(*net.TCPConn); ok {
@@ -45,9 +45,7 @@ type conn struct {
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
-	c.server.mu.Lock()
-	delete(c.server.conns, c)
-	c.server.mu.Unlock()
+	c.server.conns.Delete(c)
 	return c.Conn.Close()
 }
 

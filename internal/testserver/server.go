@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -19,15 +20,16 @@ type Server struct {
 	accepting sync.WaitGroup // ends after closed
 	store     *store
 
-	mu       sync.Mutex
-	running  *instance             // nil: the server is stopped; guarded by mu
-	conns    map[net.Conn]struct{} // of running; guarded by mu
-	refusing error                 // the answer to all requests; nil: they are served; guarded by mu
+	conns    sync.Map                      // the open ones, as keys
+	refusing atomic.Pointer[status.Status] // the answer to all requests; nil: they are served
+
+	mu      sync.Mutex
+	running *instance // nil: the server is stopped; guarded by mu
 }
 
 // New starts a server with these resources. Close closes the listener.
 func New(listener net.Listener, resources ...string) *Server {
-	s := &Server{listener: listener, closed: make(chan struct{}), store: newStore(resources), conns: map[net.Conn]struct{}{}}
+	s := &Server{listener: listener, closed: make(chan struct{}), store: newStore(resources)}
 	s.Start()
 	s.accepting.Go(s.accept)
 	return s
@@ -39,7 +41,6 @@ func (s *Server) Close() {
 	close(s.closed)
 	_ = s.listener.Close() // nothing was written
 	s.accepting.Wait()
-	s.store.close()
 }
 
 // Start starts the server after [Server.Stop]. Its objects and positions are those from before.
@@ -65,14 +66,8 @@ func (s *Server) Stop() {
 
 // CutConnections cuts all connections, as a network does.
 func (s *Server) CutConnections() {
-	s.mu.Lock()
-	var all []net.Conn
-	for c := range s.conns {
-		all = append(all, c)
-	}
-	s.mu.Unlock()
-	for _, c := range all {
-		_ = c.Close() // the other side sees it
+	for c := range s.conns.Range {
+		_ = c.(net.Conn).Close() // the other side sees it
 	}
 }
 
@@ -83,25 +78,13 @@ func (s *Server) Refuse(code codes.Code, reason string) error {
 	if err != nil {
 		return fmt.Errorf("refuse with %v: %w", code, err)
 	}
-	s.mu.Lock()
-	s.refusing = st.Err()
-	s.mu.Unlock()
+	s.refusing.Store(st)
 	s.CutConnections()
 	return nil
 }
 
 // Accept serves requests again.
-func (s *Server) Accept() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.refusing = nil
-}
-
-func (s *Server) refusal() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.refusing
-}
+func (s *Server) Accept() { s.refusing.Store(nil) }
 
 // ExpirePositions makes the server forget its history, so no watch can resume. It restarts the server.
 func (s *Server) ExpirePositions() {
