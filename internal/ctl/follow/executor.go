@@ -1,10 +1,14 @@
 package follow
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/ctl/document"
 	"github.com/fanoutd/fanoutd/internal/ctl/shell"
 )
 
@@ -19,15 +23,34 @@ type Executor struct {
 // Run runs the command for the changes of an update.
 func (e *Executor) Run(ctx context.Context, u *client.Update) error {
 	for _, change := range u.Events {
-		err := e.Policy.attempt(ctx, e.Report, func() error {
-			if err := runFor(ctx, e.Command, e.Resource, change); err != nil {
-				return fmt.Errorf("%q %s: %w", change.Object.Key, change.Type, err)
-			}
-			return nil
-		})
-		if err != nil {
+		if err := e.Policy.attempt(ctx, e.Report, func() error { return e.run(ctx, change) }); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// run runs the command for a change. Its standard input is the object as one line of JSON;
+// for a deletion, the last content. The variables are:
+//
+//	FANOUT_EVENT         added, modified or deleted
+//	FANOUT_RESOURCE      the name of the resource
+//	FANOUT_KEY           the key of the object
+//	FANOUT_REVISION      the revision of the change
+//	FANOUT_CONTENT_TYPE  the media type of the value
+func (e *Executor) run(ctx context.Context, change client.Event) error {
+	o := change.Object
+	text, err := document.EncodeJSON(document.Of(o), false)
+	if err == nil {
+		err = e.Command.Run(ctx, bytes.NewReader(text),
+			"FANOUT_EVENT="+strings.ToLower(change.Type.String()),
+			"FANOUT_RESOURCE="+e.Resource,
+			"FANOUT_KEY="+o.Key,
+			"FANOUT_REVISION="+strconv.FormatInt(change.Revision, 10),
+			"FANOUT_CONTENT_TYPE="+o.ContentType)
+	}
+	if err != nil {
+		return fmt.Errorf("%q %s: %w", o.Key, change.Type, err)
 	}
 	return nil
 }
