@@ -122,7 +122,7 @@ type Options struct {
 	// Latest merges pending events per key.
 	Latest bool
 
-	// EveryEvent ends the watch with a [*LostError] or an [*EpochError] where other watches
+	// EveryEvent ends the watch with a [*catchup.LostError] or a [*catchup.EpochError] where other watches
 	// get a DELTA or a RESET. Only the RESET with which a watch begins is allowed.
 	EveryEvent bool
 

@@ -97,7 +97,7 @@ func (src *streamSource) keep(has func(*cursor) bool) {
 	src.marked = kept
 }
 
-// IsBefore reports whether the cursor has not reached the position.
+// isBefore reports whether the cursor has not reached the position.
 func (c *cursor) isBefore(p object.Position) bool {
 	return c.Epoch != p.Epoch || c.After < p.Revision || c.Skip > 0
 }

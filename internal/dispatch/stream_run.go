@@ -167,7 +167,7 @@ func (s *Stream) release() {
 //   - the reason of its end: the watch of a stream with one watch has ended, and everything has been
 //     sent
 //   - the cause, as it was given: Abort was called. Nothing is sent after that.
-//   - the error of the sink, or a [*PanicError] of the making of a response
+//   - the error of the sink, or a [*work.PanicError] of the making of a response
 //
 // When Serve has returned, all watchers are closed and the stream uses no StreamWatch any more.
 // A stream that never called Serve must not have started watches.

@@ -106,7 +106,7 @@ func (r *Reader) MoveToCatchUp(newest *cacher.State) (object.CatchUp, error) {
 	if kind == object.Reset {
 		if epoch := newest.Position().Epoch; r.Epoch != epoch {
 			if r.Epoch != "" {
-				// r.needed is a revision of the old epoch and no longer applies. An exact
+				// r.Needed is a revision of the old epoch and no longer applies. An exact
 				// snapshot still needs a state at its revision or later.
 				r.Needed = r.Exact
 				if r.Step == StepResume { // the watch begins with a position of another epoch

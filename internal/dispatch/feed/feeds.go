@@ -241,3 +241,10 @@ func (fs *Feeds) Locked(do func()) {
 	defer fs.mu.Unlock()
 	do()
 }
+
+// publishAll publishes the feeds whose logs have changed.
+func (fs *Feeds) publishAll() {
+	for _, f := range fs.unpublished {
+		f.publish()
+	}
+}

@@ -41,13 +41,6 @@ func (b *logBudget) dropUntil(arrived time.Duration) {
 	}
 }
 
-// publishAll publishes the feeds whose logs have changed.
-func (fs *Feeds) publishAll() {
-	for _, f := range fs.unpublished {
-		f.publish()
-	}
-}
-
 // ageLogs drops old segments while nothing changes. No watcher is woken, because there is no
 // new event.
 func (fs *Feeds) ageLogs() {

@@ -108,7 +108,7 @@ func (k *sink) begin(r *dispatch.Response) {
 		e := &r.Entries[i]
 		if e.Batch != nil {
 			k.encoder.parts[i].resource = k.resourceOf(e)
-			if e.Batch.Header.Kind == object.CatchUpBegin && e.Batch.Header.CatchUp == object.Reset {
+			if e.Batch.Header.BeginsReset() {
 				for _, id := range e.IDs.All() {
 					if w := t.byID[id]; w != nil {
 						w.BeginReset()

@@ -168,7 +168,7 @@ func (s *streamSender) begin(r *dispatch.Response, e *dispatch.Entry) {
 	}
 	h := &e.Batch.Header
 	s.catchingUp = s.catchingUp && h.Kind != object.Synced || h.Kind == object.CatchUpBegin
-	if h.Kind == object.CatchUpBegin && h.CatchUp == object.Reset {
+	if h.BeginsReset() {
 		w := &s.handler.watch
 		w.mu.Lock()
 		defer w.mu.Unlock()
