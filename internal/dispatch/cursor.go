@@ -265,7 +265,11 @@ func (src *streamSource) bound() object.Position {
 	if src.stream.solo == nil {
 		return src.rounds.bound
 	}
-	return *src.dispatcher.feeds.DispatchedUpTo.Load()
+	p := *src.dispatcher.feeds.DispatchedUpTo.Load()
+	if c := src.stream.latest; c != nil && c.state == cursorLive && c.Epoch == p.Epoch {
+		p.Revision = max(p.Revision, c.After) // it began at a state that the dispatcher has not reached
+	}
+	return p
 }
 
 // endStopped ends all watches of the source, because the dispatcher has stopped.
