@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/internal/store"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // faultyEtcd returns a store that assumes a version of etcd with broken progress
