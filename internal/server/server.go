@@ -175,7 +175,7 @@ func New(cfg Config) *Server {
 	watchHandler := watch.Handler(s.watches)
 	for _, one := range []*grpc.Server{s.grpc, s.within} {
 		to := rpc.Registrar{Server: one, Interceptors: s.interceptors, Observers: cfg.Observers}
-		to.RegisterEntrance(serviceDesc(f, watchHandler, s.subscribe.Handler()))
+		to.RegisterEntrances(serviceDesc(f, watchHandler, s.subscribe.Handler()), "Watch", "Subscribe")
 		if cfg.Writes {
 			fanoutv1.RegisterStoreServiceServer(to, stores)
 		}

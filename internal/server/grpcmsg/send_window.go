@@ -118,9 +118,9 @@ func (w *SendWindow) BeginTrySend(size int, now time.Time) *WriteFence {
 // to append to the message, or nil. The caller calls EndSend when gRPC has accepted the
 // message.
 func (w *SendWindow) BeginSend(now time.Time) *WriteFence {
-	w.sending.Store(true)
 	w.awaitsFence.Store(false) // no worker serves the stream now
 	w.sentAt.Store(now.UnixNano())
+	w.sending.Store(true) // after the time, which IsBlocked reads afterwards
 	w.endOverdue()
 	if w.ready == nil || w.overdue.Load() {
 		return nil
@@ -128,6 +128,9 @@ func (w *SendWindow) BeginSend(now time.Time) *WriteFence {
 	w.fence.Ref()
 	return &w.fence
 }
+
+// CancelSend is called instead of EndSend when gRPC has refused the message.
+func (w *SendWindow) CancelSend() { w.sending.Store(false) }
 
 // EndSend is called when gRPC has accepted a message of the waiting sender. The arguments are
 // its size and the result of BeginSend.

@@ -51,7 +51,7 @@ func (i *Interceptors) serveCall(srv any, stream grpc.ServerStream, info *grpc.S
 	}
 	err := work.Guard(func() error {
 		err := handler(srv, wrapped)
-		if err != nil && wrapped.WrappedContext.Err() != nil && client.Err() == nil {
+		if err != nil && wrapped.WrappedContext.Err() != nil && client.Err() == nil && !apierr.IsBadCredentials(err) {
 			return apierr.ErrDraining // the client has not cancelled
 		}
 		return err

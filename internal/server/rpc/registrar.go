@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -19,15 +20,17 @@ type Registrar struct {
 
 // RegisterService implements grpc.ServiceRegistrar.
 func (r Registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
-	r.register(desc, implementation, false)
+	r.register(desc, implementation, nil)
 }
 
-// RegisterEntrance registers a service whose streams carry watches. Their handlers do themselves what
-// the interceptors do, with [Interceptors.Admit] and [Interceptors.Conclude], because the streams last
-// long, and the stacks of interceptors would stay in memory as long.
-func (r Registrar) RegisterEntrance(desc *grpc.ServiceDesc) { r.register(desc, nil, true) }
+// RegisterEntrances registers a service of which some streams carry watches. Their handlers do
+// themselves what the interceptors do, with [Interceptors.Admit] and [Interceptors.Conclude], because
+// the streams last long, and the stacks of interceptors would stay in memory as long.
+func (r Registrar) RegisterEntrances(desc *grpc.ServiceDesc, names ...string) {
+	r.register(desc, nil, names)
+}
 
-func (r Registrar) register(desc *grpc.ServiceDesc, implementation any, entrance bool) {
+func (r Registrar) register(desc *grpc.ServiceDesc, implementation any, entrances []string) {
 	all := *desc
 	all.Methods, all.Streams = nil, nil
 	for _, m := range desc.Methods {
@@ -39,7 +42,7 @@ func (r Registrar) register(desc *grpc.ServiceDesc, implementation any, entrance
 		info := &grpc.StreamServerInfo{
 			FullMethod: "/" + desc.ServiceName + "/" + s.StreamName, IsClientStream: s.ClientStreams, IsServerStream: s.ServerStreams,
 		}
-		if entrance && !IsUnary(info) {
+		if slices.Contains(entrances, s.StreamName) {
 			s.Handler = behind(r.Observers.interceptEnds, s.Handler, info)
 			continue
 		}

@@ -77,6 +77,7 @@ func (k *sink) Send(r *dispatch.Response) error {
 	err := k.stream.grpc.SendMsg(message)
 	k.times.endWait(time.Now())
 	if err != nil {
+		k.CancelSend()
 		return err
 	}
 	if err := k.EndSend(size, fence); err != nil {

@@ -38,17 +38,21 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if release, wait, ok := l.admit(conn.RemoteAddr().String()); ok {
-			return delayRead(conn.(*net.TCPConn), sync.OnceFunc(release), wait), nil // servers listen on TCP
+			return delayRead(conn, sync.OnceFunc(release), wait), nil
 		}
 		_ = conn.Close() // it is refused
 	}
 }
 
 // delayRead returns a connection that is not read before wait has passed, and calls release
-// when it is closed. It stays a *net.TCPConn inside, because servers use more of it than net.Conn
-// has: HTTP half-closes it so that the last response arrives.
-func delayRead(conn *net.TCPConn, release func(), wait time.Duration) net.Conn {
-	c := &limitedConn{TCPConn: conn, release: release}
+// when it is closed. A TCP connection stays a *net.TCPConn inside, because servers use more of
+// it than net.Conn has: HTTP half-closes it so that the last response arrives.
+func delayRead(conn net.Conn, release func(), wait time.Duration) net.Conn {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return &limitedConn{conn, release}
+	}
+	c := &limitedTCPConn{TCPConn: tcp, release: release}
 	if wait > 0 {
 		c.readAt, c.closed = time.Now().Add(wait), make(chan struct{})
 		c.release = sync.OnceFunc(func() { close(c.closed); release() })
@@ -56,7 +60,7 @@ func delayRead(conn *net.TCPConn, release func(), wait time.Duration) net.Conn {
 	return c
 }
 
-type limitedConn struct {
+type limitedTCPConn struct {
 	*net.TCPConn
 	release func()
 	readAt  time.Time     // when it may be read first; zero: at once
@@ -64,7 +68,7 @@ type limitedConn struct {
 }
 
 // Read implements net.Conn.
-func (c *limitedConn) Read(b []byte) (int, error) {
+func (c *limitedTCPConn) Read(b []byte) (int, error) {
 	if !c.readAt.IsZero() {
 		frames.Pause(time.Until(c.readAt), c.closed)
 	}
@@ -72,7 +76,18 @@ func (c *limitedConn) Read(b []byte) (int, error) {
 }
 
 // Close implements net.Conn.
-func (c *limitedConn) Close() error {
+func (c *limitedTCPConn) Close() error {
 	defer c.release()
 	return c.TCPConn.Close()
+}
+
+type limitedConn struct {
+	net.Conn
+	release func()
+}
+
+// Close implements net.Conn.
+func (c *limitedConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
 }

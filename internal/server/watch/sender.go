@@ -140,6 +140,7 @@ func (s *streamSender) Send(r *dispatch.Response) error {
 		message = append(message, fence)
 	}
 	if err := s.stream.SendMsg(message); err != nil {
+		s.CancelSend()
 		return err
 	}
 	s.notCounted += time.Since(began) // the log of slow catch-ups does not count the time of the client
