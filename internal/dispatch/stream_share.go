@@ -74,10 +74,21 @@ func (c *cursor) sharedOrSelf() *cursor {
 	return c
 }
 
-// unshare forgets a cursor that is closed.
+// unshare forgets a cursor that is closed. Those that wait for its batch delay look for another one now.
 func (c *cursor) unshare() {
-	if k := c.shareKey(); c.group.shared[k] == c {
-		delete(c.group.shared, k)
+	k := c.shareKey()
+	if c.group.shared[k] != c {
+		return
+	}
+	delete(c.group.shared, k)
+	if c.timing == nil || c.timing.batchDelay == 0 {
+		return
+	}
+	for other := c.group.cursors.first; other != nil; other = other.next {
+		if other.delayed > 0 && other.shareKey() == k {
+			c.stream.clock.due.remove(other.delayed)
+			c.stream.candidates = append(c.stream.candidates, other)
+		}
 	}
 }
 

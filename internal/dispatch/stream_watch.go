@@ -153,5 +153,5 @@ func (w *StreamWatch) Quiet(from object.Position, to object.Revision) bool {
 		return true
 	}
 	c := w.cursor.Load()
-	return c.Feed != nil && c.Feed.CompleteAfter(from).Revision >= to
+	return c.Feed != nil && to > from.Revision && c.Feed.CompleteAfter(from).Revision >= to
 }

@@ -19,6 +19,10 @@ type index struct {
 	whole     map[object.Scope]*Feed // the feeds without a selector; those of a scope have different projections, and are a list
 	selecting map[interestKey]*Feed  // the feeds with a selector
 	required  map[indexKey][]*Feed   // the same feeds by what they require
+
+	scoped   int // number of feeds in required that are found by their scope alone
+	fielded  int // number of feeds found by the value of a field
+	labelled int // number of feeds found by the value of a label
 }
 
 // indexKey is the key under which the index lists a feed.
@@ -127,6 +131,7 @@ func (x *index) add(f *Feed) {
 	f.key = &k
 	x.selecting[f.Interest.key()] = f
 	x.required[k] = append(x.required[k], f)
+	x.count(k, 1)
 }
 
 func (x *index) remove(f *Feed) {
@@ -143,6 +148,7 @@ func (x *index) remove(f *Feed) {
 	} else {
 		delete(x.required, k)
 	}
+	x.count(k, -1)
 }
 
 func (x *index) removeWhole(f *Feed) {
@@ -161,6 +167,17 @@ func (x *index) removeWhole(f *Feed) {
 	}
 }
 
+func (x *index) count(k indexKey, n int) {
+	switch k.field {
+	case noField:
+		x.scoped += n
+	case labelField:
+		x.labelled += n
+	default:
+		x.fielded += n
+	}
+}
+
 // concerned returns the feeds that a change may concern, without repetitions.
 func (x *index) concerned(c *object.Change) iter.Seq[*Feed] {
 	return func(yield func(*Feed) bool) {
@@ -168,22 +185,23 @@ func (x *index) concerned(c *object.Change) iter.Seq[*Feed] {
 			if !eachSibling(x.whole[scope], yield) {
 				return
 			}
-			if len(x.required) == 0 {
-				continue
-			}
-			if !each(x.required[indexKey{scope: scope, field: noField}], yield) {
+			if x.scoped > 0 && !each(x.required[indexKey{scope: scope, field: noField}], yield) {
 				return
 			}
-			for _, field := range x.fields {
-				for value := range values(c, field) {
-					if !each(x.required[indexKey{scope: scope, field: field, value: value}], yield) {
-						return
+			if x.fielded > 0 {
+				for _, field := range x.fields {
+					for value := range values(c, field) {
+						if !each(x.required[indexKey{scope: scope, field: field, value: value}], yield) {
+							return
+						}
 					}
 				}
 			}
-			for label, value := range labels(c) {
-				if !each(x.required[indexKey{scope: scope, field: labelField, label: label, value: value}], yield) {
-					return
+			if x.labelled > 0 {
+				for label, value := range labels(c) {
+					if !each(x.required[indexKey{scope: scope, field: labelField, label: label, value: value}], yield) {
+						return
+					}
 				}
 			}
 		}

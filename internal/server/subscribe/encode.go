@@ -41,6 +41,7 @@ const maxEntryHead = 16
 // encode encodes a response. The caller then calls forget.
 func (c *encoder) encode(r *dispatch.Response) grpcmsg.Response {
 	copied, pieces := 0, 2 // the last piece, and a write fence
+	c.parts = c.parts[:0]
 	for i := range r.Entries {
 		p := c.part(&r.Entries[i])
 		c.parts = append(c.parts, p)
