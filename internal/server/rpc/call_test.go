@@ -102,3 +102,26 @@ func TestAuditRecordHasTheIdentity(t *testing.T) {
 		t.Errorf("records, -want +got:\n%s", diff)
 	}
 }
+
+// A stream ends with DRAINING when the server stops, but bad credentials are refused as such.
+func TestBadCredentialsAreRefusedWhileTheServerStops(t *testing.T) {
+	stopping, stop := context.WithCancel(t.Context())
+	stop()
+	s := &Interceptors{Log: slog.New(slog.DiscardHandler), Limits: quota.New(quota.Limits{}, slog.New(slog.DiscardHandler)), Denials: NewDenials(), Stopping: stopping}
+	for _, one := range []struct {
+		of   func(ctx context.Context) error
+		want codes.Code
+	}{
+		{func(ctx context.Context) error { return ctx.Err() }, codes.Unavailable},
+		{func(context.Context) error { return access.ErrExpired }, codes.Unauthenticated},
+	} {
+		err := s.serveCall(nil, oneRequest{ctx: t.Context()}, &grpc.StreamServerInfo{FullMethod: "/fanout.v1.AdminService/WatchApplied", IsServerStream: true},
+			func(_ any, stream grpc.ServerStream) error {
+				<-stream.Context().Done()
+				return one.of(stream.Context())
+			})
+		if status.Code(err) != one.want {
+			t.Errorf("got %v, want %v", err, one.want)
+		}
+	}
+}

@@ -69,7 +69,7 @@ func (i *Interceptors) Conclude(ctx context.Context, fullMethod string, began ti
 	service, name := path.Split(fullMethod)
 	attributes := []any{
 		"grpc.service", strings.Trim(service, "/"), "grpc.method", name,
-		"grpc.code", code.String(), "grpc.time_ms", float64(time.Since(began).Microseconds())/1000, "peer.address", address,
+		"grpc.code", code.String(), "grpc.time_ms", float64(time.Since(began).Microseconds()) / 1000, "peer.address", address,
 	}
 	if result != nil {
 		attributes = append(attributes, "grpc.error", result)
