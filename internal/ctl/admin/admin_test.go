@@ -143,6 +143,26 @@ func TestNumbersAgreeWithTheWatchers(t *testing.T) {
 	}
 }
 
+// A later version of the server may have states that this version does not know.
+func TestStatesAreShown(t *testing.T) {
+	for state, want := range map[fanoutv1.ResourceStatus_State]string{
+		fanoutv1.ResourceStatus_STATE_LOADING: "loading", fanoutv1.ResourceStatus_STATE_SERVING: "serving",
+		fanoutv1.ResourceStatus_STATE_CUT_OFF: "cut-off", fanoutv1.ResourceStatus_STATE_UNSPECIFIED: "unknown", 99: "unknown",
+	} {
+		if got := resourceOf("", &fanoutv1.ResourceStatus{State: state}).State; got != want {
+			t.Errorf("resource in %v: got %q, want %q", state, got, want)
+		}
+	}
+	for state, want := range map[fanoutv1.WatcherStatus_State]string{
+		fanoutv1.WatcherStatus_STATE_CATCHING_UP: "catching-up", fanoutv1.WatcherStatus_STATE_LIVE: "live",
+		fanoutv1.WatcherStatus_STATE_UNSPECIFIED: "unknown", 99: "unknown",
+	} {
+		if got := watcherOf("", &fanoutv1.WatcherStatus{State: state}).State; got != want {
+			t.Errorf("watcher in %v: got %q, want %q", state, got, want)
+		}
+	}
+}
+
 // Rows of one resource are adjacent, in the order of the servers.
 func TestMergeResources(t *testing.T) {
 	at := func(server string, names ...string) Answer[[]Resource] {
