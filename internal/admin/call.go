@@ -11,7 +11,8 @@ import (
 )
 
 // calls is the connection to the gRPC server. It completes requests with what the gateway does not
-// translate: the body of a PUT, headers, and the default bookmark interval.
+// translate: the body of a PUT, headers, and the default bookmark interval. The context of a call must be
+// that of a request that came through [streams].
 type calls struct{ grpc.ClientConnInterface }
 
 // Invoke implements grpc.ClientConnInterface.

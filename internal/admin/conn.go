@@ -57,7 +57,7 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// connOf returns the connection of a request.
+// connOf returns the connection of a request, whose context must come from [withConn].
 func connOf(r *http.Request) *conn {
 	return r.Context().Value(connKey{}).(*conn)
 }

@@ -125,16 +125,20 @@ func (l *Log) run() {
 type line struct {
 	Time  time.Time `json:"time"`
 	Level string    `json:"level"`
-	*Record
+	Record
 	Missing int64 `json:"missing,omitempty"`
 	LeftOut int64 `json:"left_out,omitempty"`
 }
 
 func (l *Log) write(r *Record) {
 	missing, omitted := l.missing.Load(), l.omitted.Load()
+	out := line{r.Time, slog.LevelInfo.String(), *r, missing, omitted}
+	if out.KeyCount <= len(out.Keys) {
+		out.KeyCount = 0
+	}
 	encoder := json.NewEncoder(l.out) // writes nothing more after an error
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(line{r.Time, slog.LevelInfo.String(), r, missing, omitted}); err != nil {
+	if err := encoder.Encode(out); err != nil {
 		l.lose()
 		if !l.failing {
 			l.failing = true

@@ -23,7 +23,7 @@ type Record struct {
 	UserAgent      string    `json:"user_agent,omitempty"`     // reported by the client
 	Resource       string    `json:"resource,omitempty"`       // resource in the request
 	Keys           []string  `json:"keys,omitempty"`           // keys in the request, or the first of them; never values
-	KeyCount       int       `json:"key_count,omitempty"`      // total number of keys, if Keys has only the first of them
+	KeyCount       int       `json:"key_count,omitempty"`      // total number of keys; left out if Keys has them all
 	Watcher        string    `json:"watcher,omitempty"`        // watch that the operator ended
 	Revision       int64     `json:"revision,omitempty"`       // revision of the write
 	Code           string    `json:"code,omitempty"`           // status code of the request, for example OK

@@ -85,9 +85,14 @@ func resourceOf(server string, s *fanoutv1.ResourceStatus) Resource {
 	return r
 }
 
-// stateName returns the name of a state that is shown, such as cut-off for STATE_CUT_OFF.
+// stateName returns the name of a state that is shown, such as cut-off for STATE_CUT_OFF. A state
+// that this version does not know has only a number.
 func stateName(state fmt.Stringer) string {
-	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(state.String(), "STATE_")), "_", "-")
+	name, known := strings.CutPrefix(state.String(), "STATE_")
+	if !known || name == "UNSPECIFIED" {
+		return "unknown"
+	}
+	return strings.ReplaceAll(strings.ToLower(name), "_", "-")
 }
 
 func position(p *fanoutv1.Position) *client.Position {

@@ -19,7 +19,7 @@ import (
 type WatcherList struct {
 	Watchers []Watcher // possibly truncated
 	Total    int64     // the number of all watchers
-	Failing  int64     // the number of those whose last report has an error, as of the last page
+	Failing  int64     // the number of those whose last report has an error
 }
 
 // MaxByLag is the maximum number of watchers in a list that is sorted by lag.
@@ -46,11 +46,22 @@ func (a *Admin) Watchers(ctx context.Context, resource string, byLag, failing bo
 		if resp.GetNextPageToken() == "" {
 			list.Total, list.Failing = resp.GetTotal(), resp.GetFailing()
 			if !byLag {
-				list.Total = int64(len(list.Watchers)) // watches begin and end between two pages
+				list.count()
 			}
 			return list, nil
 		}
 		req.PageToken = resp.GetNextPageToken()
+	}
+}
+
+// count makes the numbers agree with the watchers of several pages, which are all there are. Watches
+// begin and end between two pages.
+func (l *WatcherList) count() {
+	l.Total, l.Failing = int64(len(l.Watchers)), 0
+	for _, w := range l.Watchers {
+		if w.Error != nil {
+			l.Failing++
+		}
 	}
 }
 

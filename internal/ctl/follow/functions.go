@@ -70,12 +70,16 @@ func has(name string, m any) (bool, error) {
 	return value.IsValid(), err
 }
 
-// get returns the value of a key, or nil if the map does not have it. Elsewhere in a template
-// a missing key is an error, so that mistakes do not end up in files.
+// get returns the value of a key. If the map does not have it, that is "" in labels, and nil in an
+// object of JSON. Elsewhere in a template a missing key is an error, so that mistakes do not end up
+// in files.
 func get(name string, m any) (any, error) {
 	value, err := lookup(name, m)
-	if err != nil || !value.IsValid() {
+	if err != nil {
 		return nil, err
+	}
+	if !value.IsValid() {
+		value = reflect.Zero(reflect.TypeOf(m).Elem())
 	}
 	return value.Interface(), nil
 }

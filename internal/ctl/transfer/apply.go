@@ -55,7 +55,9 @@ func (w *Writer) Apply(ctx context.Context, changes []Change) (written, failed i
 	for _, batch := range splitBatches(changes) {
 		pool.Go(func() error { return w.write(poolCtx, batch) })
 	}
-	err = pool.Wait()
+	if err = pool.Wait(); err == nil {
+		err = context.Cause(ctx) // it ended during the last transactions
+	}
 	return w.written, w.failed, err
 }
 

@@ -1,6 +1,8 @@
 package transfer
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -77,6 +79,25 @@ func TestImportSurvivesServerRestart(t *testing.T) {
 	plan, err = NewPlan(t.Context(), r, documents(n), Scope{Prune: true})
 	if err != nil || len(plan.Changes) != 0 || plan.Unchanged != n {
 		t.Errorf("after the import: %d differences, %v", len(plan.Changes), err)
+	}
+}
+
+// An import that is interrupted during its last transaction finishes it, and says that it was interrupted.
+func TestInterruptDuringTheLastBatchIsReported(t *testing.T) {
+	_, r := newServer(t, nil)
+	plan, err := NewPlan(t.Context(), r, documents(1), Scope{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	interrupted := errors.New("interrupted")
+	w := Writer{
+		Resource: r,
+		Done:     func(int) { interrupt(interrupted) },
+		Failed:   func(c Change, err error) { t.Errorf("%s: %v", c.Key, err) },
+	}
+	if written, failed, err := w.Apply(ctx, plan.Changes); written != 1 || failed != 0 || !errors.Is(err, interrupted) {
+		t.Errorf("got %d written, %d failed, %v, want 1 written and the interrupt", written, failed, err)
 	}
 }
 

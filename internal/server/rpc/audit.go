@@ -81,10 +81,7 @@ func (i *Interceptors) Record(ctx context.Context, c *Call, fullMethod string, e
 		Resource: c.Resource, Code: st.Code().String(), Reason: reason,
 	}
 	r.Peer, r.UserAgent = transport.CallerOf(ctx)
-	keys, count := keysOf(c.request)
-	if r.Keys = keys; count > len(keys) {
-		r.KeyCount = count
-	}
+	r.Keys, r.KeyCount = keysOf(c.request)
 	if one, ok := c.request.(*fanoutv1.EndWatcherRequest); ok {
 		r.Watcher = apierr.Clip(one.GetId(), apierr.MaxEchoBytes)
 	}
