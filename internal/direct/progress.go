@@ -29,6 +29,11 @@ func (t *tail) runWatchdog(ctx context.Context, watch object.Watch) error {
 	timer := time.NewTimer(interval/2 + rand.N(interval))
 	defer timer.Stop()
 	silent, asked := 0, false
+	defer func() {
+		if asked {
+			t.checkUpToDate() // the watchdog of the next watch answers
+		}
+	}()
 	var retry <-chan time.Time // after a requested check that failed
 	for {
 		regular := false
