@@ -29,15 +29,23 @@ func (t *tail) runWatchdog(ctx context.Context, watch object.Watch) error {
 	timer := time.NewTimer(interval/2 + rand.N(interval))
 	defer timer.Stop()
 	silent, asked := 0, false
+	defer func() {
+		if asked {
+			t.checkUpToDate() // the watchdog of the next watch answers
+		}
+	}()
+	var retry <-chan time.Time // after a requested check that failed
 	for {
+		regular := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-t.checks:
 			asked = true
+		case <-retry:
 		case <-timer.C:
+			regular = true
 		}
-		timer.Reset(interval/2 + rand.N(interval))
 		before := t.reached()
 		switch err := t.reachStore(ctx, watch); {
 		case errors.Is(err, cacher.ErrEpochChanged):
@@ -51,13 +59,16 @@ func (t *tail) runWatchdog(ctx context.Context, watch object.Watch) error {
 			}
 		case t.reached() != before:
 			silent = 0
-		case errors.Is(err, errNoProgress):
+		case regular && errors.Is(err, errNoProgress): // requests may come in quick succession
 			if silent++; silent == cacher.MaxSilentChecks {
 				return cacher.ErrSilentWatch
 			}
 		}
-		if asked {
-			timer.Reset(backoff.Jitter(2 * retryInterval))
+		if regular {
+			timer.Reset(interval/2 + rand.N(interval))
+		}
+		if retry = nil; asked {
+			retry = time.After(backoff.Jitter(2 * retryInterval))
 		}
 	}
 }

@@ -18,9 +18,11 @@ import (
 // lease until it expires.
 //
 // Most of them are known: a write replaces or deletes the key of a lease, or fails after
-// it was granted one. Workers revoke these right away, but no write waits for them. A
-// sweep finds the others: leases of processes that were killed, of writes without an
-// answer, and of keys that another program has deleted.
+// it was granted one. Workers revoke these right away. A write does so itself only if their
+// queue is full. But a write with too many operations to read the leases of its keys in the
+// same transaction waits for another read, see replacedLeases. A sweep finds the others: leases
+// of processes that were killed, of writes without an answer, and of keys that another
+// program has deleted.
 type leaseCollector struct {
 	client *clientv3.Client
 	log    *slog.Logger
@@ -142,10 +144,11 @@ func (c *leaseCollector) sweepRepeatedly() {
 	wait := firstSweep
 	logged := false
 	for {
+		due := time.Now().Add(wait)
 		select {
 		case <-time.After(wait):
 		case <-c.soon:
-			if !backoff.Sleep(c.ctx, sweepRetry) {
+			if !backoff.Sleep(c.ctx, min(time.Until(due), sweepRetry)) {
 				return
 			}
 		case <-c.ctx.Done():
