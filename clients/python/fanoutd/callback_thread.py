@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import logging
 import threading
@@ -34,34 +35,40 @@ class CallbackThread:
         context = contextvars.copy_context()
         with self._lock:
             self._waiting.append(lambda: context.run(self._call, name, function, *args))
-            if len(self._waiting) > _MOST:
+            full = len(self._waiting) > _MOST
+            if full:
                 self._waiting.popleft()
                 self._dropped += 1
-                if self._dropped == 1:
-                    self._log.warning("%s does not keep up: the oldest of %d calls that wait are dropped", name, _MOST)
-            if self._running:
-                return
-            self._running = True
-        self._worker.call(self._call_all)
+            first = full and self._dropped == 1
+            idle, self._running = not self._running, True
+        if idle:
+            self._worker.call(self._call_all)
+        if first:  # without the lock: the thread may hold one of the log while it waits for ours
+            self._log.warning("%s does not keep up: the oldest of %d calls that wait are dropped", name, _MOST)
 
     def _call_all(self) -> None:
-        while True:
-            with self._lock:
-                dropped, self._dropped = self._dropped, 0
-                call = self._waiting.popleft() if self._waiting else None
-                self._running = call is not None
-            if dropped:
-                self._log.warning("%d calls of callbacks were dropped", dropped)
-            if call is None:
-                return
-            call()
+        while (call := self._next()) is not None:
+            with contextlib.suppress(BaseException):  # of the log, whose handlers belong to the user
+                call()
             del call  # it keeps its arguments
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._running = False
+            dropped, self._dropped = self._dropped, 0
+        if dropped:
+            self._log.warning("%d calls of callbacks were dropped", dropped)
+        return None
 
     def _call(self, name: str, function: Callable[..., object], *args: object) -> None:
         callback = _Callback()
         calling.set(callback)
-        call_back(self._log, name, function, *args)
-        callback.active = False
+        try:
+            call_back(self._log, name, function, *args)
+        finally:
+            callback.active = False
 
     def end(self) -> None:
         """End the thread after the calls that wait."""
