@@ -18,9 +18,6 @@ import (
 // A caller is busy when the stream is lost, and messages wait for it. The watch goes to a server even so, and
 // reports there what the caller applies. Otherwise, the gate of a deployment would not see it.
 func TestABusyCallerReportsOnTheNextStream(t *testing.T) {
-	if lacksSubscribe() {
-		t.Skip("a watch with a stream of its own notices the loss when its caller takes the next update")
-	}
 	synctest.Test(t, func(t *testing.T) {
 		reports := &reportLog{}
 		s := &scriptedServer{reports: reports.report, streams: []stream{

@@ -66,7 +66,7 @@
 // The protocol requires a client to hold back the events of a DELTA until SYNCED and
 // partial messages until the last part. Watch does that, so its callers need not.
 //
-// A slow caller of Watch delays no other watch and holds little memory: at most 256 KiB of unread
+// A slow caller of Watch delays no other watch and holds little memory: at most 512 KiB of unread
 // messages, or 4 MiB while all watches of the client together hold less than 16 MiB, and the
 // update that it handles. That is as large as one message (1 MiB, or a single larger
 // event) unless it is the difference after a long interruption. The server pauses the watch

@@ -160,9 +160,8 @@ func (s *settings) renewsCertificate() bool {
 
 const serviceConfig = `{"loadBalancingConfig": [{"` + balancerName + `": {}}]}`
 
-// The flow control windows of gRPC. The stream window bounds what the client holds of a watch
-// with a stream of its own whose caller does not read; a message that the caller is reading may be
-// larger. By default gRPC lets the window of each stream grow to many MiB. The connection window does
+// The flow control windows of gRPC. The stream window bounds what gRPC holds of a watch
+// with a stream of its own whose caller does not read. By default gRPC lets the window of each stream grow to many MiB. The connection window does
 // not depend on what callers read.
 const (
 	streamWindow     = minBuffer

@@ -16,10 +16,11 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// ownStream is a stream of the method Watch, which carries one watch. The flow control of gRPC stops the
-// server if the watcher does not receive, and the server resumes from its position, so the
-// watch needs no buffer.
+// ownStream is a stream of the method Watch, which carries one watch. A goroutine reads ahead of the watcher, so it
+// notices the end of the stream while the caller is busy. When minBuffer waits, it stops reading. Then the flow control
+// of gRPC stops the server.
 type ownStream struct {
+	inbox
 	client *Client
 	req    *fanoutv1.WatchRequest
 	choice *serverChoice
@@ -27,17 +28,17 @@ type ownStream struct {
 	cancel context.CancelCauseFunc
 	moves  bool // to a shared stream, when that becomes possible
 
-	stream   grpc.ServerStreamingClient[fanoutv1.WatchResponse] // nil until the first Recv
-	silence  *time.Timer
-	received bool
-	arrivals arrivals
+	stream  grpc.ServerStreamingClient[fanoutv1.WatchResponse] // set before the first message is put
+	reading sync.WaitGroup
+	began   bool          // the goroutine was started; belongs to the watcher
+	room    chan struct{} // wakes the goroutine; buffers one signal
 
 	reporting sync.WaitGroup
 	applied   chan struct{} // the caller may have applied more; buffers one signal
 }
 
 func newOwnStream(ctx context.Context, c *Client, avoid string, req *fanoutv1.WatchRequest) *ownStream {
-	s := &ownStream{client: c, req: req, choice: &serverChoice{avoid: avoid}, arrivals: newArrivals()}
+	s := &ownStream{inbox: newInbox(), client: c, req: req, choice: &serverChoice{avoid: avoid}, room: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancelCause(withoutDeadline{ctx})
 	return s
 }
@@ -52,60 +53,88 @@ func (withoutDeadline) Deadline() (deadline time.Time, ok bool) { return time.Ti
 
 // Recv implements watchStream. The first call opens the stream.
 func (s *ownStream) Recv(limit time.Duration) (*message, error) {
-	// The timer runs only while the watcher waits for the server, not while the caller
-	// handles an update.
-	if s.silence == nil {
-		s.silence = time.AfterFunc(limit, func() { s.cancel(errSilent) })
-	} else {
-		s.silence.Reset(limit)
+	if !s.began {
+		s.began = true
+		s.reading.Go(func() { s.end(s.read()) })
 	}
-	called := time.Now()
-	m, err := s.receive()
-	s.silence.Stop()
-	if err == nil {
-		if m.GetResumeAtOnce() {
-			s.choice.replace()
+	for {
+		m, err := s.take()
+		if m != nil {
+			s.wakeReader()
 		}
-		return &message{WatchResponse: m, arrived: s.arrivals.received(called, time.Now())}, nil
-	}
-	switch {
-	case errors.Is(context.Cause(s.ctx), errSilent):
-		err = fmt.Errorf("%w: no message for %v", errSilent, limit)
-		s.choice.replace()
-	case !errors.Is(err, io.EOF):
-		err = errorOf(err)
-	}
-	if s.moves && !s.received {
-		s.client.streams.watchFailed()
-	}
-	return nil, err
-}
-
-func (s *ownStream) receive() (*fanoutv1.WatchResponse, error) {
-	if s.stream == nil {
-		var err error
-		if s.stream, err = s.client.reads.Watch(withServerChoice(s.ctx, s.choice), s.req); err != nil {
+		if m != nil || err != nil {
+			return m, err
+		}
+		if !s.wait(limit) {
+			err := fmt.Errorf("%w: no message for %v", errSilent, limit)
+			s.choice.replace()
+			s.cancel(err)
 			return nil, err
 		}
 	}
-	m, err := s.stream.Recv()
-	if err == nil && !s.received {
-		s.received = true
-		if s.moves {
-			s.client.streams.watchWorks()
-		}
-	}
-	return m, err
 }
 
-// onEnd implements watchStream. Only Recv notices the end.
-func (s *ownStream) onEnd(func()) {}
+func (s *ownStream) wakeReader() {
+	select {
+	case s.room <- struct{}{}:
+	default:
+	}
+}
 
-// account implements watchStream.
+// read opens the stream, and reads it to its end. It returns why the stream has ended.
+func (s *ownStream) read() error {
+	received := false
+	err := s.readAll(&received)
+	if s.moves && !received {
+		s.client.streams.watchFailed()
+	}
+	if !errors.Is(err, io.EOF) {
+		err = errorOf(err)
+	}
+	return err
+}
+
+func (s *ownStream) readAll(received *bool) (err error) {
+	if s.stream, err = s.client.reads.Watch(withServerChoice(s.ctx, s.choice), s.req); err != nil {
+		return err
+	}
+	drained := false
+	for arrivals := newArrivals(); ; {
+		called := time.Now()
+		m, err := s.stream.Recv()
+		if err != nil {
+			return err
+		}
+		if !*received && s.moves {
+			s.client.streams.watchWorks()
+		}
+		*received = true
+		if drained {
+			continue
+		}
+		drained = m.GetKind() == fanoutv1.WatchResponse_KIND_DRAINING
+		if m.GetResumeAtOnce() {
+			s.choice.replace()
+		}
+		arrived := &message{WatchResponse: m, arrived: arrivals.received(called, time.Now()), size: sizeOf(m)}
+		for !s.put(arrived, minBuffer) {
+			select {
+			case <-s.room:
+			case <-s.ctx.Done():
+				return grpcstatus.FromContextError(s.ctx.Err()).Err()
+			}
+		}
+	}
+}
+
+// account implements watchStream: the bound is that of this stream alone.
 func (s *ownStream) account(int) {}
 
 // discard implements watchStream.
-func (s *ownStream) discard() {}
+func (s *ownStream) discard() {
+	s.clear()
+	s.wakeReader()
+}
 
 func (s *ownStream) server() string { return s.choice.server() }
 
@@ -115,9 +144,7 @@ func (s *ownStream) mayMove() bool { return s.moves && s.client.streams.subscrib
 
 func (s *ownStream) close() {
 	s.cancel(nil)
-	if s.silence != nil {
-		s.silence.Stop()
-	}
+	s.reading.Wait()
 	s.reporting.Wait()
 }
 
@@ -156,6 +183,9 @@ func (s *ownStream) wakeReports() {
 // report is the goroutine that reports.
 func (s *ownStream) report(id string, r *streamReports) {
 	pauses := backoff{first: reportInterval, most: time.Minute}
+	if sleep(s.ctx, time.Until(r.earliest())) != nil {
+		return
+	}
 	for {
 		p, ok := r.next(time.Now())
 		if !ok {
@@ -176,7 +206,8 @@ func (s *ownStream) report(id string, r *streamReports) {
 		case codes.InvalidArgument:
 			r.done(p, time.Now()) // it would be refused again
 		default:
-			pause += pauses.next()
+			asked := errorOfStatus(grpcstatus.Convert(err)).RetryAfter
+			pause = max(pause, min(asked, maxRetryAfter)) + pauses.next()
 		}
 		if sleep(s.ctx, pause) != nil {
 			return

@@ -39,11 +39,14 @@ type streamReports struct {
 	*reporter
 	carrier reportCarrier
 
-	mu       sync.Mutex
-	sent     Position  // the last one that the server has sent; guarded by mu
-	news     Position  // the last one that was not only a bookmark; guarded by mu
-	reported progress  // guarded by mu
-	last     time.Time // of the last report; guarded by mu
+	mu        sync.Mutex
+	sent      Position  // the last one that the server has sent; guarded by mu
+	news      Position  // the last one that was not only a bookmark; guarded by mu
+	reset     bool      // the server is sending a RESET, and ignores reports; guarded by mu
+	forgotten bool      // a RESET has ended since next was called; guarded by mu
+	reported  progress  // guarded by mu
+	last      time.Time // of the last report; guarded by mu
+	tried     time.Time // when next has returned a report, also of the last stream; guarded by mu
 }
 
 // reportCarrier sends the reports of a stream. wakeReports makes it ask for the next one soon. It
@@ -67,6 +70,13 @@ func (s *streamReports) received(m *message, at Position) {
 	if m.GetKind() != fanoutv1.WatchResponse_KIND_BOOKMARK {
 		s.news = at
 	}
+	switch {
+	case m.GetKind() == fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN && m.GetCatchUp() == fanoutv1.WatchResponse_CATCH_UP_RESET:
+		s.reset = true
+	case m.GetKind() == fanoutv1.WatchResponse_KIND_SYNCED && s.reset:
+		// The server has forgotten the report when the RESET began.
+		s.reset, s.forgotten, s.reported = false, true, progress{}
+	}
 }
 
 // next returns what to report now, if there is anything.
@@ -74,24 +84,37 @@ func (s *streamReports) next(now time.Time) (p progress, ok bool) {
 	p = s.progress()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return p, s.shouldReport(p, now)
+	if ok = s.shouldReport(p, now); ok {
+		s.forgotten, s.tried = false, now
+	}
+	return p, ok
 }
 
-// done notes a report.
+// done notes a report, which next has returned.
 func (s *streamReports) done(p progress, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reported, s.last = p, at
+	if s.last = at; !s.forgotten {
+		s.reported = p
+	}
 }
 
 // earliest returns the time from which the next report may be sent.
 func (s *streamReports) earliest() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last.IsZero() {
-		return s.last
+	if s.tried.IsZero() {
+		return s.tried
 	}
-	return s.last.Add(reportInterval)
+	return s.tried.Add(reportInterval)
+}
+
+// following returns the reports for the next stream, which resumes at a position.
+func (s *streamReports) following(at Position) *streamReports {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// The caller may not have applied everything yet that earlier streams have sent.
+	return &streamReports{reporter: s.reporter, news: at, tried: s.tried}
 }
 
 // shouldReport reports whether the server should and can know a progress. The caller holds mu.

@@ -295,7 +295,12 @@ func (s *sharedStream) deliver(ids []uint64, resp *fanoutv1.WatchResponse, arriv
 		s.atOnce = s.atOnce || resp.GetResumeAtOnce()
 	}
 	for _, id := range ids {
-		if w := s.find(id); w != nil && !w.gone && !w.put(m) {
+		w := s.find(id)
+		if w == nil || w.gone || w.drained {
+			continue
+		}
+		w.drained = resp.GetKind() == fanoutv1.WatchResponse_KIND_DRAINING
+		if !w.put(m) {
 			s.stop(w)
 		}
 	}

@@ -2,7 +2,6 @@ package client
 
 import (
 	"io"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +18,6 @@ import (
 // interrupt a snapshot. A watch whose
 // buffer is full leaves the shared stream.
 const (
-	minBuffer  = 256 << 10
 	maxBuffer  = 4 << 20
 	allBuffers = 16 << 20
 )
@@ -30,90 +28,47 @@ const (
 // slower than the network makes progress even within a snapshot, which cannot be resumed. When the caller
 // has caught up, the watch comes back.
 type streamWatch struct {
+	inbox
 	stream *sharedStream
 	id     uint64
-	ready  chan struct{} // wakes the watcher; buffers one signal
 
 	answered bool        // the watch has received a message; belongs to the watcher
-	timer    *time.Timer // belongs to the watcher
 	unbind   func() bool // from the context of the watch
 
 	// Guarded by the mutex of the stream.
 	start    *fanoutv1.WatchRequest // to be written; nil: it was written
 	gone     bool                   // no further messages follow
+	drained  bool                   // no message counts any more
 	reportAt time.Time              // when the watch may report
 
 	reports      *streamReports // set before the first report is queued
 	reportQueued atomic.Bool
-
-	mu    sync.Mutex
-	first *message   // guarded by mu
-	more  []*message // after the first; guarded by mu
-	bytes int        // of all messages; guarded by mu
-	err   error      // after the messages; guarded by mu
-	ended func()     // is called when err is set; guarded by mu
 }
 
 func newStreamWatch(s *sharedStream, req *fanoutv1.WatchRequest) *streamWatch {
 	start := proto.CloneOf(req)
 	start.Subscriber = nil // that of the stream counts
-	return &streamWatch{stream: s, start: start, ready: make(chan struct{}, 1)}
+	return &streamWatch{inbox: newInbox(), stream: s, start: start}
 }
 
 // Recv implements watchStream.
 func (w *streamWatch) Recv(limit time.Duration) (*message, error) {
-	m, err := w.take()
-	if m == nil && err == nil {
-		m, err = w.wait(limit)
-	}
-	if m != nil {
-		w.answered = true
-	}
-	return m, err
-}
-
-// wait returns the next message as soon as it arrives. The timer runs only here, so time that the caller spends on an
-// update does not count as silence of the server.
-func (w *streamWatch) wait(limit time.Duration) (*message, error) {
-	if w.timer == nil {
-		w.timer = time.NewTimer(limit)
-	} else {
-		w.timer.Reset(limit)
-	}
-	defer w.timer.Stop()
 	for {
-		select {
-		case <-w.ready:
-		case <-w.timer.C:
-			if err := w.stream.silent(limit, w.answered); err != nil {
-				return nil, err
-			}
-			continue // the stream fails
+		if m, err := w.inbox.take(); m != nil {
+			w.answered = true
+			w.account(-m.size)
+			return m, nil
+		} else if err != nil {
+			return nil, err
 		}
-		if m, err := w.take(); m != nil || err != nil {
-			return m, err
+		if w.wait(limit) {
+			continue
 		}
-	}
-}
-
-// take returns the first message. If there is none, it returns the error, if that is known.
-func (w *streamWatch) take() (*message, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	m := w.first
-	if m == nil {
-		return nil, w.err
-	}
-	w.bytes -= m.size
-	w.account(-m.size)
-	w.first = nil
-	if len(w.more) > 0 {
-		w.first, w.more[0] = w.more[0], nil
-		if w.more = w.more[1:]; len(w.more) == 0 {
-			w.more = nil
+		if err := w.stream.silent(limit, w.answered); err != nil {
+			return nil, err
 		}
+		// The stream fails.
 	}
-	return m, nil
 }
 
 // put adds a message. It returns false if the buffer is full.
@@ -122,64 +77,20 @@ func (w *streamWatch) put(m *message) bool {
 	if w.stream.buffered.Load() < allBuffers {
 		limit = maxBuffer
 	}
-	w.mu.Lock()
-	switch {
-	case w.first == nil:
-		w.first = m
-	case w.bytes+m.size > limit:
-		w.mu.Unlock()
+	w.account(m.size)
+	if !w.inbox.put(m, limit) {
+		w.account(-m.size)
 		w.end(errTooSlow)
 		return false
-	default:
-		w.more = append(w.more, m)
 	}
-	w.bytes += m.size
-	w.mu.Unlock()
-	w.account(m.size)
-	w.wake()
 	return true
-}
-
-// end sets the error after the last message.
-func (w *streamWatch) end(err error) {
-	w.mu.Lock()
-	w.err = err
-	ended := w.ended
-	w.mu.Unlock()
-	w.wake()
-	if ended != nil {
-		ended()
-	}
-}
-
-// onEnd implements watchStream.
-func (w *streamWatch) onEnd(f func()) {
-	w.mu.Lock()
-	w.ended = f
-	over := w.err != nil
-	w.mu.Unlock()
-	if over {
-		f()
-	}
-}
-
-// discard implements watchStream.
-func (w *streamWatch) discard() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.account(-w.bytes)
-	w.first, w.more, w.bytes = nil, nil, 0
 }
 
 // account implements watchStream.
 func (w *streamWatch) account(bytes int) { w.stream.buffered.Add(int64(bytes)) }
 
-func (w *streamWatch) wake() {
-	select {
-	case w.ready <- struct{}{}:
-	default:
-	}
-}
+// discard implements watchStream.
+func (w *streamWatch) discard() { w.account(-w.clear()) }
 
 // startReports implements watchStream.
 func (w *streamWatch) startReports(r *streamReports) {

@@ -141,6 +141,7 @@ func (r *Resource) newWatcher(opts []WatchOption) *watcher {
 		backoff:     backoff{first: 200 * time.Millisecond, most: 5 * time.Second},
 		reporter:    &reporter{},
 	}
+	w.reports = &streamReports{reporter: w.reporter}
 	for _, o := range opts {
 		o.watch(&w.watchConfig)
 	}

@@ -15,13 +15,14 @@ import (
 // or something fails. It holds a bounded amount of messages that the watcher does not receive, and
 // they do not delay other watches.
 type watchStream interface {
-	// Recv returns the next message, or why there is none. It waits at most for the limit.
+	// Recv returns the next message, or why there is none. It waits at most for the limit. After DRAINING, only the
+	// end of the watch counts, because what was held back is lost: Recv ignores messages, also as signs of life.
 	Recv(limit time.Duration) (*message, error)
 	// startReports begins to report how far the watch was applied. It is called after Recv has
 	// returned the first message.
 	startReports(r *streamReports)
 	// onEnd makes the stream call f when it has ended. Messages may still wait for Recv. It does so at once,
-	// unless the flow control of gRPC hides the end from it. f must not wait.
+	// unless so much waits that the flow control of gRPC hides the end from it. f must not wait.
 	onEnd(f func())
 	// account adds to the bytes that wait for the callers of all watches of a shared stream.
 	account(bytes int)

@@ -48,14 +48,14 @@ type watcher struct {
 
 	began      time.Time // when the stream was requested
 	backoff    backoff
-	progressed bool   // the stream was synced, or sent events or a bookmark
+	progressed bool   // the stream was synced, or sent events, a bookmark or a message of an unknown kind
 	drained    bool   // the server said that it drains
 	atOnce     bool   // the server said that the client may resume at once
 	steady     bool   // the previous stream progressed and lasted for steadyAfter
 	hurried    int    // how often the watch has resumed at once after a stream shorter than resumeAfter
 	proven     bool   // some stream has progressed
 	server     string // the address of the server of the latest stream
-	avoid      bool   // that server has failed
+	avoid      bool   // the next stream goes to another server, if there is one
 	refused    bool   // the latest credentials were refused
 	tooSlow    bool   // the caller is too slow for a shared stream
 }
@@ -134,9 +134,6 @@ func (w *watcher) step(ctx context.Context) (*Update, error) {
 		}
 		return nil, w.streamEnded(ctx, err)
 	}
-	if w.drained {
-		return nil, nil // only the end of the stream counts: what was held back is lost
-	}
 	w.received, w.limit = m.size, w.silenceAfter(m)
 	w.noteAge(m)
 	w.observeMessage(m)
@@ -162,8 +159,7 @@ func (w *watcher) openStream(ctx context.Context) error {
 	}
 	w.progressed, w.drained, w.atOnce, w.catchUp, w.held, w.answered = false, false, false, 0, nil, false
 	w.limit = max(w.maxSilence(), minFirstResponse)
-	// The caller may not have applied everything yet that earlier streams have sent.
-	w.reports = &streamReports{reporter: w.reporter, news: w.at}
+	w.reports = w.reports.following(w.at)
 	err := onFreshStack(func() error {
 		stream, err := w.client.openWatch(ctx, avoid, w.request(), w.tooSlow)
 		if err == nil {
@@ -354,6 +350,9 @@ func (w *watcher) receive(m *message) *Update {
 	case fanoutv1.WatchResponse_KIND_DRAINING:
 		w.held = nil // the rest of them will not come
 		w.drained, w.atOnce = true, m.GetResumeAtOnce()
+	case fanoutv1.WatchResponse_KIND_CATCH_UP_PART:
+	default: // of a later version of the protocol
+		w.progressed = true
 	}
 	if w.progressed {
 		w.proven, w.refused, w.avoid = true, false, false
@@ -422,6 +421,13 @@ func (w *watcher) dropPosition() {
 	}
 }
 
+// mayBeBetterElsewhere reports whether another server may do what the one of a failed stream did not. The others
+// would not take the position or the credentials either.
+func mayBeBetterElsewhere(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return !ok || e.Code != codes.OutOfRange && e.Code != codes.Unauthenticated
+}
+
 // maxRetryAfter bounds the delay that a server can ask for.
 const maxRetryAfter = time.Minute
 
@@ -432,7 +438,7 @@ const renewalDelay = 5 * time.Second
 // delay returns how long to wait before the next stream.
 func (w *watcher) delay(err error) time.Duration {
 	ended := errors.Is(err, errStreamEnded)
-	w.avoid = w.avoid || !ended || w.atOnce
+	w.avoid = w.atOnce || !ended && mayBeBetterElsewhere(err)
 	var least, renewal time.Duration
 	if e, ok := errors.AsType[*Error](err); ok {
 		least = min(e.RetryAfter, maxRetryAfter)

@@ -2,10 +2,8 @@ package clienttest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -20,23 +18,17 @@ import (
 type Server struct {
 	t        testing.TB
 	server   *testserver.Server
-	listener atomic.Pointer[bufconn.Listener] // the latest one
+	listener *bufconn.Listener
 }
 
 // NewServer starts a server with these resources. Their objects may have values of any type and
 // labels. The server stops when the test ends.
 func NewServer(t testing.TB, resources ...string) *Server {
 	t.Helper()
-	s := &Server{t: t}
-	s.server = testserver.New(s.listen, resources...)
+	l := bufconn.Listen(1 << 16)
+	s := &Server{t, testserver.New(l, resources...), l}
 	t.Cleanup(s.server.Close)
 	return s
-}
-
-func (s *Server) listen() net.Listener {
-	l := bufconn.Listen(1 << 16)
-	s.listener.Store(l)
-	return l
 }
 
 // Client returns a client of the server, which is closed when the test ends.
@@ -56,13 +48,8 @@ func (s *Server) Client(opts ...client.Option) *client.Client {
 	return c
 }
 
-var errStopped = errors.New("connection refused: the server is stopped")
-
 func (s *Server) dial(ctx context.Context, _ string) (net.Conn, error) {
-	if s.server.Stopped() {
-		return nil, errStopped
-	}
-	c, err := s.listener.Load().DialContext(ctx)
+	c, err := s.listener.DialContext(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the server: %w", err)
 	}

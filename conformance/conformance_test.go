@@ -126,6 +126,7 @@ var broken = []brokenClient{
 	{"reports", "no-announcement", watches, "does not say at the start of the watch that it reports", 0},
 	{"reports-paused", "eager-reports", watches, "which its application has not taken", 0},
 	{"reports-reconnected", "late-return", streams, "the client opens the watch again while its application is paused: context deadline exceeded", 0},
+	{"reports-reconnected", "late-return", watches, "the client opens the watch again while its application is paused: context deadline exceeded", 0},
 	{"reports-reconnected", "first-reports", streams, "as applied: context deadline exceeded", 0},
 	{"reports-rejected", "no-errors", informers, "the client reports the error: context deadline exceeded", 0},
 	{"reports-rejected", "report-past-error", informers, "and its application rejects revision", 0},

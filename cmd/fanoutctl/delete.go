@@ -225,9 +225,7 @@ func (t *tool) confirm(ctx context.Context, changes []transfer.Change, what stri
 		fmt.Fprintf(w, "  %s\n", c.Key)
 	}
 	fmt.Fprintf(w, "Delete %s? [y/N] ", what)
-	in := pipe.Reader(ctx, t.in)
-	defer in.Close()
-	answer, _ := bufio.NewReader(in).ReadString('\n')
+	answer, _ := pipe.Await(ctx, func() (string, error) { return bufio.NewReader(t.in).ReadString('\n') })
 	if ctx.Err() != nil {
 		fmt.Fprintln(t.stderr)
 		return context.Cause(ctx)

@@ -83,7 +83,7 @@ func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create,
 	contentType := old.ContentType
 	guessed := old.ModRevision == 0 || old.Opaque
 	if guessed {
-		contentType = document.TypeOf(key, edited)
+		contentType, _ = document.TypeOf(key, edited) // what only looks like JSON is text
 	}
 	v := client.Text(string(edited)).WithContentType(contentType).WithLabels(old.Labels)
 	opts := []client.WriteOption{client.IfRevision(old.ModRevision), client.KeepTTL()}

@@ -92,7 +92,7 @@ live. Values that the server cannot decode are the exception: a warning gives th
 				}
 			}
 			if d, ok := sink.(*transfer.Directory); ok {
-				fmt.Fprintf(t.stderr, "%d objects: %d files written, %d unchanged, %d removed.\n", done.Objects, done.Changed, done.Objects-done.Changed, d.Removed)
+				fmt.Fprintf(t.stderr, "%d objects: %d files written, %d unchanged, %d removed.\n", done.Objects, d.Written, done.Objects-d.Written, d.Removed)
 			} else if target != "-" {
 				fmt.Fprintf(t.stderr, "%d objects.\n", done.Objects)
 			}

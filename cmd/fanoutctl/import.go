@@ -142,7 +142,11 @@ func (p *planFlags) plan(ctx context.Context, t *tool, resource, path string) (*
 		Path: path, Stdin: t.in, Format: format, Raw: p.raw, Hidden: p.hidden,
 		Skipped: func(path string) { skipped = append(skipped, path) },
 	}
-	plan, err := transfer.NewPlan(ctx, r, source.Documents(ctx), p.scope)
+	var plan *transfer.Plan
+	documents, err := source.Documents(ctx)
+	if err == nil {
+		plan, err = transfer.NewPlan(ctx, r, documents, p.scope)
+	}
 	switch n := len(skipped); n {
 	case 0:
 	case 1:

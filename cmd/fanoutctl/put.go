@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -78,8 +78,9 @@ the wait together; by default, the wait lasts at most 2m.`,
 			if err != nil {
 				return err
 			}
+			guessed := ""
 			if contentType == "" {
-				if err := document.CheckJSON(file, data); err != nil {
+				if guessed, err = document.TypeOf(file, data); err != nil {
 					return usagef("%v; to write it nevertheless, name its --content-type", err)
 				}
 			}
@@ -94,10 +95,6 @@ the wait together; by default, the wait lasts at most 2m.`,
 			defer cancel()
 			ctx, cancel := t.withTimeout(all, requestTimeout)
 			defer cancel()
-			guessed := ""
-			if contentType == "" {
-				guessed = document.TypeOf(file, data)
-			}
 			var opts []client.WriteOption
 			if precondition != nil {
 				opts = append(opts, precondition)
@@ -181,9 +178,7 @@ func (t *tool) value(ctx context.Context, args []string, file string) ([]byte, e
 	case file == "" && len(args) == 2 && isTerminal(t.in):
 		return nil, usagef("no value: pass it as an argument, with --file, or through a pipe")
 	}
-	in := pipe.Reader(ctx, t.in)
-	defer in.Close()
-	data, err := io.ReadAll(in)
+	data, err := pipe.ReadAll(ctx, t.in)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read value: %w", err)
 	}
@@ -194,17 +189,14 @@ func (t *tool) value(ctx context.Context, args []string, file string) ([]byte, e
 	return data, nil
 }
 
-// codec returns the codec of a resource, or "" if the server does not report it.
-func (t *tool) codec(ctx context.Context, resource string) string {
-	return admin.New(t.settings.Server, t.client).Codec(ctx, resource)
-}
-
 // derivesLabels returns a function that asks the server, once, whether the codec of a resource derives the
 // labels from the values. If the caller may not know the codec, it is taken for the default one, object.
 func (t *tool) derivesLabels(ctx context.Context, resource string) func() bool {
 	return sync.OnceValue(func() bool {
-		codec := t.codec(ctx, resource)
-		return codec != "" && codec != "object"
+		all, _ := admin.New(t.settings.Server, t.client).Resources(ctx, false)
+		return slices.ContainsFunc(all, func(r admin.Resource) bool {
+			return r.Name == resource && r.Codec != "" && r.Codec != "object"
+		})
 	})
 }
 

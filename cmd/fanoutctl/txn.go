@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -111,25 +110,22 @@ func txnCommand(t *tool) *cobra.Command {
 
 // fileOperations reads the operations of a file, or of standard input.
 func (t *tool) fileOperations(ctx context.Context, path string) ([]document.Operation, error) {
+	name, format := path, document.Auto
+	var text []byte
+	var err error
 	if path == "-" {
-		in := pipe.Reader(ctx, t.in)
-		defer in.Close()
-		return readOperations("standard input", in, document.Auto)
+		name = "standard input"
+		text, err = pipe.ReadAll(ctx, t.in)
+	} else {
+		text, err = pipe.ReadFile(ctx, path)
 	}
-	file, err := pipe.Open(ctx, path)
 	if err != nil {
 		return nil, inputError(fmt.Errorf("cannot read the operations: %w", err))
 	}
-	defer file.Close()
-	format := document.Auto
 	if e := filepath.Ext(path); e == ".yaml" || e == ".yml" {
 		format = document.YAML
 	}
-	return readOperations(path, file, format)
-}
-
-func readOperations(name string, in io.Reader, format document.Format) ([]document.Operation, error) {
-	operations, err := document.Operations(name, in, format)
+	operations, err := document.Operations(name, text, format)
 	if err != nil {
 		return nil, inputError(err)
 	}
@@ -144,8 +140,8 @@ func flagOperations(puts, deletes, checks []string) ([]document.Operation, error
 		if key = keyOf(key); !ok || key == "" {
 			return nil, usagef("--put: invalid value %q (want key=value)", arg)
 		}
-		content := document.NewContent(document.TypeOf("", []byte(value)), []byte(value))
-		all = append(all, document.Operation{Put: key, Content: content})
+		contentType, _ := document.TypeOf("", []byte(value)) // what only looks like JSON is text
+		all = append(all, document.Operation{Put: key, Content: document.NewContent(contentType, []byte(value))})
 	}
 	for _, key := range deletes {
 		if key = keyOf(key); key == "" {

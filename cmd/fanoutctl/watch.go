@@ -206,11 +206,10 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 	case len(w.render) > 0:
 		err = w.runRenderer(ctx, resource, updates)
 	case w.exec != "":
-		e := follow.Executor{
-			Resource: resource, Command: w.tool.command(w.exec), Policy: follow.Policy(w.onFailure),
-			Report: w.tool.warn, Count: w.count, Save: save,
-		}
-		err = e.Run(ctx, updates)
+		e := follow.Executor{Resource: resource, Command: w.tool.command(w.exec), Policy: follow.Policy(w.onFailure), Report: w.tool.warn}
+		run := func(u *client.Update) error { return e.Run(ctx, u) }
+		f := follow.Follower{Handle: run, Commands: true, Count: w.count, Save: save}
+		err = f.Run(ctx, updates)
 	default:
 		return w.print(ctx, updates, save)
 	}
@@ -232,8 +231,8 @@ func (w *watchFlags) print(ctx context.Context, updates follow.Updates, save fol
 		}
 		defer stop()
 	}
-	p := follow.Printer{Show: w.show, Differences: !output.MarksResets(w.format), Goal: w.goal, Count: w.count, Save: save}
-	err := p.Run(ctx, updates)
+	f := follow.Follower{Handle: w.show, Differences: !output.MarksResets(w.format), Goal: w.goal, Count: w.count, Save: save}
+	err := f.Run(ctx, updates)
 	if w.goal == follow.NoGoal && (pipe.IsClosed(err) || errors.Is(context.Cause(ctx), errPipeClosed)) {
 		w.tool.out.Reset(io.Discard)
 		return nil

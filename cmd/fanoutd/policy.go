@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"slices"
 
@@ -81,11 +80,11 @@ Prints yes or no. The exit code is 1 for no.`,
 				return err
 			}
 			if cfg.TokenFile != "" {
-				tokens, err := access.LoadTokens(cfg.TokenFile, slog.New(slog.DiscardHandler))
+				identities, err := access.ReadIdentities(cfg.TokenFile)
 				if err != nil {
 					return usageError{err}
 				}
-				for _, token := range tokens.Identities() {
+				for _, token := range identities {
 					if token.Name == args[0] {
 						groups = append(groups, token.Groups...)
 					}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -87,16 +88,15 @@ func versionCommand() *cobra.Command {
 
 // serve runs a server until its input ends.
 func serve(resources []string, stdin io.Reader, stdout io.Writer) error {
-	port, err := testserver.OpenPort()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return err
+		return fmt.Errorf("open a port: %w", err)
 	}
-	defer port.Close()
-	s := testserver.New(port.Listen, resources...)
+	s := testserver.New(listener, resources...)
 	defer s.Close()
 	started := struct {
 		Address string `json:"address"`
-	}{port.Address()}
+	}{listener.Addr().String()}
 	if err := json.NewEncoder(stdout).Encode(started); err != nil {
 		return fmt.Errorf("print the address: %w", err)
 	}

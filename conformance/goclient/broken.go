@@ -213,7 +213,11 @@ func (f *fault) intercept(ctx context.Context, d *grpc.StreamDesc, cc *grpc.Clie
 	if f.is("stay-away") && f.opened.Load() > 1 { // the first one finds out that there is no Subscribe
 		<-ctx.Done()
 	}
-	if f.is("late-return") && f.opened.Load() > 0 {
+	first := int64(0)
+	if method == fanoutv1.FanoutService_Watch_FullMethodName {
+		first = 1 // after Subscribe, which the server lacks
+	}
+	if f.is("late-return") && f.opened.Load() > first {
 		select {
 		case <-time.After(time.Minute):
 		case <-ctx.Done():

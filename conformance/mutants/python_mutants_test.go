@@ -4,7 +4,7 @@ var pythonMutants = []mutant{
 	// The slow ones come first.
 	{
 		name: "obeys endless delays", file: "fanoutd/delays.py",
-		old:      "min(why.retry_after, _MAX_RETRY_AFTER) if",
+		old:      "min(why.retry_after, MAX_RETRY_AFTER) if",
 		new:      "why.retry_after if",
 		scenario: "endless-delay", variant: watches, patience: longestDelay,
 		want: "the client comes back although RetryInfo says a year: context deadline exceeded",

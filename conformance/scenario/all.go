@@ -253,7 +253,7 @@ var All = []Scenario{
 		Why:  "A deployment continues when all clients have applied a change.",
 	},
 	{
-		Name: "reports-reconnected", run: reconnectedReport, reports: true, subscribeOnly: true,
+		Name: "reports-reconnected", run: reconnectedReport, reports: true,
 		Must: "Connect again while the application is busy. Report on the new watch what the application takes of the messages of the old one.",
 		Why:  "A deployment does not wait for clients that are not connected.",
 	},

@@ -342,8 +342,8 @@ func (s *Server) Report(_ context.Context, req *fanoutv1.ReportRequest) (*fanout
 	if w == nil {
 		return nil, Refusal(codes.NotFound, "WATCH_NOT_FOUND")
 	}
-	w.report(Report{req.GetApplied(), req.GetAttempted(), req.GetError(), req.GetFailedKeys()})
-	return &fanoutv1.ReportResponse{}, nil
+	err := w.report(Report{Applied: req.GetApplied(), Attempted: req.GetAttempted(), Error: req.GetError(), FailedKeys: req.GetFailedKeys()})
+	return &fanoutv1.ReportResponse{}, err
 }
 
 // Subscribe implements fanoutv1.FanoutServiceServer.

@@ -30,6 +30,7 @@ type Report struct {
 	Applied, Attempted *fanoutv1.Position
 	Error              *spb.Status
 	FailedKeys         []string
+	At                 time.Time // when it came
 }
 
 // Watch is a watch that the client has opened.
@@ -48,6 +49,7 @@ type Watch struct {
 	end    chan error // capacity 1: how the script ends the watch
 
 	reports []Report      // guarded by server.mu
+	refuse  []error       // the answers to the next reports with the method Report; guarded by server.mu
 	over    chan struct{} // closed when the client has gone or has stopped the watch
 	once    sync.Once
 }
@@ -112,11 +114,24 @@ func (w *Watch) Gone() <-chan struct{} { return w.over }
 
 func (w *Watch) gone() { w.once.Do(func() { close(w.over) }) }
 
-func (w *Watch) report(r Report) {
+// RefuseReports makes the next reports fail, one with each error. The client must use the method Report.
+func (w *Watch) RefuseReports(errs ...error) {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	w.refuse = errs
+}
+
+// report notes a report, and returns the answer.
+func (w *Watch) report(r Report) (answer error) {
+	r.At = time.Now()
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	w.reports = append(w.reports, r)
+	if len(w.refuse) > 0 {
+		answer, w.refuse = w.refuse[0], w.refuse[1:]
+	}
 	w.server.signal()
+	return answer
 }
 
 // Reports returns the reports about the watch so far.
@@ -234,7 +249,9 @@ func (st *Stream) handle(req *fanoutv1.SubscribeRequest, first bool) error {
 		}
 	case *fanoutv1.SubscribeRequest_Report_:
 		if w := st.find(r.Report.GetWatchId()); w != nil {
-			w.report(Report{r.Report.GetApplied(), r.Report.GetAttempted(), r.Report.GetError(), r.Report.GetFailedKeys()})
+			return w.report(Report{
+				Applied: r.Report.GetApplied(), Attempted: r.Report.GetAttempted(), Error: r.Report.GetError(), FailedKeys: r.Report.GetFailedKeys(),
+			})
 		}
 	default:
 		return Refusal(codes.InvalidArgument, "INVALID_REQUEST")

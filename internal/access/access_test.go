@@ -32,7 +32,7 @@ func newToken(t *testing.T, name string, groups ...string) (token, line string) 
 func load(t *testing.T, path string, lines ...string) (*access.Tokens, error) {
 	t.Helper()
 	certs.Write(t, path, []byte(strings.Join(lines, "\n")))
-	return access.LoadTokens(path, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	return access.LoadTokens(path, reload.New(slog.New(slog.NewTextHandler(t.Output(), nil))))
 }
 
 // refused reports whether err refuses credentials with a message that does not contain
@@ -103,7 +103,7 @@ func TestInvalidTokenFileIsRefused(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	if _, err := access.LoadTokens(filepath.Join(t.TempDir(), "nothing"), slog.Default()); err == nil {
+	if _, err := access.LoadTokens(filepath.Join(t.TempDir(), "nothing"), reload.New(slog.Default())); err == nil {
 		t.Error("loading a missing file succeeded")
 	}
 	for _, name := range []string{"", "a b", "#a", "a\n"} {
@@ -126,13 +126,15 @@ func TestPassEndsWithItsTokenLine(t *testing.T) {
 		b, lineB := newToken(t, "b")
 		c, lineC := newToken(t, "c")
 		path := filepath.Join(t.TempDir(), "tokens")
-		tokens, err := load(t, path, lineA, lineB, lineC)
+		certs.Write(t, path, []byte(strings.Join([]string{lineA, lineB, lineC}, "\n")))
+		files := reload.New(slog.New(slog.NewTextHandler(t.Output(), nil)))
+		tokens, err := access.LoadTokens(path, files)
 		if err != nil {
 			t.Fatal(err)
 		}
 		changes := make(chan struct{}, 10)
 		ctx, stop := context.WithCancel(t.Context())
-		go tokens.Run(ctx, func() { changes <- struct{}{} })
+		go files.Run(ctx, func() { changes <- struct{}{} })
 		defer synctest.Wait()
 		defer stop()
 		passes := map[string]access.Pass{}

@@ -23,15 +23,9 @@ type Pass struct {
 	// Expires is when the credentials expire; zero means never.
 	Expires time.Time
 
-	// check returns an error once the credentials have been revoked; nil means that
+	// Recheck returns an error once the credentials have been revoked; nil means that
 	// they cannot be.
-	check func() error
-}
-
-// NewPass returns a pass that expires at the given time (zero: never). check, if not
-// nil, returns an error once the credentials have been revoked.
-func NewPass(i Identity, expires time.Time, check func() error) Pass {
-	return Pass{Identity: i, Expires: expires, check: check}
+	Recheck func() error
 }
 
 // Check returns a [RefusedError] if the credentials would be refused now, because they
@@ -40,10 +34,10 @@ func (p *Pass) Check() error {
 	if !p.Expires.IsZero() && !time.Now().Before(p.Expires) {
 		return ErrExpired
 	}
-	if p.check == nil {
+	if p.Recheck == nil {
 		return nil
 	}
-	return p.check()
+	return p.Recheck()
 }
 
 // RefusedError reports credentials that were refused.

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/fanoutd/fanoutd/internal/reload"
 )
@@ -24,7 +25,7 @@ import (
 // lines may share a name, so that an old token stays valid while its replacement is
 // rolled out.
 type Tokens struct {
-	*reload.Value[map[digest]Identity]
+	known atomic.Pointer[map[digest]Identity]
 }
 
 // digest is the SHA-256 of a token. A plain hash is enough, because tokens are random
@@ -42,31 +43,38 @@ const (
 	tokenBytes = 32
 )
 
-// LoadTokens reads a token file.
-func LoadTokens(path string, log *slog.Logger) (*Tokens, error) {
-	known, err := reload.LoadValue(path, log, func(content []byte) (*map[digest]Identity, error) {
+// LoadTokens reads a token file as one of files, which follows it.
+func LoadTokens(path string, files *reload.Files) (*Tokens, error) {
+	t := &Tokens{}
+	err := files.Load(path, reload.Into(&t.known, func(content []byte) (*map[digest]Identity, error) {
 		known, err := parseTokens(string(content))
 		return &known, err
-	})
+	}))
 	if err != nil {
 		return nil, fmt.Errorf("tokens: %w", err)
 	}
-	return &Tokens{known}, nil
+	return t, nil
 }
 
-// Identities returns the identities of all tokens, in no particular order.
-func (t *Tokens) Identities() []Identity { return slices.Collect(maps.Values(*t.Get())) }
+// ReadIdentities returns the identities of all tokens of a file, in no particular order.
+func ReadIdentities(path string) ([]Identity, error) {
+	t, err := LoadTokens(path, reload.New(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return nil, err
+	}
+	return slices.Collect(maps.Values(*t.known.Load())), nil
+}
 
 // find returns the pass for a token, or false if the token is unknown.
 func (t *Tokens) find(token string) (Pass, bool) {
 	key := digest(sha256.Sum256([]byte(token)))
-	identity, ok := (*t.Get())[key]
-	return Pass{Identity: identity, check: func() error { return t.recheck(key, identity) }}, ok
+	identity, ok := (*t.known.Load())[key]
+	return Pass{Identity: identity, Recheck: func() error { return t.recheck(key, identity) }}, ok
 }
 
 // recheck returns an error unless the token still belongs to the same identity.
 func (t *Tokens) recheck(key digest, then Identity) error {
-	now, ok := (*t.Get())[key]
+	now, ok := (*t.known.Load())[key]
 	if !ok {
 		return errUnknownToken
 	}

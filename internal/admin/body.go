@@ -2,7 +2,6 @@ package admin
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,10 +64,11 @@ func (c Config) bodies(next http.Handler) http.Handler {
 		}
 		done = sync.OnceFunc(done)
 		defer done()
-		limit := c.maxBody(r.Method)
-		body, err := read(w, r, limit)
+		x, limit := exchangeOf(r.Context()), c.maxBody(r.Method)
+		body, err := read(x.ResponseWriter, r, limit)
+		_, isTooLarge := errors.AsType[*http.MaxBytesError](err)
 		switch {
-		case isTooLarge(err):
+		case isTooLarge:
 			refuse(w, http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", limit)
 			return
 		case err != nil:
@@ -87,7 +87,7 @@ func (c Config) bodies(next http.Handler) http.Handler {
 			r.Body = io.NopCloser(bytes.NewReader(body))
 		case write != nil:
 			write.value = body
-			r = r.Clone(context.WithValue(r.Context(), writeKey{}, write))
+			x.write = write
 			r.Header.Del("Content-Type") // of the value, which the gateway does not parse
 			r.Body = http.NoBody
 		}
@@ -197,11 +197,6 @@ func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	return body, errors.Join(err, control.SetReadDeadline(time.Time{}))
-}
-
-func isTooLarge(err error) bool {
-	_, ok := errors.AsType[*http.MaxBytesError](err)
-	return ok
 }
 
 // isEncoded reports whether the headers announce a content encoding.

@@ -11,13 +11,14 @@ import (
 )
 
 // calls is the connection to the gRPC server. It completes requests with what the gateway does not
-// translate: the body of a PUT, headers, and the default bookmark interval.
+// translate: the body of a PUT, headers, and the default bookmark interval. The context of a call must be
+// that of a request that came through [streams].
 type calls struct{ grpc.ClientConnInterface }
 
 // Invoke implements grpc.ClientConnInterface.
 func (c calls) Invoke(ctx context.Context, method string, request, response any, o ...grpc.CallOption) error {
-	w, ok := ctx.Value(writeKey{}).(*write)
-	if !ok {
+	w := exchangeOf(ctx).write
+	if w == nil {
 		return c.ClientConnInterface.Invoke(ctx, method, request, response, o...)
 	}
 	if err := w.addTo(request); err != nil {
@@ -29,8 +30,7 @@ func (c calls) Invoke(ctx context.Context, method string, request, response any,
 // NewStream implements grpc.ClientConnInterface.
 func (c calls) NewStream(ctx context.Context, d *grpc.StreamDesc, method string, o ...grpc.CallOption) (grpc.ClientStream, error) {
 	stream, err := c.ClientConnInterface.NewStream(ctx, d, method, o...)
-	last, _ := ctx.Value(lastEventKey{}).(*fanoutv1.Position)
-	return callStream{stream, last}, err
+	return callStream{stream, exchangeOf(ctx).last}, err
 }
 
 type callStream struct {

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -16,10 +15,7 @@ import (
 // text.
 type listener struct {
 	net.Listener
-	tls    *tls.Config // nil: plain text
-	limit  func(conn net.Conn) net.Conn
-	failed func(address string, err error)
-	log    *slog.Logger
+	cfg Config
 }
 
 // Accept implements net.Listener.
@@ -29,11 +25,11 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	c := &conn{Conn: raw, opened: time.Now()}
-	if l.tls != nil {
-		c.tls = &tlsConn{tls.Server(raw, l.tls), l.failed, l.log}
+	if l.cfg.TLS != nil {
+		c.tls = &tlsConn{tls.Server(raw, l.cfg.TLS), l.cfg}
 		c.Conn = c.tls
 	}
-	c.Conn = l.limit(c.Conn)
+	c.Conn = l.cfg.LimitStreams(c.Conn)
 	return c, nil
 }
 
@@ -61,29 +57,16 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// connOf returns the connection of a request.
+// connOf returns the connection of a request, whose context must come from [withConn].
 func connOf(r *http.Request) *conn {
-	c, _ := r.Context().Value(connKey{}).(*conn)
-	return c
-}
-
-// withTLS sets the TLS state of requests, which http.Server does not know.
-func withTLS(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c := connOf(r); c != nil && c.tls != nil {
-			state := c.tls.ConnectionState()
-			r.TLS = &state
-		}
-		next.ServeHTTP(w, r)
-	})
+	return r.Context().Value(connKey{}).(*conn)
 }
 
 // tlsConn is a connection with TLS. The first Read does the handshake, so the time limit for
 // the header of a request includes it.
 type tlsConn struct {
 	*tls.Conn
-	failed func(address string, err error)
-	log    *slog.Logger
+	cfg Config
 }
 
 // Read implements net.Conn.
@@ -100,9 +83,9 @@ func (c *tlsConn) refuse(err error) {
 	if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok && plain.Conn != nil && looksLikeHTTP(plain.RecordHeader[:]) {
 		_, _ = io.WriteString(plain.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nThis port speaks HTTPS, and got an HTTP request.\n")
 	}
-	c.failed(c.RemoteAddr().String(), err)
+	c.cfg.HandshakeFailed(c.RemoteAddr().String(), err)
 	// Any client can cause any number of these lines.
-	c.log.Debug("TLS handshake failed", "peer", c.RemoteAddr().String(), "error", err)
+	c.cfg.Log.Debug("TLS handshake failed", "peer", c.RemoteAddr().String(), "error", err)
 }
 
 // looksLikeHTTP reports whether a client has begun with the method of an HTTP request.

@@ -10,12 +10,15 @@ import (
 // Responses in progress continue.
 const maxConnectionAge = 15 * time.Minute
 
-// limitAge makes clients replace connections that are too old, and all connections while the
-// server drains.
-func (s *Server) limitAge(next http.Handler) http.Handler {
+// onConnection sets the TLS state of requests, which http.Server does not know. It makes clients
+// replace connections that are too old, and all connections while the server drains.
+func (s *Server) onConnection(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := connOf(r)
-		old := c != nil && c.tls != nil && time.Since(c.opened) >= s.maxAge
+		c, old := connOf(r), false
+		if c.tls != nil {
+			state := c.tls.ConnectionState()
+			r.TLS, old = &state, time.Since(c.opened) >= s.maxAge
+		}
 		if old || s.draining.Load() {
 			w.Header().Set("Connection", "close") // net/http turns it into a GOAWAY for HTTP/2
 		}

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"mime"
@@ -98,32 +97,24 @@ func parseEventID(id string) (*fanoutv1.Position, error) {
 	return &fanoutv1.Position{Epoch: epoch, Revision: n}, nil
 }
 
-// lastEventKey is the context key of the *fanoutv1.Position of the last event that a client has
-// received.
-type lastEventKey struct{}
-
 const lastEventHeader = "Last-Event-ID"
 
-// withLastEvent handles the id of the last event of a watch that is resumed: the header that
+// takeLastEvent handles the id of the last event of a watch that is resumed: the header that
 // browsers send, or the parameter for clients that cannot set a header. The browser keeps the
 // parameter when it resumes, so the header overrides it.
-func withLastEvent(r *http.Request) (_ *http.Request, field string, err error) {
+func takeLastEvent(r *http.Request) (field string, err error) {
 	field = "lastEventId"
-	id, r, err := takeParameter(r, "lastEventId", "last_event_id")
+	id, err := takeParameter(r, "lastEventId", "last_event_id")
 	if err != nil {
-		return nil, field, err
+		return field, err
 	}
 	if header := r.Header.Get(lastEventHeader); header != "" {
 		field, id = lastEventHeader, &header
 	}
-	if id == nil || *id == "" {
-		return r, "", nil
+	if id != nil && *id != "" {
+		exchangeOf(r.Context()).last, err = parseEventID(*id)
 	}
-	position, err := parseEventID(*id)
-	if err != nil {
-		return nil, field, err
-	}
-	return r.WithContext(context.WithValue(r.Context(), lastEventKey{}, position)), "", nil
+	return field, err
 }
 
 // resumeAt makes a watch begin after the last event. The URL is still that of the
@@ -194,27 +185,27 @@ func (h *heartbeat) stop() {
 }
 
 // sendsEvents reports whether the response has events: those of a stream, or one with an error.
-func (s *responseWriter) sendsEvents() bool {
+func (s *exchange) sendsEvents() bool {
 	return s.stream && s.Header().Get("Content-Type") == eventStreamType
 }
 
 // writeEvent writes a part of an event.
-func (s *responseWriter) writeEvent(b []byte) (int, error) {
+func (s *exchange) writeEvent(b []byte) (int, error) {
 	h := &s.heartbeat
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.silent = false
 	if !s.begun {
 		s.begun = true
-		s.write(appendRetry(nil, shortestRetry+rand.N(longestRetry-shortestRetry)))
+		s.send(appendRetry(nil, shortestRetry+rand.N(longestRetry-shortestRetry)))
 		h.timer = time.AfterFunc(heartbeatInterval, s.beat)
 	}
-	s.write(b)
+	s.send(b)
 	return len(b), nil
 }
 
 // beat writes a comment if there was nothing else.
-func (s *responseWriter) beat() {
+func (s *exchange) beat() {
 	h := &s.heartbeat
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -222,7 +213,7 @@ func (s *responseWriter) beat() {
 		return
 	}
 	if h.silent {
-		s.write([]byte(":\n"))
+		s.send([]byte(":\n"))
 		s.flush()
 	}
 	h.silent = true

@@ -13,22 +13,16 @@ import (
 // credentials there, because outsiders cannot reach it. A browser inside can, while it
 // shows pages from outside; and it sends its user's client certificate unasked.
 //
-//   - A page of another origin can send requests but not read the answers.
-//     http.CrossOriginProtection refuses those that write. Bodies need a content type
-//     for which browsers send a preflight request first, and without CORS headers in
-//     the answer they stop there. Reads are refused as well, because profiles, traces and
-//     watches cost something even if the page cannot read them. A link to the status page
-//     works. Origins of the configuration are excepted, see origin.go.
+//   - A page of another origin can send requests but not read the answers. Those that write
+//     are refused. Bodies need a content type for which browsers send a preflight request
+//     first, and without CORS headers in the answer they stop there. Reads are refused as
+//     well, unlike by http.CrossOriginProtection, because profiles, traces and watches cost
+//     something even if the page cannot read them. A link to the status page works. Origins
+//     of the configuration are excepted, see origin.go.
 //   - A page can make its own host name resolve to our address (DNS rebinding), which
 //     gives it our origin. So the Host header must be an IP address, localhost, or one
 //     of the configured names.
 func guard(hosts []string, pages []visitors, next http.Handler) http.Handler {
-	protected := http.NewCrossOriginProtection()
-	refuseForeign := func(w http.ResponseWriter) {
-		refuse(w, http.StatusForbidden, "request from a page of another origin: if its pages may use the API, add it to the setting http-origins")
-	}
-	protected.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { refuseForeign(w) }))
-	checked := protected.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -48,10 +42,10 @@ func guard(hosts []string, pages []visitors, next http.Handler) http.Handler {
 			return
 		}
 		if isForeign(r) && !isLink(r) {
-			refuseForeign(w)
+			refuse(w, http.StatusForbidden, "request from a page of another origin: if its pages may use the API, add it to the setting http-origins")
 			return
 		}
-		checked.ServeHTTP(w, r)
+		next.ServeHTTP(w, r)
 	})
 }
 

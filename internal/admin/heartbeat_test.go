@@ -33,7 +33,7 @@ func TestSilentEventsHaveComments(t *testing.T) {
 			recorder := httptest.NewRecorder()
 			deadline := &deadlineOf{ResponseWriter: recorder}
 			streams(time.Minute, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				markStream(r)
+				exchangeOf(r.Context()).stream = true
 				w.Header().Set("Content-Type", contentType)
 				time.Sleep(10 * heartbeatInterval) // no response yet, so no comment
 				for _, message := range []string{"data: 1\n\n", "data: 2\n\n"} {

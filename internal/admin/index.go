@@ -1,9 +1,13 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
+
+	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
 // index lists the paths.
@@ -36,35 +40,42 @@ const index = `fanoutd, HTTP and JSON
 gRPC (HTTP/2): reflection, and grpc.channelz.v1.Channelz if the setting channelz is on
 `
 
-// withIndex serves the index and the OpenAPI document, and passes other requests to api. It
-// does not clean paths: two slashes in a key are two slashes.
-func withIndex(description []byte, api http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		page, contentType := "", ""
-		switch r.URL.Path {
-		case "/":
-			page, contentType = index, "text/plain; charset=utf-8"
-		case "/openapi.json":
-			page, contentType = string(description), "application/json"
-		default:
-			api.ServeHTTP(w, r)
-			return
-		}
-		if refuseUnlessGet(w, r) {
-			return
-		}
+// paths serves what is neither in the protocol nor for operators only. The paths are exact: nothing
+// cleans them, because two slashes in a key are two slashes.
+func (c Config) paths() (map[string]http.Handler, error) {
+	description, err := describe(openAPI)
+	if err != nil {
+		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
+	}
+	paths, err := readPage(pageFiles, c.Servers)
+	if err != nil {
+		return nil, fmt.Errorf("read the status page: %w", err)
+	}
+	paths["/"] = forBrowsers(paths["/"], text("text/plain; charset=utf-8", index))
+	paths["/openapi.json"] = text("application/json", string(description))
+	// A process that answers is alive. An unreachable etcd is no reason for a restart.
+	paths["/healthz"] = probe(func(context.Context) string { return "" })
+	paths["/readyz"] = probe(c.readiness(grpc_health_v1.NewHealthClient(c.Conn)))
+	paths[rightsPath] = http.HandlerFunc(c.rights)
+	return paths, nil
+}
+
+func text(contentType, content string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
-		w.Header().Set("Content-Length", fmt.Sprint(len(page)))
-		_, _ = io.WriteString(w, page) // an error means that the client has gone
+		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+		_, _ = io.WriteString(w, content) // an error means that the client has gone
 	})
 }
 
-// refuseUnlessGet refuses a request that is neither GET nor HEAD.
-func refuseUnlessGet(w http.ResponseWriter, r *http.Request) bool {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return false
-	}
-	w.Header().Set("Allow", "GET, HEAD")
-	refuse(w, http.StatusMethodNotAllowed, "%s is for GET", r.URL.Path)
-	return true
+// onlyGet refuses requests that are neither GET nor HEAD.
+func onlyGet(served http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			refuse(w, http.StatusMethodNotAllowed, "%s is for GET", r.URL.Path)
+			return
+		}
+		served.ServeHTTP(w, r)
+	})
 }

@@ -15,27 +15,27 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 )
 
-// operators serves profiles and, over gRPC, channelz to callers that pass Config.Operator, and
-// metrics to callers that pass Config.Scraper.
-func operators(cfg Config, grpc, next http.Handler) http.Handler {
+// route serves the paths of this package, metrics to callers that pass Config.Scraper, and profiles
+// and, over gRPC, channelz to callers that pass Config.Operator. Other requests are for the API.
+func route(cfg Config, paths map[string]http.Handler, grpc, api http.Handler) http.Handler {
 	grpc = guarded(grpc, cfg.Operator)
-	metrics, profiles := cfg.Metrics, http.Handler(nil)
-	if metrics != nil {
-		metrics = guarded(metrics, cfg.Scraper)
+	for path, served := range paths {
+		paths[path] = onlyGet(served)
 	}
-	if cfg.Profiles {
-		profiles = guarded(pprofs(), cfg.Operator)
+	if cfg.Metrics != nil {
+		paths["/metrics"] = guarded(cfg.Metrics, cfg.Scraper)
 	}
+	profiles := guarded(pprofs(), cfg.Operator)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
+		switch served := paths[r.URL.Path]; {
 		case isGRPC(r):
 			grpc.ServeHTTP(w, r)
-		case metrics != nil && r.URL.Path == "/metrics":
-			metrics.ServeHTTP(w, r)
-		case profiles != nil && strings.HasPrefix(r.URL.Path, "/debug/pprof/"):
+		case served != nil:
+			served.ServeHTTP(w, r)
+		case cfg.Profiles && strings.HasPrefix(r.URL.Path, "/debug/pprof/"):
 			profiles.ServeHTTP(w, r)
 		default:
-			next.ServeHTTP(w, r)
+			api.ServeHTTP(w, r)
 		}
 	})
 }
@@ -69,17 +69,8 @@ func accessOf(r *http.Request) access.HTTPRequest {
 // gRPC request has them.
 func asOfGRPC(r *http.Request) context.Context {
 	ctx := metadata.NewIncomingContext(r.Context(), metadata.Pairs("user-agent", r.UserAgent()))
-	return peer.NewContext(ctx, &peer.Peer{Addr: clientAddr(r.RemoteAddr)})
+	return peer.NewContext(ctx, &peer.Peer{Addr: connOf(r).RemoteAddr()})
 }
-
-// clientAddr is the address and port of a client.
-type clientAddr string
-
-// Network implements [net.Addr].
-func (clientAddr) Network() string { return "tcp" }
-
-// String implements [net.Addr].
-func (a clientAddr) String() string { return string(a) }
 
 // maxProfileSeconds is the maximum duration of a profile or trace. Recording one slows the
 // whole process.

@@ -32,25 +32,25 @@ func (p *parameters) Parse(msg proto.Message, values url.Values, filter *utiliti
 		return p.plain.Parse(msg, values, filter)
 	}
 	full := url.Values{}
-	var flags [][]string
+	var flags []fieldPath
 	for name, v := range values {
 		field, index := splitIndex(name)
 		path, err := resolve(request, field)
-		if err == nil && fieldAt(request, path).IsMap() != (index != "") {
+		if err == nil && path.last().IsMap() != (index != "") {
 			err = fmt.Errorf("unknown parameter %q", name)
 		}
-		switch key := strings.Join(path, ".") + index; {
+		switch key := strings.Join(path.names(), ".") + index; {
 		case err != nil:
 			return err
-		case isValue(path):
+		case key == "put.text", key == "put.data", key == "put.content_type":
 			return fmt.Errorf("unknown parameter %q: the body is the value, and its type is in the header Content-Type", name)
-		case filter.HasCommonPrefix(path):
+		case filter.HasCommonPrefix(path.names()):
 			return fmt.Errorf("the parameter %q is a part of the path", name)
 		case !utf8.ValidString(v[0]), !utf8.ValidString(index):
 			return fmt.Errorf("the parameter %q is not UTF-8", name)
 		case len(v) > 1 || full.Has(key):
 			return fmt.Errorf("the parameter %q is given twice", name)
-		case !isFlag(fieldAt(request, path)):
+		case !isFlag(path.last()):
 			full[key] = v
 		case v[0] == "true":
 			flags = append(flags, path)
@@ -74,27 +74,25 @@ func (p *parameters) Parse(msg proto.Message, values url.Values, filter *utiliti
 
 // takeParameter removes a query parameter that the gateway does not know, and returns its value;
 // nil if it is absent.
-func takeParameter(r *http.Request, names ...string) (value *string, _ *http.Request, err error) {
+func takeParameter(r *http.Request, names ...string) (value *string, err error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, r, nil // the gateway reports it
+		return nil, nil // the gateway reports it
 	}
 	for _, name := range names {
 		values := query[name]
 		if len(values) > 1 || len(values) == 1 && value != nil {
-			return nil, r, fmt.Errorf("the parameter %q is given twice", name)
+			return nil, fmt.Errorf("the parameter %q is given twice", name)
 		}
 		if len(values) == 1 {
 			value = &values[0]
 			delete(query, name)
 		}
 	}
-	if value == nil {
-		return nil, r, nil
+	if value != nil {
+		r.URL.RawQuery = query.Encode()
 	}
-	r = r.Clone(r.Context())
-	r.URL.RawQuery = query.Encode()
-	return value, r, nil
+	return value, nil
 }
 
 // splitIndex splits the index of a map from a name: labels[app] is the value of the label app.
@@ -106,34 +104,30 @@ func splitIndex(name string) (field, index string) {
 	return name, ""
 }
 
-// isValue reports whether a field is the value of an object to store, or its content type.
-func isValue(path []string) bool {
-	return len(path) == 2 && path[0] == "put" && (path[1] == "text" || path[1] == "data" || path[1] == "content_type")
-}
-
 // isFlag reports whether a field is a message without fields, such as from_now. Over
 // HTTP it is written as true.
 func isFlag(f protoreflect.FieldDescriptor) bool {
 	return f.Message() != nil && !f.IsMap() && f.Message().ParentFile().Package() == protocol && f.Message().Fields().Len() == 0
 }
 
-// fieldAt returns the field at a path that lookUp has returned.
-func fieldAt(in protoreflect.MessageDescriptor, path []string) protoreflect.FieldDescriptor {
-	var f protoreflect.FieldDescriptor
-	for _, name := range path {
-		f = in.Fields().ByName(protoreflect.Name(name))
-		in = f.Message()
+// fieldPath is the path of a field within a request.
+type fieldPath []protoreflect.FieldDescriptor
+
+func (p fieldPath) last() protoreflect.FieldDescriptor { return p[len(p)-1] }
+
+func (p fieldPath) names() (names []string) {
+	for _, f := range p {
+		names = append(names, string(f.Name()))
 	}
-	return f
+	return names
 }
 
 // setFlag sets the flag at a path. It fails if another member of its oneof is set.
-func setFlag(msg protoreflect.Message, path []string) error {
-	for _, name := range path {
-		f := msg.Descriptor().Fields().ByName(protoreflect.Name(name))
+func setFlag(msg protoreflect.Message, path fieldPath) error {
+	for _, f := range path {
 		if group := f.ContainingOneof(); group != nil {
 			if other := msg.WhichOneof(group); other != nil {
-				return fmt.Errorf("the parameters %q and %q exclude each other", other.Name(), name)
+				return fmt.Errorf("the parameters %q and %q exclude each other", other.Name(), f.Name())
 			}
 		}
 		msg = msg.Mutable(f).Message()
@@ -142,11 +136,11 @@ func setFlag(msg protoreflect.Message, path []string) error {
 }
 
 // resolve returns the path of the field that a parameter names.
-func resolve(request protoreflect.MessageDescriptor, name string) ([]string, error) {
+func resolve(request protoreflect.MessageDescriptor, name string) (fieldPath, error) {
 	if path := lookUp(request, strings.Split(name, ".")); path != nil {
 		return path, nil
 	}
-	var found []string
+	var found fieldPath
 	for i := range request.Fields().Len() {
 		f := request.Fields().Get(i)
 		if !isGroup(f) {
@@ -154,9 +148,9 @@ func resolve(request protoreflect.MessageDescriptor, name string) ([]string, err
 		}
 		if path := lookUp(f.Message(), []string{name}); path != nil {
 			if found != nil {
-				return nil, fmt.Errorf("the parameter %q may mean %s or %s.%s", name, strings.Join(found, "."), f.Name(), path[0])
+				return nil, fmt.Errorf("the parameter %q may mean %s or %s.%s", name, strings.Join(found.names(), "."), f.Name(), path[0].Name())
 			}
-			found = append([]string{string(f.Name())}, path...)
+			found = append(fieldPath{f}, path...)
 		}
 	}
 	if found == nil {
@@ -167,8 +161,8 @@ func resolve(request protoreflect.MessageDescriptor, name string) ([]string, err
 
 // lookUp returns the field path for names, which may be protobuf or JSON names, or nil if
 // there is no such field.
-func lookUp(in protoreflect.MessageDescriptor, names []string) []string {
-	var path []string
+func lookUp(in protoreflect.MessageDescriptor, names []string) fieldPath {
+	var path fieldPath
 	for i, name := range names {
 		f := in.Fields().ByName(protoreflect.Name(name))
 		if f == nil {
@@ -178,7 +172,7 @@ func lookUp(in protoreflect.MessageDescriptor, names []string) []string {
 		if f == nil || last == isGroup(f) {
 			return nil
 		}
-		path = append(path, string(f.Name()))
+		path = append(path, f)
 		in = f.Message()
 	}
 	return path

@@ -12,36 +12,27 @@ import (
 // server would refuse.
 const rightsPath = "/v1/rights"
 
-// rights answers requests for rightsPath, and passes other requests to next.
-func (c Config) rights(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != rightsPath {
-			next.ServeHTTP(w, r)
+// rights answers a request for rightsPath.
+func (c Config) rights(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	resource, key := query.Get("resource"), query.Get("key")
+	for name, values := range query {
+		if (name != "resource" && name != "key") || len(values) > 1 || !utf8.ValidString(values[0]) {
+			refuseField(w, http.StatusBadRequest, name, "only one resource and one key are allowed here, in UTF-8")
 			return
 		}
-		if refuseUnlessGet(w, r) {
-			return
-		}
-		query := r.URL.Query()
-		resource, key := query.Get("resource"), query.Get("key")
-		for name, values := range query {
-			if (name != "resource" && name != "key") || len(values) > 1 || !utf8.ValidString(values[0]) {
-				refuseField(w, http.StatusBadRequest, name, "only one resource and one key are allowed here, in UTF-8")
-				return
-			}
-		}
-		if resource == "" {
-			refuseField(w, http.StatusBadRequest, "resource", "the resource is missing")
-			return
-		}
-		verbs, err := c.Rights(asOfGRPC(r), accessOf(r), resource, key)
-		if err != nil {
-			refuseWith(w, status.Convert(err))
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(struct { // an error means that the client has gone
-			Rights []string `json:"rights"`
-		}{append([]string{}, verbs...)})
-	})
+	}
+	if resource == "" {
+		refuseField(w, http.StatusBadRequest, "resource", "the resource is missing")
+		return
+	}
+	verbs, err := c.Rights(asOfGRPC(r), accessOf(r), resource, key)
+	if err != nil {
+		refuseWith(w, status.Convert(err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(struct { // an error means that the client has gone
+		Rights []string `json:"rights"`
+	}{append([]string{}, verbs...)})
 }

@@ -33,20 +33,14 @@ func setStreamHeaders(h http.Header) {
 // long enough closes the request.
 func headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, timed := r.Header["Grpc-Timeout"]
-		if timed || r.Method == http.MethodHead {
-			r = r.Clone(context.WithValue(r.Context(), methodKey{}, r.Method))
-			r.Header.Del("Grpc-Timeout")
-			if r.Method == http.MethodHead {
-				r.Method = http.MethodGet
-			}
+		r.Header.Del("Grpc-Timeout")
+		if r.Method == http.MethodHead {
+			r.Method = http.MethodGet
+			exchangeOf(r.Context()).head = true
 		}
 		next.ServeHTTP(w, r)
 	})
 }
-
-// methodKey is the context key of the original method.
-type methodKey struct{}
 
 // checked wraps the handler of each path.
 func checked(next runtime.HandlerFunc) runtime.HandlerFunc {
@@ -60,11 +54,11 @@ func checked(next runtime.HandlerFunc) runtime.HandlerFunc {
 			return
 		}
 		if isStream(pattern) {
-			markStream(r)
+			exchangeOf(r.Context()).stream = true
 			setStreamHeaders(w.Header())
 		}
 		switch {
-		case isStream(pattern) && r.Context().Value(methodKey{}) == http.MethodHead:
+		case isStream(pattern) && exchangeOf(r.Context()).head:
 			// It would wait for an hour or longer, for nothing.
 			w.Header().Set("Allow", http.MethodGet)
 			refuse(w, http.StatusMethodNotAllowed, "a stream is for GET")
@@ -72,8 +66,7 @@ func checked(next runtime.HandlerFunc) runtime.HandlerFunc {
 			// The gateway does not check for parameters if a path has none.
 			refuseQuery(w, r, "this path has no query parameters")
 		default:
-			r, field, err := prepare(r, pattern)
-			if err != nil {
+			if field, err := prepare(r, pattern); err != nil {
 				refuseField(w, http.StatusBadRequest, field, "%v", err)
 				return
 			}
@@ -84,20 +77,18 @@ func checked(next runtime.HandlerFunc) runtime.HandlerFunc {
 
 // prepare handles the headers and parameters that the gateway does not know. An error concerns the
 // field.
-func prepare(r *http.Request, pattern string) (_ *http.Request, field string, err error) {
+func prepare(r *http.Request, pattern string) (field string, err error) {
 	if acceptsEvents(r.Header) {
 		// The gateway compares the whole header with the type of a marshaler.
-		r = r.Clone(r.Context())
 		r.Header.Set("Accept", eventStreamType)
 	}
 	switch {
 	case pattern == watchPath:
-		return withLastEvent(r)
+		return takeLastEvent(r)
 	case pattern == objectPath && r.Method == http.MethodGet:
-		r, err := withRaw(r)
-		return r, "raw", err
+		return "raw", takeRaw(r)
 	}
-	return r, "", nil
+	return "", nil
 }
 
 // refuseQuery refuses a request with query parameters and names the first one.

@@ -112,7 +112,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.http = http.Server{
-		Handler:           withTLS(s.limitAge(handler)),
+		Handler:           s.onConnection(handler),
 		ConnContext:       withConn,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
@@ -129,8 +129,7 @@ func New(cfg Config) (*Server, error) {
 
 // Serve serves on the listener until the server is stopped.
 func (s *Server) Serve(l net.Listener) error {
-	prepared := &listener{l, s.cfg.TLS, s.cfg.LimitStreams, s.cfg.HandshakeFailed, s.cfg.Log}
-	if err := s.http.Serve(prepared); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(&listener{l, s.cfg}); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
 	}
 	return nil
@@ -155,10 +154,10 @@ func (s *Server) Stop(ctx context.Context) {
 
 func newHandler(cfg Config, grpc http.Handler) (http.Handler, error) {
 	api := runtime.NewServeMux(
-		runtime.WithMarshalerOption(runtime.MIMEWildcard, newLines()),
-		runtime.WithMarshalerOption(eventStreamType, events{newLines()}),
+		runtime.WithMarshalerOption(runtime.MIMEWildcard, new(lines)),
+		runtime.WithMarshalerOption(eventStreamType, events{new(lines)}),
 		runtime.WithForwardResponseOption(unlessGone),
-		runtime.WithForwardResponseOption(valueHeaders),
+		runtime.WithForwardResponseOption(writeValue),
 		runtime.WithForwardResponseRewriter(asRaw),
 		runtime.WithErrorHandler(answerError),
 		runtime.WithStreamErrorHandler(noteStreamError),
@@ -182,26 +181,12 @@ func newHandler(cfg Config, grpc http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register the HTTP paths: %w", err)
 	}
-	description, err := describe(openAPI)
+	paths, err := cfg.paths()
 	if err != nil {
-		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
+		return nil, err
 	}
-	files, err := readPage(pageFiles, cfg.Servers)
-	if err != nil {
-		return nil, fmt.Errorf("read the status page: %w", err)
-	}
-	next := statusPage(files, withIndex(description, cfg.rights(cfg.bodies(headers(streams(answerTimeout, withCertificate(api)))))))
-	return guard(cfg.Hosts, []visitors{trusted(cfg.Origins), siblings(cfg.Servers)}, probes(cfg, operators(cfg, grpc, next))), nil
-}
-
-// withCertificate passes the client's certificate on to the gRPC server.
-func withCertificate(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c := certificateOf(r); c != nil {
-			r = r.WithContext(access.OnBehalf(r.Context(), c))
-		}
-		next.ServeHTTP(w, r)
-	})
+	requests := streams(answerTimeout, cfg.bodies(headers(api)))
+	return guard(cfg.Hosts, []visitors{trusted(cfg.Origins), siblings(cfg.Servers)}, route(cfg, paths, grpc, requests)), nil
 }
 
 // certificateOf returns the client's verified certificate, or nil.

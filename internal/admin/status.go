@@ -57,7 +57,7 @@ func detail[T any](st *status.Status) (d T) {
 func answerError(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	st := complete(r, err)
 	setRetryAfter(w.Header(), st)
-	if isStreamRequest(r) && r.Header.Get("Accept") == eventStreamType && isTemporary(st) {
+	if exchangeOf(r.Context()).stream && r.Header.Get("Accept") == eventStreamType && isTemporary(st) {
 		w.Header().Set("Content-Type", eventStreamType)
 		event, err := marshalEnd(st.Proto())
 		if err == nil {

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -34,12 +35,12 @@ const serversMark = `<meta name="servers" content="">`
 
 // withServers returns the page with the list of the servers.
 func withServers(page []byte, servers []string) ([]byte, error) {
-	list := strings.Replace(serversMark, `""`, `"`+html.EscapeString(strings.Join(servers, " "))+`"`, 1)
-	filled := bytes.Replace(page, []byte(serversMark), []byte(list), 1)
-	if !bytes.Contains(page, []byte(serversMark)) {
+	before, after, found := bytes.Cut(page, []byte(serversMark))
+	if !found {
 		return nil, fmt.Errorf("the page has no %s", serversMark)
 	}
-	return filled, nil
+	list := strings.Replace(serversMark, `""`, `"`+html.EscapeString(strings.Join(servers, " "))+`"`, 1)
+	return slices.Concat(before, []byte(list), after), nil
 }
 
 // pageType maps file extensions to content types. The mime package would depend on the
@@ -51,16 +52,10 @@ var pageType = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// pageFile is a file of the page.
-type pageFile struct {
-	content []byte
-	header  http.Header // of the answer
-}
-
-// readPage returns the files of the page by their paths. The page itself is at "/". servers are the origins of
+// readPage returns handlers for the files of the page by their paths. The page itself is at "/". servers are the origins of
 // all servers.
-func readPage(files fs.FS, servers []string) (map[string]*pageFile, error) {
-	all := map[string]*pageFile{}
+func readPage(files fs.FS, servers []string) (map[string]http.Handler, error) {
+	all := map[string]http.Handler{}
 	err := fs.WalkDir(files, "page", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
@@ -79,47 +74,34 @@ func readPage(files fs.FS, servers []string) (map[string]*pageFile, error) {
 			return fmt.Errorf("%s: unknown content type", name)
 		}
 		sum := sha256.Sum256(content)
-		f := &pageFile{content: content, header: http.Header{}}
-		f.header.Set("Content-Type", contentType)
-		f.header.Set("ETag", `"`+hex.EncodeToString(sum[:12])+`"`)
+		header := http.Header{}
+		header.Set("Content-Type", contentType)
+		header.Set("ETag", `"`+hex.EncodeToString(sum[:12])+`"`)
 		// Browsers revalidate each time, so that all files are of one version.
-		f.header.Set("Cache-Control", "no-cache")
+		header.Set("Cache-Control", "no-cache")
 		url := "/" + name
 		if name == "page/index.html" {
 			url = "/"
-			f.header.Set("Content-Security-Policy", pagePolicy(servers))
-			f.header.Set("Referrer-Policy", "no-referrer")
+			header.Set("Content-Security-Policy", pagePolicy(servers))
+			header.Set("Referrer-Policy", "no-referrer")
 		}
-		all[url] = f
+		all[url] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			maps.Copy(w.Header(), header)
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+		})
 		return nil
 	})
 	return all, err
 }
 
-// statusPage serves the files of the page, and passes other requests to next.
-func statusPage(files map[string]*pageFile, next http.Handler) http.Handler {
+// forBrowsers serves the page to clients that accept HTML explicitly. Programs and curl do not.
+func forBrowsers(page, others http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f := files[r.URL.Path]
-		if r.URL.Path == "/" {
-			w.Header().Set("Vary", "Accept")
-			if !isForBrowser(r) {
-				f = nil
-			}
+		w.Header().Set("Vary", "Accept")
+		if strings.Contains(r.Header.Get("Accept"), "text/html") {
+			page.ServeHTTP(w, r)
+		} else {
+			others.ServeHTTP(w, r)
 		}
-		if f == nil {
-			next.ServeHTTP(w, r)
-			return
-		}
-		if refuseUnlessGet(w, r) {
-			return
-		}
-		maps.Copy(w.Header(), f.header)
-		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.content))
 	})
-}
-
-// isForBrowser reports whether the client accepts HTML explicitly. Programs and curl do
-// not.
-func isForBrowser(r *http.Request) bool {
-	return strings.Contains(r.Header.Get("Accept"), "text/html")
 }

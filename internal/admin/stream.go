@@ -16,7 +16,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 )
 
-// lines marshals messages as JSON, each message of a stream as one line.
+// lines marshals messages as JSON, each message of a stream as one line. The JSON is that of grpcurl:
+// unset fields are left out, and unknown fields are an error.
 type lines struct{ runtime.JSONPb }
 
 // Marshal implements runtime.Marshaler. It writes the boolean results of PUT and DELETE requests
@@ -24,7 +25,7 @@ type lines struct{ runtime.JSONPb }
 func (l *lines) Marshal(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case rawValue:
-		return v, nil
+		return nil, nil
 	case *fanoutv1.PutResponse, *fanoutv1.DeleteResponse, *fanoutv1.EndWatcherResponse:
 		return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(v.(proto.Message))
 	}
@@ -50,15 +51,6 @@ func (l *lines) NewDecoder(r io.Reader) runtime.Decoder {
 	})
 }
 
-// newLines returns a marshaler with the same JSON as grpcurl: unset fields are left out,
-// and unknown fields are an error.
-func newLines() *lines {
-	return &lines{runtime.JSONPb{
-		MarshalOptions:   protojson.MarshalOptions{},
-		UnmarshalOptions: protojson.UnmarshalOptions{},
-	}}
-}
-
 // StreamContentType implements runtime.StreamContentType.
 func (*lines) StreamContentType(any) string { return streamType }
 
@@ -72,9 +64,9 @@ func streams(timeout time.Duration, next http.Handler) http.Handler {
 		defer cancel()
 		answered, done := context.WithCancel(context.WithoutCancel(r.Context()))
 		defer done()
-		ctx = access.UntilAnswered(ctx, answered)
-		s := &responseWriter{ResponseWriter: w, timeout: timeout, client: r.Context(), cancel: cancel}
-		next.ServeHTTP(s, r.WithContext(context.WithValue(ctx, responseWriterKey{}, s)))
+		ctx = access.OnBehalf(ctx, access.Behalf{Certificate: certificateOf(r), Answered: answered})
+		s := &exchange{ResponseWriter: w, timeout: timeout, client: r.Context(), cancel: cancel, unless: r.Header.Get("If-None-Match")}
+		next.ServeHTTP(s, r.Clone(context.WithValue(ctx, exchangeKey{}, s))) // a copy that handlers may change
 		s.heartbeat.stop()
 		if s.begun && r.ProtoMajor == 2 {
 			// A deadline that was set when the client had just gone would keep the memory of
@@ -85,46 +77,44 @@ func streams(timeout time.Duration, next http.Handler) http.Handler {
 	})
 }
 
-// responseWriter writes the response of the gateway.
-type responseWriter struct {
+// exchange is a request on its way through the gateway, as far as the gateway does not know it, and
+// writes the response.
+type exchange struct {
 	http.ResponseWriter
-	timeout   time.Duration   // for responses that are no stream
-	stream    bool            // the path is one of a stream
-	client    context.Context // done when the client has gone
-	begun     bool            // part of the body was written
-	cancel    func()          // ends the request
-	failed    *status.Status  // the error that ends a stream, once known
-	heartbeat heartbeat       // of server-sent events
+	timeout time.Duration   // for responses that are no stream
+	client  context.Context // done when the client has gone
+	cancel  func()          // ends the request
+
+	head   bool               // the request is HEAD
+	unless string             // the header If-None-Match
+	raw    bool               // the response is the value alone
+	write  *write             // nil: the request only reads
+	last   *fanoutv1.Position // of the last event that the client has received; nil: the watch is not resumed
+	stream bool               // the path is one of a stream
+
+	begun     bool           // part of the body was written
+	failed    *status.Status // the error that ends a stream, once known
+	heartbeat heartbeat      // of server-sent events
 }
 
-type responseWriterKey struct{}
+type exchangeKey struct{}
 
-// markStream marks the response to a request as a stream, unless it is an error.
-func markStream(r *http.Request) {
-	if s, ok := r.Context().Value(responseWriterKey{}).(*responseWriter); ok {
-		s.stream = true
-	}
-}
-
-// isStreamRequest reports whether the path of a request is one of a stream.
-func isStreamRequest(r *http.Request) bool {
-	s, ok := r.Context().Value(responseWriterKey{}).(*responseWriter)
-	return ok && s.stream
-}
+// exchangeOf returns the exchange of a request.
+func exchangeOf(ctx context.Context) *exchange { return ctx.Value(exchangeKey{}).(*exchange) }
 
 // sendsStream reports whether the response lasts until its client leaves. A value may have the
 // same content types.
-func (s *responseWriter) sendsStream() bool {
+func (s *exchange) sendsStream() bool {
 	contentType := s.Header().Get("Content-Type")
 	return s.stream && s.failed == nil && (contentType == streamType || contentType == eventStreamType)
 }
 
 // Unwrap is called by http.ResponseController.
-func (s *responseWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+func (s *exchange) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter. A stream that fails before it begins gets
 // the status of its error.
-func (s *responseWriter) WriteHeader(httpCode int) {
+func (s *exchange) WriteHeader(httpCode int) {
 	if s.failed != nil {
 		setRetryAfter(s.Header(), s.failed)
 		httpCode = httpStatus(s.failed)
@@ -140,7 +130,7 @@ func (s *responseWriter) WriteHeader(httpCode int) {
 
 // Write implements http.ResponseWriter. It ends the request when its client has gone, and
 // returns no error, which the gateway would log.
-func (s *responseWriter) Write(b []byte) (int, error) {
+func (s *exchange) Write(b []byte) (int, error) {
 	if s.client.Err() != nil {
 		return len(b), nil
 	}
@@ -152,25 +142,25 @@ func (s *responseWriter) Write(b []byte) (int, error) {
 		return s.writeEvent(b)
 	}
 	s.begun = true
-	s.write(b)
+	s.send(b)
 	return len(b), nil
 }
 
-func (s *responseWriter) write(b []byte) {
+func (s *exchange) send(b []byte) {
 	if _, err := s.ResponseWriter.Write(b); err != nil {
 		s.cancel()
 	}
 }
 
 // FlushError flushes in the same way. http.ResponseController calls it after each line.
-func (s *responseWriter) FlushError() error {
+func (s *exchange) FlushError() error {
 	s.heartbeat.mu.Lock()
 	defer s.heartbeat.mu.Unlock()
 	s.flush()
 	return nil
 }
 
-func (s *responseWriter) flush() {
+func (s *exchange) flush() {
 	if err := http.NewResponseController(s.ResponseWriter).Flush(); err != nil {
 		s.cancel()
 	}
@@ -187,8 +177,6 @@ func unlessGone(ctx context.Context, _ http.ResponseWriter, _ proto.Message) err
 // noteStreamError remembers the error that ends a stream.
 func noteStreamError(ctx context.Context, err error) *status.Status {
 	st := status.Convert(err) // an error of the gateway comes before the stream begins
-	if s, ok := ctx.Value(responseWriterKey{}).(*responseWriter); ok {
-		s.failed = st
-	}
+	exchangeOf(ctx).failed = st
 	return st
 }

@@ -16,7 +16,7 @@ const subscribePath = "/v1/subscribe"
 // checkRequests returns an error if a body is not a sequence of requests of Subscribe. The gateway
 // would send those before the fault, and answer nothing about the others.
 func checkRequests(body []byte) error {
-	next := newLines().NewDecoder(bytes.NewReader(body))
+	next := new(lines).NewDecoder(bytes.NewReader(body))
 	for n := 1; ; n++ {
 		var request fanoutv1.SubscribeRequest
 		err := next.Decode(&request)

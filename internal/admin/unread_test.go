@@ -44,7 +44,7 @@ func TestAnswersHaveToBeRead(t *testing.T) {
 		{true, eventStreamType, false},
 	} {
 		deadline := &deadlineOf{ResponseWriter: httptest.NewRecorder()}
-		w := &responseWriter{ResponseWriter: deadline, timeout: time.Minute, client: t.Context(), stream: c.stream}
+		w := &exchange{ResponseWriter: deadline, timeout: time.Minute, client: t.Context(), stream: c.stream}
 		w.Header().Set("Content-Type", c.contentType)
 		_, _ = w.Write(nil) // never fails
 		w.heartbeat.stop()

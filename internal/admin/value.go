@@ -30,9 +30,6 @@ type write struct {
 	condition     string // the header with the precondition
 }
 
-// writeKey is the context key of a *write.
-type writeKey struct{}
-
 // parseWrite parses the headers of a request that writes; nil if it only reads. The error concerns
 // the header field.
 //
@@ -144,33 +141,31 @@ func isForm(contentType string) bool {
 	return mediaType == "application/x-www-form-urlencoded" || mediaType == "multipart/form-data"
 }
 
-// rawKey is the context key of the If-None-Match header of a request for a raw value.
-type rawKey struct{}
+// rawValue is a response that writeValue has written.
+type rawValue struct{}
 
-// rawValue is the value of an object as a response.
-type rawValue []byte
-
-// withRaw handles the parameter raw of a request for an object.
-func withRaw(r *http.Request) (*http.Request, error) {
-	value, r, err := takeParameter(r, "raw")
+// takeRaw handles the parameter raw of a request for an object.
+func takeRaw(r *http.Request) error {
+	value, err := takeParameter(r, "raw")
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case value == nil || *value == "false":
-		return r, nil
+		return nil
 	case *value != "" && *value != "true":
-		return nil, errors.New(`the parameter "raw" must be true or false`)
+		return errors.New(`the parameter "raw" must be true or false`)
 	}
 	// A value must not become a script of the status page, whose origin it has.
 	if part := r.Header.Get("Sec-Fetch-Dest"); part != "" && part != "empty" && part != "document" {
-		return nil, errors.New(`the parameter "raw" is not for parts of a page`)
+		return errors.New(`the parameter "raw" is not for parts of a page`)
 	}
-	return r.WithContext(context.WithValue(r.Context(), rawKey{}, r.Header.Get("If-None-Match"))), nil
+	exchangeOf(r.Context()).raw = true
+	return nil
 }
 
-// valueHeaders sets the headers of a response with a raw value, and the entity tag of an object
-// that was written. It is a ForwardResponseOption of the gateway.
-func valueHeaders(ctx context.Context, w http.ResponseWriter, response proto.Message) error {
+// writeValue writes a response with a raw value, and the entity tag of an object that was written. It
+// is a ForwardResponseOption of the gateway.
+func writeValue(ctx context.Context, w http.ResponseWriter, response proto.Message) error {
 	h := w.Header()
 	switch response := response.(type) {
 	case *fanoutv1.PutResponse:
@@ -178,10 +173,9 @@ func valueHeaders(ctx context.Context, w http.ResponseWriter, response proto.Mes
 			h.Set("ETag", entityTag(response.GetRevision()))
 		}
 	case *fanoutv1.GetResponse:
-		unless, raw := ctx.Value(rawKey{}).(string)
 		value, readable := valueOf(response.GetObject())
 		switch {
-		case !raw:
+		case !exchangeOf(ctx).raw:
 			return nil
 		case !readable:
 			refuse(w, http.StatusUnprocessableEntity, "the server cannot decode the value; without the parameter raw, the response has what is known of it")
@@ -192,11 +186,13 @@ func valueHeaders(ctx context.Context, w http.ResponseWriter, response proto.Mes
 		h.Set("Content-Type", response.GetObject().GetContentType())
 		// Whatever the value is, a browser that shows it runs nothing.
 		h.Set("Content-Security-Policy", "default-src 'none'; sandbox; frame-ancestors 'none'")
-		if hasTag(unless, tag) {
+		if hasTag(exchangeOf(ctx).unless, tag) {
 			w.WriteHeader(http.StatusNotModified)
 			return nil
 		}
 		h.Set("Content-Length", strconv.Itoa(len(value)))
+		_, err := w.Write(value)
+		return err
 	}
 	return nil
 }
@@ -211,18 +207,13 @@ func hasTag(header, tag string) bool {
 	return false
 }
 
-// asRaw replaces a response by the value in it if the request was for a raw value. It is the
-// ForwardResponseRewriter of the gateway.
+// asRaw leaves nothing to write of a response with a raw value. It is the ForwardResponseRewriter of
+// the gateway.
 func asRaw(ctx context.Context, response proto.Message) (any, error) {
-	get, ok := response.(*fanoutv1.GetResponse)
-	if !ok || ctx.Value(rawKey{}) == nil {
-		return response, nil
+	if _, ok := response.(*fanoutv1.GetResponse); ok && exchangeOf(ctx).raw {
+		return rawValue{}, nil
 	}
-	value, readable := valueOf(get.GetObject())
-	if !readable {
-		return rawValue(nil), nil // valueHeaders has refused the request
-	}
-	return rawValue(value), nil
+	return response, nil
 }
 
 // valueOf returns the value of an object, and whether the server was able to decode it.

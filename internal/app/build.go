@@ -41,7 +41,8 @@ type App struct {
 	tracing   *tracing.Tracing // nil: disabled
 	resources []backend.Resource
 	keys      *crypt.Keyring
-	files     []*reload.File // reloaded when they change
+	files     *reload.Files // certificates and keys
+	rights    *reload.Files // a change of these may end watches: tokens, keys of JWTs, the policy
 
 	connections  connectionLimits
 	catchUpTurns work.Turns // of all resources
@@ -61,13 +62,15 @@ func Build(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, er
 	if err != nil {
 		return nil, err
 	}
-	a := &App{cfg: cfg, log: log, connections: connections, catchUpTurns: work.NewTurns()}
+	a := &App{
+		cfg: cfg, log: log, files: reload.New(log), rights: reload.New(log), connections: connections, catchUpTurns: work.NewTurns(),
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.close(ctx))
 		}
 	}()
-	if a.security, err = openSecurity(cfg, log); err != nil {
+	if a.security, err = openSecurity(cfg, a.files, a.rights, log); err != nil {
 		return nil, err
 	}
 	// Listen first, so that an address in use does not cost the start of a database.

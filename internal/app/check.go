@@ -18,28 +18,26 @@ import (
 	"github.com/fanoutd/fanoutd/internal/certificate"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/crypt"
+	"github.com/fanoutd/fanoutd/internal/reload"
 )
 
 // fileCheck collects the problems of files.
-type fileCheck struct {
-	problems config.Problems
-	log      *slog.Logger // of parsers
-}
+type fileCheck struct{ problems config.Problems }
 
 // CheckFiles opens the files that a configuration names as [Build] does, and checks that the server could
 // write its own. It changes nothing. Descriptor sets and the password of etcd are a part of the
 // configuration and are not checked again.
 func CheckFiles(cfg config.Config) config.Problems {
-	c := &fileCheck{log: slog.New(slog.DiscardHandler)}
+	c, log := &fileCheck{}, slog.New(slog.DiscardHandler)
 	c.pair("tls-cert-file", cfg.TLSCertFile, "tls-key-file", cfg.TLSKeyFile)
 	c.file("tls-client-ca-file", cfg.TLSClientCAFile, checkAuthorities)
 	c.file("token-file", cfg.TokenFile, func([]byte) error {
-		_, err := access.LoadTokens(cfg.TokenFile, c.log)
+		_, err := access.ReadIdentities(cfg.TokenFile)
 		return err
 	})
 	c.file("jwt-ca-file", cfg.JWTCAFile, checkAuthorities)
 	c.file("jwt-jwks-file", cfg.JWTJWKSFile, func([]byte) error {
-		_, err := jwt.Open(jwt.Config{Issuer: cfg.JWTIssuer, KeysFile: cfg.JWTJWKSFile, Log: c.log})
+		_, err := jwt.Open(jwt.Config{Issuer: cfg.JWTIssuer, KeysFile: cfg.JWTJWKSFile, Log: log}, reload.New(log))
 		return err
 	})
 	c.file("policy-file", cfg.PolicyFile, func(content []byte) error {
@@ -47,7 +45,7 @@ func CheckFiles(cfg config.Config) config.Problems {
 		return err
 	})
 	c.file("keyset-file", cfg.KeysetFile, func(content []byte) error {
-		return errors.Join(checkPermissions(cfg.KeysetFile), crypt.NewKeyring(c.log).Use(content))
+		return errors.Join(checkPermissions(cfg.KeysetFile), crypt.NewKeyring(log).Use(content))
 	})
 	if len(cfg.EtcdEndpoints) > 0 {
 		c.file("etcd-ca-file", cfg.EtcdCAFile, checkAuthorities)
@@ -68,20 +66,21 @@ func CheckSubjects(cfg config.Config) ([]string, error) {
 	if cfg.PolicyFile == "" || cfg.JWTIssuer != "" {
 		return nil, nil
 	}
-	log := slog.New(slog.DiscardHandler)
-	policy, err := loadPolicy(cfg.PolicyFile, log)
+	content, err := os.ReadFile(cfg.PolicyFile)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := policy.Parse(cfg.PolicyFile, content)
 	if err != nil {
 		return nil, err
 	}
 	var known []access.Identity
 	if cfg.TokenFile != "" {
-		tokens, err := access.LoadTokens(cfg.TokenFile, log)
-		if err != nil {
+		if known, err = access.ReadIdentities(cfg.TokenFile); err != nil {
 			return nil, err
 		}
-		known = tokens.Identities()
 	}
-	subjects, groups := policy.Get().Unmatched(known)
+	subjects, groups := rules.Unmatched(known)
 	var warnings []string
 	if cfg.TLSClientCAFile == "" { // certificates have names, but no groups
 		for _, subject := range subjects {
@@ -173,8 +172,10 @@ func CheckEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (warnin
 		return nil, errors.New("etcd-endpoints is not set: the embedded etcd runs only in the server")
 	}
 	keys := crypt.NewKeyring(log)
-	if err := readKeyset(cfg, keys); err != nil {
-		return nil, err
+	if cfg.KeysetFile != "" {
+		if err := reload.New(log).Load(cfg.KeysetFile, keys.Use); err != nil {
+			return nil, err
+		}
 	}
 	s, err := openStore(ctx, cfg, log)
 	if err != nil {

@@ -133,6 +133,7 @@ func TestCheckEtcd(t *testing.T) {
 		t.Helper()
 		cfg := config.Defaults()
 		cfg.EtcdEndpoints = []string{cfg.EmbeddedEtcdListen}
+		cfg.EtcdDialTimeout = config.Duration(time.Minute) // the machine may be busy
 		change(&cfg)
 		got := checkEtcd(ctx, cfg)
 		if !strings.Contains(got, want) {

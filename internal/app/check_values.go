@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/crypt"
@@ -110,16 +109,4 @@ func sampleValues(ctx context.Context, s Store, cfg config.Config, keys *crypt.K
 		}
 	}
 	return warnings, nil
-}
-
-// readKeyset returns the keys of a configuration.
-func readKeyset(cfg config.Config, keys *crypt.Keyring) error {
-	if cfg.KeysetFile == "" {
-		return nil
-	}
-	content, err := os.ReadFile(cfg.KeysetFile)
-	if err != nil {
-		return err
-	}
-	return keys.Use(content)
 }

@@ -31,7 +31,7 @@ func (a *App) Run(ctx context.Context) error {
 		MaxTTL:         time.Duration(a.cfg.MaxTTL),
 		TLS:            a.security.tls("h2"),
 		Authenticator:  a.security.authenticator,
-		Policy:         a.security.policy.Get(),
+		Policy:         a.security.policy.Load(),
 		WatchTimeLimit: time.Duration(a.cfg.WatchTimeLimit),
 		Limits:         limits(a.cfg, a.connections),
 		Audit:          a.audit,
@@ -42,10 +42,7 @@ func (a *App) Run(ctx context.Context) error {
 		Observers:      observers,
 		Log:            a.log,
 	})
-	registry.Register(srv, a.resources, a.store, a.audit)
-	if a.security.certificates != nil {
-		registry.RegisterCertificate(a.security.certificates.Leaf)
-	}
+	registry.Register(srv, a.resources, a.store, a.audit, a.security.certificates.Leaf)
 	local, err := srv.Local()
 	if err != nil {
 		srv.Stop(ctx)
@@ -71,9 +68,10 @@ func (a *App) Run(ctx context.Context) error {
 		cachers.Go(func() { r.Cacher.Run(cacherCtx) })
 		dispatchers.Go(func() { r.Dispatcher.Run(dispatchCtx) })
 	}
-	a.security.start(background, srv)
-	for _, f := range a.files {
-		files.Go(func() { f.Run(cacherCtx) })
+	files.Go(func() { a.files.Run(cacherCtx, func() {}) })
+	files.Go(func() { a.rights.Run(cacherCtx, func() { srv.UsePolicy(a.security.policy.Load()) }) })
+	if jwts := a.security.jwts; jwts != nil {
+		files.Go(func() { jwts.Run(cacherCtx, srv.Reexamine) })
 	}
 	failed := make(chan error, 2)
 	serving.Go(func() { failed <- srv.Serve(a.listener) })
@@ -111,7 +109,6 @@ func (a *App) Run(ctx context.Context) error {
 	}
 	err = errors.Join(err, local.Close())
 	serving.Wait()
-	a.security.stop()
 	stopDispatchers()
 	dispatchers.Wait()
 	stopCachers()
@@ -126,10 +123,8 @@ func (a *App) Run(ctx context.Context) error {
 // keys and policies. It returns when the new contents are in use or the log contains why not, or
 // when ctx is done. It waits for Run.
 func (a *App) CheckFiles(ctx context.Context) {
-	a.security.checkFiles(ctx)
-	for _, f := range a.files {
-		f.Check(ctx)
-	}
+	a.files.Check(ctx)
+	a.rights.Check(ctx)
 }
 
 // abandon ends the watches after the store has failed, so that clients go to other servers.

@@ -2,7 +2,7 @@ package audit
 
 import (
 	"cmp"
-	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -31,11 +31,11 @@ const denialsLength = queueLength / 2
 
 // Log is an audit log. Its methods may be called from any goroutine.
 type Log struct {
-	log     *slog.Logger
-	handler slog.Handler
-	file    io.Closer // nil: standard error
-	queue   chan *Record
-	done    chan struct{} // closed when the queue has been written
+	log   *slog.Logger
+	out   io.Writer
+	file  io.Closer // nil: standard error
+	queue chan *Record
+	done  chan struct{} // closed when the queue has been written
 
 	mu     sync.RWMutex
 	closed bool // guarded by mu: the queue is closed
@@ -63,10 +63,7 @@ func Open(cfg Config) (*Log, error) {
 }
 
 func newLog(w io.Writer, file io.Closer, log *slog.Logger) *Log {
-	l := &Log{
-		log: log, handler: slog.NewJSONHandler(w, nil), file: file,
-		queue: make(chan *Record, queueLength), done: make(chan struct{}),
-	}
+	l := &Log{log: log, out: w, file: file, queue: make(chan *Record, queueLength), done: make(chan struct{})}
 	go l.run()
 	return l
 }
@@ -124,18 +121,24 @@ func (l *Log) run() {
 	}
 }
 
+// line is a line of the log.
+type line struct {
+	Time  time.Time `json:"time"`
+	Level string    `json:"level"`
+	Record
+	Missing int64 `json:"missing,omitempty"`
+	LeftOut int64 `json:"left_out,omitempty"`
+}
+
 func (l *Log) write(r *Record) {
-	line := slog.NewRecord(r.Time, slog.LevelInfo, string(r.Kind), 0)
-	line.AddAttrs(r.attributes()...)
 	missing, omitted := l.missing.Load(), l.omitted.Load()
-	if missing > 0 {
-		line.AddAttrs(slog.Int64("missing", missing))
+	out := line{r.Time, slog.LevelInfo.String(), *r, missing, omitted}
+	if out.KeyCount <= len(out.Keys) {
+		out.KeyCount = 0
 	}
-	if omitted > 0 {
-		line.AddAttrs(slog.Int64("left_out", omitted))
-	}
-	ctx := context.Background() // the request has ended
-	if err := l.handler.Handle(ctx, line); err != nil {
+	encoder := json.NewEncoder(l.out) // writes nothing more after an error
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(out); err != nil {
 		l.lose()
 		if !l.failing {
 			l.failing = true

@@ -91,6 +91,23 @@ func TestRecordsAreLinesOfAFile(t *testing.T) {
 	}
 }
 
+// The number of keys is left out if the line has them all.
+func TestKeyCountIsLeftOutWithAllKeys(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	l := open(t, Config{Path: path})
+	all := &Record{Kind: Write, Keys: []string{"a", "b"}, KeyCount: 2}
+	l.Write(all)
+	l.Write(&Record{Kind: Write, Keys: []string{"a", "b"}, KeyCount: 3})
+	closed(t, l)
+	var got []any
+	for _, line := range recorded(t, path) {
+		got = append(got, line["key_count"])
+	}
+	if want := []any{nil, 3.}; !slices.Equal(got, want) || all.KeyCount != 2 {
+		t.Errorf("got the key counts %v, and %d in the record, want %v, and 2", got, all.KeyCount, want)
+	}
+}
+
 func TestFilesAreRotated(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "audit.log")

@@ -1,9 +1,6 @@
 package audit
 
-import (
-	"log/slog"
-	"time"
-)
+import "time"
 
 // Kind is the reason for a record.
 type Kind string
@@ -15,22 +12,22 @@ const (
 	Admin  Kind = "admin"  // an action of an operator
 )
 
-// Record describes a request. Empty fields are omitted from the log.
+// Record describes a request, as the fields of a line of JSON.
 type Record struct {
-	Time           time.Time // end of the request; default: now
-	Kind           Kind
-	Method         string   // for example fanout.v1.StoreService/Put or GET /metrics
-	Identity       string   // identity of the client; empty: unknown
-	Authentication string   // how the client authenticated
-	Peer           string   // address of the client
-	UserAgent      string   // reported by the client
-	Resource       string   // resource in the request
-	Keys           []string // keys in the request, or the first of them; never values
-	KeyCount       int      // total number of keys
-	Watcher        string   // watch that the operator ended
-	Revision       int64    // revision of the write
-	Code           string   // status code of the request, for example OK
-	Reason         string   // reason of the refusal
+	Time           time.Time `json:"-"` // end of the request; default: now
+	Kind           Kind      `json:"msg"`
+	Method         string    `json:"method"`                   // for example fanout.v1.StoreService/Put or GET /metrics
+	Identity       string    `json:"identity,omitempty"`       // identity of the client; empty: unknown
+	Authentication string    `json:"authentication,omitempty"` // how the client authenticated
+	Peer           string    `json:"peer,omitempty"`           // address of the client
+	UserAgent      string    `json:"user_agent,omitempty"`     // reported by the client
+	Resource       string    `json:"resource,omitempty"`       // resource in the request
+	Keys           []string  `json:"keys,omitempty"`           // keys in the request, or the first of them; never values
+	KeyCount       int       `json:"key_count,omitempty"`      // total number of keys; left out if Keys has them all
+	Watcher        string    `json:"watcher,omitempty"`        // watch that the operator ended
+	Revision       int64     `json:"revision,omitempty"`       // revision of the write
+	Code           string    `json:"code,omitempty"`           // status code of the request, for example OK
+	Reason         string    `json:"reason,omitempty"`         // reason of the refusal
 }
 
 // Size returns the approximate size of the record in bytes.
@@ -44,31 +41,4 @@ func (r *Record) Size() int {
 		size += len(`"",`) + len(key)
 	}
 	return size
-}
-
-func (r *Record) attributes() []slog.Attr {
-	attrs := []slog.Attr{slog.String("method", r.Method)}
-	text := func(name, value string) {
-		if value != "" {
-			attrs = append(attrs, slog.String(name, value))
-		}
-	}
-	text("identity", r.Identity)
-	text("authentication", r.Authentication)
-	text("peer", r.Peer)
-	text("user_agent", r.UserAgent)
-	text("resource", r.Resource)
-	if len(r.Keys) > 0 {
-		attrs = append(attrs, slog.Any("keys", r.Keys))
-	}
-	if r.KeyCount > len(r.Keys) {
-		attrs = append(attrs, slog.Int("key_count", r.KeyCount))
-	}
-	text("watcher", r.Watcher)
-	if r.Revision > 0 {
-		attrs = append(attrs, slog.Int64("revision", r.Revision))
-	}
-	text("code", r.Code)
-	text("reason", r.Reason)
-	return attrs
 }

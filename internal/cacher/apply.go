@@ -28,7 +28,7 @@ func (c *Cacher) change(key object.Key, at object.Revision, o *object.Object) {
 		// already applied this deletion.
 		return
 	}
-	c.window.append(object.Change{Revision: at, Key: key, Old: old, New: o}, c.received, c.cfg.Window.segmentBytes())
+	c.window.append(object.Change{Revision: at, Key: key, Old: old, New: o}, c.received)
 }
 
 // replace replaces the object of a key with o and returns the old one. If o is nil, it

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidwall/btree"
+	"golang.org/x/time/rate"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -68,7 +69,7 @@ type Cacher struct {
 	checks      chan struct{} // capacity 1: the watchdog checks the watch now
 	updates     atomic.Int64  // number of updates received from watches
 	reached     atomic.Int64  // position.Revision, for readers other than Run
-	lastContact atomic.Int64  // see LastContact; Unix nanoseconds, 0: never
+	lastContact latestTime    // see LastContact
 	fresh       Freshness
 	counts      counts
 	opaque      opaqueCount
@@ -97,11 +98,10 @@ func New(cfg Config) *Cacher {
 		cfg:           cfg,
 		log:           cfg.Log.With("resource", cfg.Resource),
 		ready:         make(chan struct{}),
-		progress:      newProgressDemand(),
+		progress:      progressDemand{requests: make(chan struct{}, 1), limit: rate.Sometimes{Interval: minRequestInterval}},
 		checks:        make(chan struct{}, 1),
 		storeRevision: NewSharedFetch(cfg.Store.Revision, cfg.ReadWait),
 		missingKeys:   NewMissingKeys(cfg.Keys),
-		fresh:         NewFreshness(),
 	}
 }
 
@@ -118,13 +118,8 @@ func (c *Cacher) Following() bool { return c.following.Load() }
 // LastContact returns the last time at which the state is known to have contained
 // everything that the store sent or had: an update arrived, or the store confirmed that
 // there is nothing newer. It is the zero time if the store has not answered yet.
-func (c *Cacher) LastContact() time.Time {
-	at := c.lastContact.Load()
-	if at == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, at)
-}
+// Its age counts the time for which the machine was suspended, too, so it is a time of the wall clock.
+func (c *Cacher) LastContact() time.Time { return c.lastContact.get().Round(0) }
 
 // maxUnconfirmed is how long ago the store may have confirmed the state before Advance asks for
 // more than progress.

@@ -14,28 +14,38 @@ import (
 // the objects by the revision of their last change, and keeps tombstones for a limited
 // number of deleted keys. Its trees are copied on write; a copy is frozen with each state.
 type changeIndex struct {
-	byRevision *btree.BTreeG[indexEntry] // objects and tombstones, by revision and key
-	tombstones *btree.BTreeG[*tombstone] // by key
+	byRevision *btree.BTreeG[Difference] // objects and tombstones, by revision and key
+	tombstones *btree.BTreeG[Difference] // by key
 	floor      object.Revision           // changes after this revision are complete, except for gaps
 	gaps       []gap                     // oldest first; replaced, never modified
 
 	// The fields below belong to the writer. A frozen copy does not have them.
 
 	maxTombstones int
-	tombstoneLog  []*tombstone // oldest first; may contain tombstones that were removed
+	deletions     *btree.BTreeG[Difference] // the tombstones, by revision and key
 }
 
-// tombstone marks a deleted key until the key is created again.
-type tombstone struct {
-	key object.Key
-	at  object.Revision // of the deletion
+// ChangeID identifies a change. Changes are ordered by revision and then by key.
+type ChangeID struct {
+	At  object.Revision
+	Key object.Key
 }
 
-// indexEntry is the last change of a key.
-type indexEntry struct {
-	at     object.Revision
-	key    object.Key
-	object *object.Object // nil: deleted
+func (id ChangeID) compare(other ChangeID) int {
+	return cmp.Or(cmp.Compare(id.At, other.At), cmp.Compare(id.Key, other.Key))
+}
+
+// Difference is the last change of a key. That of a deleted key is its tombstone, until the key
+// is created again.
+type Difference struct {
+	ChangeID
+	Object *object.Object // the present object; nil: deleted
+}
+
+// isAfter reports whether the difference comes after a change. An id without a key stands
+// for all changes of its revision.
+func (d Difference) isAfter(id ChangeID) bool {
+	return d.At > id.At || d.At == id.At && id.Key != "" && d.Key > id.Key
 }
 
 // gap is a range of revisions that a relist skipped. A key that was created and deleted
@@ -49,17 +59,19 @@ const maxGaps = 16
 
 func newChangeIndex(floor object.Revision, maxTombstones int) changeIndex {
 	noLocks := btree.Options{NoLocks: true}
+	byRevision := func(a, b Difference) bool { return a.compare(b.ChangeID) < 0 }
 	return changeIndex{
-		byRevision: btree.NewBTreeGOptions(func(a, b indexEntry) bool {
-			if a.at != b.at {
-				return a.at < b.at
-			}
-			return a.key < b.key
-		}, noLocks),
-		tombstones:    btree.NewBTreeGOptions(func(a, b *tombstone) bool { return a.key < b.key }, noLocks),
+		byRevision:    btree.NewBTreeGOptions(byRevision, noLocks),
+		tombstones:    btree.NewBTreeGOptions(func(a, b Difference) bool { return a.Key < b.Key }, noLocks),
+		deletions:     btree.NewBTreeGOptions(byRevision, noLocks),
 		floor:         floor,
 		maxTombstones: maxTombstones,
 	}
+}
+
+// lastChange returns the difference that an object is.
+func lastChange(o *object.Object) Difference {
+	return Difference{ChangeID: ChangeID{At: o.ModRevision, Key: o.Key}, Object: o}
 }
 
 // freeze returns a copy that does not change.
@@ -70,42 +82,28 @@ func (x *changeIndex) freeze() changeIndex {
 // put records that o has replaced old, which is nil for a new key.
 func (x *changeIndex) put(old, o *object.Object) {
 	if old == nil {
-		if t, ok := x.tombstones.Delete(&tombstone{key: o.Key}); ok {
-			x.byRevision.Delete(indexEntry{at: t.at, key: t.key})
+		if t, ok := x.tombstones.Delete(Difference{ChangeID: ChangeID{Key: o.Key}}); ok {
+			x.byRevision.Delete(t)
+			x.deletions.Delete(t)
 		}
 	} else {
-		x.byRevision.Delete(indexEntry{at: old.ModRevision, key: old.Key})
+		x.byRevision.Delete(lastChange(old))
 	}
-	x.byRevision.Set(indexEntry{at: o.ModRevision, key: o.Key, object: o})
+	x.byRevision.Set(lastChange(o))
 }
 
-// remove records the deletion of an object.
+// remove records the deletion of an object, and removes the oldest tombstones above the limit.
 func (x *changeIndex) remove(old *object.Object, at object.Revision) {
-	x.byRevision.Delete(indexEntry{at: old.ModRevision, key: old.Key})
-	x.byRevision.Set(indexEntry{at: at, key: old.Key})
-	x.addTombstone(&tombstone{key: old.Key, at: at})
-}
-
-// addTombstone adds a tombstone and removes the oldest ones above the limit.
-func (x *changeIndex) addTombstone(t *tombstone) {
+	t := Difference{ChangeID: ChangeID{At: at, Key: old.Key}}
+	x.byRevision.Delete(lastChange(old))
+	x.byRevision.Set(t)
 	x.tombstones.Set(t)
-	x.tombstoneLog = append(x.tombstoneLog, t)
-	isCurrent := func(t *tombstone) bool {
-		current, ok := x.tombstones.Get(t)
-		return ok && current == t
-	}
-	for x.tombstones.Len() > x.maxTombstones {
-		oldest := x.tombstoneLog[0]
-		x.tombstoneLog = x.tombstoneLog[1:]
-		if !isCurrent(oldest) {
-			continue // the key was created again, and may have been deleted again
-		}
+	x.deletions.Set(t)
+	for x.deletions.Len() > x.maxTombstones {
+		oldest, _ := x.deletions.PopMin()
 		x.tombstones.Delete(oldest)
-		x.byRevision.Delete(indexEntry{at: oldest.at, key: oldest.key})
-		x.floor = max(x.floor, oldest.at)
-	}
-	if len(x.tombstoneLog) > 2*x.tombstones.Len()+64 {
-		x.tombstoneLog = slices.DeleteFunc(slices.Clone(x.tombstoneLog), func(t *tombstone) bool { return !isCurrent(t) })
+		x.byRevision.Delete(oldest)
+		x.floor = max(x.floor, oldest.At)
 	}
 }
 
@@ -127,18 +125,6 @@ func (x *changeIndex) covers(after object.Revision) bool {
 	return !slices.ContainsFunc(x.gaps, func(g gap) bool { return g.after < after && after < g.until })
 }
 
-// ChangeID identifies a change. Changes are ordered by revision and then by key.
-type ChangeID struct {
-	At  object.Revision
-	Key object.Key
-}
-
-// Difference is the last change of a key since an older revision.
-type Difference struct {
-	ChangeID
-	Object *object.Object // the present object; nil: deleted
-}
-
 // HasDelta reports whether [State.Since] knows all keys that changed after the revision.
 func (s *State) HasDelta(after object.Revision) bool { return s.changes.covers(after) }
 
@@ -152,66 +138,39 @@ func (s *State) Since(after object.Revision, scope object.Scope, last ChangeID) 
 	return func(yield func(Difference) bool) {
 		last.At = max(last.At, after)
 		if entries, ok := s.sinceByKey(last, scope); ok {
-			for _, e := range entries {
-				if !yield(e.difference()) {
+			for _, d := range entries {
+				if !yield(d) {
 					return
 				}
 			}
 			return
 		}
-		s.changes.byRevision.Ascend(indexEntry{at: last.At, key: last.Key}, func(e indexEntry) bool {
-			if !e.isAfter(last) || !scope.Contains(e.key) {
-				return true
-			}
-			return yield(e.difference())
+		s.changes.byRevision.Ascend(Difference{ChangeID: last}, func(d Difference) bool {
+			return !d.isAfter(last) || !scope.Contains(d.Key) || yield(d)
 		})
 	}
 }
 
-// isAfter reports whether the entry comes after the change. An id without a key stands
-// for all changes of its revision.
-func (e indexEntry) isAfter(id ChangeID) bool {
-	return e.at > id.At || e.at == id.At && id.Key != "" && e.key > id.Key
-}
-
 // sinceByKey returns the entries of the scope after the change last, if the scope has
 // fewer keys than there are entries after last. Otherwise it returns false, and walking
-// by revision is cheaper. It finds out by walking both at the same pace.
-func (s *State) sinceByKey(last ChangeID, scope object.Scope) ([]indexEntry, bool) {
-	var entries []indexEntry
-	byRevision := s.changes.byRevision.Iter()
-	defer byRevision.Release()
-	objects := s.objects.Iter()
-	defer objects.Release()
-	tombstones := s.changes.tombstones.Iter()
-	defer tombstones.Release()
-	more := byRevision.Seek(indexEntry{at: last.At, key: last.Key})
-	moreObjects := objects.Seek(&object.Object{Key: scope.First()})
-	moreTombstones := tombstones.Seek(&tombstone{key: scope.First()})
-	for ; more; more = byRevision.Next() {
-		var e indexEntry
-		switch {
-		case moreObjects && scope.Contains(objects.Item().Key):
-			o := objects.Item()
-			e = indexEntry{at: o.ModRevision, key: o.Key, object: o}
-			moreObjects = objects.Next()
-		case moreTombstones && scope.Contains(tombstones.Item().key):
-			t := tombstones.Item()
-			moreTombstones = tombstones.Next()
-			e = indexEntry{at: t.at, key: t.key}
-		default:
-			slices.SortFunc(entries, func(a, b indexEntry) int {
-				return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.key, b.key))
-			})
-			return entries, true
-		}
-		if e.isAfter(last) {
-			entries = append(entries, e)
-		}
+// by revision is cheaper.
+func (s *State) sinceByKey(last ChangeID, scope object.Scope) ([]Difference, bool) {
+	index, tombstones := s.changes.byRevision, s.changes.tombstones
+	first := &object.Object{Key: scope.First()}
+	keys := countIn(s.objects, scope, first.Key, func(o *object.Object) object.Key { return o.Key }) +
+		countIn(tombstones, scope, first.Key, func(d Difference) object.Key { return d.Key })
+	if keys >= index.Len()-rank(index, func(d Difference) bool { return d.isAfter(last) }) {
+		return nil, false
 	}
-	return nil, false
-}
-
-func (e indexEntry) difference() Difference {
-	return Difference{ChangeID: ChangeID{At: e.at, Key: e.key}, Object: e.object}
+	var entries []Difference
+	add := func(d Difference) bool {
+		if scope.Contains(d.Key) && d.isAfter(last) {
+			entries = append(entries, d)
+		}
+		return scope.Contains(d.Key)
+	}
+	s.objects.Ascend(first, func(o *object.Object) bool { return add(lastChange(o)) })
+	tombstones.Ascend(Difference{ChangeID: ChangeID{Key: first.Key}}, add)
+	slices.SortFunc(entries, func(a, b Difference) int { return a.compare(b.ChangeID) })
+	return entries, true
 }

@@ -6,22 +6,16 @@ import (
 )
 
 // Freshness knows when the reader of a watch last had everything that the store had. An update of the
-// watch is not enough to know that: after an outage, the first updates are old. All methods are safe
-// for concurrent use.
+// watch is not enough to know that: after an outage, the first updates are old. The zero value has
+// no confirmation. All methods are safe for concurrent use.
 type Freshness struct {
-	began  time.Time    // latest counts from here, because wall clocks jump
-	latest atomic.Int64 // the latest confirmation, in nanoseconds plus 1; 0: none
-	live   atomic.Bool  // since a confirmation, the watch was neither opened again nor silent
+	confirmed latestTime
+	live      atomic.Bool // since a confirmation, the watch was neither opened again nor silent
 }
-
-// NewFreshness returns a Freshness without a confirmation.
-func NewFreshness() Freshness { return Freshness{began: time.Now()} }
 
 // Confirm notes that the reader had everything that the store had at a time.
 func (f *Freshness) Confirm(at time.Time) {
-	offset := max(int64(at.Sub(f.began)), 0) + 1
-	for was := f.latest.Load(); was < offset && !f.latest.CompareAndSwap(was, offset); was = f.latest.Load() {
-	}
+	f.confirmed.note(at)
 	f.live.Store(true)
 }
 
@@ -36,12 +30,25 @@ func (f *Freshness) Updated(at time.Time) {
 func (f *Freshness) Doubt() { f.live.Store(false) }
 
 // Confirmed returns the latest confirmation, or the zero time if there is none.
-func (f *Freshness) Confirmed() time.Time {
-	offset := f.latest.Load()
-	if offset == 0 {
-		return time.Time{}
+func (f *Freshness) Confirmed() time.Time { return f.confirmed.get() }
+
+// latestTime is the latest of the times that were noted.
+type latestTime struct{ at atomic.Pointer[time.Time] }
+
+func (l *latestTime) note(at time.Time) {
+	for was := l.at.Load(); was == nil || was.Before(at); was = l.at.Load() {
+		if l.at.CompareAndSwap(was, &at) {
+			return
+		}
 	}
-	return f.began.Add(time.Duration(offset - 1))
+}
+
+// get returns the zero time if no time was noted.
+func (l *latestTime) get() time.Time {
+	if at := l.at.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
 }
 
 // Confirmed returns a time at which the state had everything that the store had. A state

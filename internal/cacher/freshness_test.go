@@ -141,3 +141,19 @@ func wantOldUpdatesIgnored(t *testing.T, m *cachertest.Memory, c *cacher.Cacher,
 		t.Errorf("got an age of %v after the store is back, want at most 6s", age)
 	}
 }
+
+// The monotonic clock stands still while a machine is suspended, but a client must see that the
+// state is old afterwards.
+func TestLastContactIsATimeOfTheWallClock(t *testing.T) {
+	m := cachertest.NewMemory()
+	m.Put("k", "1")
+	c := run(t, m)
+	<-c.Ready()
+	at := c.LastContact()
+	if at.IsZero() {
+		t.Fatal("got no contact, want one")
+	}
+	if at != at.Round(0) {
+		t.Errorf("got %v, which has a time of the monotonic clock", at)
+	}
+}

@@ -1,11 +1,14 @@
 package cacher
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"slices"
 	"sort"
+
+	"github.com/tidwall/btree"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -47,13 +50,12 @@ func (s *State) CountAt(at object.Revision, scope object.Scope, start object.Key
 		return 0, false
 	}
 	start = max(start, scope.First())
-	first := s.rank(start)
-	n := sort.Search(s.Len()-first, func(i int) bool { return !scope.Contains(s.key(first + i)) })
-	for key, old := range s.changedSince(at, scope, start, "") {
-		if old != nil {
+	n := countIn(s.objects, scope, start, func(o *object.Object) object.Key { return o.Key })
+	for _, c := range s.firstChanges(at, scope, start, "") {
+		if c.Old != nil {
 			n++
 		}
-		if s.Get(key) != nil {
+		if s.Get(c.Key) != nil {
 			n--
 		}
 	}
@@ -64,76 +66,72 @@ func (s *State) CountAt(at object.Revision, scope object.Scope, start object.Key
 // the revision. If until is empty, the chunk has no end. It reports whether the reader
 // wants more.
 func (s *State) yieldChunk(at object.Revision, scope object.Scope, from, until object.Key, yield func(*object.Object) bool) bool {
-	changed := s.changedSince(at, scope, from, until)
-	pending := make([]object.Key, 0, len(changed)) // keys of changed objects to yield
-	for key, o := range changed {
-		if o != nil {
-			pending = append(pending, key)
+	changes := s.firstChanges(at, scope, from, until)
+	// passed yields the changed objects before a key. It reports whether the reader wants more.
+	passed := func(isBefore func(object.Key) bool) bool {
+		for len(changes) > 0 && isBefore(changes[0].Key) {
+			old := changes[0].Old
+			changes = changes[1:]
+			if old != nil && !yield(old) {
+				return false
+			}
 		}
+		return true
 	}
-	slices.Sort(pending)
 	for o := range s.Objects(scope, from) {
 		if until != "" && o.Key >= until {
 			break
 		}
-		for len(pending) > 0 && pending[0] < o.Key {
-			if !yield(changed[pending[0]]) {
-				return false
-			}
-			pending = pending[1:]
+		if !passed(func(key object.Key) bool { return key < o.Key }) {
+			return false
 		}
-		if old, ok := changed[o.Key]; ok {
-			if o = old; o == nil {
-				continue // the object did not exist then
-			}
-			pending = pending[1:]
+		if len(changes) > 0 && changes[0].Key == o.Key {
+			continue // the next call of passed yields what it was
 		}
 		if !yield(o) {
 			return false
 		}
 	}
-	for _, key := range pending {
-		if !yield(changed[key]) {
-			return false
-		}
-	}
-	return true
+	return passed(func(object.Key) bool { return true })
 }
 
-// changedSince returns the objects of the scope with keys in [from, until) that have
-// changed since the revision, as they were then: nil for a key that did not exist. If
-// until is empty, the range has no end.
-func (s *State) changedSince(at object.Revision, scope object.Scope, from, until object.Key) map[object.Key]*object.Object {
-	// From the newest change to the oldest: the last entry for a key is its state
-	// before the first of its changes.
-	changed := map[object.Key]*object.Object{}
-	for c := range s.window.newestFirst(at) {
+// firstChanges returns the first change of each key since the revision, in order of keys: what the
+// objects of the scope with keys in [from, until) were then. If until is empty, the range has no
+// end.
+func (s *State) firstChanges(at object.Revision, scope object.Scope, from, until object.Key) []*object.Change {
+	var changes []*object.Change
+	for c := range s.window.since(at) {
 		if c.Key >= from && (until == "" || c.Key < until) && scope.Contains(c.Key) {
-			changed[c.Key] = c.Old
+			changes = append(changes, c)
 		}
 	}
-	return changed
+	slices.SortStableFunc(changes, func(a, b *object.Change) int { return cmp.Compare(a.Key, b.Key) })
+	return slices.CompactFunc(changes, func(a, b *object.Change) bool { return a.Key == b.Key })
 }
 
 // keyAhead returns the key of the object that comes count objects after the first one
 // from the key on. It returns "" if there are not as many.
 func (s *State) keyAhead(from object.Key, count int) object.Key {
-	if i := s.rank(from) + count; i < s.Len() {
-		return s.key(i)
+	first := rank(s.objects, func(o *object.Object) bool { return o.Key >= from })
+	if o, ok := s.objects.GetAt(first + count); ok {
+		return o.Key
 	}
 	return ""
 }
 
-// rank returns the number of objects with smaller keys.
-func (s *State) rank(key object.Key) int {
-	return sort.Search(s.Len(), func(i int) bool { return s.key(i) >= key })
+// countIn returns how many items of a tree by key are in the scope, from the key start on. The
+// nodes of the tree know the sizes of their subtrees, so this does not walk the items.
+func countIn[T any](tree *btree.BTreeG[T], scope object.Scope, start object.Key, key func(T) object.Key) int {
+	end := rank(tree, func(item T) bool { return key(item) >= start && !scope.Contains(key(item)) })
+	return end - rank(tree, func(item T) bool { return key(item) >= start })
 }
 
-// key returns the key of object i. The nodes of the tree know the sizes of their
-// subtrees, so this does not walk the objects before it.
-func (s *State) key(i int) object.Key {
-	o, _ := s.objects.GetAt(i)
-	return o.Key
+// rank returns the number of items before the first one for which isAfter is true.
+func rank[T any](tree *btree.BTreeG[T], isAfter func(T) bool) int {
+	return sort.Search(tree.Len(), func(i int) bool {
+		item, _ := tree.GetAt(i)
+		return isAfter(item)
+	})
 }
 
 // History returns the objects of the scope with keys from start on as they were at a

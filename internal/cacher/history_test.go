@@ -3,6 +3,7 @@ package cacher_test
 import (
 	"fmt"
 	"maps"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -67,5 +68,32 @@ func TestOlderStatesOfManyObjects(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A reader of one page of an older state pays for the changes of its page, and not for all later
+// ones.
+func TestPageOfAnOlderStateNeedsLittleMemory(t *testing.T) {
+	const changes, page, reads = 10_000, 100, 10
+	c, _, at := fullCacher(t, 2*changes, changes)
+	s := c.State()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range reads {
+		objects, ok := s.ObjectsAt(at-changes, object.Scope{}, "")
+		if !ok {
+			t.Fatal("the revision is not in the window")
+		}
+		n := 0
+		for range objects {
+			if n++; n == page {
+				break
+			}
+		}
+	}
+	runtime.ReadMemStats(&after)
+	const most = changes * 8 / 2 // a pointer to every second change
+	if n := (after.TotalAlloc - before.TotalAlloc) / reads; n > most {
+		t.Errorf("allocated %d bytes for a page, want at most %d", n, most)
 	}
 }

@@ -2,6 +2,7 @@ package cacher
 
 import (
 	"context"
+	"maps"
 	"sync"
 
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -63,11 +64,7 @@ func (m *MissingKeys) RemoveArrived() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := len(m.ids)
-	for id := range m.ids {
-		if m.available.Has(id) {
-			delete(m.ids, id)
-		}
-	}
+	maps.DeleteFunc(m.ids, func(id uint32, _ bool) bool { return m.available.Has(id) })
 	if len(m.ids) == before {
 		return false
 	}
@@ -82,11 +79,14 @@ func (m *MissingKeys) Any() bool {
 	return len(m.ids) > 0
 }
 
-// Epoch returns the epoch that readers see while keys are missing, for an epoch of the
-// store. Servers with the same keys serve the same contents under the same epoch.
+// Epoch returns the epoch that readers see, for an epoch of the store: another one while keys are
+// missing. Servers with the same keys serve the same contents under the same epoch.
 func (m *MissingKeys) Epoch(ofStore object.Epoch) object.Epoch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if len(m.ids) == 0 {
+		return ofStore
+	}
 	return ofStore + "~" + object.Epoch(m.fingerprint)
 }
 

@@ -24,30 +24,23 @@ const maxLoggedKeys = 1000
 // have. It returns false if the record has been noted before, or belongs to none of the keys that
 // were logged.
 func (l *OpaqueLog) Note(log *slog.Logger, r *object.Record, err error) bool {
-	isNew, isFirst := l.note(r)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last, known := l.logged[r.Key]
 	switch {
-	case !isFirst:
+	case last >= r.ModRevision, !known && len(l.logged) >= maxLoggedKeys:
+		return false
+	case known:
 	case r.Undecryptable != nil:
 		log.Error("cannot decrypt value, serving the object without it", "key", r.Key, "revision", r.ModRevision, "error", err)
 	default:
 		log.Warn("cannot decode value, serving it unchanged", "key", r.Key, "revision", r.ModRevision, "error", err)
 	}
-	return isNew
-}
-
-// note reports whether a record has not been noted before, and whether it is the first of its key.
-func (l *OpaqueLog) note(r *object.Record) (isNew, isFirst bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	last, known := l.logged[r.Key]
-	if last >= r.ModRevision || !known && len(l.logged) >= maxLoggedKeys {
-		return false, false
-	}
 	if l.logged == nil {
 		l.logged = map[object.Key]object.Revision{}
 	}
 	l.logged[r.Key] = r.ModRevision
-	return true, !known
+	return true
 }
 
 // Forget starts over: every key may be logged again.

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -22,34 +24,24 @@ const (
 // reader starts to wait for a revision, repeatedly while a reader waits, and at long
 // intervals otherwise.
 type progressDemand struct {
-	waiting       *atomic.Int64 // number of waiting readers
-	requests      chan struct{} // capacity 1: request progress now
-	lastRequested *atomic.Int64 // by requestSoon; Unix nanoseconds
-}
-
-func newProgressDemand() progressDemand {
-	return progressDemand{waiting: new(atomic.Int64), requests: make(chan struct{}, 1), lastRequested: new(atomic.Int64)}
+	waiting  atomic.Int64   // number of waiting readers
+	requests chan struct{}  // capacity 1: request progress now
+	limit    rate.Sometimes // of requestSoon
 }
 
 // wait registers a caller that waits for progress. The caller calls done when it stops.
-func (d progressDemand) wait() {
+func (d *progressDemand) wait() {
 	d.waiting.Add(1)
 	d.request()
 }
 
-func (d progressDemand) done() { d.waiting.Add(-1) }
+func (d *progressDemand) done() { d.waiting.Add(-1) }
 
 // requestSoon requests progress for a caller that does not wait, unless another such
 // caller has just done so.
-func (d progressDemand) requestSoon() {
-	last, now := d.lastRequested.Load(), time.Now().UnixNano()
-	if now-last < int64(minRequestInterval) || !d.lastRequested.CompareAndSwap(last, now) {
-		return
-	}
-	d.request()
-}
+func (d *progressDemand) requestSoon() { d.limit.Do(d.request) }
 
-func (d progressDemand) request() {
+func (d *progressDemand) request() {
 	select {
 	case d.requests <- struct{}{}:
 	default: // a request that serves all callers is already pending

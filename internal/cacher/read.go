@@ -16,22 +16,15 @@ import (
 // in time, [object.ErrUnavailable] if the store did not answer, and ctx.Err() if ctx
 // ended.
 func (c *Cacher) Read(ctx context.Context, want object.Consistency) (*State, error) {
-	s, _, err := c.reach(ctx, want)
+	s, _, err := c.Reach(ctx, want)
 	return s, err
 }
 
-// Reach waits like [Cacher.Read] and returns the oldest revision that satisfies the
-// consistency. Readers that share a state use it to decide whether the state is fresh
-// enough.
-func (c *Cacher) Reach(ctx context.Context, want object.Consistency) (object.Revision, error) {
-	_, needed, err := c.reach(ctx, want)
-	return needed, err
-}
-
-// reach returns a state that satisfies the consistency, and the oldest revision that
-// does. It returns the very state that it examined: a newer one may be of another epoch
-// and have unrelated revisions.
-func (c *Cacher) reach(ctx context.Context, want object.Consistency) (*State, object.Revision, error) {
+// Reach waits like [Cacher.Read], and also returns the oldest revision that satisfies the
+// consistency: readers that share a state use it to decide whether the state is fresh enough. The
+// state is the very one that Reach has examined, because a newer one may be of another epoch and
+// have unrelated revisions.
+func (c *Cacher) Reach(ctx context.Context, want object.Consistency) (*State, object.Revision, error) {
 	switch s := c.State(); want.Level {
 	case object.AnyRevision:
 		if s == nil {
@@ -86,7 +79,7 @@ func (c *Cacher) MeasureLag(ctx context.Context) (s *State, lag int64, err error
 	}
 	waiting, cancel := context.WithTimeout(ctx, lagTimeout)
 	defer cancel()
-	_, _ = c.Reach(waiting, object.Consistency{Level: object.AtLeast, Revision: now}) // on failure there is a lag
+	_, _ = c.Read(waiting, object.Consistency{Level: object.AtLeast, Revision: now}) // on failure there is a lag
 	if s = c.State(); s == nil {
 		return nil, 0, ErrNotReady
 	}

@@ -91,10 +91,7 @@ func (c *Cacher) readerEpoch(ofStore object.Epoch) object.Epoch {
 	if c.invalidPositions && ofStore == c.storeEpoch {
 		epoch = object.Epoch(fmt.Sprintf("%s~%08x", ofStore, rand.Uint32()))
 	}
-	if c.lacksKeys {
-		epoch = c.missingKeys.Epoch(epoch)
-	}
-	return epoch
+	return c.missingKeys.Epoch(epoch)
 }
 
 // fill lists the resource at an older revision. The watch then brings the state to the
@@ -190,28 +187,16 @@ func (c *Cacher) follow(ctx context.Context, attempts *backoff.Backoff) error {
 	defer watch.Close()
 	c.fresh.Doubt()
 
-	// These goroutines may decide to give up a watch that has not failed.
+	// These goroutines may decide to give up a watch that has not failed, and otherwise end with ctx.
 	ctx, giveUp := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer giveUp(nil)
 	wg.Go(func() { c.runProgressTicker(ctx, watch) })
-	wg.Go(func() {
-		if err := c.runWatchdog(ctx); err != nil {
-			giveUp(err)
-		}
-	})
-	wg.Go(func() {
-		if err := c.watchKeys(ctx); err != nil {
-			giveUp(err)
-		}
-	})
+	wg.Go(func() { giveUp(c.runWatchdog(ctx)) })
+	wg.Go(func() { giveUp(c.watchKeys(ctx)) })
 	epoch := c.storeEpoch
-	wg.Go(func() {
-		if err := c.runSelfCheck(ctx, epoch); err != nil {
-			giveUp(err)
-		}
-	})
+	wg.Go(func() { giveUp(c.runSelfCheck(ctx, epoch)) })
 	if c.position.Revision >= c.publishFrom { // otherwise, reaching it is the confirmation
 		wg.Go(func() {
 			if c.confirm(ctx) {
@@ -223,18 +208,14 @@ func (c *Cacher) follow(ctx context.Context, attempts *backoff.Backoff) error {
 	// Readers wait until the state reaches publishFrom, so progress is urgent. If that
 	// revision has been reached already, the state is complete: etcd would not answer
 	// progress requests of a watch that begins in the future.
-	complete := false
 	c.progress.wait()
-	defer func() {
-		if !complete {
-			c.progress.done()
-		}
-	}()
+	reached := sync.OnceFunc(c.progress.done)
+	defer reached()
 	c.advance(c.position.Revision)
 	for updates := 0; ; updates++ {
-		if !complete && c.position.Revision >= c.publishFrom {
-			complete = true
-			c.progress.done()
+		complete := c.position.Revision >= c.publishFrom
+		if complete {
+			reached()
 		}
 		if complete && !c.following.Load() {
 			if c.fresh.live.Load() {
@@ -258,7 +239,7 @@ func (c *Cacher) follow(ctx context.Context, attempts *backoff.Backoff) error {
 			return err
 		}
 		c.apply(update)
-		c.lastContact.Store(c.received.UnixNano())
+		c.lastContact.note(c.received)
 		c.fresh.Updated(c.received)
 	}
 }

@@ -45,37 +45,26 @@ func (c *Cacher) relist(ctx context.Context) error {
 	return nil
 }
 
-// applyDifference turns the state into the given records, which are in order of keys, and
-// returns the number of keys that differ. The revisions of deletions are not known, so
-// deletions count as changes of the revision of the list. They come last, because a key that
-// was created again needs no tombstone any more.
-func (c *Cacher) applyDifference(records []object.Record, at object.Revision) int {
-	var deleted []object.Key
-	changed := 0
-	known := c.objects.Copy().Iter()
-	defer known.Release()
-	more := known.First()
+// applyDifference turns the state into the given records, and returns the number of keys that
+// differ. The revisions of deletions are not known, so deletions count as changes of the revision
+// of the list. They come last, because a key that was created again needs no tombstone any more.
+func (c *Cacher) applyDifference(records []object.Record, at object.Revision) (differences int) {
+	listed := make(map[object.Key]bool, len(records))
 	for i := range records {
 		r := &records[i]
-		for more && known.Item().Key < r.Key {
-			deleted = append(deleted, known.Item().Key)
-			more = known.Next()
-		}
-		if more && known.Item().Key == r.Key {
-			same := known.Item().ModRevision == r.ModRevision
-			more = known.Next()
-			if same {
-				continue
-			}
+		listed[r.Key] = true
+		if known, ok := c.objects.Get(&object.Object{Key: r.Key}); ok && known.ModRevision == r.ModRevision {
+			continue
 		}
 		c.replace(r.Key, r.ModRevision, c.build(r))
-		changed++
+		differences++
 	}
-	for ; more; more = known.Next() {
-		deleted = append(deleted, known.Item().Key)
-	}
-	for _, key := range deleted {
-		c.replace(key, at, nil)
-	}
-	return changed + len(deleted)
+	c.objects.Copy().Scan(func(o *object.Object) bool {
+		if !listed[o.Key] {
+			c.replace(o.Key, at, nil)
+			differences++
+		}
+		return true
+	})
+	return differences
 }

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
-	"time"
 
+	"github.com/fanoutd/fanoutd/internal/backoff"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -23,14 +23,7 @@ func (c *Cacher) runSelfCheck(ctx context.Context, epoch object.Epoch) error {
 	}
 	// The first check comes at a random time, so that replicas and resources do not
 	// all list at once.
-	timer := time.NewTimer(rand.N(c.cfg.CheckInterval) + 1)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		}
+	for wait := rand.N(c.cfg.CheckInterval) + 1; backoff.Sleep(ctx, wait); wait = c.cfg.CheckInterval {
 		err := c.compareWithStore(ctx, c.State())
 		if errors.Is(err, errMismatch) {
 			// The store may have changed its epoch while it was listed.
@@ -47,8 +40,8 @@ func (c *Cacher) runSelfCheck(ctx context.Context, epoch object.Epoch) error {
 		case err != nil && ctx.Err() == nil:
 			c.log.Info("cannot compare the state with the store", "error", err)
 		}
-		timer.Reset(c.cfg.CheckInterval)
 	}
+	return nil
 }
 
 // compareWithStore lists the store at the revision of the state and compares both,

@@ -13,31 +13,29 @@ import (
 // SharedFetch reads the revision of the store, or its position, for many callers
 // with few requests. A caller must not use the answer to a request that was sent before
 // it called. Callers that come while a request is in flight therefore share the next one.
-//
-// One of the callers that share a request sends it. A token grants the right to send. It
-// lies in the token channel of the request to be sent next; the caller that receives it
-// sends the request.
+// One of them sends it for all.
 type SharedFetch[T any] struct {
-	fetch func(context.Context) (T, error)
-	wait  time.Duration
+	fetch   func(context.Context) (T, error)
+	wait    time.Duration
+	sending chan struct{} // semaphore of capacity 1: held by the caller that sends a request
 
-	mu    sync.Mutex
-	next  *sharedRequest[T] // guarded by mu: the request that callers join; nil: none yet
-	token bool              // guarded by mu: the token is in a channel or with a sender
+	mu   sync.Mutex
+	next *sharedRequest[T] // guarded by mu: the request to be sent next
 }
 
 // NewSharedFetch returns a SharedFetch that sends its requests with fetch. The context of
 // a request is that of the caller that sends it for all. Wait limits how long a caller waits.
 func NewSharedFetch[T any](fetch func(context.Context) (T, error), wait time.Duration) *SharedFetch[T] {
-	return &SharedFetch[T]{fetch: fetch, wait: wait}
+	return &SharedFetch[T]{fetch: fetch, wait: wait, sending: make(chan struct{}, 1), next: newSharedRequest[T]()}
 }
 
 type sharedRequest[T any] struct {
-	token  chan struct{} // capacity 1
 	done   chan struct{} // closed when the fields below are set
 	answer T
 	err    error
 }
+
+func newSharedRequest[T any]() *sharedRequest[T] { return &sharedRequest[T]{done: make(chan struct{})} }
 
 // errSenderLeft makes the callers that share a request send it again, because the
 // context of its sender ended.
@@ -61,16 +59,16 @@ func (f *SharedFetch[T]) Get(ctx context.Context) (T, error) {
 	return answer, fmt.Errorf("read the revision of the store: %w", err)
 }
 
-func (f *SharedFetch[T]) get(ctx context.Context) (T, error) {
-	var none T
+func (f *SharedFetch[T]) get(ctx context.Context) (none T, err error) {
 	for {
-		r := f.join()
+		f.mu.Lock()
+		r := f.next
+		f.mu.Unlock()
 		select {
-		case <-r.token:
+		case f.sending <- struct{}{}:
 			f.send(ctx, r)
 		case <-r.done:
 		case <-ctx.Done():
-			return none, ctx.Err() // a token in r.token stays there for the next caller
 		}
 		if err := ctx.Err(); err != nil {
 			return none, err
@@ -81,37 +79,18 @@ func (f *SharedFetch[T]) get(ctx context.Context) (T, error) {
 	}
 }
 
-// join returns the request that will be sent next.
-func (f *SharedFetch[T]) join() *sharedRequest[T] {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.next == nil {
-		f.next = &sharedRequest[T]{token: make(chan struct{}, 1), done: make(chan struct{})}
-		if !f.token {
-			f.token = true
-			f.next.token <- struct{}{}
-		}
-	}
-	return f.next
-}
-
-// send sends r and passes the token to the request after it.
+// send sends r, unless another caller has sent it. The caller holds sending; send releases it.
 func (f *SharedFetch[T]) send(ctx context.Context, r *sharedRequest[T]) {
+	defer func() { <-f.sending }()
 	f.mu.Lock()
-	f.next = nil // callers from here on must not share this answer
+	if f.next != r {
+		f.mu.Unlock()
+		return
+	}
+	f.next = newSharedRequest[T]() // callers from here on must not share this answer
 	f.mu.Unlock()
-
-	r.answer, r.err = f.fetch(ctx)
-	if r.err != nil && ctx.Err() != nil {
+	defer close(r.done)
+	if r.answer, r.err = f.fetch(ctx); r.err != nil && ctx.Err() != nil {
 		r.err = errSenderLeft
 	}
-
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.next != nil {
-		f.next.token <- struct{}{}
-	} else {
-		f.token = false
-	}
-	close(r.done)
 }

@@ -43,7 +43,7 @@ func (s *State) Len() int { return s.objects.Len() }
 func (s *State) Undecryptable() int { return s.undecryptable }
 
 // WindowLen returns the number of changes in the window.
-func (s *State) WindowLen() int { return s.window.count }
+func (s *State) WindowLen() int { return len(s.window.changes) }
 
 // WindowBytes returns the approximate memory of the changes in the window.
 func (s *State) WindowBytes() int { return s.window.bytes }
@@ -52,10 +52,10 @@ func (s *State) WindowBytes() int { return s.window.bytes }
 // revision. It returns false if there is none.
 func (s *State) Arrived(after object.Revision) (time.Time, bool) {
 	i := s.window.search(after)
-	if i == s.window.count {
+	if i == len(s.window.changes) {
 		return time.Time{}, false
 	}
-	return s.window.received(i), true
+	return s.window.changes[i].at, true
 }
 
 // Published returns when the state became visible.

@@ -81,7 +81,7 @@ func (c *Cacher) runWatchdog(ctx context.Context) error {
 		case now == reached:
 			silent = 0
 			answered()
-			c.confirmContact(asked)
+			c.lastContact.note(asked) // the watch may be silent because its first revision is still to come
 			c.fresh.Confirm(asked)
 		case regular:
 			if silent++; silent == MaxSilentChecks {
@@ -104,13 +104,4 @@ func (c *Cacher) checkSoon() {
 func (c *Cacher) confirm(ctx context.Context) bool {
 	_, err := c.Read(ctx, object.Consistency{})
 	return err == nil
-}
-
-// confirmContact notes that the state contained everything that the store had at the
-// given time. A watch that was opened at a revision still to come is silent, but the
-// state is not old.
-func (c *Cacher) confirmContact(at time.Time) {
-	if was := c.lastContact.Load(); was < at.UnixNano() {
-		c.lastContact.CompareAndSwap(was, at.UnixNano())
-	}
 }

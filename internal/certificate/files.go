@@ -2,8 +2,7 @@
 // certificate with its key, and the authorities of client certificates. The files may be
 // replaced while the server runs.
 //
-// [Load] reads the files, [Files.Run] follows them, and [Files.TLS] returns the
-// configuration. New connections use the present files; open connections stay as they
+// [Load] reads the files, and [Files.TLS] returns the configuration. New connections use the present files; open connections stay as they
 // are.
 //
 // The provider of grpc-go for such files (credentials/tls/certprovider/pemfile) is not
@@ -11,13 +10,11 @@
 package certificate
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,27 +40,21 @@ type Config struct {
 // Files holds the present contents of the files.
 type Files struct {
 	cfg         Config
-	reloaded    []*reload.File
 	pair        atomic.Pointer[tls.Certificate]
 	authorities atomic.Pointer[x509.CertPool] // nil: clients are not asked for a certificate
 }
 
-// Load reads the files.
-func Load(cfg Config) (*Files, error) {
+// Load reads the files as some of files, which follows them.
+func Load(cfg Config, files *reload.Files) (*Files, error) {
 	f := &Files{cfg: cfg}
-	pair, err := reload.LoadAll([]string{cfg.CertFile, cfg.KeyFile}, cfg.Log, f.usePair)
-	if err != nil {
+	if err := files.LoadAll([]string{cfg.CertFile, cfg.KeyFile}, f.usePair); err != nil {
 		return nil, fmt.Errorf("certificate and key for TLS: %w", err)
 	}
-	f.reloaded = []*reload.File{pair}
-	if cfg.ClientCAFile == "" {
-		return f, nil
+	if cfg.ClientCAFile != "" {
+		if err := files.Load(cfg.ClientCAFile, reload.Into(&f.authorities, Authorities)); err != nil {
+			return nil, fmt.Errorf("certificate authorities of clients: %w", err)
+		}
 	}
-	authorities, err := reload.Load(cfg.ClientCAFile, cfg.Log, f.useAuthorities)
-	if err != nil {
-		return nil, fmt.Errorf("certificate authorities of clients: %w", err)
-	}
-	f.reloaded = append(f.reloaded, authorities)
 	return f, nil
 }
 
@@ -79,15 +70,6 @@ func (f *Files) usePair(contents [][]byte) error {
 	return nil
 }
 
-func (f *Files) useAuthorities(content []byte) error {
-	pool, err := Authorities(content)
-	if err != nil {
-		return err
-	}
-	f.authorities.Store(pool)
-	return nil
-}
-
 // Authorities parses a file of certificate authorities (PEM).
 func Authorities(content []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
@@ -97,23 +79,12 @@ func Authorities(content []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Leaf returns the server certificate of new connections.
-func (f *Files) Leaf() *x509.Certificate { return f.pair.Load().Leaf }
-
-// Run follows the files until ctx is done.
-func (f *Files) Run(ctx context.Context) {
-	var running sync.WaitGroup
-	for _, file := range f.reloaded {
-		running.Go(func() { file.Run(ctx) })
+// Leaf returns the server certificate of new connections. Without files there is none.
+func (f *Files) Leaf() *x509.Certificate {
+	if f == nil {
+		return nil
 	}
-	running.Wait()
-}
-
-// Check makes Run poll the files at once, and waits for that or until ctx is done.
-func (f *Files) Check(ctx context.Context) {
-	for _, file := range f.reloaded {
-		file.Check(ctx)
-	}
+	return f.pair.Load().Leaf
 }
 
 // TLS returns the configuration of a listener for the given protocols (ALPN). Each new

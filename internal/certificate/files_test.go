@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fanoutd/fanoutd/internal/certificate"
+	"github.com/fanoutd/fanoutd/internal/reload"
 	"github.com/fanoutd/fanoutd/test/certs"
 )
 
@@ -22,7 +23,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // server accepts connections and sends each client the name in its certificate.
 func server(t *testing.T, cfg certificate.Config) (address string) {
 	t.Helper()
-	files, err := certificate.Load(cfg)
+	followed := reload.New(cfg.Log)
+	files, err := certificate.Load(cfg, followed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +34,7 @@ func server(t *testing.T, cfg certificate.Config) (address string) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { files.Run(ctx) })
+	running.Go(func() { followed.Run(ctx, func() {}) })
 	running.Go(func() {
 		for {
 			conn, err := l.Accept()
@@ -222,7 +224,7 @@ func TestLoadRefusesInvalidFiles(t *testing.T) {
 		one.Key + ": tls: failed to find":  {CertFile: one.Key, KeyFile: one.Key},
 	} {
 		cfg.Log = slog.New(slog.DiscardHandler)
-		if _, err := certificate.Load(cfg); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := certificate.Load(cfg, reload.New(cfg.Log)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

@@ -21,8 +21,5 @@ func ReadFile(name string, data []byte) (Config, *yamlfile.File, error) {
 	if c.Resources == nil {
 		c.Resources = Defaults().Resources
 	}
-	for i := range c.Resources {
-		c.Resources[i].fill()
-	}
 	return c, f, f.Err()
 }

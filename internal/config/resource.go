@@ -96,6 +96,7 @@ func unfilled() Resource {
 func (r *Resource) UnmarshalYAML(decode func(any) error) error {
 	type plain Resource // does not have this method
 	*r = unfilled()
+	defer r.fill()
 	return decode((*plain)(r))
 }
 

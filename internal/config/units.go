@@ -90,9 +90,9 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil
 // Switch is on or off.
 type Switch bool
 
-// Set parses on, off, true and false.
-func (s *Switch) Set(text string) error {
-	switch text {
+// UnmarshalText parses on, off, true and false.
+func (s *Switch) UnmarshalText(text []byte) error {
+	switch string(text) {
 	case "on", "true":
 		*s = true
 	case "off", "false":
@@ -110,9 +110,6 @@ func (s Switch) String() string {
 	}
 	return "off"
 }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (s *Switch) UnmarshalText(text []byte) error { return s.Set(string(text)) }
 
 // MarshalText implements [encoding.TextMarshaler].
 func (s Switch) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

@@ -207,28 +207,27 @@ const (
 	maxRate  = 1_000_000
 )
 
+func (v *validator) rate(key string, rate float64) {
+	if !(rate == 0 || rate >= 0.001 && rate <= maxRate) { // NaN fails both
+		v.add(key, "must be 0 or from 0.001 to %d, not %v", maxRate, rate)
+	}
+}
+
 // limits validates the limits of clients and the audit log.
 func (v *validator) limits(c *Config) {
-	for _, limit := range []struct {
-		key   string
-		value int
-	}{
-		{"max-watchers", c.MaxWatchers},
-		{"max-watchers-per-client", c.MaxWatchersPerClient},
-		{"max-waits", c.MaxWaits},
-		{"max-waits-per-client", c.MaxWaitsPerClient},
-		{"max-selectors", c.MaxSelectors},
-		{"max-selectors-per-client", c.MaxSelectorsPerClient},
-		{"max-snapshots", c.MaxSnapshots},
-		{"max-waiting-snapshots", c.MaxWaitingSnapshots},
-		{"max-request-burst", c.MaxRequestBurst},
-		{"max-connection-burst", c.MaxConnectionBurst},
-		{"max-streams-per-connection", c.MaxStreamsPerConnection},
-		{"max-connections", c.MaxConnections},
-		{"max-connections-per-client", c.MaxConnectionsPerClient},
-	} {
-		between(v, limit.key, limit.value, 0, maxCount)
-	}
+	between(v, "max-watchers", c.MaxWatchers, 0, maxCount)
+	between(v, "max-watchers-per-client", c.MaxWatchersPerClient, 0, maxCount)
+	between(v, "max-waits", c.MaxWaits, 0, maxCount)
+	between(v, "max-waits-per-client", c.MaxWaitsPerClient, 0, maxCount)
+	between(v, "max-selectors", c.MaxSelectors, 0, maxCount)
+	between(v, "max-selectors-per-client", c.MaxSelectorsPerClient, 0, maxCount)
+	between(v, "max-snapshots", c.MaxSnapshots, 0, maxCount)
+	between(v, "max-waiting-snapshots", c.MaxWaitingSnapshots, 0, maxCount)
+	between(v, "max-request-burst", c.MaxRequestBurst, 0, maxCount)
+	between(v, "max-connection-burst", c.MaxConnectionBurst, 0, maxCount)
+	between(v, "max-streams-per-connection", c.MaxStreamsPerConnection, 0, maxCount)
+	between(v, "max-connections", c.MaxConnections, 0, maxCount)
+	between(v, "max-connections-per-client", c.MaxConnectionsPerClient, 0, maxCount)
 	// A page of a List has up to 3 MiB.
 	orZero(v, "max-list-memory", c.MaxListMemory, 4*MiB, 64*GiB)
 	orZero(v, "max-request-memory", c.MaxRequestMemory, 16*MiB, 64*GiB)
@@ -237,22 +236,13 @@ func (v *validator) limits(c *Config) {
 	if room := 64 * KiB; c.MaxValueSize <= largestValue && c.MaxRequestSize < c.MaxValueSize+room {
 		v.add("max-request-size", "is %v, but must be at least %v more than max-value-size (%v)", c.MaxRequestSize, room, c.MaxValueSize)
 	}
-	for _, limit := range []struct {
-		key  string
-		rate float64
-	}{
-		{"max-request-rate", c.MaxRequestRate},
-		{"max-report-rate", c.MaxReportRate},
-		{"max-connection-rate", c.MaxConnectionRate},
-		{"max-stream-rate", c.MaxStreamRate},
-		{"max-stream-rate-per-client", c.MaxStreamRatePerClient},
-		{"max-reset-rate", c.MaxResetRate},
-		{"max-reset-rate-per-client", c.MaxResetRatePerClient},
-	} {
-		if rate := limit.rate; !(rate == 0 || rate >= 0.001 && rate <= maxRate) { // NaN fails both
-			v.add(limit.key, "must be 0 or from 0.001 to %d, not %v", maxRate, rate)
-		}
-	}
+	v.rate("max-request-rate", c.MaxRequestRate)
+	v.rate("max-report-rate", c.MaxReportRate)
+	v.rate("max-connection-rate", c.MaxConnectionRate)
+	v.rate("max-stream-rate", c.MaxStreamRate)
+	v.rate("max-stream-rate-per-client", c.MaxStreamRatePerClient)
+	v.rate("max-reset-rate", c.MaxResetRate)
+	v.rate("max-reset-rate-per-client", c.MaxResetRatePerClient)
 	if c.MaxRequestBurst > 0 && c.MaxRequestRate == 0 {
 		v.add("max-request-burst", "is set, but max-request-rate is not")
 	}

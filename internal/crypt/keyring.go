@@ -7,7 +7,7 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"slices"
-	"sync"
+	"sync/atomic"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/tink"
@@ -15,18 +15,16 @@ import (
 
 // Keyring holds the keys in use. Its methods may be called from any goroutine.
 type Keyring struct {
-	log *slog.Logger
-
-	mu      sync.Mutex
-	keys    *keys         // guarded by mu; never nil
-	changed chan struct{} // guarded by mu: closed at the next change of keys
+	log     *slog.Logger
+	current atomic.Pointer[keys] // never nil
 }
 
 // keys contains the keys of one keyset. It is immutable.
 type keys struct {
-	aead    tink.AEAD // nil: no keys
-	primary uint32
-	ids     []uint32 // ids of the enabled keys, sorted
+	aead     tink.AEAD // nil: no keys
+	primary  uint32
+	ids      []uint32      // ids of the enabled keys, sorted
+	replaced chan struct{} // closed when other keys are in use
 }
 
 func (k *keys) has(id uint32) bool {
@@ -36,7 +34,9 @@ func (k *keys) has(id uint32) bool {
 
 // NewKeyring returns a keyring without keys.
 func NewKeyring(log *slog.Logger) *Keyring {
-	return &Keyring{log: log, keys: &keys{}, changed: make(chan struct{})}
+	r := &Keyring{log: log}
+	r.current.Store(&keys{replaced: make(chan struct{})})
+	return r
 }
 
 // Use replaces the keys with those of a keyset in Tink's unencrypted JSON form. After an
@@ -46,12 +46,8 @@ func (r *Keyring) Use(keyset []byte) error {
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	old := r.keys
-	r.keys = fresh
-	close(r.changed)
-	r.changed = make(chan struct{})
+	old := r.current.Swap(fresh)
+	close(old.replaced)
 	// Values encrypted with a removed key cannot be decrypted anymore. Warn, because there
 	// may be such values.
 	removed := slices.DeleteFunc(slices.Clone(old.ids), fresh.has)
@@ -69,7 +65,7 @@ func parse(content []byte) (*keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	fresh := &keys{}
+	fresh := &keys{replaced: make(chan struct{})}
 	info := handle.KeysetInfo()
 	for _, k := range described(info) {
 		if k.Status != enabled {
@@ -89,26 +85,15 @@ func parse(content []byte) (*keys, error) {
 	return fresh, nil
 }
 
-// current returns the keys in use.
-func (r *Keyring) current() *keys {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.keys
-}
-
 // Has reports whether the keyring has the key with an id.
-func (r *Keyring) Has(id uint32) bool { return r.current().has(id) }
+func (r *Keyring) Has(id uint32) bool { return r.current.Load().has(id) }
 
 // Changed returns a channel that is closed at the next change of keys.
-func (r *Keyring) Changed() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.changed
-}
+func (r *Keyring) Changed() <-chan struct{} { return r.current.Load().replaced }
 
 // Fingerprint identifies the set of keys. Equal sets have equal fingerprints.
 func (r *Keyring) Fingerprint() string {
 	hash := fnv.New32a()
-	fmt.Fprint(hash, r.current().ids)
+	fmt.Fprint(hash, r.current.Load().ids)
 	return fmt.Sprintf("%08x", hash.Sum32())
 }

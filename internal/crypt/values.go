@@ -51,7 +51,7 @@ func (v *Values) Seal(etcdKey string, value []byte) ([]byte, error) {
 		}
 		return value, nil
 	}
-	keys := v.ring.current()
+	keys := v.ring.current.Load()
 	if keys.aead == nil {
 		return nil, errors.New("no encryption keys are loaded")
 	}
@@ -76,7 +76,7 @@ func (v *Values) Open(etcdKey string, stored []byte) ([]byte, *object.Undecrypta
 	if !ok {
 		return nil, &object.UndecryptableError{}
 	}
-	keys := v.ring.current()
+	keys := v.ring.current.Load()
 	if !keys.has(id) {
 		return nil, &object.UndecryptableError{KeyID: id, Missing: true}
 	}
@@ -98,7 +98,7 @@ func (v *Values) IsCurrent(stored []byte) bool {
 		return false
 	}
 	id, ok := keyOf(kind, rest)
-	return ok && id == v.ring.current().primary
+	return ok && id == v.ring.current.Load().primary
 }
 
 // Primary returns the id of the key that encrypts new values, or 0 if they are not encrypted.
@@ -106,7 +106,7 @@ func (v *Values) Primary() uint32 {
 	if !v.encrypt {
 		return 0
 	}
-	return v.ring.current().primary
+	return v.ring.current.Load().primary
 }
 
 // split returns the kind and the bytes after it. Rest is nil without the magic.

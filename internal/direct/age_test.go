@@ -121,6 +121,29 @@ func TestBookmarkSoonAfterTheStoreIsBack(t *testing.T) {
 	})
 }
 
+// The store may be away for so long that its watch breaks. The next watch has the bookmark soon, too.
+func TestBookmarkSoonAfterAnotherWatchOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const interval, soon = time.Minute, 5 * time.Second
+		store, w := watchPausing(t, 0, dispatch.Options{BookmarkInterval: interval})
+		defer w.Close()
+		store.away.Store(true)
+		silence, cancel := context.WithTimeout(t.Context(), interval+interval/3)
+		defer cancel()
+		if m, err := w.Next(silence); err == nil {
+			t.Fatalf("got a message of kind %d while the store is away", m.Header.Kind)
+		}
+		store.broken <- struct{}{}
+		synctest.Wait()
+		store.away.Store(false)
+		ctx, cancel := context.WithTimeout(t.Context(), soon)
+		defer cancel()
+		if m, err := w.Next(ctx); err != nil || m.Header.Kind != object.Bookmark || m.Header.Age > 0 {
+			t.Errorf("after the store is back: got kind %d with an age of %v and %v, want a bookmark", m.Header.Kind, m.Header.Age, err)
+		}
+	})
+}
+
 // watchPausing begins to watch a store that can be away. The messages have a size limit; 0: the
 // default.
 func watchPausing(t *testing.T, messageBytes int, o dispatch.Options) (*pausingStore, *direct.Watcher) {
@@ -129,7 +152,7 @@ func watchPausing(t *testing.T, messageBytes int, o dispatch.Options) (*pausingS
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := &pausingStore{changes: make(chan object.Record)}
+	store := &pausingStore{changes: make(chan object.Record), broken: make(chan struct{})}
 	source := direct.New(direct.Config{
 		Resource: "test", Store: store, Codec: codec, Preencode: wire.Preencode, Encoder: wire.Encoder{}, Log: slog.New(slog.DiscardHandler),
 		MessageBytes: messageBytes,
@@ -150,6 +173,7 @@ type pausingStore struct {
 	direct.Store
 	away    atomic.Bool
 	changes chan object.Record
+	broken  chan struct{} // ends a watch
 	now     atomic.Int64
 }
 
@@ -171,6 +195,8 @@ func (s pausingWatch) Next(ctx context.Context) (object.Update, error) {
 	case r := <-s.changes:
 		s.now.Store(int64(r.ModRevision))
 		return object.Update{Records: []object.Record{r}, Previous: make([]*object.Record, 1), Through: r.ModRevision}, nil
+	case <-s.broken:
+		return object.Update{}, object.ErrUnavailable
 	case <-ctx.Done():
 		return object.Update{}, ctx.Err()
 	}

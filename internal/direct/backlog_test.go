@@ -128,7 +128,7 @@ func TestResumeFarBehindCostsLittle(t *testing.T) {
 				t.Errorf("got %d changes, want %d", received[i], changes)
 			}
 		}
-		// A watch whose reader waits longer than FullWait begins again.
+		// A watch whose reader waits longer than fullWait begins again.
 		if n := counted.watches.Load(); n > 2*watchers {
 			t.Errorf("%d watchers watched the store %d times", watchers, n)
 		}

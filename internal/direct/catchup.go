@@ -30,7 +30,7 @@ func (w *Watcher) catchUp(ctx context.Context) (feed.Message, error) {
 		}
 		if ok {
 			w.replayEnd = at.Revision
-			w.startTail(replaying, true)
+			w.startTail(replaying, time.Time{})
 			return w.catchUpBegin(object.Replay), nil
 		}
 	}
@@ -145,6 +145,6 @@ func (w *Watcher) list(ctx context.Context) (feed.Message, error) {
 	}
 	w.cursor = w.page.at
 	w.page, w.exact, w.expiredSnapshots = page{}, 0, 0
-	w.startTail(live, false)
+	w.startTail(live, w.asOf)
 	return w.message(object.Synced, nil, 0), nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/backoff"
 	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // progressRetry is the time between progress requests until the tail has reached the
@@ -17,35 +18,65 @@ const progressRetry = 50 * time.Millisecond
 // errNoProgress means that the watch may be silent.
 var errNoProgress = errors.New("the watch does not reach the revision of the store")
 
-// runWatchdog makes the tail reach the store's revision at intervals, until ctx is done.
-// It does so even if the watcher wants no bookmarks, for two reasons. A watcher that has
-// missed nothing must not stay at an old position: the store may have forgotten it when
-// the client resumes. And a watch that has become silent would never be noticed; then
-// runWatchdog returns [cacher.ErrSilentWatch].
-func (t *tail) runWatchdog(ctx context.Context) error {
+// runWatchdog makes the tail reach the store's revision at intervals, and when checkUpToDate
+// asks for it, until ctx is done. It does so even if the watcher wants no bookmarks, for two
+// reasons. A watcher that has missed nothing must not stay at an old position: the store may have
+// forgotten it when the client resumes. And a watch that has become silent would never be noticed;
+// then runWatchdog returns [cacher.ErrSilentWatch].
+func (t *tail) runWatchdog(ctx context.Context, watch object.Watch) error {
 	interval := t.source.cfg.ProgressInterval
-	silent := 0
 	// The first wait is random, because many watches may have started at once.
-	for backoff.Sleep(ctx, interval/2+rand.N(interval)) {
-		before := t.updateCount()
-		switch err := t.reachStore(ctx); {
+	timer := time.NewTimer(interval/2 + rand.N(interval))
+	defer timer.Stop()
+	silent, asked := 0, false
+	defer func() {
+		if asked {
+			t.checkUpToDate() // the watchdog of the next watch answers
+		}
+	}()
+	var retry <-chan time.Time // after a requested check that failed
+	for {
+		regular := false
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.checks:
+			asked = true
+		case <-retry:
+		case <-timer.C:
+			regular = true
+		}
+		before := t.reached()
+		switch err := t.reachStore(ctx, watch); {
 		case errors.Is(err, cacher.ErrEpochChanged):
 			return err // a watch of keys may not notice a new epoch
-		case t.updateCount() != before, err == nil:
+		case err == nil:
 			silent = 0
-		case errors.Is(err, errNoProgress):
+			if asked {
+				asked = false
+				t.upToDate.Store(true)
+				t.wakeWatcher()
+			}
+		case t.reached() != before:
+			silent = 0
+		case regular && errors.Is(err, errNoProgress): // requests may come in quick succession
 			if silent++; silent == cacher.MaxSilentChecks {
 				return cacher.ErrSilentWatch
 			}
 		}
+		if regular {
+			timer.Reset(interval/2 + rand.N(interval))
+		}
+		if retry = nil; asked {
+			retry = time.After(backoff.Jitter(2 * retryInterval))
+		}
 	}
-	return nil
 }
 
 // reachStore waits until the tail has reached the store's present revision. It returns
 // errNoProgress if the store returns its revision and the watch does not reach it in time. After
 // an error, updates no longer confirm the state, because they may be old.
-func (t *tail) reachStore(ctx context.Context) (err error) {
+func (t *tail) reachStore(ctx context.Context, watch object.Watch) (err error) {
 	defer func() {
 		if err != nil {
 			t.fresh.Doubt()
@@ -62,43 +93,21 @@ func (t *tail) reachStore(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.source.cfg.ReadWait)
 	defer cancel()
 	for t.reached() < p.Revision {
-		t.requestProgress(ctx)
+		_ = watch.RequestProgress(ctx) // the next request may help where one fails
 		if !backoff.Sleep(ctx, progressRetry) {
 			return errNoProgress
 		}
 	}
-	t.confirm(asked)
+	t.fresh.Confirm(asked)
 	return nil
 }
 
-// checkUpToDate makes the tail reach the store's present revision, in the background. While the
-// store is away, it tries again.
+// checkUpToDate makes the watchdog bring the tail to the store's present revision, and then set
+// upToDate. While the store is away, the watchdog tries again.
 func (t *tail) checkUpToDate() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.checking {
-		return
+	t.upToDate.Store(false)
+	select {
+	case t.checks <- struct{}{}:
+	default: // a check is already due
 	}
-	t.checking, t.upToDate = true, false
-	t.goroutines.Go(func() {
-		err := t.reachStore(t.ctx)
-		for err != nil && !errors.Is(err, cacher.ErrEpochChanged) && backoff.Sleep(t.ctx, backoff.Jitter(2*retryInterval)) {
-			err = t.reachStore(t.ctx)
-		}
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.checking = false
-		if err == nil {
-			t.upToDate = true
-			t.wakeWatcher()
-		}
-	})
-}
-
-// isUpToDate reports whether the last checkUpToDate has brought the tail to the revision
-// that the store had then.
-func (t *tail) isUpToDate() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.upToDate
 }

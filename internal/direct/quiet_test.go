@@ -2,6 +2,7 @@ package direct_test
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
 	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
 // The last changes of these replays are outside the scope of the watcher. The replay ends
@@ -31,10 +33,11 @@ func TestReplayEndsAfterTheBufferWasFull(t *testing.T) {
 }
 
 func TestReplayEndsThoughTheStoreWasAway(t *testing.T) {
-	var store *awayOnce
-	f := startWrapped(t, direct.Config{}, func(s direct.Store) direct.Store {
-		store = &awayOnce{Store: s}
-		return store
+	// The history of an embedded etcd would end the replay before.
+	f, _ := startProcess(t, direct.Config{})
+	store := &awayOnce{Store: f.store}
+	f.Source = direct.New(direct.Config{
+		Resource: "test", Store: store, Codec: f.codec, Preencode: wire.Preencode, Encoder: wire.Encoder{}, Log: slog.New(slog.DiscardHandler),
 	})
 	from := f.position(t)
 	now := f.commit(t, f.put("b/1", "v", nil))

@@ -107,9 +107,6 @@ func (s *Source) decode(r *object.Record) *object.Object {
 // a key that is long gone.
 func (s *Source) servedEpoch(ofStore object.Epoch) object.Epoch {
 	s.missingKeys.RemoveArrived()
-	if !s.missingKeys.Any() {
-		return ofStore
-	}
 	return s.missingKeys.Epoch(ofStore)
 }
 

@@ -7,6 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
+	"github.com/fanoutd/fanoutd/internal/backoff"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -48,10 +51,6 @@ type Config struct {
 	// read. Default 4 MiB.
 	BufferBytes int
 
-	// FullWait is how long a watch of the store may wait for a watcher that is behind and whose
-	// buffer is full. It is shorter than the watchdog's patience. Default 5 s.
-	FullWait time.Duration
-
 	// PageSize is the largest number of records to read from the store at once. The store returns
 	// fewer if they are large. Default 500.
 	PageSize int
@@ -75,22 +74,25 @@ type Source struct {
 	opaque    atomic.Int64 // number of values that could not be decoded
 	opaqueLog cacher.OpaqueLog
 
-	loaded       atomic.Bool  // the store has answered at least once
-	following    atomic.Bool  // the store answered the last request
-	lostLoggedAt atomic.Int64 // when logLostWatch last logged; Unix nanoseconds
+	loaded    atomic.Bool    // the store has answered at least once
+	following atomic.Bool    // the store answered the last request
+	lostLog   rate.Sometimes // limits the log lines of lost watches: all watchers lose theirs at the same time
 }
+
+// lostLogInterval is the shortest time between two log lines of lost watches.
+const lostLogInterval = 10 * time.Second
 
 // New returns a source. It serves at once; [Source.Run] only observes the store.
 func New(cfg Config) *Source {
 	cfg.MessageBytes = cmp.Or(cfg.MessageBytes, 1<<20)
 	cfg.BufferBytes = cmp.Or(cfg.BufferBytes, 4<<20)
 	cfg.PageSize = cmp.Or(cfg.PageSize, 500)
-	cfg.FullWait = cmp.Or(cfg.FullWait, 5*time.Second)
 	cfg.ReadWait = cmp.Or(cfg.ReadWait, 3*time.Second)
 	cfg.ProgressInterval = cmp.Or(cfg.ProgressInterval, 5*time.Second)
 	return &Source{
 		cfg: cfg, log: cfg.Log.With("resource", cfg.Resource),
 		position: cacher.NewSharedFetch(cfg.Store.Position, cfg.ReadWait), missingKeys: cacher.NewMissingKeys(cfg.Keys),
+		lostLog: rate.Sometimes{Interval: lostLogInterval},
 	}
 }
 
@@ -99,12 +101,7 @@ const probeInterval = 2 * time.Second
 
 // Run keeps [Source.Loaded] and [Source.Following] up to date until ctx is done.
 func (s *Source) Run(ctx context.Context) {
-	for timer := time.NewTimer(0); ; timer.Reset(probeInterval) {
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return
-		}
+	for running := true; running; running = backoff.Sleep(ctx, probeInterval) {
 		_, err := s.Position(ctx, 0)
 		if ctx.Err() != nil {
 			return
@@ -119,18 +116,6 @@ func (s *Source) Run(ctx context.Context) {
 		if err == nil {
 			s.loaded.Store(true)
 		}
-	}
-}
-
-// lostWatchLogInterval is the shortest time between two log lines of lost watches. All
-// watchers lose theirs at the same time.
-const lostWatchLogInterval = 10 * time.Second
-
-// logLostWatch logs that a watcher has lost its watch of the store and opens another.
-func (s *Source) logLostWatch(err error) {
-	last, now := s.lostLoggedAt.Load(), time.Now().UnixNano()
-	if now-last >= int64(lostWatchLogInterval) && s.lostLoggedAt.CompareAndSwap(last, now) {
-		s.log.Warn("a watcher lost its watch of the store and opens another; other watchers may have, too", "error", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/backoff"
@@ -22,23 +23,20 @@ type tail struct {
 	wake     chan<- struct{} // receives a value when there is something new
 	taken    chan struct{}   // capacity 1: the watcher has emptied the buffer
 
-	fresh cacher.Freshness // when the tail had read everything that the store had
+	fresh    cacher.Freshness // when the tail had read everything that the store had
+	checks   chan struct{}    // capacity 1: see checkUpToDate
+	upToDate atomic.Bool      // since the last checkUpToDate, the tail has reached the store's revision
 
 	ctx        context.Context // of all its goroutines
 	stop       context.CancelFunc
 	goroutines sync.WaitGroup
 
-	mu       sync.Mutex
-	watch    object.Watch    // guarded by mu: the watch of the store; nil: there is none
-	changes  []object.Change // guarded by mu: the changes that the interest sees
-	bytes    int             // guarded by mu: size of changes
-	updates  int             // guarded by mu: number of updates received
-	replay   bool            // guarded by mu: the waiting changes belong to a replay, see merge
-	behind   bool            // guarded by mu: since the start, the tail has not had everything that the store had
-	through  object.Revision // guarded by mu: everything up to here has been read
-	upToDate bool            // guarded by mu: checkUpToDate found the tail at the store's revision
-	checking bool            // guarded by mu: checkUpToDate is running
-	ended    error           // guarded by mu: why there will be no further changes
+	mu      sync.Mutex
+	changes []object.Change // guarded by mu: the changes that the interest sees
+	bytes   int             // guarded by mu: size of changes
+	replay  bool            // guarded by mu: the waiting changes belong to a replay, see merge
+	through object.Revision // guarded by mu: everything up to here has been read
+	ended   error           // guarded by mu: why there will be no further changes
 }
 
 // Reasons to end a tail. The third one is [object.ErrCompacted].
@@ -47,12 +45,15 @@ var (
 	errPreviousUnknown = fmt.Errorf("the object before a change: %w", object.ErrCompacted)
 )
 
-// newTail starts a tail of the changes after a position. Behind means that the store has such
-// changes.
-func (s *Source) newTail(interest *feed.Interest, latest, replay, behind bool, after object.Position, wake chan<- struct{}) *tail {
+// newTail starts a tail of the changes after a position. There were none at the time asOf; zero: the
+// store has such changes.
+func (s *Source) newTail(interest *feed.Interest, latest, replay bool, asOf time.Time, after object.Position, wake chan<- struct{}) *tail {
 	t := &tail{
-		source: s, interest: interest, latest: latest, replay: replay, behind: behind, epoch: after.Epoch, through: after.Revision,
-		wake: wake, taken: make(chan struct{}, 1), fresh: cacher.NewFreshness(),
+		source: s, interest: interest, latest: latest, replay: replay, epoch: after.Epoch, through: after.Revision,
+		wake: wake, taken: make(chan struct{}, 1), checks: make(chan struct{}, 1),
+	}
+	if !asOf.IsZero() {
+		t.fresh.Confirm(asOf)
 	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	t.goroutines.Go(t.run)
@@ -82,7 +83,9 @@ func (t *tail) run() {
 		if t.reached() > before {
 			attempts.Reset()
 		}
-		t.source.logLostWatch(err)
+		t.source.lostLog.Do(func() {
+			t.source.log.Warn("a watcher lost its watch of the store and opens another; other watchers may have, too", "error", err)
+		})
 		for {
 			if !backoff.Sleep(t.ctx, attempts.Next()) {
 				return
@@ -108,13 +111,11 @@ func (t *tail) follow(after object.Position) error {
 		return err
 	}
 	defer watch.Close()
-	t.setWatch(watch)
-	defer t.setWatch(nil)
 	ctx, giveUp := context.WithCancelCause(t.ctx)
 	var watchdog sync.WaitGroup
 	defer watchdog.Wait()
 	defer giveUp(nil)
-	watchdog.Go(func() { giveUp(t.runWatchdog(ctx)) })
+	watchdog.Go(func() { giveUp(t.runWatchdog(ctx, watch)) })
 	for err == nil {
 		var u object.Update
 		if u, err = watch.Next(ctx); err == nil {
@@ -125,23 +126,6 @@ func (t *tail) follow(after object.Position) error {
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-func (t *tail) setWatch(w object.Watch) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.watch = w
-}
-
-// requestProgress makes the watch of the store report progress soon, unless there is none. The next
-// request may help where one fails.
-func (t *tail) requestProgress(ctx context.Context) {
-	t.mu.Lock()
-	watch := t.watch
-	t.mu.Unlock()
-	if watch != nil {
-		_ = watch.RequestProgress(ctx)
-	}
 }
 
 // deliver adds an update of the store to the buffer.
@@ -161,34 +145,36 @@ func (t *tail) deliver(u *object.Update) error {
 			size += c.Size()
 		}
 	}
-	full, behind := t.add(seen, size, u.Through)
-	switch {
-	case !full:
+	switch isFull := t.add(seen, size, u.Through); {
+	case !isFull:
 		return nil
-	case behind:
+	case t.fresh.Confirmed().IsZero(): // the watcher reads what the store already has
 		return t.awaitRoom()
 	}
 	return errFull
 }
 
-// add adds changes to the buffer, up to a revision.
-func (t *tail) add(changes []object.Change, size int, through object.Revision) (full, behind bool) {
+// add adds changes to the buffer, up to a revision, and reports whether it is full.
+func (t *tail) add(changes []object.Change, size int, through object.Revision) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.changes = append(t.changes, changes...)
 	t.bytes += size
-	t.updates++
 	t.fresh.Updated(time.Now())
 	t.through = max(t.through, through)
 	t.wakeWatcher()
-	return t.bytes > t.source.cfg.BufferBytes && !t.mergeLocked(), t.behind
+	return t.bytes > t.source.cfg.BufferBytes && !t.mergeLocked()
 }
 
+// fullWait is how long a watch of the store may wait for a watcher that is behind and whose
+// buffer is full. It is shorter than the watchdog's patience.
+const fullWait = 5 * time.Second
+
 // awaitRoom waits until the watcher empties the buffer: it is reading what the store already has,
-// and another tail would make the store read all of that again. If the watcher takes long,
-// the tail ends.
+// and another tail would make the store read all of that again. If the watcher takes longer than
+// fullWait, the tail ends.
 func (t *tail) awaitRoom() error {
-	timer := time.NewTimer(t.source.cfg.FullWait)
+	timer := time.NewTimer(fullWait)
 	defer timer.Stop()
 	for t.isFull() {
 		select {
@@ -258,26 +244,11 @@ func (t *tail) wakeWatcher() {
 	}
 }
 
-// updateCount returns the number of updates received.
-func (t *tail) updateCount() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.updates
-}
-
 // reached returns the last revision that has been read completely.
 func (t *tail) reached() object.Revision {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.through
-}
-
-// confirm notes that the tail had read everything that the store had at a time.
-func (t *tail) confirm(at time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.fresh.Confirm(at)
-	t.behind = false
 }
 
 // take empties the buffer. It returns the changes, the last revision that has been read

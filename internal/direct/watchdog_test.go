@@ -96,6 +96,72 @@ func TestReliableAlthoughAWatchIsSilent(t *testing.T) {
 	})
 }
 
+// A watch that begins with a long replay may need many seconds for its first progress. Meanwhile,
+// the watcher asks again and again whether the replay has ended. That is no reason to give the
+// watch up: the next one would have to begin the same replay again.
+func TestPatientWithAWatchThatBeginsSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		codec, err := object.CodecByName("raw")
+		if err != nil {
+			t.Fatal(err)
+		}
+		store := &lateStore{}
+		s := direct.New(direct.Config{
+			Resource: "test", Store: store, Codec: codec, Preencode: wire.Preencode, Encoder: wire.Encoder{}, Log: slog.New(slog.DiscardHandler),
+		})
+		inner, err := s.Watch(t.Context(), feed.Interest{}, catchup.FromPosition(object.Position{Epoch: "e", Revision: 5}), dispatch.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &watcher{Watcher: inner}
+		defer w.Close()
+		w.begins(t, object.Replay)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		if m, err := w.receive(ctx); err != nil || m.Kind != object.Synced {
+			t.Errorf("got kind %v (%v), want %v", m.Kind, err, object.Synced)
+		}
+		if n := store.watches.Load(); n != 1 {
+			t.Errorf("watches of the store: got %d, want 1", n)
+		}
+	})
+}
+
+// lateStore is a store whose watches take a while for their first progress. Nothing changes in it.
+type lateStore struct {
+	direct.Store
+	watches atomic.Int64
+}
+
+const lateRevision = 1000
+
+func (*lateStore) Position(context.Context) (object.Position, error) {
+	return object.Position{Epoch: "e", Revision: lateRevision}, nil
+}
+
+func (*lateStore) List(context.Context, object.Revision, object.Scope, object.Key, int) ([]object.Record, bool, error) {
+	return nil, false, nil
+}
+
+func (s *lateStore) Watch(context.Context, object.Scope, object.Position, bool) (object.Watch, error) {
+	s.watches.Add(1)
+	return &lateWatch{first: time.After(15 * time.Second)}, nil
+}
+
+type lateWatch struct {
+	silentWatch
+	first <-chan time.Time
+}
+
+func (s *lateWatch) Next(ctx context.Context) (object.Update, error) {
+	select {
+	case <-s.first:
+		return object.Update{Through: lateRevision}, nil
+	case <-ctx.Done():
+		return object.Update{}, ctx.Err()
+	}
+}
+
 // silentOnce is a store whose first watch delivers nothing.
 type silentOnce struct {
 	direct.Store

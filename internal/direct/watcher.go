@@ -130,12 +130,12 @@ func (w *Watcher) dropTail() {
 	w.tail, w.pending, w.partial, w.merged, w.takenAt, w.ended = nil, nil, false, false, time.Time{}, nil
 }
 
-// startTail continues with the changes after the cursor. Behind means that the store has such
-// changes.
-func (w *Watcher) startTail(next step, behind bool) {
+// startTail continues with the changes after the cursor. There were none at the time asOf; zero:
+// the store has such changes.
+func (w *Watcher) startTail(next step, asOf time.Time) {
 	w.dropTail()
 	w.step, w.through = next, w.cursor
-	w.tail = w.source.newTail(&w.interest, w.options.Latest, next == replaying, behind, w.position(), w.wake)
+	w.tail = w.source.newTail(&w.interest, w.options.Latest, next == replaying, asOf, w.position(), w.wake)
 }
 
 // Next waits for the next message. It returns ctx.Err() if ctx ends first. It returns
@@ -157,16 +157,14 @@ func (w *Watcher) next(ctx context.Context) (feed.Message, error) {
 		switch w.step {
 		case beginReset, beginResume, listing:
 			m, err := w.catchUp(ctx)
-			if isTemporary(err) {
-				err = w.pause(ctx)
-			} else if err == nil {
-				return m, nil
+			if !errors.Is(err, object.ErrUnavailable) {
+				return m, err
 			}
-			if err != nil {
-				return feed.Message{}, err
+			if !backoff.Sleep(ctx, backoff.Jitter(retryInterval)) {
+				return feed.Message{}, ctx.Err()
 			}
 		case beginNow:
-			w.startTail(live, false)
+			w.startTail(live, w.asOf)
 			return w.message(object.Bookmark, nil, 0), nil
 		case replaying, live:
 			if m, ok := w.nextFromTail(); ok {
@@ -266,7 +264,7 @@ func (w *Watcher) isReady(now time.Time) bool {
 	switch {
 	case w.ended == nil:
 	case errors.Is(w.ended, errFull):
-		w.startTail(w.step, true)
+		w.startTail(w.step, time.Time{})
 	default: // the changes after the cursor are lost, or the epoch has changed
 		w.unreadable = errors.Is(w.ended, object.ErrAnswerTooLarge)
 		w.dropTail()
@@ -307,13 +305,13 @@ func (w *Watcher) deliveredAll() {
 // confirmed the position: without the store, a client must notice the silence. It asks the
 // store at most once per interval.
 func (w *Watcher) isBookmarkDue(now time.Time) bool {
-	due := w.schedule.Due(now)
-	if due == dispatch.PeriodicBookmarkDue {
+	last := w.schedule.IsLastBookmarkDue(now)
+	if !last && w.schedule.IsSilent(now) {
 		w.silent = true
 		w.schedule.Postpone(now)
 		w.tail.checkUpToDate()
 	}
-	return due == dispatch.LastBookmarkDue || w.silent && w.tail.isUpToDate()
+	return last || w.silent && w.tail.upToDate.Load()
 }
 
 // wait waits until there may be a message.
@@ -352,14 +350,3 @@ func (w *Watcher) nextDeadline() (time.Duration, bool) {
 
 // retryInterval is the approximate time between attempts while the store is away.
 const retryInterval = 500 * time.Millisecond
-
-// isTemporary reports whether an operation that failed may succeed later.
-func isTemporary(err error) bool { return errors.Is(err, object.ErrUnavailable) }
-
-// pause waits before the next attempt.
-func (w *Watcher) pause(ctx context.Context) error {
-	if !backoff.Sleep(ctx, backoff.Jitter(retryInterval)) {
-		return ctx.Err()
-	}
-	return nil
-}

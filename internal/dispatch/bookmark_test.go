@@ -40,3 +40,19 @@ func TestBookmarkableWithinTwoIntervals(t *testing.T) {
 		}
 	}
 }
+
+// A watch may begin at a state that the dispatcher has not reached. Its last bookmark then has the
+// position of the first one, and not an earlier one.
+func TestLastBookmarkIsNotBeforeTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{})
+		ahead := f.cacher.State().Position()
+		ahead.Revision += 10
+		w := f.watchWith(t, feed.Interest{}, catchup.FromNow(ahead), dispatch.Options{BookmarkInterval: time.Second, LastBookmark: time.Now()})
+		for range 2 {
+			if got := w.next(t, object.Bookmark).Position; got != ahead {
+				t.Errorf("got a bookmark at %v, want %v", got, ahead)
+			}
+		}
+	})
+}

@@ -46,7 +46,7 @@ type cursor struct {
 	place          int32         // in the members of the group, from 1; 0: the cursor is not a member
 	entered        int32         // number of watches that have entered the feed for the cursor
 	due            int32         // place in streamClock.due: events wait for the batch delay; 0: none
-	delayed        int32         // place in a list of Stream.delayed; 0: none
+	delayed        int32         // place in streamClock.due: the watches wait to share a cursor whose events wait; 0: they do not
 	state          cursorState
 	marked         bool // the feed may have events for the watches; the cursor is in streamSource.marked
 	spoke          bool // a message was made
@@ -105,35 +105,21 @@ func (c *cursor) mark() {
 	c.marked = true
 	c.source.marked = append(c.source.marked, c)
 	s := c.stream
-	if !s.noRoom && !s.handlerSends && !s.ready {
+	if !s.isWaiting.Load() && !s.unsent && !s.ready {
 		s.ready = true
 		s.task.Ready()
 	}
 }
 
-// delayedUntil returns when the batch delay of live events ends. It returns false if live events
-// need not wait.
-func (c *cursor) delayedUntil(now time.Time) (time.Time, bool) {
-	if c.timing == nil {
-		return time.Time{}, false
-	}
-	return c.timing.HeldUntil(now)
-}
-
-// hasBatchDelay reports whether live events are sent at least a batch delay apart.
-func (c *cursor) hasBatchDelay() bool { return c.timing != nil && c.timing.batchDelay > 0 }
-
-// isDelayed reports whether live events have to wait for the batch delay.
-func (c *cursor) isDelayed(now time.Time) bool {
-	_, delayed := c.delayedUntil(now)
-	return delayed
-}
-
-// holds is isDelayed, and makes the clock mark the cursor when the delay is over.
+// holds reports whether live events have to wait for the batch delay, and makes the stream read the
+// cursor when the delay is over.
 func (c *cursor) holds(now time.Time) bool {
-	until, delayed := c.delayedUntil(now)
+	until, delayed := c.timing.HeldUntil(now)
 	if delayed {
-		c.stream.clock.hold(c, until)
+		c.stream.clock.due.add(due{until, &c.due, func() {
+			c.mark()
+			c.share()
+		}})
 	}
 	return delayed
 }
@@ -279,16 +265,17 @@ func (src *streamSource) bound() object.Position {
 	if src.stream.solo == nil {
 		return src.rounds.bound
 	}
-	if p := src.dispatcher.feeds.DispatchedUpTo.Load(); p != nil {
-		return *p
+	p := *src.dispatcher.feeds.DispatchedUpTo.Load()
+	if c := src.stream.latest; c != nil && c.state == cursorLive && c.Epoch == p.Epoch {
+		p.Revision = max(p.Revision, c.After) // it began at a state that the dispatcher has not reached
 	}
-	return object.Position{}
+	return p
 }
 
 // endStopped ends all watches of the source, because the dispatcher has stopped.
 func (src *streamSource) endStopped() {
 	e := &Ending{Reason: ErrStopped, Last: true}
-	for _, c := range src.all() {
+	for _, c := range slices.Clone(src.cursors) {
 		src.stream.endCursor(c, e)
 	}
 	src.stream.task.Ready()
@@ -312,6 +299,3 @@ func (src *streamSource) remove(c *cursor) {
 	src.cursors[last] = nil
 	src.cursors = src.cursors[:last]
 }
-
-// all returns a copy of the list of cursors.
-func (src *streamSource) all() []*cursor { return slices.Clone(src.cursors) }

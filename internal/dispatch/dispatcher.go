@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -16,13 +17,13 @@ var ErrStopped = errors.New("dispatch has stopped")
 // Dispatcher delivers the changes of one resource to its watchers.
 type Dispatcher struct {
 	feeds   *feed.Feeds
-	stopped chan struct{}   // closed when Run has returned
+	stopped atomic.Bool     // Run has returned
 	workers []*workerRounds // guarded by the mutex of the feeds
 }
 
 // New returns a dispatcher. It does nothing until Run is called.
 func New(cfg feed.Config) *Dispatcher {
-	d := &Dispatcher{stopped: make(chan struct{})}
+	d := &Dispatcher{}
 	d.feeds = feed.NewFeeds(cfg, d.handOver)
 	return d
 }
@@ -33,24 +34,14 @@ func (d *Dispatcher) Run(ctx context.Context) {
 	d.feeds.Run(ctx)
 }
 
-// stop ends all watches. If each of them waited for stopped itself, a watch would take more memory.
+// stop ends all watches.
 func (d *Dispatcher) stop() {
 	d.feeds.Locked(func() {
-		close(d.stopped)
+		d.stopped.Store(true)
 		for _, r := range d.workers {
 			r.ending.Ready()
 		}
 	})
-}
-
-// hasStopped reports whether Run has returned.
-func (d *Dispatcher) hasStopped() bool {
-	select {
-	case <-d.stopped:
-		return true
-	default:
-		return false
-	}
 }
 
 // enter adds a watch to the feed of the interest, so that the watch misses no change that comes after
@@ -60,7 +51,9 @@ func (d *Dispatcher) enter(i *feed.Interest, q *sendqueue.Queue) (g *group) {
 		g = d.groupOf(f, q)
 		g.rounds.watches++
 		if g.watches++; g.watches == 1 {
-			g.rounds.join(g, position)
+			// The worker does not have the group from the latest round, or an earlier one, because
+			// the group had no watch then. Without watches, it does not even have the position.
+			g.rounds.handOver(position, []*group{g})
 		}
 	})
 	return g
@@ -78,9 +71,7 @@ func (d *Dispatcher) exit(g *group, watches int) {
 func (d *Dispatcher) Stats() feed.Stats { return d.feeds.Stats() }
 
 // Interests returns the number of distinct interests that are watched.
-func (d *Dispatcher) Interests() int { return d.feeds.Interests() }
+func (d *Dispatcher) Interests() int { return d.feeds.Stats().Interests }
 
-// IndexDecides reports whether the index alone decides which changes concern an interest. If
-// not, the dispatcher evaluates the selector of the interest for each change that the index
-// yields. At worst, these are all changes in the scope of the interest.
+// IndexDecides is [feed.Feeds.IndexDecides].
 func (d *Dispatcher) IndexDecides(i *feed.Interest) bool { return d.feeds.IndexDecides(i) }

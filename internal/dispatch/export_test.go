@@ -132,24 +132,20 @@ func (p *Pulled) HasRoom() bool {
 // TakesBatch implements [SoloSink].
 func (p *Pulled) TakesBatch() bool { return p.HasRoom() }
 
-// take takes a message, if there is room.
-func (p *Pulled) take(m *feed.Message, what string) error {
+// take takes a message.
+func (p *Pulled) take(m *feed.Message, what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.asked {
-		return ErrFull
-	}
 	p.happens(what)
 	p.asked = false
 	p.out <- *m
-	return nil
 }
 
 // TrySend implements [StreamSink].
 func (p *Pulled) TrySend(r *Response, _ time.Time) error {
 	for i := range r.Entries {
 		if b := r.Entries[i].Batch; b != nil && b.Header.Kind != object.Draining {
-			return p.take(&b.Message, SentByStream)
+			p.take(&b.Message, SentByStream)
 		}
 	}
 	return nil
@@ -157,11 +153,7 @@ func (p *Pulled) TrySend(r *Response, _ time.Time) error {
 
 // SendBatch implements [SoloSink].
 func (p *Pulled) SendBatch(b *feed.Batch, _ object.Revision, _ time.Time) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.happens(SentByGroup)
-	p.asked = false
-	p.out <- b.Message
+	p.take(&b.Message, SentByGroup)
 	return nil
 }
 
@@ -265,14 +257,21 @@ func (p *Polled) Take(b *feed.Batch) Outcome {
 	if p.MergeTo > 0 {
 		return Refused // it would not be a member
 	}
-	switch p.match(b) {
-	case matchesNext:
+	switch {
+	case p.has(b):
+		return Nothing
+	case p.wants(b):
 		p.Pass(b)
 		return Found
-	case matchesSent:
-		return Nothing
 	}
 	return Refused
+}
+
+// Answers returns the number of refusals and ends that wait to be sent.
+func (s *Stream) Answers() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answers.waiting
 }
 
 // IsMember reports whether the watch is a member of its group.
@@ -325,24 +324,28 @@ func (s *Stream) Holds() Holdings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := Holdings{
-		Watches: s.watches, Settling: len(s.settling), Joins: len(s.joins), Due: len(s.clock.due),
+		Watches: s.watches, Settling: len(s.settling), Joins: len(s.joins),
 		Candidates: len(s.candidates), CatchUps: len(s.catchUps.waiting), Parked: len(s.catchUps.parked),
-		Directs: len(s.directs.clone()), Answers: s.answers.waiting + len(s.waitingAnswers), ToClose: len(s.toClose), Interval: s.clock.interval,
+		Answers: s.answers.waiting + len(s.waitingAnswers), ToClose: len(s.toClose), Interval: s.clock.interval,
+	}
+	if s.directs != nil {
+		h.Directs = len(s.directs.all)
 	}
 	for _, l := range s.directs.lanes() {
 		h.DirectsWaiting += len(l.waiting)
-	}
-	for _, all := range s.delayed {
-		h.Delayed += len(all)
 	}
 	for _, src := range s.sources {
 		h.Cursors += len(src.cursors)
 		h.Marked += len(src.marked)
 		h.StreamWatches += src.rounds.watches
 		h.Interests += src.dispatcher.Interests()
-		for c := range src.cursors {
-			h.SharedLists += len(src.cursors[c].group.shared)
+		for _, c := range src.cursors {
+			h.SharedLists += len(c.group.shared)
+			if c.delayed > 0 {
+				h.Delayed++
+			}
 		}
 	}
+	h.Due = len(s.clock.due) - h.Delayed
 	return h
 }

@@ -20,7 +20,7 @@ import (
 //     with one watch that needs nothing but the batches of the group. Otherwise, the cursor leaves
 //     the members, and its stream reads it, until it can join them again.
 //
-// The group does not record what each member has received. cursor.match compares a batch with the
+// The group does not record what each member has received. cursor.wants compares a batch with the
 // position of the member.
 type group struct {
 	// These never change.
@@ -166,13 +166,14 @@ func (g *group) run(now time.Time) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			g.fail(work.Panicked(p))
+			err := work.Panicked(p)
+			g.dismiss(func(c *cursor) { c.stream.Abort(err) })
 		}
 	}()
 	g.sort()
 	v := g.feed.View.Load()
 	if !v.Covers(g.at) {
-		g.dissolve()
+		g.dismiss((*cursor).mark) // their streams read them
 		return
 	}
 	b := g.feed.Batch(feed.Start{View: v, After: g.at.Revision, Skip: g.skip}, now)
@@ -180,7 +181,7 @@ func (g *group) run(now time.Time) {
 		return
 	}
 	g.send(b, now)
-	g.at.Revision, g.skip = b.Advance(g.at.Revision, g.skip)
+	g.at.Revision, g.skip = b.End.Advance(g.at.Revision, g.skip)
 	if b.More {
 		g.rounds.add(g)
 	}
@@ -280,25 +281,14 @@ func (g *group) yield(now time.Time) time.Time {
 	return after
 }
 
-// fail ends the stream of each member with an error. If the method send panics halfway, g.members
-// may still list a cursor that has left, or list a cursor twice, because send had moved it forward.
-// Only the element at the cursor's place counts.
-func (g *group) fail(err error) {
+// dismiss makes all members ordinary cursors again, and then calls a function with each of them. If the
+// method send panics halfway, g.members may still list a cursor that has left, or list a cursor twice,
+// because send had moved it forward. Only the element at the cursor's place counts.
+func (g *group) dismiss(then func(*cursor)) {
 	for i, m := range g.members {
 		if c := m.cursor; c != nil && c.place == int32(i+1) {
 			g.hasLeft(c)
-			c.stream.stop(err)
-		}
-	}
-	g.truncate(0, 0)
-}
-
-// dissolve makes the streams of all members read them.
-func (g *group) dissolve() {
-	for _, m := range g.members {
-		if m.cursor != nil {
-			g.hasLeft(m.cursor)
-			m.cursor.mark()
+			then(c)
 		}
 	}
 	g.truncate(0, 0)

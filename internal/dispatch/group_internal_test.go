@@ -47,24 +47,26 @@ func bubbleWithWindow(t *testing.T, cfg feed.Config, window cacher.WindowLimits,
 	})
 }
 
-// fullSink has no room after its first message, and counts the batches it was offered.
+// fullSink has no room from the first batch of its group on, and counts how often it was asked since then.
 type fullSink struct {
 	Pulled
-	first   bool
+	full    bool
 	offered atomic.Int32
 }
 
-func (s *fullSink) HasRoom() bool    { return true }
-func (s *fullSink) TakesBatch() bool { return false }
-
-func (s *fullSink) TrySend(r *Response, _ time.Time) error {
-	if !s.first || r.Entries[0].Batch == nil {
-		s.first = true
-		return nil
+func (s *fullSink) HasRoom() bool {
+	if s.full {
+		s.offered.Add(1)
 	}
-	s.offered.Add(1)
-	return ErrFull
+	return !s.full
 }
+
+func (s *fullSink) TakesBatch() bool {
+	s.full = true
+	return false
+}
+
+func (s *fullSink) TrySend(*Response, time.Time) error { return nil }
 
 // served is a watch that is a member of its group.
 type served struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/selector"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 	"github.com/fanoutd/fanoutd/test/ratio"
@@ -93,7 +94,8 @@ func startIndexed(b *testing.B) *fixture {
 	if err != nil {
 		b.Fatal(err)
 	}
-	f := &fixture{store: cachertest.NewMemory()}
+	f := &fixture{store: cachertest.NewMemory(), workers: sendqueue.Start(1)}
+	b.Cleanup(f.workers.Stop)
 	f.cacher = cacher.New(cacher.Config{Resource: "test", Store: f.store, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler)})
 	f.dispatcher = dispatch.New(feed.Config{Source: f.cacher, Encoder: wire.Encoder{}, Indexed: schema.Indexed()})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -93,17 +93,6 @@ func (r *workerRounds) add(g *group) {
 	r.task.Ready()
 }
 
-// join makes the worker mark the cursors of a group when its bound reaches the position of the latest
-// round. The worker does not have the group from this round, or an earlier one, if the group had no
-// watch then. Without streams, it does not even have the position.
-func (r *workerRounds) join(g *group, position object.Position) {
-	r.mu.Lock()
-	r.position = position
-	r.addLocked([]*group{g})
-	r.mu.Unlock()
-	r.task.Ready()
-}
-
 // addLocked makes the worker run the groups, in the order of the list and each of them once.
 func (r *workerRounds) addLocked(groups []*group) {
 	for _, g := range groups {

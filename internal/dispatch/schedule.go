@@ -33,34 +33,15 @@ func (o *Options) longestBatchDelay() time.Duration {
 	return o.BatchDelay
 }
 
-// Due is the bookmark that is due.
-type Due uint8
-
-// The kinds of bookmarks.
-const (
-	NotDue              Due = iota
-	PeriodicBookmarkDue     // no message was sent for Options.BookmarkInterval
-	LastBookmarkDue         // the time is Options.LastBookmark or later
-)
-
-// Due returns which bookmark is due.
-func (s *Schedule) Due(now time.Time) Due {
-	switch {
-	case s.isLastBookmarkDue(now):
-		return LastBookmarkDue
-	case s.isSilent(now):
-		return PeriodicBookmarkDue
-	}
-	return NotDue
-}
-
-// isSilent reports whether no message was sent for Options.BookmarkInterval. It returns false for
+// IsSilent reports whether no message was sent for Options.BookmarkInterval. It returns false for
 // a nil schedule.
-func (s *Schedule) isSilent(now time.Time) bool {
+func (s *Schedule) IsSilent(now time.Time) bool {
 	return s != nil && s.bookmarkInterval > 0 && now.Sub(s.sentAny) >= s.bookmarkInterval
 }
 
-func (s *Schedule) isLastBookmarkDue(now time.Time) bool {
+// IsLastBookmarkDue reports whether the time is Options.LastBookmark or later, and no bookmark was sent
+// since then.
+func (s *Schedule) IsLastBookmarkDue(now time.Time) bool {
 	return !s.lastBookmark.IsZero() && !s.sentLastBookmark && !now.Before(s.lastBookmark)
 }
 
@@ -75,7 +56,7 @@ func (s *Schedule) RecordSent(h *object.Header, now time.Time) {
 	case object.Live:
 		s.sentLive = now
 	case object.Bookmark:
-		s.sentLastBookmark = s.sentLastBookmark || s.isLastBookmarkDue(now)
+		s.sentLastBookmark = s.sentLastBookmark || s.IsLastBookmarkDue(now)
 	}
 }
 
@@ -110,9 +91,9 @@ func (s *Schedule) join(other *Schedule) {
 }
 
 // HeldUntil returns when the batch delay of live events ends. It returns false if live events
-// need not wait.
+// need not wait, and for a nil schedule.
 func (s *Schedule) HeldUntil(now time.Time) (time.Time, bool) {
-	if s.batchDelay == 0 {
+	if s == nil || s.batchDelay == 0 {
 		return time.Time{}, false
 	}
 	until := s.sentLive.Add(s.batchDelay)
@@ -141,7 +122,7 @@ type Options struct {
 	// Latest merges pending events per key.
 	Latest bool
 
-	// EveryEvent ends the watch with a [*LostError] or an [*EpochError] where other watches
+	// EveryEvent ends the watch with a [*catchup.LostError] or a [*catchup.EpochError] where other watches
 	// get a DELTA or a RESET. Only the RESET with which a watch begins is allowed.
 	EveryEvent bool
 

@@ -60,29 +60,24 @@ func (m *member) offer(b *feed.Batch, size int, now time.Time) (sent, stays bool
 		if p := recover(); p != nil {
 			sent, stays = false, false
 			m.cursor.group.hasLeft(m.cursor)
-			m.stream.stop(work.Panicked(p))
+			m.stream.Abort(work.Panicked(p))
 		}
 	}()
 	c, s := m.cursor, m.stream
-	switch c.match(b) {
-	case matchesSent:
+	if c.has(b) {
 		return false, true
-	case matchesNext:
-		if c.isDelayed(now) || !m.sink.TakesBatch() {
-			break
+	}
+	if _, delayed := c.timing.HeldUntil(now); !delayed && c.wants(b) && m.sink.TakesBatch() {
+		if before, ok := s.noteBatch(c, b, size); ok {
+			c.After, c.Skip = b.End.Advance(c.After, c.Skip)
+			c.recordSent(&b.Header, now)
+			if err := m.sink.SendBatch(b, before, now); err != nil {
+				c.group.hasLeft(c)
+				s.Abort(err)
+				return false, false
+			}
+			return true, true
 		}
-		before, ok := s.noteBatch(c, b, size)
-		if !ok {
-			break
-		}
-		c.After, c.Skip = b.Advance(c.After, c.Skip)
-		c.recordSent(&b.Header, now)
-		if err := m.sink.SendBatch(b, before, now); err != nil {
-			c.group.hasLeft(c)
-			s.stop(err)
-			return false, false
-		}
-		return true, true
 	}
 	c.group.hasLeft(c)
 	c.mark()
@@ -103,28 +98,14 @@ func (s *Stream) noteBatch(c *cursor, b *feed.Batch, size int) (before object.Re
 	return before, true
 }
 
-// matchResult is the result of comparing a batch of the group with what a member needs.
-type matchResult uint8
+// has reports whether a member has got all events of a batch of the group already.
+func (c *cursor) has(b *feed.Batch) bool {
+	return c.Epoch == b.Header.Position.Epoch && b.IsBefore(c.After, c.Skip)
+}
 
-const (
-	matchesNext    matchResult = iota // the batch is what comes next
-	matchesSent                       // all events of the batch have been sent already
-	matchesNothing                    // something else comes next
-)
-
-// match compares a batch of the group with what a member needs next.
-func (c *cursor) match(b *feed.Batch) matchResult {
-	switch {
-	case c.Epoch != b.Header.Position.Epoch:
-		return matchesNothing
-	case b.IsBefore(c.After, c.Skip):
-		return matchesSent
-	case !b.Follows(c.After, c.Skip):
-		return matchesNothing
-	case c.Latest && (b.SplitsRevision() || !b.Distinct()):
-		return matchesNothing
-	}
-	return matchesNext
+// wants reports whether a batch of the group is what a member needs next.
+func (c *cursor) wants(b *feed.Batch) bool {
+	return c.Epoch == b.Header.Position.Epoch && b.Follows(c.After, c.Skip) && (!c.Latest || !b.SplitsRevision() && b.Distinct())
 }
 
 // addBatch adds the next batch of a stream with one watch to the response. It reports whether the log

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -37,7 +38,7 @@ type Stream struct {
 	wakeServe     chan struct{}  // capacity 1: Serve has something to do
 	waits         sync.WaitGroup // for the goroutines that Serve has to wait for
 
-	isWaiting atomic.Bool // the stream has something to send and no room
+	isWaiting atomic.Bool // the stream has something to send, and the sink had no room when it was last asked
 
 	released bool                  // guarded by mu: the worker does not use the stream any more
 	ctx      context.Context       // guarded by mu: ends when Serve returns; nil: nobody has needed it
@@ -58,10 +59,6 @@ type Stream struct {
 	joins      []join    // watches that have joined a live cursor and have got no message yet
 	candidates []*cursor // live cursors whose watches may move to a shared one
 
-	// Candidates that wait until the batch delay of the shared cursor is over, which is the key.
-	// They are not in candidates, so a run costs nothing for them.
-	delayed map[*cursor][]*cursor
-
 	directs *directCursors // the watches of StartDirect; nil: there was none
 
 	waitingAnswers []answer
@@ -69,9 +66,7 @@ type Stream struct {
 	partsNext      bool       // the parts are sent before live events
 	used           int        // upper limit of the size of the response
 	response       Response   // the memory of the response
-	unsent         bool       // response was made and not sent
-	handlerSends   bool       // Serve sends response
-	noRoom         bool       // the sink had no room when it was last asked
+	unsent         bool       // response was made and not sent; Serve sends it
 	ready          bool       // the task is ready because a cursor was marked
 	more           bool       // the last response had More
 	finishing      bool       // Serve returns when the last watch has ended
@@ -104,24 +99,16 @@ type StreamConfig struct {
 func NewStream(c StreamConfig) *Stream {
 	s := &Stream{
 		sink: c.Sink, solo: c.Solo, order: c.Order,
-		responseBytes: c.ResponseBytes,
+		responseBytes: cmp.Or(c.ResponseBytes, 1<<20),
 		wakeServe:     make(chan struct{}, 1),
 	}
 	if s.solo != nil {
 		s.sink = s.solo
 	}
-	if s.responseBytes == 0 {
-		s.responseBytes = 1 << 20
-	}
 	s.task = c.Queue.NewTask(s.run)
-	s.clock = streamClock{lastBookmark: c.LastBookmark, timer: taskTimer{ready: s.task.Ready}}
+	s.clock = streamClock{lastBookmark: c.LastBookmark}
 	return s
 }
-
-// Abort makes Serve return the cause soon: the client has gone or must get nothing more. Nothing
-// is sent afterwards, except what is being sent. The caller ends a call of [StreamSink.Send] that
-// waits.
-func (s *Stream) Abort(cause error) { s.stop(cause) }
 
 // Finish makes Serve return nil when the last watch has ended and all is sent. No Start may
 // follow.
@@ -152,20 +139,24 @@ func (s *Stream) Start(d *Dispatcher, w *StreamWatch, i feed.Interest, b catchup
 
 // Refuse answers a start that was refused: an entry with Refused for the id.
 func (s *Stream) Refuse(id uint64, reason error) {
-	s.postAnswer(func(time.Time) { s.waitingAnswers = append(s.waitingAnswers, answer{id: id, refused: reason}) })
+	s.postAnswers(1, func(time.Time) { s.waitingAnswers = append(s.waitingAnswers, answer{id: id, refused: reason}) })
 }
 
 // End ends a watch. A watch that has ended or is ending is left alone: the first call counts.
 func (s *Stream) End(w *StreamWatch, e Ending) {
 	if w.beginEnding() {
-		s.postAnswer(func(time.Time) { s.end(w, &e) })
+		s.postAnswers(1, func(time.Time) { s.end(w, &e) })
 	}
 }
 
 // EndAt ends a watch at a time, unless it ends earlier. One timer of the stream serves all
 // watches. EndAt may be called once for each watch.
 func (s *Stream) EndAt(w *StreamWatch, at time.Time, e Ending) {
-	s.post(func(time.Time) { s.clock.endAt(w, at, &e) })
+	s.post(func(time.Time) {
+		if !w.isEnding() {
+			s.clock.due.add(due{at, &w.due, func() { s.endNow(w, &e) }})
+		}
+	})
 }
 
 // EndAll ends all watches, and then the stream, as Finish does. Watches at one position share the
@@ -179,27 +170,37 @@ func (s *Stream) EndAll(e Ending) {
 			return
 		}
 		s.finishing, s.endAll = s.solo == nil, &e // Start follows, if the one watch has not begun
-		for _, src := range s.sources {
-			for _, c := range src.all() {
-				s.endCursor(c, &e)
-			}
-		}
-		for _, c := range s.directs.clone() {
+		for _, c := range s.cursors() {
 			s.endCursor(c, &e)
 		}
 	})
 }
 
 // post makes the worker call a function. It returns false if the stream has ended.
-func (s *Stream) post(do func(now time.Time)) bool {
+func (s *Stream) post(do func(now time.Time)) bool { return s.postAnswers(0, do) }
+
+// postAnswers makes the worker call a function that adds a number of answers.
+func (s *Stream) postAnswers(n int, do func(now time.Time)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return false
 	}
+	s.answers.waiting += n
 	s.inbox = append(s.inbox, do)
 	s.task.Ready()
 	return true
+}
+
+// cursors returns all cursors of the stream.
+func (s *Stream) cursors() (all []*cursor) {
+	for _, src := range s.sources {
+		all = append(all, src.cursors...)
+	}
+	if s.directs != nil {
+		all = append(all, s.directs.all...)
+	}
+	return all
 }
 
 // contextLocked returns a context that ends when Serve returns.
@@ -210,8 +211,10 @@ func (s *Stream) contextLocked() context.Context {
 	return s.ctx
 }
 
-// stop makes Serve return.
-func (s *Stream) stop(cause error) {
+// Abort makes Serve return the cause soon: the client has gone or must get nothing more. Nothing
+// is sent afterwards, except what is being sent. The caller ends a call of [StreamSink.Send] that
+// waits.
+func (s *Stream) Abort(cause error) {
 	s.mu.Lock()
 	if !s.ended {
 		s.ended, s.cause = true, cause

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -46,13 +45,6 @@ func (a *answerCount) remove(n int) {
 	}
 }
 
-// Answers returns the number of refusals and ends that wait to be sent.
-func (s *Stream) Answers() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.answers.waiting
-}
-
 // AwaitAnswers waits until fewer than n answers wait. It returns ctx.Err() if ctx ends first, and
 // [context.Canceled] if the stream ends first.
 func (s *Stream) AwaitAnswers(ctx context.Context, n int) error {
@@ -78,17 +70,6 @@ func (s *Stream) AwaitAnswers(ctx context.Context, n int) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}
-}
-
-// postAnswer makes the worker call a function that adds an answer.
-func (s *Stream) postAnswer(do func(now time.Time)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.ended {
-		s.answers.waiting++
-		s.inbox = append(s.inbox, do)
-		s.task.Ready()
 	}
 }
 
@@ -120,9 +101,6 @@ func (s *Stream) end(w *StreamWatch, e *Ending) {
 		a.unbegun = e.isFailure() && (!c.spoke || w.joining)
 		if e.Last {
 			a.position = c.position()
-		}
-		if e.Deny {
-			s.dropUnsent(c, w)
 		}
 		c.removeWatch(w)
 		w.leave(c)
@@ -162,6 +140,7 @@ func (s *Stream) closeCursor(c *cursor) {
 	c.state = cursorClosed
 	c.source.remove(c)
 	s.clock.due.remove(c.due)
+	s.clock.due.remove(c.delayed)
 	c.unshare()
 	if s.latest == c {
 		s.latest = nil
@@ -173,21 +152,6 @@ func (s *Stream) closeCursor(c *cursor) {
 	}
 	s.mu.Unlock()
 	s.signal()
-}
-
-// dropUnsent removes the messages of a watch from a response that could not be sent yet.
-func (s *Stream) dropUnsent(c *cursor, w *StreamWatch) {
-	if !s.unsent || s.handlerSends {
-		return
-	}
-	for i := range s.response.Entries {
-		e := &s.response.Entries[i]
-		if e.Batch != nil && (e.cursor == c || slices.Contains(e.cursors, c)) {
-			ids := slices.DeleteFunc(slices.Clone(e.IDs.all), func(id uint64) bool { return id == w.ID })
-			e.IDs = &IDs{all: ids}
-		}
-	}
-	s.response.Entries = slices.DeleteFunc(s.response.Entries, func(e Entry) bool { return e.IDs.Len() == 0 })
 }
 
 // addAnswers adds the waiting answers to the response, as far as they fit.

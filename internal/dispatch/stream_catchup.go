@@ -85,18 +85,13 @@ func (q *catchUpQueue) removeLocked(c *cursor) bool {
 			q.reserving() // no watch needs the reservation any more
 		}
 	}
-	q.forgetClosedLocked()
-	return true
-}
-
-// forgetClosedLocked is called when a cursor of the queue is closed. It sometimes removes all closed
-// cursors, because their turns may be far away.
-func (q *catchUpQueue) forgetClosedLocked() {
-	isClosed := func(c *cursor) bool { return c.abandoned }
+	// Sometimes all closed cursors go, because their turns may be far away.
 	if q.closed++; 2*q.closed >= len(q.waiting)+len(q.parked) {
+		isClosed := func(c *cursor) bool { return c.abandoned }
 		q.waiting, q.parked = slices.DeleteFunc(q.waiting, isClosed), slices.DeleteFunc(q.parked, isClosed)
 		q.closed = 0
 	}
+	return true
 }
 
 func (q *catchUpQueue) parkLocked(c *cursor) {
@@ -110,35 +105,22 @@ func (q *catchUpQueue) unparkLocked(c *cursor) {
 	q.parkedOpen--
 }
 
-// canMakeLocked reports whether Serve can make parts.
-func (q *catchUpQueue) canMakeLocked() bool { return len(q.waiting) > 0 && !q.granted }
-
 // catchUpsWait reports whether Serve could make parts.
 func (s *Stream) catchUpsWait() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.catchUps.canMakeLocked()
+	return len(s.catchUps.waiting) > 0 && !s.catchUps.granted
 }
 
 // grantParts lets Serve make parts for one response, unless there are parts already. The worker calls it
 // while the sink has room.
 func (s *Stream) grantParts() {
-	if s.parts != nil {
+	if s.parts != nil || !s.catchUpsWait() {
 		return
 	}
-	s.mu.Lock()
-	granted := s.catchUps.canMakeLocked()
-	holds := s.catchUps.holds
-	s.mu.Unlock()
-	if !granted {
-		return
-	}
-	lost := holds && !s.sink.HoldsReservation()
+	s.checkReservation()
 	s.mu.Lock()
 	s.catchUps.granted, s.catchUps.toMake = true, true
-	if lost {
-		s.catchUps.holds = false
-	}
 	s.mu.Unlock()
 	s.signal()
 }
@@ -223,7 +205,7 @@ func (s *Stream) makePartsOf(c *cursor, made *madeParts, limit int) (bytes int, 
 		}
 		isPart := c.TransfersState() && m.Header.Kind == object.CatchUpPart
 		made.messages = append(made.messages, catchUpMessage{c, m, isPart})
-		if m.Header.Kind == object.Live && c.hasBatchDelay() {
+		if m.Header.Kind == object.Live && c.timing != nil && c.timing.batchDelay > 0 {
 			return bytes, nil // the next events wait for the delay
 		}
 		// A cursor does not wait for its next turn while it holds its first part.

@@ -13,23 +13,14 @@ type streamClock struct {
 	lastBookmark     time.Time // see StreamConfig.LastBookmark
 	lastBookmarkDone bool      // the last bookmarks are due
 
-	timer taskTimer // of the task of the stream
+	timer  *time.Timer // makes the task of the stream ready; nil: never set
+	fireAt time.Time   // the time for which the timer was last set; zero: never set
 
 	due dueHeap
 
 	interval time.Duration // between two looks for silent watches; 0: none
 	nextTick time.Time     // when to look for silent watches
 }
-
-// endAt ends a watch at a time, unless it ends earlier.
-func (k *streamClock) endAt(w *StreamWatch, at time.Time, e *Ending) {
-	if !w.isEnding() {
-		k.due.add(due{at: at, watch: w, ending: e})
-	}
-}
-
-// hold marks the cursor when its batch delay is over.
-func (k *streamClock) hold(c *cursor, until time.Time) { k.due.add(due{at: until, cursor: c}) }
 
 // addInterval makes the clock look for bookmarks as often as the watches of the cursor need.
 func (k *streamClock) addInterval(c *cursor, now time.Time) {
@@ -51,17 +42,13 @@ func (k *streamClock) fire(s *Stream, now time.Time) {
 	for len(k.due) > 0 && !now.Before(k.due[0].at) {
 		next := k.due[0]
 		k.due.remove(1)
-		if next.watch != nil {
-			s.endNow(next.watch, next.ending)
-		} else {
-			s.goOn(next.cursor)
-		}
+		next.do()
 	}
 	if k.interval > 0 && !now.Before(k.nextTick) {
 		// The watch with the shortest interval may have ended.
 		k.interval = s.tickInterval()
 		k.nextTick = now.Add(k.interval)
-		if c := s.latest; s.solo != nil && c != nil && !c.timing.isSilent(now) {
+		if c := s.latest; s.solo != nil && c != nil && !c.timing.IsSilent(now) {
 			k.nextTick = c.timing.sentAny.Add(k.interval)
 		} else {
 			s.tick()
@@ -71,12 +58,6 @@ func (k *streamClock) fire(s *Stream, now time.Time) {
 		k.lastBookmarkDone = true
 		s.tick()
 	}
-}
-
-// goOn makes a cursor whose batch delay is over send its events.
-func (s *Stream) goOn(c *cursor) {
-	c.mark()
-	s.shareAfterDelay(c)
 }
 
 // tickInterval returns streamClock.interval for the watches that go on.
@@ -104,10 +85,25 @@ func (c *cursor) tickInterval() time.Duration {
 	return max(c.timing.bookmarkInterval/2, time.Millisecond)
 }
 
-// setTimer makes the task of the stream ready when something is due.
+// setTimer makes the task of the stream ready when something is due, or earlier. It keeps a timer that
+// fires earlier, because resetting the timer for each message costs more than one needless run of the
+// task.
 func (k *streamClock) setTimer(s *Stream, now time.Time) {
-	if at := k.next(s); !at.IsZero() {
-		k.timer.set(at, now)
+	at := k.next(s)
+	if at.IsZero() || k.fireAt.After(now) && !k.fireAt.After(at) {
+		return
+	}
+	k.fireAt = at
+	if k.timer == nil {
+		k.timer = time.AfterFunc(at.Sub(now), s.task.Ready)
+	} else {
+		k.timer.Reset(at.Sub(now))
+	}
+}
+
+func (k *streamClock) stop() {
+	if k.timer != nil {
+		k.timer.Stop()
 	}
 }
 
@@ -190,7 +186,7 @@ func (src *streamSource) addBookmarks(now time.Time) {
 	}
 	for _, c := range src.cursors {
 		last := s.clock.lastBookmarkDone && !c.sentLast && c.state == cursorLive
-		periodic := c.state == cursorLive && c.timing.isSilent(now.Add(ahead))
+		periodic := c.state == cursorLive && c.timing.IsSilent(now.Add(ahead))
 		switch {
 		case !last && !periodic:
 			continue
@@ -237,31 +233,4 @@ func (src *streamSource) addBookmark(cursors []*cursor, bound object.Position, n
 	e := Entry{IDs: idsOf(watches), Batch: &feed.Batch{Message: feed.Message{Header: h}}, cursors: cursors}
 	e.Dispatcher = src.dispatcher
 	src.stream.add(e, 0)
-}
-
-// taskTimer makes a task ready when something is due.
-type taskTimer struct {
-	ready  func()      // makes the task ready
-	timer  *time.Timer // nil: never set
-	fireAt time.Time   // the time for which the timer was last set; zero: never set
-}
-
-// set makes the task ready at the given time, or earlier. It keeps a timer that fires earlier,
-// because resetting the timer for each message costs more than one needless run of the task.
-func (t *taskTimer) set(at, now time.Time) {
-	if t.fireAt.After(now) && !t.fireAt.After(at) {
-		return
-	}
-	t.fireAt = at
-	if t.timer == nil {
-		t.timer = time.AfterFunc(at.Sub(now), t.ready)
-	} else {
-		t.timer.Reset(at.Sub(now))
-	}
-}
-
-func (t *taskTimer) stop() {
-	if t.timer != nil {
-		t.timer.Stop()
-	}
 }

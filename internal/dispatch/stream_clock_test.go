@@ -49,23 +49,6 @@ func TestStreamEndsAWatchAtItsTime(t *testing.T) {
 	})
 }
 
-// A watch that is denied gets no event that waits in a response that the sink has not sent.
-func TestStreamDropsUnsentEventsOfADeniedWatch(t *testing.T) {
-	inBubble(t, limits{}, func(t *testing.T, f *fixture) {
-		s := f.stream(t, dispatch.StreamConfig{})
-		denied := f.watchKey(s, 1, "a")
-		f.watchKey(s, 2, "b")
-		s.take()
-		s.locked(func() { s.try = func(*dispatch.Response) error { return dispatch.ErrFull } })
-		f.store.Commit(map[object.Key][]byte{"a": []byte("v"), "b": []byte("v")})
-		s.want()
-		s.End(denied, dispatch.Ending{Deny: true})
-		s.locked(func() { s.try = nil })
-		s.Ready()
-		s.want("2: +b=v", "1: ended <nil>")
-	})
-}
-
 // If the sink needs a sender that may wait, Serve sends the same response, and the worker makes no
 // other one meanwhile.
 func TestStreamSendsByServe(t *testing.T) {

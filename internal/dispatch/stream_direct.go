@@ -66,14 +66,6 @@ func (q *directCursors) lanes() []*directLane {
 	return []*directLane{&q.live, &q.catchUps}
 }
 
-// clone returns a copy of the list of cursors.
-func (q *directCursors) clone() []*cursor {
-	if q == nil {
-		return nil
-	}
-	return slices.Clone(q.all)
-}
-
 // StartDirect starts a watch whose messages come from a source without feeds. The stream runs one
 // goroutine for it, which calls the methods of the watcher. Next is called only when the stream
 // has room for its message.
@@ -161,22 +153,16 @@ func (s *Stream) grantDirect() {
 
 // reserveDirect reports whether the stream has the reservation. If not, the cursor waits for it.
 func (s *Stream) reserveDirect(c *cursor) bool {
-	s.mu.Lock()
-	holds := s.catchUps.holds
-	s.mu.Unlock()
-	if holds {
-		holds = s.sink.HoldsReservation()
-	}
+	s.checkReservation()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := &s.catchUps
-	q.holds = holds
 	q.setTransfersLocked(c, true)
-	if !holds {
+	if !q.holds {
 		q.parkLocked(c)
 		s.reserveLocked()
 	}
-	return holds
+	return q.holds
 }
 
 // directMade takes a message. The argument needs reports whether the next one needs the reservation.
@@ -186,18 +172,11 @@ func (s *Stream) directMade(c *cursor, m feed.Message, needs bool) {
 	if c.state == cursorClosed {
 		return
 	}
-	isPart := c.transfers() && m.Header.Kind == object.CatchUpPart
 	s.mu.Lock()
+	isPart := c.needsSlot && m.Header.Kind == object.CatchUpPart
 	s.catchUps.setTransfersLocked(c, needs)
 	s.mu.Unlock()
 	l.made = &catchUpMessage{c, m, isPart}
-}
-
-// transfers reports whether the cursor uses the reservation.
-func (c *cursor) transfers() bool {
-	c.stream.mu.Lock()
-	defer c.stream.mu.Unlock()
-	return c.needsSlot
 }
 
 // directStopped ends a watch whose goroutine has ended. The position is the one from which the

@@ -5,24 +5,21 @@ import (
 	"time"
 )
 
-// due is what a stream has to do at a time: to end a watch, or to go on with a cursor whose batch
-// delay is over.
+// due is what a stream has to do at a time.
 type due struct {
-	at     time.Time
-	watch  *StreamWatch // nil: see cursor
-	ending *Ending      // of the watch
-	cursor *cursor
+	at    time.Time
+	place *int32 // where the place in the heap is recorded; 0: not in the heap
+	do    func()
 }
 
-// dueHeap has what is due, the next one first. Each watch and each cursor knows its place, so that
+// dueHeap has what is due, the next one first. Each watch and each cursor knows its places, so that
 // it leaves the heap when it ends, however late it was due. It implements [heap.Interface].
 type dueHeap []due
 
 // add adds something that is due. It does not call [heap.Push], which would allocate.
 func (h *dueHeap) add(d due) {
-	h.Push(nil)
+	*h = append(*h, d)
 	last := len(*h) - 1
-	(*h)[last] = d
 	h.place(last)
 	heap.Fix(h, last)
 }
@@ -34,14 +31,8 @@ func (h *dueHeap) remove(place int32) {
 	}
 }
 
-// place records the place of an index in the watch or the cursor that is there. Places count from 1.
-func (h dueHeap) place(i int) {
-	if d := &h[i]; d.watch != nil {
-		d.watch.due = int32(i + 1)
-	} else {
-		d.cursor.due = int32(i + 1)
-	}
-}
+// place records the place of what is at an index. Places count from 1.
+func (h dueHeap) place(i int) { *h[i].place = int32(i + 1) }
 
 // Len implements [heap.Interface].
 func (h dueHeap) Len() int { return len(h) }
@@ -56,17 +47,13 @@ func (h dueHeap) Swap(i, j int) {
 	h.place(j)
 }
 
-// Push implements [heap.Interface]. It appends an element that the caller sets.
-func (h *dueHeap) Push(any) { *h = append(*h, due{}) }
+// Push implements [heap.Interface]. Nobody calls it; see add.
+func (h *dueHeap) Push(any) { panic("a heap of times has no Push") }
 
 // Pop implements [heap.Interface]. It drops the last element.
 func (h *dueHeap) Pop() any {
 	last := len(*h) - 1
-	if d := &(*h)[last]; d.watch != nil {
-		d.watch.due = 0
-	} else {
-		d.cursor.due = 0
-	}
+	*(*h)[last].place = 0
 	(*h)[last] = due{}
 	if *h = (*h)[:last]; last == 0 {
 		*h = nil // the memory of what many watches needed once

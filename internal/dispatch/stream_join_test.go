@@ -122,19 +122,23 @@ func TestStreamEndsAWatchThatHasJoined(t *testing.T) {
 	})
 }
 
-// While a response waits to be sent, its messages are not counted, so a watch does not join.
+// While Serve sends a response, its messages are not counted, so a watch does not join.
 func TestStreamCountsTheMessagesOfAWatchThatBeginsAfterAnUnsentOne(t *testing.T) {
 	inBubble(t, limits{}, func(t *testing.T, f *fixture) {
 		s := f.stream(t, dispatch.StreamConfig{})
 		f.watchKey(s, 1, "k")
 		s.take()
-		s.locked(func() { s.try = func(*dispatch.Response) error { return dispatch.ErrFull } })
+		goOn := make(chan struct{})
+		s.locked(func() {
+			s.try = func(*dispatch.Response) error { return dispatch.ErrNeedsHandler }
+			s.send = func(*dispatch.Response) error { <-goOn; return nil }
+		})
 		f.store.Put("k", "1")
 		synctest.Wait()
 		second := f.watchKey(s, 2, "k")
 		synctest.Wait()
 		s.locked(func() { s.try = nil })
-		s.Ready()
+		close(goOn)
 		s.want("1: +k=1", "2: BOOKMARK")
 		if n := second.Status().Messages; n != 1 {
 			t.Errorf("got %d messages, want 1", n)

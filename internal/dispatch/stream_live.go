@@ -97,7 +97,7 @@ func (src *streamSource) keep(has func(*cursor) bool) {
 	src.marked = kept
 }
 
-// IsBefore reports whether the cursor has not reached the position.
+// isBefore reports whether the cursor has not reached the position.
 func (c *cursor) isBefore(p object.Position) bool {
 	return c.Epoch != p.Epoch || c.After < p.Revision || c.Skip > 0
 }
@@ -115,7 +115,7 @@ func (src *streamSource) canRead(c *cursor, bound object.Position, now time.Time
 	}
 	// A cursor becomes live when the bound has reached it. So a different epoch is an old one.
 	v := c.Feed.View.Load()
-	if c.Epoch != bound.Epoch || !c.InLog(v) || c.NeedsMerge(v) && !c.canMerge(bound.Revision) {
+	if c.Epoch != bound.Epoch || !c.InLog(v) || c.NeedsMerge(v) && bound.Revision-c.After > maxMergedRevisions {
 		s.fallBehind(c, now)
 		return false
 	}
@@ -213,10 +213,10 @@ func (src *streamSource) read(c *cursor, cut object.Revision, whole bool, now ti
 		return true
 	}
 	b := c.Feed.BatchTo(feed.Start{View: c.view, After: c.After, Skip: c.Skip}, cut, limit, now)
-	if all = limit == math.MaxInt || !b.IsCut(); all {
+	if all = limit == math.MaxInt || !b.End.HasMore; all {
 		c.After, c.Skip = cut, 0
 	} else {
-		c.After, c.Skip = b.Advance(c.After, c.Skip)
+		c.After, c.Skip = b.End.Advance(c.After, c.Skip)
 	}
 	s.addMessage(c, b, now)
 	return all
@@ -225,8 +225,3 @@ func (src *streamSource) read(c *cursor, cut object.Revision, whole bool, now ti
 // maxMergedRevisions limits the work of a merge on the worker. If more revisions wait, the cursor
 // gets a REPLAY, which Serve merges.
 const maxMergedRevisions = 1000
-
-// canMerge reports whether the worker may merge the events up to the bound.
-func (c *cursor) canMerge(bound object.Revision) bool {
-	return bound-c.After <= maxMergedRevisions
-}

@@ -271,7 +271,7 @@ func (s *modelStream) obstruct(m *streamModel) {
 		s.gate = make(chan struct{})
 	}
 	gate := s.gate
-	switch m.choose("obstacle", 5) {
+	switch m.choose("obstacle", 4) {
 	case 0:
 		synctest.Wait() // the worker asks before it sends
 		s.setRoom(0)
@@ -279,13 +279,11 @@ func (s *modelStream) obstruct(m *streamModel) {
 		synctest.Wait()
 		s.setRoom(1 + m.choose("room", 4))
 	case 2:
-		s.locked(func() { s.try = func(*dispatch.Response) error { return dispatch.ErrFull } })
-	case 3:
 		s.locked(func() {
 			s.try = func(*dispatch.Response) error { return dispatch.ErrNeedsHandler }
 			s.send = func(*dispatch.Response) error { <-gate; return nil }
 		})
-	case 4:
+	case 3:
 		failure := pick(m.choose, "reservation", nil, nil, errNoSlot)
 		s.locked(func() {
 			s.reserve = func(ctx context.Context, _ bool) error {

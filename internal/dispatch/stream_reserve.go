@@ -65,6 +65,16 @@ func (s *Stream) reserved(ctx context.Context, err error) {
 	}
 }
 
+// checkReservation notes that the sink has lost the reservation. The worker calls it, and nobody else
+// takes the reservation from the stream.
+func (s *Stream) checkReservation() {
+	if s.holdsReservation() && !s.sink.HoldsReservation() {
+		s.mu.Lock()
+		s.catchUps.holds = false
+		s.mu.Unlock()
+	}
+}
+
 // releaseReservation gives the reservation back if no cursor needs it. The worker calls it.
 func (s *Stream) releaseReservation() {
 	if s.parts != nil || s.directs != nil && s.directs.catchUps.made != nil {

@@ -113,11 +113,11 @@ type StreamSink interface {
 	// response.
 	HasRoom() bool
 
-	// TrySend sends a response from the worker and must not wait. It returns [ErrFull] or
-	// [ErrNeedsHandler] if it has not sent the response; the stream keeps this one response.
-	// After ErrFull, the sink calls Stream.Ready when it has room. Any other error ends Serve
-	// with that error. The response, its entries and lists of ids are valid only during the
-	// call, but the encoded bytes of batches and of id lists are immutable and may be kept.
+	// TrySend sends a response from the worker and must not wait. It is called only after HasRoom
+	// has returned true. It returns [ErrNeedsHandler] if it has not sent the response; Serve then
+	// sends this one. Any other error ends Serve with that error. The response, its entries and
+	// lists of ids are valid only during the call, but the encoded bytes of batches and of id lists
+	// are immutable and may be kept.
 	TrySend(r *Response, now time.Time) error
 
 	// Send sends a response from the goroutine of Serve, and may wait for the client. It is
@@ -139,14 +139,9 @@ type StreamSink interface {
 	Release()
 }
 
-var (
-	// ErrFull means that a sink has no room for a response.
-	ErrFull = errors.New("the sink is full")
-
-	// ErrNeedsHandler means that only Serve can send the response, with Send, because the sink may
-	// have to wait.
-	ErrNeedsHandler = errors.New("the sink needs the handler")
-)
+// ErrNeedsHandler means that only Serve can send the response, with Send, because the sink may
+// have to wait.
+var ErrNeedsHandler = errors.New("the sink needs the handler")
 
 // Response is one message of the stream.
 type Response struct {

@@ -13,7 +13,7 @@ import (
 func (s *Stream) run(now time.Time) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.stop(work.Panicked(p))
+			s.Abort(work.Panicked(p))
 			s.task.Ready() // releases the stream if Serve waits for that
 		}
 	}()
@@ -25,7 +25,7 @@ func (s *Stream) run(now time.Time) {
 		s.release()
 		return
 	}
-	if s.handlerSends {
+	if s.unsent {
 		return
 	}
 	s.clock.fire(s, now)
@@ -35,10 +35,10 @@ func (s *Stream) run(now time.Time) {
 	if s.unsent {
 		return
 	}
-	s.shareCandidates()
+	s.shareCandidates(now)
 	s.releaseReservation()
 	if s.finishing && s.watches == 0 && len(s.waitingAnswers) == 0 && !s.more {
-		s.stop(s.soloEnd)
+		s.Abort(s.soloEnd)
 		return
 	}
 	s.joinGroup()
@@ -56,7 +56,7 @@ func (s *Stream) takeInbox() []func(time.Time) {
 
 // hasWork reports whether there may be something to send, or a part to make.
 func (s *Stream) hasWork() bool {
-	if s.unsent || s.more || len(s.waitingAnswers) > 0 || len(s.settling) > 0 || len(s.joins) > 0 || s.parts != nil || s.catchUpsWait() || s.hasDirect() {
+	if s.more || len(s.waitingAnswers) > 0 || len(s.settling) > 0 || len(s.joins) > 0 || s.parts != nil || s.catchUpsWait() || s.hasDirect() {
 		return true
 	}
 	for _, src := range s.sources {
@@ -70,35 +70,30 @@ func (s *Stream) hasWork() bool {
 // sendOne sends a response, if the sink has room and there is something to send. It also lets
 // Serve make parts.
 func (s *Stream) sendOne(now time.Time) {
-	s.noRoom = !s.sink.HasRoom()
-	s.isWaiting.Store(s.noRoom)
-	if s.noRoom {
+	hasRoom := s.sink.HasRoom()
+	s.isWaiting.Store(!hasRoom)
+	if !hasRoom {
 		return
 	}
-	if !s.unsent {
-		s.grantParts()
-		s.grantDirect()
-		if !s.makeResponse(now) {
-			s.grantParts() // for cursors that have fallen behind meanwhile
-			return
-		}
+	s.grantParts()
+	s.grantDirect()
+	if !s.makeResponse(now) {
+		s.grantParts() // for cursors that have fallen behind meanwhile
+		return
 	}
 	s.noteSending()
 	switch err := s.sink.TrySend(&s.response, now); err {
 	case nil:
 		s.responseSent()
-	case ErrFull:
-		s.unsent, s.noRoom = true, true
-		s.isWaiting.Store(true)
 	case ErrNeedsHandler:
-		s.unsent, s.handlerSends = true, true
+		s.unsent = true
 		s.mu.Lock()
 		s.toSend = &s.response
 		s.mu.Unlock()
 		s.signal()
 	default:
 		s.unsent = true
-		s.stop(err)
+		s.Abort(err)
 	}
 }
 
@@ -128,7 +123,6 @@ func (c *cursor) noteSending(b *feed.Batch) { c.isSending, c.mayHave = true, b.H
 func (s *Stream) responseSent() {
 	s.unsent = false
 	s.more = s.response.More
-	s.isWaiting.Store(false)
 	s.mu.Lock()
 	answered := 0
 	for i := range s.response.Entries {
@@ -155,14 +149,11 @@ func (s *Stream) responseSent() {
 
 // release ends the use of the stream by the worker. Serve then closes all cursors.
 func (s *Stream) release() {
-	s.clock.timer.stop()
+	s.clock.stop()
 	for _, src := range s.sources {
-		for _, c := range src.all() {
-			s.closeCursor(c)
-		}
 		delete(src.rounds.sources, src)
 	}
-	for _, c := range s.directs.clone() {
+	for _, c := range s.cursors() {
 		s.closeCursor(c)
 	}
 	s.mu.Lock()
@@ -176,7 +167,7 @@ func (s *Stream) release() {
 //   - the reason of its end: the watch of a stream with one watch has ended, and everything has been
 //     sent
 //   - the cause, as it was given: Abort was called. Nothing is sent after that.
-//   - the error of the sink, or a [*PanicError] of the making of a response
+//   - the error of the sink, or a [*work.PanicError] of the making of a response
 //
 // When Serve has returned, all watchers are closed and the stream uses no StreamWatch any more.
 // A stream that never called Serve must not have started watches.
@@ -235,7 +226,7 @@ func (s *Stream) serveOnce() bool {
 		}
 		return nil
 	}); err != nil {
-		s.stop(err)
+		s.Abort(err)
 	}
 	return true
 }
@@ -243,11 +234,8 @@ func (s *Stream) serveOnce() bool {
 // handlerSent gives the response that Serve has sent back to the worker.
 func (s *Stream) handlerSent(err error) {
 	if err != nil {
-		s.stop(err)
+		s.Abort(err)
 		return
 	}
-	s.post(func(time.Time) {
-		s.handlerSends = false
-		s.responseSent()
-	})
+	s.post(func(time.Time) { s.responseSent() })
 }

@@ -27,7 +27,7 @@ func (s *Stream) begin(w *StreamWatch, g *group, b catchup.Begin, o *Options, no
 	switch {
 	case s.endAll != nil:
 		s.endCursor(c, s.endAll)
-	case c.dispatcher().hasStopped():
+	case c.dispatcher().stopped.Load():
 		src.endStopped()
 	case c.Step == catchup.StepSnapshot:
 		s.catchUp(c)
@@ -142,11 +142,9 @@ func (s *Stream) addReplay(c *cursor, now time.Time) bool {
 	if n+4*entryBytes+3*c.entrySize(0) > s.room() && len(s.response.Entries) > 0 {
 		return true
 	}
-	s.addMessage(c, &feed.Batch{Message: c.BeginReplay(bound, asOf)}, now)
-	if part, ok := c.WholeReplay(v); ok {
-		s.addMessage(c, &feed.Batch{Message: part}, now)
+	for _, m := range c.WholeReplay(v, bound, asOf) {
+		s.addMessage(c, &feed.Batch{Message: m}, now)
 	}
-	s.addMessage(c, &feed.Batch{Message: c.Synced()}, now)
 	s.goLive(c)
 	return false
 }
@@ -155,9 +153,8 @@ func (s *Stream) addReplay(c *cursor, now time.Time) bool {
 func (s *Stream) goLive(c *cursor) {
 	c.state = cursorLive
 	c.mark()
-	if s.solo == nil {
-		c.share()
-	} else if s.clock.lastBookmarkDone && !c.sentLast {
+	c.share()
+	if s.solo != nil && s.clock.lastBookmarkDone && !c.sentLast {
 		s.tick()
 	}
 }

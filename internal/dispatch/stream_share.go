@@ -55,8 +55,8 @@ func (g *group) sharedBy(k shareKey) *cursor {
 // share lets other watches share a cursor that has become live. If there is such a cursor already,
 // the watches move to that one later.
 func (c *cursor) share() {
-	if c.group.shared == nil {
-		return // it is the only cursor of the group
+	if c.group.shared == nil || c.stream.solo != nil {
+		return // it is the only cursor of the group, or of its stream
 	}
 	if c.sharedOrSelf() != c {
 		c.stream.candidates = append(c.stream.candidates, c)
@@ -74,26 +74,32 @@ func (c *cursor) sharedOrSelf() *cursor {
 	return c
 }
 
-// unshare forgets a cursor that is closed.
+// unshare forgets a cursor that is closed. Those that wait for its batch delay look for another one now.
 func (c *cursor) unshare() {
 	k := c.shareKey()
-	shared := c.group.shared[k]
-	if c.delayed > 0 {
-		c.stream.dropDelayed(c, shared)
+	if c.group.shared[k] != c {
+		return
 	}
-	if shared == c {
-		delete(c.group.shared, k)
-		c.stream.tryDelayed(c)
+	delete(c.group.shared, k)
+	if c.timing == nil || c.timing.batchDelay == 0 {
+		return
+	}
+	for other := c.group.cursors.first; other != nil; other = other.next {
+		if other.delayed > 0 && other.shareKey() == k {
+			c.stream.clock.due.remove(other.delayed)
+			c.stream.candidates = append(c.stream.candidates, other)
+		}
 	}
 }
 
 // shareCandidates moves the watches of each candidate to the shared cursor, if neither of the two
 // has an event before it. The worker calls it while no response waits to be sent, so all messages
-// of both are counted. Candidates that have to wait for a batch delay are left out until then.
-func (s *Stream) shareCandidates() {
+// of both are counted. Candidates that have to wait for a batch delay are left out until then, so a
+// run costs nothing for them.
+func (s *Stream) shareCandidates(now time.Time) {
 	kept := s.candidates[:0]
 	for _, c := range s.candidates {
-		if !s.tryShare(c) {
+		if !s.tryShare(c, now) {
 			kept = append(kept, c)
 		}
 	}
@@ -104,7 +110,7 @@ func (s *Stream) shareCandidates() {
 }
 
 // tryShare reports whether shareCandidates need not try the cursor again.
-func (s *Stream) tryShare(c *cursor) bool {
+func (s *Stream) tryShare(c *cursor, now time.Time) bool {
 	if c.state != cursorLive || c.delayed > 0 {
 		return true // it becomes a candidate again when it is live, or when the delay is over
 	}
@@ -113,7 +119,8 @@ func (s *Stream) tryShare(c *cursor) bool {
 	case shared == c, c.isHeld():
 		return true
 	case shared.isHeld():
-		s.delay(c, shared)
+		until, _ := shared.timing.HeldUntil(now)
+		s.clock.due.add(due{until, &c.delayed, func() { s.candidates = append(s.candidates, c) }})
 		return true
 	case c.isBehind() || shared.isBehind() || c.Epoch != shared.Epoch:
 		return false
@@ -121,54 +128,6 @@ func (s *Stream) tryShare(c *cursor) bool {
 	shared.take(c)
 	s.closeCursor(c)
 	return true
-}
-
-// delay makes a candidate wait until the batch delay of the shared cursor is over.
-func (s *Stream) delay(c, shared *cursor) {
-	if s.delayed == nil {
-		s.delayed = map[*cursor][]*cursor{}
-	}
-	s.delayed[shared] = append(s.delayed[shared], c)
-	c.delayed = int32(len(s.delayed[shared]))
-}
-
-// dropDelayed removes a candidate that waits for the shared cursor.
-func (s *Stream) dropDelayed(c, shared *cursor) {
-	all := s.delayed[shared]
-	last := len(all) - 1
-	moved := all[last]
-	all[c.delayed-1], moved.delayed, c.delayed = moved, c.delayed, 0
-	all[last] = nil
-	if s.delayed[shared] = all[:last]; last == 0 {
-		s.forgetDelayed(shared)
-	}
-}
-
-// tryDelayed makes shareCandidates try the candidates again that wait for the shared cursor.
-func (s *Stream) tryDelayed(shared *cursor) {
-	for _, c := range s.delayed[shared] {
-		c.delayed = 0
-		s.candidates = append(s.candidates, c)
-	}
-	s.forgetDelayed(shared)
-}
-
-func (s *Stream) forgetDelayed(shared *cursor) {
-	if delete(s.delayed, shared); len(s.delayed) == 0 {
-		s.delayed = nil
-	}
-}
-
-// shareAfterDelay makes shareCandidates try those again that had to wait for the batch delay of the
-// cursor: the cursor itself, or the candidates that wait for it.
-func (s *Stream) shareAfterDelay(c *cursor) {
-	switch c.group.shared[c.shareKey()] {
-	case nil:
-	case c:
-		s.tryDelayed(c)
-	default:
-		s.candidates = append(s.candidates, c)
-	}
 }
 
 // take moves the watches of another cursor to this one. Both have sent everything up to the bound.
@@ -210,7 +169,7 @@ type join struct {
 // one that is live and has sent everything that the watch does not want, or one that is about to
 // begin at the same place.
 func (s *Stream) join(w *StreamWatch, g *group, b catchup.Begin, o *Options) bool {
-	if s.solo != nil || b.Kind == catchup.BeginFromSnapshot || b.Exact > 0 || s.endAll != nil || g.dispatcher().hasStopped() {
+	if s.solo != nil || b.Kind == catchup.BeginFromSnapshot || b.Exact > 0 || s.endAll != nil || g.dispatcher().stopped.Load() {
 		return false
 	}
 	k := keyOf(s, o)
@@ -249,8 +208,8 @@ func (c *cursor) beginsLike(b catchup.Begin) bool {
 }
 
 // canJoin reports whether the cursor has sent everything up to the beginning of the watch, and
-// nothing after it that the watch needs. While a response waits to be sent, its messages are not
-// counted yet.
+// nothing after it that the watch needs. While Serve sends a response, its messages are not counted
+// yet.
 func (s *Stream) canJoin(c *cursor, b catchup.Begin) bool {
 	bound := c.group.rounds.newestBound()
 	if s.unsent || s.more || c.isBehind() || c.Epoch != b.Position.Epoch || bound.Epoch != c.Epoch || bound.Revision < b.Needed {

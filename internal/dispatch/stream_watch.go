@@ -138,7 +138,7 @@ func (w *StreamWatch) Unapplied(applied object.Position) feed.Backlog {
 }
 
 // Quiet reports whether nothing concerns the watch after the position from, up to and including the
-// revision to. It returns false if that is unknown, because the dispatcher has not reached the
+// later revision to. It returns false if that is unknown, because the dispatcher has not reached the
 // revision, or because the log does not reach back to the position. If the position is that of the
 // last message, nothing concerns the watch up to where everything was sent, however old the log is.
 func (w *StreamWatch) Quiet(from object.Position, to object.Revision) bool {
@@ -153,5 +153,5 @@ func (w *StreamWatch) Quiet(from object.Position, to object.Revision) bool {
 		return true
 	}
 	c := w.cursor.Load()
-	return c.Feed != nil && c.Feed.Quiet(from, to)
+	return c.Feed != nil && to > from.Revision && c.Feed.CompleteAfter(from).Revision >= to
 }

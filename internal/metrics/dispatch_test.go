@@ -65,7 +65,9 @@ func TestMetricsShowABlockedDispatcher(t *testing.T) {
 	running.Go(func() { d.Run(ctx) })
 	<-c.Ready()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(newResourceCollector([]backend.Resource{{Name: "r", Codec: codec, Cacher: c, Dispatcher: d, Store: written{}}}))
+	registry.MustRegister(collector(func(s scrape) {
+		s.resources([]backend.Resource{{Name: "r", Codec: codec, Cacher: c, Dispatcher: d, Store: written{}}})
+	}))
 	look := func() (age, through, revision float64) {
 		t.Helper()
 		families, err := registry.Gather()

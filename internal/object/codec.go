@@ -36,6 +36,10 @@ type Codec interface {
 	// served as stored.
 	Decode(stored []byte) (Content, error)
 
+	// ContentType returns the content type of a value for which the writer names none. Text
+	// reports whether the value was sent as text or as bytes.
+	ContentType(text bool) string
+
 	// Encode returns the stored form of content. Callers use the function [Encode], which
 	// fills in a missing content type first.
 	Encode(content Content) ([]byte, *ContentError)
@@ -75,22 +79,10 @@ func NewCodec(name string, s Schema) (Codec, error) {
 }
 
 // Encode returns the stored form of content. Text reports whether the writer sent the value
-// as text or as bytes. It determines the content type if the writer sent none and the
-// codec has more than one.
+// as text or as bytes.
 func Encode(c Codec, content Content, text bool) ([]byte, *ContentError) {
 	if content.ContentType == "" {
-		switch c.(type) {
-		case envelopeCodec:
-			content.ContentType = ContentBinary
-			if text {
-				content.ContentType = ContentText
-			}
-		case protobufCodec:
-			content.ContentType = ContentProtobuf
-			if text {
-				content.ContentType = ContentJSON
-			}
-		}
+		content.ContentType = c.ContentType(text)
 	}
 	return c.Encode(content)
 }
@@ -136,6 +128,8 @@ type rawCodec struct{}
 
 func (rawCodec) Name() string { return "raw" }
 
+func (rawCodec) ContentType(bool) string { return ContentBinary }
+
 func (rawCodec) Decode(stored []byte) (Content, error) {
 	return Content{Value: stored, ContentType: ContentBinary}, nil
 }
@@ -146,6 +140,8 @@ func (rawCodec) Encode(c Content) ([]byte, *ContentError) { return encodePlain(c
 type jsonCodec struct{ schema Schema }
 
 func (jsonCodec) Name() string { return "json" }
+
+func (jsonCodec) ContentType(bool) string { return ContentJSON }
 
 func (c jsonCodec) Decode(stored []byte) (Content, error) {
 	if !isDocument(stored) {

@@ -29,6 +29,13 @@ type envelopeCodec struct{ schema Schema }
 
 func (envelopeCodec) Name() string { return "object" }
 
+func (envelopeCodec) ContentType(text bool) string {
+	if text {
+		return ContentText
+	}
+	return ContentBinary
+}
+
 func (codec envelopeCodec) Encode(c Content) ([]byte, *ContentError) {
 	if !utf8.ValidString(c.ContentType) {
 		return nil, &ContentError{Field: "content_type", Reason: "is not valid UTF-8"}

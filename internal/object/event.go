@@ -111,3 +111,6 @@ type Header struct {
 	// than a second.
 	Age time.Duration
 }
+
+// BeginsReset reports whether the client loses its state with the message, and what it has applied.
+func (h *Header) BeginsReset() bool { return h.Kind == CatchUpBegin && h.CatchUp == Reset }

@@ -39,6 +39,13 @@ func newProtobufCodec(s Schema) (Codec, error) {
 
 func (protobufCodec) Name() string { return "protobuf" }
 
+func (protobufCodec) ContentType(text bool) string {
+	if text {
+		return ContentJSON
+	}
+	return ContentProtobuf
+}
+
 func (c protobufCodec) Decode(stored []byte) (Content, error) {
 	m, err := c.message.unmarshal(stored)
 	if err != nil {

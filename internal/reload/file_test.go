@@ -25,7 +25,7 @@ func write(t *testing.T, path, content string) {
 
 // followed is a file that a test reloads. The content "bad" cannot be used.
 type followed struct {
-	*reload.File
+	*reload.Files
 	path   string
 	inUse  string
 	used   int // number of contents that were used
@@ -38,8 +38,8 @@ func run(t *testing.T) *followed {
 	t.Helper()
 	f := &followed{path: filepath.Join(t.TempDir(), "file")}
 	write(t, f.path, "1")
-	var err error
-	f.File, err = reload.Load(f.path, slog.New(slog.NewTextHandler(&f.logged, nil)), func(content []byte) error {
+	f.Files = reload.New(slog.New(slog.NewTextHandler(&f.logged, nil)))
+	err := f.Load(f.path, func(content []byte) error {
 		if string(content) == "bad" {
 			return errors.New("no good")
 		}
@@ -52,7 +52,7 @@ func run(t *testing.T) *followed {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { f.Run(ctx) })
+	running.Go(func() { f.Run(ctx, func() {}) })
 	f.stop = func() {
 		cancel()
 		running.Wait()
@@ -111,7 +111,8 @@ func TestHalfWrittenFilesAreNotReported(t *testing.T) {
 		var mu sync.Mutex // orders the goroutine of Run and the test
 		var logged strings.Builder
 		inUse := ""
-		f, err := reload.LoadAll(paths, slog.New(slog.NewTextHandler(&locked{&mu, &logged}, nil)), func(contents [][]byte) error {
+		f := reload.New(slog.New(slog.NewTextHandler(&locked{&mu, &logged}, nil)))
+		err := f.LoadAll(paths, func(contents [][]byte) error {
 			if string(contents[0]) != string(contents[1]) {
 				return errors.New("they do not fit")
 			}
@@ -125,7 +126,7 @@ func TestHalfWrittenFilesAreNotReported(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { f.Run(ctx) })
+		running.Go(func() { f.Run(ctx, func() {}) })
 		defer running.Wait()
 		defer stop()
 		look := func(inUseThen string, errors int) {
@@ -166,11 +167,11 @@ func (l *locked) Write(b []byte) (int, error) {
 func TestLoadFailsIfTheFileCannotBeUsed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	use := func([]byte) error { return errors.New("no good") }
-	if _, err := reload.Load(path, slog.Default(), use); !errors.Is(err, os.ErrNotExist) {
+	if err := reload.New(slog.Default()).Load(path, use); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing file: got %v, want %v", err, os.ErrNotExist)
 	}
 	write(t, path, "1")
-	if _, err := reload.Load(path, slog.Default(), use); err == nil || !strings.Contains(err.Error(), "no good") {
+	if err := reload.New(slog.Default()).Load(path, use); err == nil || !strings.Contains(err.Error(), "no good") {
 		t.Errorf("unusable file: got %v, want the error of use", err)
 	}
 }

@@ -17,65 +17,41 @@ import (
 // precomputed. Matching a selector with 128 requirements therefore costs no more than the
 // number of labels of the object.
 
-// set is a set of strings. A small set is a slice because comparing is faster than a lookup.
-type set struct {
-	few  []string
-	many map[string]bool // nil: the values are in few
-}
-
-const maxFew = 4
-
-func newSet(values []string) set {
-	if len(values) <= maxFew {
-		return set{few: values}
-	}
-	s := set{many: make(map[string]bool, len(values))}
-	for _, value := range values {
-		s.many[value] = true
-	}
-	return s
-}
-
-func (s *set) has(value string) bool {
-	if s.many != nil {
-		return s.many[value]
-	}
-	return slices.Contains(s.few, value)
-}
-
 // values is the set of values that a selector allows. The zero value allows any string.
 type values struct {
 	limited bool     // only the values in in are allowed
-	in, out []string // allowed and forbidden values
-
-	inSet, outSet set // in and out after compile
+	in, out []string // allowed and forbidden values, sorted
 }
 
+// require allows only some of the values, which are sorted.
 func (v *values) require(in []string) {
 	if v.limited {
-		allowed := newSet(v.in)
-		in = slices.DeleteFunc(slices.Clone(in), func(value string) bool { return !allowed.has(value) })
+		in = slices.DeleteFunc(slices.Clone(in), func(value string) bool { return !contains(v.in, value) })
 	}
 	v.in, v.limited = in, true
 }
 
-func (v *values) forbid(out []string) { v.out = append(v.out, out...) }
-
-// compile prepares the values for matching. The caller calls it after all require and forbid.
-func (v *values) compile() {
-	v.inSet, v.outSet = newSet(v.in), newSet(v.out)
-	v.in, v.out = nil, nil
+func (v *values) forbid(out []string) {
+	v.out = append(v.out, out...)
+	slices.Sort(v.out)
 }
 
 func (v *values) allow(value string) bool {
-	return (!v.limited || v.inSet.has(value)) && !v.outSet.has(value)
+	return (!v.limited || contains(v.in, value)) && !contains(v.out, value)
+}
+
+func contains(sorted []string, value string) bool {
+	if len(sorted) <= 4 { // faster without a search
+		return slices.Contains(sorted, value)
+	}
+	_, found := slices.BinarySearch(sorted, value)
+	return found
 }
 
 // labelTest combines all requirements of one label.
 type labelTest struct {
 	key    string
 	needed bool // an object without the label does not match
-	banned bool // an object with the label does not match
 	values values
 
 	above, below *int64 // exclusive bounds of the value as an integer; nil: none
@@ -102,7 +78,6 @@ func newLabelTests(requirements labels.Requirements) (*labelTests, error) {
 		}
 	}
 	for _, t := range tests.all {
-		t.values.compile()
 		if t.needed {
 			tests.needed++
 		}
@@ -112,7 +87,7 @@ func newLabelTests(requirements labels.Requirements) (*labelTests, error) {
 
 // require adds a requirement to the test.
 func (t *labelTest) require(r labels.Requirement) error {
-	given := r.Values().UnsortedList()
+	given := r.Values().List()
 	switch r.Operator() {
 	case selection.Equals, selection.DoubleEquals, selection.In:
 		t.needed = true
@@ -122,7 +97,7 @@ func (t *labelTest) require(r labels.Requirement) error {
 	case selection.Exists:
 		t.needed = true
 	case selection.DoesNotExist:
-		t.banned = true
+		t.values.require(nil)
 	case selection.GreaterThan, selection.LessThan:
 		t.needed = true
 		bound, err := strconv.ParseInt(given[0], 10, 64)
@@ -142,7 +117,7 @@ func (t *labelTest) require(r labels.Requirement) error {
 
 // passes reports whether an object with this value of the label passes the test.
 func (t *labelTest) passes(value string) bool {
-	if t.banned || !t.values.allow(value) {
+	if !t.values.allow(value) {
 		return false
 	}
 	if t.above == nil && t.below == nil {
@@ -200,9 +175,6 @@ func newFieldTests(conditions []Condition) []fieldTest {
 		} else {
 			tests[i].values.require([]string{c.Value})
 		}
-	}
-	for i := range tests {
-		tests[i].values.compile()
 	}
 	return tests
 }

@@ -79,30 +79,26 @@ func FieldValue(o *object.Object, index int) string {
 	return ""
 }
 
+// none has no requirements.
+var none compiled
+
+// parts returns the requirements.
+func (s Selector) parts() *compiled {
+	if s.compiled == nil {
+		return &none
+	}
+	return s.compiled
+}
+
 // String returns the canonical form of the selector. Selectors with the same requirements
 // have the same form, however they were written. The form of the zero Selector is empty.
-func (s Selector) String() string {
-	if s.compiled == nil {
-		return ""
-	}
-	return s.canonical
-}
+func (s Selector) String() string { return s.parts().canonical }
 
 // Conditions returns the requirements of fields.
-func (s Selector) Conditions() []Condition {
-	if s.compiled == nil {
-		return nil
-	}
-	return s.required
-}
+func (s Selector) Conditions() []Condition { return s.parts().required }
 
 // Requirements returns the number of distinct requirements.
-func (s Selector) Requirements() int {
-	if s.compiled == nil {
-		return 0
-	}
-	return s.count
-}
+func (s Selector) Requirements() int { return s.parts().count }
 
 // Labels returns the labels that must have one particular value, and these values.
 func (s Selector) Labels() iter.Seq2[string, string] {
@@ -111,7 +107,7 @@ func (s Selector) Labels() iter.Seq2[string, string] {
 			return
 		}
 		for _, t := range s.labels.all {
-			if t.values.limited && len(t.values.inSet.few) == 1 && !yield(t.key, t.values.inSet.few[0]) {
+			if t.values.limited && len(t.values.in) == 1 && !yield(t.key, t.values.in[0]) {
 				return
 			}
 		}
@@ -133,19 +129,13 @@ func (s Selector) Matches(o *object.Object) bool {
 
 // And returns the conjunction of a selector of labels and a selector of fields.
 func And(ofLabels, ofFields Selector) Selector {
-	if ofLabels.compiled == nil && ofFields.compiled == nil {
+	l, f := ofLabels.parts(), ofFields.parts()
+	if l.count+f.count == 0 {
 		return Selector{}
 	}
 	// The separator is unambiguous: label selectors contain no semicolon, and field selectors
 	// only within values.
-	both := &compiled{count: ofLabels.Requirements() + ofFields.Requirements(), canonical: ofLabels.String() + ";" + ofFields.String()}
-	if ofLabels.compiled != nil {
-		both.labels = ofLabels.labels
-	}
-	if ofFields.compiled != nil {
-		both.fields, both.required = ofFields.fields, ofFields.required
-	}
-	return Selector{both}
+	return Selector{&compiled{labels: l.labels, fields: f.fields, required: f.required, count: l.count + f.count, canonical: l.canonical + ";" + f.canonical}}
 }
 
 // ParseLabels parses a label selector: requirements separated by commas, each in one of the
@@ -156,9 +146,6 @@ func And(ofLabels, ofFields Selector) Selector {
 // A missing label satisfies !=, notin and !a. The operators > and < compare integers; a value
 // that is not an integer does not match. The empty text matches all objects.
 func ParseLabels(text string) (Selector, error) {
-	if text == "" {
-		return Selector{}, nil
-	}
 	if err := checkText(text); err != nil {
 		return Selector{}, err
 	}
@@ -167,9 +154,6 @@ func ParseLabels(text string) (Selector, error) {
 		return Selector{}, err
 	}
 	requirements, _ := parsed.Requirements()
-	if len(requirements) == 0 {
-		return Selector{}, nil
-	}
 	if err := checkCount(len(requirements)); err != nil {
 		return Selector{}, err
 	}
@@ -216,18 +200,12 @@ func simplify(r labels.Requirement) (labels.Requirement, error) {
 // by commas. In values, a backslash escapes a comma, an equals sign or a backslash. A missing
 // field has the empty value. The fields are the declared ones, "key" and "name".
 func ParseFields(text string, declared []string) (Selector, error) {
-	if text == "" {
-		return Selector{}, nil
-	}
 	if err := checkText(text); err != nil {
 		return Selector{}, err
 	}
 	parsed, err := fields.ParseSelector(text)
 	if err != nil {
 		return Selector{}, err
-	}
-	if len(parsed.Requirements()) == 0 {
-		return Selector{}, nil
 	}
 	if err := checkCount(len(parsed.Requirements())); err != nil {
 		return Selector{}, err

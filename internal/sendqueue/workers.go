@@ -53,7 +53,7 @@ type worker struct {
 
 	mu     sync.Mutex
 	queues []*Queue      // guarded by mu: those that have ready tasks
-	signal chan struct{} // capacity 1: there are such queues
+	signal chan struct{} // capacity 1: there are queues that the worker has not seen
 
 	waiting atomic.Int32 // queues that have ready tasks, without the one being served
 }
@@ -62,11 +62,7 @@ func (w *worker) enqueue(q *Queue) {
 	w.waiting.Add(1)
 	w.mu.Lock()
 	w.queues = append(w.queues, q)
-	first := len(w.queues) == 1
 	w.mu.Unlock()
-	if !first {
-		return
-	}
 	select {
 	case w.signal <- struct{}{}:
 	default:
@@ -83,20 +79,15 @@ func (w *worker) work(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for {
-			w.mu.Lock()
-			queues, w.queues = w.queues, queues[:0]
-			w.mu.Unlock()
-			if len(queues) == 0 {
-				break
+		w.mu.Lock()
+		queues, w.queues = w.queues, queues[:0]
+		w.mu.Unlock()
+		for i, q := range queues {
+			if ctx.Err() != nil {
+				return
 			}
-			for i, q := range queues {
-				if ctx.Err() != nil {
-					return
-				}
-				w.serve(q)
-				queues[i] = nil
-			}
+			w.serve(q)
+			queues[i] = nil
 		}
 	}
 }

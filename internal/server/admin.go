@@ -217,12 +217,8 @@ func (a *admin) EndWatcher(ctx context.Context, req *fanoutv1.EndWatcherRequest)
 	if err != nil {
 		return nil, err
 	}
-	var check request.Checker
 	if req.GetId() == "" {
-		check.Refuse("id", "must not be empty")
-	}
-	if err := check.Err(); err != nil {
-		return nil, err
+		return nil, apierr.InvalidError{{Field: "id", Description: "must not be empty"}}
 	}
 	w := a.watches.Find(req.GetId())
 	if w == nil || !slices.Contains(of, w.Resource()) {

@@ -27,9 +27,9 @@ type revocableTokens struct {
 func (v *revocableTokens) Verify(_ context.Context, token string) (access.Pass, error) {
 	identity := access.Identity{Name: token, Method: access.JWT}
 	if token == v.exempt {
-		return access.NewPass(identity, time.Time{}, nil), nil
+		return access.Pass{Identity: identity}, nil
 	}
-	return access.NewPass(identity, time.Time{}, v.check), v.check()
+	return access.Pass{Identity: identity, Recheck: v.check}, v.check()
 }
 
 func (v *revocableTokens) check() error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 
@@ -18,7 +17,7 @@ type believer struct{}
 
 func (believer) Verify(_ context.Context, token string) (access.Pass, error) {
 	names := strings.Split(token, ",")
-	return access.NewPass(access.Identity{Name: names[0], Groups: names[1:], Method: access.JWT}, time.Time{}, nil), nil
+	return access.Pass{Identity: access.Identity{Name: names[0], Groups: names[1:], Method: access.JWT}}, nil
 }
 
 // bearer sends a token for believer: a name and groups, separated by commas.

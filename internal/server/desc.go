@@ -16,9 +16,9 @@ func serviceDesc(f *fanout, watch, subscribe grpc.StreamHandler) *grpc.ServiceDe
 	desc := fanoutv1.FanoutService_ServiceDesc
 	desc.HandlerType = nil
 	desc.Methods = []grpc.MethodDesc{
-		{MethodName: "Get", Handler: unary(fanoutv1.FanoutService_Get_FullMethodName, f.Get)},
-		{MethodName: "List", Handler: unary(fanoutv1.FanoutService_List_FullMethodName, f.List)},
-		{MethodName: "Report", Handler: unary(fanoutv1.FanoutService_Report_FullMethodName, f.Report)},
+		{MethodName: "Get", Handler: unary(f.Get)},
+		{MethodName: "List", Handler: unary(f.List)},
+		{MethodName: "Report", Handler: unary(f.Report)},
 	}
 	desc.Streams = []grpc.StreamDesc{
 		{StreamName: "Watch", ServerStreams: true, Handler: watch},
@@ -34,22 +34,18 @@ func adminDesc(a *admin) *grpc.ServiceDesc {
 	desc.Methods = slices.Clone(desc.Methods)
 	for i := range desc.Methods {
 		if m := &desc.Methods[i]; m.MethodName == "ListWatchers" {
-			m.Handler = unary(fanoutv1.AdminService_ListWatchers_FullMethodName, a.reserveAndListWatchers)
+			m.Handler = unary(a.reserveAndListWatchers)
 		}
 	}
 	return &desc
 }
 
-func unary[Request, Response any](method string, handle func(context.Context, *Request) (Response, error)) grpc.MethodHandler {
+func unary[Request, Response any](handle func(context.Context, *Request) (Response, error)) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 		req := new(Request)
 		if err := decode(req); err != nil {
 			return nil, err
 		}
-		handler := func(ctx context.Context, req any) (any, error) { return handle(ctx, req.(*Request)) }
-		if interceptor == nil {
-			return handler(ctx, req)
-		}
-		return interceptor(ctx, req, &grpc.UnaryServerInfo{FullMethod: method}, handler)
+		return interceptor(ctx, req, nil, func(ctx context.Context, req any) (any, error) { return handle(ctx, req.(*Request)) })
 	}
 }

@@ -24,6 +24,3 @@ func (s *Server) SetSlotTimes(patience, lease time.Duration) {
 // AppliedCounts returns how often the server has counted the watches that have applied a
 // revision.
 func (s *Server) AppliedCounts() int64 { return s.watches.AppliedCounts() }
-
-// Queues returns the number of send queues of connections that have watches.
-func (s *Server) Queues() int { return s.watches.Queues.Len() }

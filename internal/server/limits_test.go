@@ -603,7 +603,7 @@ func TestLocalAnswersAreHeldUntilTheirRequestsEnd(t *testing.T) {
 
 	// If the client goes, the gateway may still be encoding the answer.
 	answered, done := context.WithCancel(ctx)
-	reading, gone := context.WithCancel(access.UntilAnswered(ctx, answered))
+	reading, gone := context.WithCancel(access.OnBehalf(ctx, access.Behalf{Answered: answered}))
 	if _, err := reads.List(reading, &fanoutv1.ListRequest{Resource: config}); err != nil {
 		t.Fatal(err)
 	}

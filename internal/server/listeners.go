@@ -31,11 +31,4 @@ func (s *listeners) close() {
 	for _, l := range s.open {
 		_ = l.Close() // an error means that it is closed already
 	}
-	s.open = nil
-}
-
-func (s *listeners) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
 }

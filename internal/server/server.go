@@ -104,7 +104,6 @@ type Server struct {
 	resources backend.Resources
 	watches   *registry.Registry
 	subscribe *subscribe.Service
-	streams   otherStreams
 	rights    *rpc.Rights
 	slow      *rpc.SlowLog
 
@@ -115,6 +114,7 @@ type Server struct {
 	drainPeriod time.Duration
 	onDrain     func()
 	listeners   listeners // Drain closes them
+	endStreams  context.CancelFunc
 
 	local      sync.WaitGroup // goroutines that serve the connections of Local
 	stopping   atomic.Bool    // Drain or Stop has begun
@@ -128,14 +128,16 @@ const defaultConnectionAge = 15 * time.Minute
 // if Serve is never called.
 func New(cfg Config) *Server {
 	s := &Server{
-		log: cfg.Log, health: health.NewServer(), resources: backend.Resources{}, streams: newOtherStreams(),
+		log: cfg.Log, health: health.NewServer(), resources: backend.Resources{},
 		limits: quota.New(cfg.Limits, cfg.Log), rights: &rpc.Rights{},
 		drainDelay: cfg.DrainDelay, drainPeriod: cfg.DrainPeriod,
 		slow: rpc.NewSlowLog(cfg.SlowRequest, cfg.Log),
 	}
+	stopping, endStreams := context.WithCancel(context.Background())
+	s.endStreams = endStreams
 	s.rights.Use(cfg.Policy)
 	s.interceptors = &rpc.Interceptors{
-		Log: cfg.Log, Authenticator: cfg.Authenticator, Rights: s.rights, Limits: s.limits, Audit: cfg.Audit, Denials: rpc.NewDenials(), Slow: s.slow,
+		Log: cfg.Log, Authenticator: cfg.Authenticator, Rights: s.rights, Limits: s.limits, Audit: cfg.Audit, Denials: rpc.NewDenials(), Slow: s.slow, Stopping: stopping,
 	}
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
@@ -172,8 +174,8 @@ func New(cfg Config) *Server {
 	}
 	watchHandler := watch.Handler(s.watches)
 	for _, one := range []*grpc.Server{s.grpc, s.within} {
-		to := s.interceptors.Registrar(one, cfg.Observers, s.streams.intercept)
-		to.RegisterService(serviceDesc(f, watchHandler, s.subscribe.Handler()), nil)
+		to := rpc.Registrar{Server: one, Interceptors: s.interceptors, Observers: cfg.Observers}
+		to.RegisterEntrances(serviceDesc(f, watchHandler, s.subscribe.Handler()), "Watch", "Subscribe")
 		if cfg.Writes {
 			fanoutv1.RegisterStoreServiceServer(to, stores)
 		}
@@ -225,7 +227,7 @@ func (s *Server) Usage() quota.Usage { return s.limits.Usage() }
 // Serve accepts connections from the listener until the server drains or is stopped.
 func (s *Server) Serve(l net.Listener) error {
 	s.listeners.add(l)
-	if err := s.grpc.Serve(s.Limited(l)); err != nil && !s.listeners.isClosed() {
+	if err := s.grpc.Serve(s.Limited(l)); err != nil && !s.stopping.Load() {
 		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
 	}
 	return nil
@@ -271,7 +273,7 @@ func (s *Server) Stop(ctx context.Context) {
 		defer context.AfterFunc(ctx, one.Stop)()
 	}
 	s.watches.EndAll()
-	s.streams.end()
+	s.endStreams()
 	var stopping sync.WaitGroup
 	for _, one := range servers {
 		stopping.Go(one.GracefulStop)

@@ -54,7 +54,7 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 		return object.Commit{}, fmt.Errorf("commit: %w", err)
 	}
 	if !resp.Succeeded {
-		c.store.leases.add(call, unused(leases)...)
+		c.store.leases.add(call, distinct(leases))
 		if conflict := c.conflict(ops, resp); conflict != nil {
 			return object.Commit{}, conflict
 		}
@@ -74,7 +74,7 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 			commit.Records[i] = new(c.record(op.Key, kv))
 		}
 	}
-	c.store.leases.add(call, txn.orphans(resp)...)
+	c.store.leases.add(call, c.replacedLeases(call, txn, resp))
 	return commit, nil
 }
 
@@ -185,19 +185,14 @@ func (c *Collection) grantAll(ctx context.Context, ops []object.Op) ([]clientv3.
 		}
 	}
 	if err != nil {
-		c.store.leases.add(ctx, unused(leases)...)
+		c.store.leases.add(ctx, distinct(leases))
 		return nil, err
 	}
 	return leases, nil
 }
 
-// unused returns the leases of a write that was not applied.
-func unused(leases []clientv3.LeaseID) []orphan {
-	var all []orphan
-	for _, id := range slices.Compact(slices.Sorted(slices.Values(leases))) {
-		if id != clientv3.NoLease {
-			all = append(all, orphan{lease: id})
-		}
-	}
-	return all
+// distinct returns the leases, each once.
+func distinct(leases []clientv3.LeaseID) []clientv3.LeaseID {
+	sorted := slices.Compact(slices.Sorted(slices.Values(leases)))
+	return slices.DeleteFunc(sorted, func(id clientv3.LeaseID) bool { return id == clientv3.NoLease })
 }

@@ -37,7 +37,11 @@ func NewLeaseID() clientv3.LeaseID { return newLeaseID() }
 func (s *Store) SweepLeases(ctx context.Context) error { return s.leases.sweep(ctx, 0) }
 
 // DisableLeaseQueue makes writes revoke the leases that they replace before they return.
-func (s *Store) DisableLeaseQueue() { s.leases.maxQueue = 0 }
+func (s *Store) DisableLeaseQueue() {
+	s.leases.close()
+	s.leases = newLeaseCollector(s.client, s.log)
+	s.leases.queue = nil
+}
 
 // KnownEpoch returns the last known epoch, which may be empty.
 func (c *Collection) KnownEpoch() object.Epoch {

@@ -61,7 +61,6 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 	members := failover.New(addresses(cfg.Endpoints), log)
 	options := append(members.DialOptions(),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: cfg.DialTimeout}),
-		grpc.WithChainStreamInterceptor(countOpens),
 		grpc.WithStatsHandler(connections),
 	)
 	if cfg.ServerName != "" {
@@ -100,7 +99,6 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 	monitoring, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopMonitor = stop
 	s.monitoring.Go(func() { s.monitor(monitoring) })
-	s.monitoring.Go(func() { s.reportOutages(monitoring) })
 	s.monitoring.Go(func() { members.Run(monitoring, client.ActiveConnection()) })
 	return s, nil
 }

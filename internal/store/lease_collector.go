@@ -5,52 +5,41 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fanoutd/fanoutd/internal/backoff"
 )
 
 // leaseCollector revokes leases of fanoutd that no key is attached to. etcd keeps such a
 // lease until it expires.
 //
 // Most of them are known: a write replaces or deletes the key of a lease, or fails after
-// it was granted one. Workers revoke these right away, but no write waits for them. A
-// sweep finds the others: leases of processes that were killed, of writes without an
-// answer, and of keys that another program has deleted.
+// it was granted one. Workers revoke these right away. A write does so itself only if their
+// queue is full. But a write with too many operations to read the leases of its keys in the
+// same transaction waits for another read, see replacedLeases. A sweep finds the others: leases
+// of processes that were killed, of writes without an answer, and of keys that another
+// program has deleted.
 type leaseCollector struct {
-	client   *clientv3.Client
-	log      *slog.Logger
-	maxQueue int // if the queue is full, writes revoke leases themselves
+	client *clientv3.Client
+	log    *slog.Logger
+	queue  chan clientv3.LeaseID // if it is full, writes revoke leases themselves
+	soon   chan struct{}         // requests a sweep; capacity 1
 
 	ctx     context.Context // of the workers and the sweep
 	cancel  context.CancelFunc
 	running sync.WaitGroup // the workers and the sweep
-	soon    chan struct{}  // requests a sweep; capacity 1
-
-	mu      sync.Mutex
-	queue   []orphan // guarded by mu
-	workers int      // guarded by mu
-	closed  bool     // guarded by mu
-}
-
-// orphan is a lease that may have lost its key, or keys whose former leases may have.
-type orphan struct {
-	lease clientv3.LeaseID // 0: see keys
-
-	// The leases of these keys at this revision.
-	keys []string
-	at   int64
 }
 
 const (
-	// maxLeaseWorkers is how many leases are revoked at the same time. A put with a time to
+	// leaseWorkers is how many leases are revoked at the same time. A put with a time to
 	// live takes about as long as a revocation, so as many busy writers are kept up with.
-	maxLeaseWorkers = 16
+	leaseWorkers = 16
 
-	maxOrphans = 10_000
+	maxQueue = 10_000
 
 	// collectTimeout limits the requests for one lease. The sweep finds it again.
 	collectTimeout = callTimeout
@@ -65,90 +54,61 @@ const (
 )
 
 func newLeaseCollector(client *clientv3.Client, log *slog.Logger) *leaseCollector {
-	c := &leaseCollector{client: client, log: log, maxQueue: maxOrphans, soon: make(chan struct{}, 1)}
+	c := &leaseCollector{client: client, log: log, queue: make(chan clientv3.LeaseID, maxQueue), soon: make(chan struct{}, 1)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
 
-// start starts the sweeps.
-func (c *leaseCollector) start() { c.running.Go(c.sweepRepeatedly) }
+// start starts the workers and the sweeps.
+func (c *leaseCollector) start() {
+	for range leaseWorkers {
+		c.running.Go(c.work)
+	}
+	c.running.Go(c.sweepRepeatedly)
+}
 
 // close stops all goroutines. The next process finds the leases that are left.
 func (c *leaseCollector) close() {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
 	c.cancel()
 	c.running.Wait()
 }
 
 // add revokes leases that may have lost their keys, in the background. ctx limits the
 // time that add takes if the queue is full.
-func (c *leaseCollector) add(ctx context.Context, orphans ...orphan) {
-	for _, o := range orphans {
-		if !c.enqueue(o) {
-			c.collect(ctx, o)
+func (c *leaseCollector) add(ctx context.Context, leases []clientv3.LeaseID) {
+	for _, id := range leases {
+		select {
+		case c.queue <- id:
+		default:
+			c.collect(ctx, id)
 		}
 	}
 }
 
-// enqueue returns false if the queue is full.
-func (c *leaseCollector) enqueue(o orphan) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return true
-	}
-	if len(c.queue) >= c.maxQueue {
-		return false
-	}
-	c.queue = append(c.queue, o)
-	if c.workers < maxLeaseWorkers {
-		c.workers++
-		c.running.Go(c.work)
-	}
-	return true
-}
-
-// work collects orphans until the queue is empty.
 func (c *leaseCollector) work() {
 	for {
-		c.mu.Lock()
-		if len(c.queue) == 0 || c.closed {
-			c.workers--
-			c.mu.Unlock()
+		select {
+		case id := <-c.queue:
+			c.collect(c.ctx, id)
+		case <-c.ctx.Done():
 			return
 		}
-		o := c.queue[0]
-		c.queue = c.queue[1:]
-		c.mu.Unlock()
-		c.collect(c.ctx, o)
 	}
 }
 
-// collect revokes an orphan if it has no key. A failure is not reported, because the next
+// collect revokes a lease if it has no key. A failure is not reported, because the next
 // sweep finds the lease.
-func (c *leaseCollector) collect(ctx context.Context, o orphan) {
+func (c *leaseCollector) collect(ctx context.Context, id clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()
-	leases := []clientv3.LeaseID{o.lease}
-	if o.lease == clientv3.NoLease {
-		var err error
-		if leases, err = c.formerLeases(ctx, o); err != nil {
-			c.failed("could not read the leases of replaced keys", err)
-			return
-		}
+	// Another program may have attached a key to the lease, and etcd may have been
+	// restored since the lease lost its key.
+	unused, err := c.isUnused(ctx, id)
+	if err == nil && unused {
+		_, err = c.client.Revoke(ctx, id)
 	}
-	for _, id := range leases {
-		// Another program may have attached a key to the lease, and etcd may have been
-		// restored since the lease lost its key.
-		unused, err := c.isUnused(ctx, id)
-		if err == nil && unused {
-			_, err = c.client.Revoke(ctx, id)
-		}
-		if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			c.failed("could not revoke an unused lease", err)
-		}
+	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		c.failed("could not revoke an unused lease", err)
 	}
 }
 
@@ -172,24 +132,6 @@ func (c *leaseCollector) isUnused(ctx context.Context, id clientv3.LeaseID) (boo
 	return lease.TTL >= 0 && len(lease.Keys) == 0, nil
 }
 
-// formerLeases returns the own leases that the keys of an orphan had at its revision.
-func (c *leaseCollector) formerLeases(ctx context.Context, o orphan) ([]clientv3.LeaseID, error) {
-	reads := make([]clientv3.Op, len(o.keys))
-	for i, key := range o.keys {
-		reads[i] = readLease(key, clientv3.WithRev(o.at))
-	}
-	resp, err := c.client.Txn(ctx).Then(reads...).Commit()
-	if err != nil {
-		return nil, err
-	}
-	var leases []clientv3.LeaseID
-	for _, r := range resp.Responses {
-		leases = append(leases, ownLeases(r.GetResponseRange().GetKvs())...)
-	}
-	slices.Sort(leases)
-	return slices.Compact(leases), nil
-}
-
 // sweepSoon requests a sweep.
 func (c *leaseCollector) sweepSoon() {
 	select {
@@ -199,21 +141,18 @@ func (c *leaseCollector) sweepSoon() {
 }
 
 func (c *leaseCollector) sweepRepeatedly() {
-	next := time.Now().Add(firstSweep)
+	wait := firstSweep
 	logged := false
 	for {
-		timer := time.NewTimer(time.Until(next))
+		due := time.Now().Add(wait)
 		select {
-		case <-c.ctx.Done():
-			timer.Stop()
-			return
+		case <-time.After(wait):
 		case <-c.soon:
-			timer.Stop()
-			if soon := time.Now().Add(sweepRetry); soon.Before(next) {
-				next = soon
+			if !backoff.Sleep(c.ctx, min(time.Until(due), sweepRetry)) {
+				return
 			}
-			continue
-		case <-timer.C:
+		case <-c.ctx.Done():
+			return
 		}
 		err := c.sweep(c.ctx, sweepGrace)
 		switch {
@@ -221,16 +160,16 @@ func (c *leaseCollector) sweepRepeatedly() {
 			return
 		case err == nil:
 			// Servers that started together should not sweep together for ever.
-			next = time.Now().Add(sweepInterval + rand.N(sweepInterval/4))
+			wait = sweepInterval + rand.N(sweepInterval/4)
 		case errors.Is(err, rpctypes.ErrPermissionDenied):
 			if !logged {
 				logged = true
 				c.log.Warn("may not list the leases of etcd: a lease that a killed server leaves behind stays until it expires", "error", err)
 			}
-			next = time.Now().Add(sweepInterval)
+			wait = sweepInterval
 		default:
 			c.log.Debug("could not look for unused leases", "error", err)
-			next = time.Now().Add(sweepRetry)
+			wait = sweepRetry
 		}
 	}
 }
@@ -266,13 +205,11 @@ func (c *leaseCollector) sweep(ctx context.Context, grace time.Duration) error {
 	if len(unused) == 0 {
 		return nil
 	}
-	select {
-	case <-time.After(grace):
-	case <-ctx.Done():
+	if !backoff.Sleep(ctx, grace) {
 		return ctx.Err()
 	}
 	for _, id := range unused {
-		c.collect(ctx, orphan{lease: id})
+		c.collect(ctx, id)
 	}
 	c.log.Info("looked for leases without a key and revoked them", "leases", len(unused))
 	return nil

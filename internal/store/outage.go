@@ -25,26 +25,10 @@ const (
 // while. The log has the reason.
 func (s *Store) Unreachable() bool { return s.unreachable.Load() }
 
-// reportOutages logs when no endpoint of an external etcd can be reached, and why. The
-// requests that wait for the connection fail only seconds later, and without the reason.
-func (s *Store) reportOutages(ctx context.Context) {
-	conn := s.client.ActiveConnection()
-	for {
-		for state := conn.GetState(); state == connectivity.Ready || state == connectivity.Idle; state = conn.GetState() {
-			conn.Connect() // an idle connection would show nothing about etcd
-			if !conn.WaitForStateChange(ctx, state) {
-				return
-			}
-		}
-		if !s.reportOutage(ctx, conn) {
-			return
-		}
-	}
-}
-
-// reportOutage follows one outage until there is a connection. It returns false if ctx is
-// done.
-func (s *Store) reportOutage(ctx context.Context, conn *grpc.ClientConn) bool {
+// awaitConnection waits for a connection. It logs when no endpoint of an external etcd can be
+// reached, and why: the requests that wait for the connection fail only seconds later, and without
+// the reason. It returns false if ctx is done.
+func (s *Store) awaitConnection(ctx context.Context, conn *grpc.ClientConn) bool {
 	began := time.Now()
 	for pause := outageGrace; !becomesReady(ctx, conn, pause); pause = min(2*pause, maxOutagePause) {
 		if ctx.Err() != nil {

@@ -62,7 +62,7 @@ func TestOutageIsReportedAgainAfterGrowingPauses(t *testing.T) {
 				s := &Store{client: client, log: slog.New(log)}
 				ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 				defer stop()
-				s.reportOutages(ctx)
+				s.monitor(ctx)
 				if err := client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}

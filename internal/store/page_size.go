@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -26,12 +27,7 @@ const pageBytes = 4 << 20
 // next returns the number of records to read, which is at most limit.
 func (p *pageSize) next(limit int) int { return min(p.get(), limit) }
 
-func (p *pageSize) get() int {
-	if n := p.records.Load(); n > 0 {
-		return int(n)
-	}
-	return firstPageRecords
-}
+func (p *pageSize) get() int { return cmp.Or(int(p.records.Load()), firstPageRecords) }
 
 // note notes how many records were read, and their size. Pages shrink at once, but grow only
 // after full pages, to twice their size.

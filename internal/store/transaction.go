@@ -19,7 +19,7 @@ type transaction struct {
 
 	// A write may take a key from its lease. The transaction then reads the key, without
 	// its value, right before the write. If there is no room for the reads, the keys are
-	// in unread.
+	// in unread, and the leases are read afterwards.
 	leaseReads []int // indexes in writes: the reads, and deletes that return the record
 	unread     []string
 }
@@ -88,8 +88,8 @@ func mayReplaceLease(op *object.Op) bool {
 	return mayExist && (op.Kind == object.OpDelete || op.Kind == object.OpPut && !op.KeepTTL)
 }
 
-// orphans returns the own leases that an applied transaction took keys from.
-func (t *transaction) orphans(resp *clientv3.TxnResponse) []orphan {
+// replacedLeases returns the own leases that an applied transaction took keys from.
+func (c *Collection) replacedLeases(ctx context.Context, t *transaction, resp *clientv3.TxnResponse) []clientv3.LeaseID {
 	var leases []clientv3.LeaseID
 	for _, i := range t.leaseReads {
 		kvs := resp.Responses[i].GetResponseRange().GetKvs()
@@ -98,11 +98,21 @@ func (t *transaction) orphans(resp *clientv3.TxnResponse) []orphan {
 		}
 		leases = append(leases, ownLeases(kvs)...)
 	}
-	all := unused(leases)
 	if len(t.unread) > 0 {
-		all = append(all, orphan{keys: t.unread, at: resp.Header.GetRevision() - 1})
+		reads := make([]clientv3.Op, len(t.unread))
+		for i, key := range t.unread {
+			reads[i] = readLease(key, clientv3.WithRev(resp.Header.GetRevision()-1))
+		}
+		before, err := c.store.client.Txn(ctx).Then(reads...).Commit()
+		if err != nil {
+			c.store.leases.failed("could not read the leases of replaced keys", err)
+			return distinct(leases)
+		}
+		for _, r := range before.Responses {
+			leases = append(leases, ownLeases(r.GetResponseRange().GetKvs())...)
+		}
 	}
-	return all
+	return distinct(leases)
 }
 
 // putOp returns the etcd operation of a put.

@@ -1,13 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store/embedded"
@@ -24,7 +24,7 @@ func (c *Collection) Watch(ctx context.Context, scope object.Scope, after object
 	}
 	c.store.calls.count(opWatch, nil)
 	w := &watch{
-		collection: c, history: h, scope: scope, previous: previous, limits: newLimitedWatch(c.store.watches, maxUnread), opens: new(atomic.Int64),
+		collection: c, history: h, scope: scope, previous: previous, limits: newLimitedWatch(c.store.watches, maxUnread),
 	}
 	if previous {
 		w.limits.maxUnread = maxUnreadPrevious
@@ -40,7 +40,7 @@ func (c *Collection) Watch(ctx context.Context, scope object.Scope, after object
 	w.watcher = clientv3.NewWatchFromWatchClient(w.limits, c.store.client)
 	// A member that lost its leader ends the watch, and the client moves to another
 	// member. Otherwise a disconnected member would look like an idle etcd.
-	w.ctx, w.cancel = context.WithCancel(clientv3.WithRequireLeader(context.WithValue(ctx, opensKey{}, w.opens)))
+	w.ctx, w.cancel = context.WithCancel(clientv3.WithRequireLeader(ctx))
 	w.delivered.Store(int64(after.Revision))
 	if c.store.member != nil {
 		w.backlog = c.store.member.Backlog(w.first, w.end, previous, int64(after.Revision))
@@ -60,19 +60,6 @@ func (w *watch) open(after object.Revision) {
 	w.responses = w.watcher.Watch(w.ctx, w.first, options...)
 }
 
-// opensKey is the context key of a watch for the number of times that its gRPC stream
-// was opened.
-type opensKey struct{}
-
-// countOpens is an interceptor of client streams. It counts before the new stream is
-// used.
-func countOpens(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
-	if opens, ok := ctx.Value(opensKey{}).(*atomic.Int64); ok {
-		opens.Add(1)
-	}
-	return open(ctx, desc, conn, method, options...)
-}
-
 // watch is a running watch. It keeps its context because the client finds the watch
 // by the metadata in the context.
 type watch struct {
@@ -89,8 +76,7 @@ type watch struct {
 	parts         [][]*mvccpb.Event // of the last response, that are left
 	watcher       clientv3.Watcher
 	responses     clientv3.WatchChan // nil while there is a backlog
-	opens         *atomic.Int64      // see opensKey
-	verifiedOpens int64              // value of opens when the epoch was last verified
+	verifiedOpens int64              // value of limits.opens when the epoch was last verified
 	delivered     atomic.Int64       // revision up to which everything has been delivered
 }
 
@@ -177,7 +163,9 @@ func (w *watch) receiveBacklog(ctx context.Context) (*clientv3.WatchResponse, er
 // the start of the watch. The client reopens a broken watch on its own, and continues
 // even if etcd was restored in between.
 func (w *watch) verifyIfReopened(ctx context.Context) error {
-	if opens := w.opens.Load(); opens != w.verifiedOpens {
+	isExternal := w.collection.store.member == nil
+	opens := w.limits.opens.Load()
+	if isExternal && opens != w.verifiedOpens {
 		if err := w.verify(ctx); err != nil {
 			return err
 		}
@@ -189,25 +177,26 @@ func (w *watch) verifyIfReopened(ctx context.Context) error {
 	return nil
 }
 
-// verify verifies that etcd still has the known epoch.
+// verify returns an error if etcd has another history than at the start of the watch.
 func (w *watch) verify(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return classify(ctx, w.collection.store.epochs.Verify(call))
+	if err := w.collection.store.epochs.Verify(call); err != nil {
+		return classify(ctx, err)
+	}
+	if w.history.HasEnded() {
+		return epochs.ErrEnded
+	}
+	return nil
 }
 
 // endError returns the reason for the end of the watch, given the error of etcd. An
 // etcd that was restored with raised revisions reports a compacted revision. The reader
 // must not mistake it for the old etcd.
 func (w *watch) endError(ctx context.Context, err error) error {
-	if err = classify(ctx, err); !errors.Is(err, object.ErrCompacted) {
-		return err
-	}
-	if err := w.verify(ctx); err != nil {
-		return err
-	}
-	if w.history.HasEnded() {
-		return epochs.ErrEnded
+	err = classify(ctx, err)
+	if errors.Is(err, object.ErrCompacted) {
+		return cmp.Or(w.verify(ctx), err)
 	}
 	return err
 }

@@ -38,6 +38,7 @@ const (
 type limitedWatch struct {
 	pb.WatchClient
 	maxUnread int64
+	opens     atomic.Int64  // how often etcd's client has opened a gRPC stream
 	fragments atomic.Bool   // the next gRPC stream asks for fragments
 	unread    atomic.Int64  // size of the changes that the reader has not taken
 	taken     chan struct{} // capacity 1: the reader has taken changes
@@ -49,6 +50,7 @@ func newLimitedWatch(client pb.WatchClient, maxUnread int64) *limitedWatch {
 
 // Watch implements [pb.WatchClient]. etcd's client calls it again after a stream has broken.
 func (w *limitedWatch) Watch(ctx context.Context, options ...grpc.CallOption) (pb.Watch_WatchClient, error) {
+	w.opens.Add(1) // before the stream is used
 	fragments := w.fragments.Load()
 	if !fragments {
 		options = slices.Concat(options, []grpc.CallOption{grpc.MaxCallRecvMsgSize(maxWatchMessage)})

@@ -4,6 +4,6 @@
 // lose its connections or etcd, refuse requests, expire positions, and begin a new epoch. Package clienttest
 // runs it inside a test in Go, and the command fanouttest as a process, for tests in other languages.
 //
-// A Server owns the goroutines of its running instance; [Server.Stop] waits for them. A [Port] owns the
-// goroutine that accepts connections; [Port.Close] waits for it.
+// A Server owns the goroutines of its running instance, for which [Server.Stop] waits, and the one that accepts
+// connections, for which [Server.Close] waits.
 package testserver

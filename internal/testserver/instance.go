@@ -2,7 +2,6 @@ package testserver
 
 import (
 	"context"
-	"net"
 	"sync"
 	"time"
 
@@ -27,37 +26,35 @@ const (
 
 // instance is a running server over the store.
 type instance struct {
-	server                       *server.Server
-	serving, caching             sync.WaitGroup
-	dispatching                  sync.WaitGroup
-	stopDispatching, stopCaching context.CancelFunc
+	server   *server.Server
+	listener *listener
+	tasks    sync.WaitGroup
+	cancel   context.CancelFunc
 }
 
-// start starts an instance. If refusal returns an error, that is the answer to a request.
-func start(names []string, collections []*collection, listener net.Listener, refusal func() error) *instance {
-	i := &instance{}
-	caching, stopCaching := context.WithCancel(context.Background())
-	dispatching, stopDispatching := context.WithCancel(context.Background())
-	i.stopDispatching, i.stopCaching = stopDispatching, stopCaching
+// newInstance starts an instance.
+func (s *Server) newInstance() *instance {
+	ctx, cancel := context.WithCancel(context.Background())
+	i := &instance{listener: newListener(s.listener.Addr()), cancel: cancel}
 	codec, err := object.CodecByName("object")
 	if err != nil {
 		panic(err) // does not happen: there is such a codec
 	}
 	cfg := server.Config{
 		Writes: true, MaxValueBytes: maxValueBytes, MaxOperations: maxOperations, MaxTTL: maxTTL, Log: discard,
-		Observers: refuser(refusal),
+		Observers: s.refuser(),
 	}
-	for n, name := range names {
-		c := cacher.New(cacher.Config{Resource: name, Store: collections[n], Codec: codec, Preencode: wire.Preencode, Log: discard})
+	for _, store := range s.store.collections {
+		c := cacher.New(cacher.Config{Resource: store.name, Store: store, Codec: codec, Preencode: wire.Preencode, Log: discard})
 		d := dispatch.New(feed.Config{Source: c, Encoder: wire.Encoder{}})
 		cfg.Resources = append(cfg.Resources, backend.Resource{
-			Name: name, Codec: codec, Cacher: c, Dispatcher: d, Store: collections[n], Values: plaintext{},
+			Name: store.name, Codec: codec, Cacher: c, Dispatcher: d, Store: store, Values: plaintext{},
 		})
-		i.caching.Go(func() { c.Run(caching) })
-		i.dispatching.Go(func() { d.Run(dispatching) })
+		i.tasks.Go(func() { c.Run(ctx) })
+		i.tasks.Go(func() { d.Run(ctx) })
 	}
 	i.server = server.New(cfg)
-	i.serving.Go(func() { _ = i.server.Serve(listener) }) // it ends when the server stops
+	i.tasks.Go(func() { _ = i.server.Serve(i.listener) }) // it ends when the server stops
 	return i
 }
 
@@ -66,24 +63,21 @@ func (i *instance) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	i.server.Stop(ctx)
-	i.serving.Wait()
-	i.stopDispatching()
-	i.dispatching.Wait()
-	i.stopCaching()
-	i.caching.Wait()
+	i.cancel()
+	i.tasks.Wait()
 }
 
-// refuser returns interceptors that refuse requests.
-func refuser(refusal func() error) rpc.Observers {
+// refuser returns interceptors that answer requests with the error of [Server.Refuse].
+func (s *Server) refuser() rpc.Observers {
 	return rpc.Observers{
 		Unary: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			if err := refusal(); err != nil {
+			if err := s.refusing.Load().Err(); err != nil {
 				return nil, err
 			}
 			return handler(ctx, req)
 		},
 		Stream: func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-			if err := refusal(); err != nil {
+			if err := s.refusing.Load().Err(); err != nil {
 				return err
 			}
 			return handler(srv, stream)

@@ -2,6 +2,7 @@ package testserver
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -12,52 +13,41 @@ import (
 
 // store stands for etcd: collections of keys that share one revision.
 type store struct {
+	collections []*collection
+
 	mu        sync.Mutex
-	changed   chan struct{}   // closed and replaced with every change; guarded by mu
-	epoch     object.Epoch    // guarded by mu
-	history   []revision      // history[r-1] is revision r; guarded by mu
-	compacted object.Revision // older revisions are unknown; guarded by mu
-	down      bool            // every call fails; guarded by mu
-	lastLease int64           // guarded by mu
-	leases    map[int64]lease // guarded by mu
-	closed    bool            // leases no longer expire; guarded by mu
+	changed   chan struct{}       // closed and replaced with every change; guarded by mu
+	epochs    int                 // the number of the present one; guarded by mu
+	history   []revision          // history[r-1] is revision r; guarded by mu
+	compacted object.Revision     // older revisions are unknown; guarded by mu
+	down      bool                // every call fails; guarded by mu
+	lastLease int64               // guarded by mu
+	leases    map[int64]time.Time // when they end; guarded by mu
 }
 
 // revision has the records that changed, by collection.
 type revision map[*collection][]object.Record
 
-// lease removes a key when its time is over.
-type lease struct {
-	ends  time.Time
-	timer *time.Timer
-}
-
 // collection is the keys of one resource. It is what fanoutd needs of etcd.
 type collection struct {
 	store *store
+	name  string
 	now   map[object.Key]object.Record // the state after the last revision; guarded by store.mu
 }
 
-func newStore() *store {
-	return &store{
-		changed: make(chan struct{}), epoch: "test-1", leases: map[int64]lease{},
+func newStore(resources []string) *store {
+	s := &store{
+		changed: make(chan struct{}), epochs: 1, leases: map[int64]time.Time{},
 		history: []revision{nil}, // like etcd, an empty store has revision 1
 	}
-}
-
-func (s *store) newCollection() *collection {
-	return &collection{store: s, now: map[object.Key]object.Record{}}
-}
-
-// close ends the leases.
-func (s *store) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	for _, l := range s.leases {
-		l.timer.Stop()
+	for _, name := range resources {
+		s.collections = append(s.collections, &collection{store: s, name: name, now: map[object.Key]object.Record{}})
 	}
+	return s
 }
+
+// epochLocked returns the name of the present epoch. The caller holds mu.
+func (s *store) epochLocked() object.Epoch { return object.Epoch(fmt.Sprintf("test-%d", s.epochs)) }
 
 // lockedRevision returns the latest revision. The caller holds mu.
 func (s *store) lockedRevision() object.Revision { return object.Revision(len(s.history)) }
@@ -94,19 +84,20 @@ func (s *store) compact() {
 }
 
 // begin begins another epoch: the same objects with other revisions, as in an etcd that was restored.
-func (s *store) begin(epoch object.Epoch, collections []*collection) {
+func (s *store) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	restored := revision{}
 	const at = 2
-	for _, c := range collections {
+	for _, c := range s.collections {
 		for key, r := range c.now {
 			r.CreateRevision, r.ModRevision, r.Version = at, at, 1
 			c.now[key] = r
 			restored[c] = append(restored[c], r)
 		}
 	}
-	s.epoch, s.history, s.compacted = epoch, []revision{nil, restored}, 0
+	s.epochs++
+	s.history, s.compacted = []revision{nil, restored}, 0
 	s.wakeLocked()
 }
 
@@ -138,7 +129,7 @@ func (c *collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 			if op.KeepTTL {
 				r.Lease = old.Lease
 			} else {
-				s.endLocked(old.Lease)
+				delete(s.leases, old.Lease)
 			}
 			if op.TTL > 0 {
 				r.Lease = c.grantLocked(op.Key, op.TTL)
@@ -153,7 +144,7 @@ func (c *collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 			if op.ReturnDeleted {
 				commit.Records[i] = &old
 			}
-			s.endLocked(old.Lease)
+			delete(s.leases, old.Lease)
 			delete(c.now, op.Key)
 			records = append(records, object.Record{Key: op.Key, ModRevision: at, Deleted: true})
 		case object.OpCheck:
@@ -196,31 +187,25 @@ func (c *collection) conflictLocked(ops []object.Op) error {
 	return nil
 }
 
-// grantLocked returns a lease that deletes the key when its time is over. The caller holds mu.
+// grantLocked returns a lease that deletes the key when its time is over, if the key still has it then. The caller
+// holds mu.
 func (c *collection) grantLocked(key object.Key, ttl time.Duration) int64 {
 	s := c.store
 	s.lastLease++
 	id := s.lastLease
-	s.leases[id] = lease{ends: time.Now().Add(ttl), timer: time.AfterFunc(ttl, func() { c.expire(key, id) })}
+	s.leases[id] = time.Now().Add(ttl)
+	time.AfterFunc(ttl, func() { c.expire(key, id) })
 	return id
-}
-
-// endLocked ends a lease that no longer has a key. The caller holds mu.
-func (s *store) endLocked(id int64) {
-	if l, ok := s.leases[id]; ok {
-		l.timer.Stop()
-		delete(s.leases, id)
-	}
 }
 
 func (c *collection) expire(key object.Key, id int64) {
 	s := c.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.leases, id)
-	if s.closed || c.now[key].Lease != id {
+	if c.now[key].Lease != id {
 		return
 	}
+	delete(s.leases, id)
 	delete(c.now, key)
 	s.history = append(s.history, revision{c: {{Key: key, ModRevision: s.lockedRevision() + 1, Deleted: true}}})
 	s.wakeLocked()
@@ -238,18 +223,18 @@ func (c *collection) OmittedKeys() int { return 0 }
 func (c *collection) RemainingTTL(_ context.Context, id int64) (time.Duration, error) {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
-	l, ok := c.store.leases[id]
+	ends, ok := c.store.leases[id]
 	if err := c.store.errLocked(); err != nil || !ok {
 		return 0, err
 	}
-	return max(0, time.Until(l.ends).Truncate(time.Second)), nil
+	return max(0, time.Until(ends).Truncate(time.Second)), nil
 }
 
 // Epoch implements cacher.Store.
 func (c *collection) Epoch(context.Context) (object.Epoch, error) {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
-	return c.store.epoch, c.store.errLocked()
+	return c.store.epochLocked(), c.store.errLocked()
 }
 
 // Revision implements cacher.Store.
@@ -313,7 +298,7 @@ func (c *collection) Watch(_ context.Context, _ object.Scope, after object.Posit
 	if err := c.store.errLocked(); err != nil {
 		return nil, err
 	}
-	if after.Epoch != c.store.epoch {
+	if after.Epoch != c.store.epochLocked() {
 		return nil, object.ErrUnavailable
 	}
 	return &watch{collection: c, epoch: after.Epoch, at: after.Revision}, nil
@@ -349,7 +334,7 @@ func (s *watch) Next(ctx context.Context) (object.Update, error) {
 func (s *watch) nextLocked() (u object.Update, ok bool, err error) {
 	store := s.collection.store
 	switch {
-	case store.down || s.epoch != store.epoch:
+	case store.down || s.epoch != store.epochLocked():
 		return u, false, object.ErrUnavailable
 	case s.at < store.compacted-1:
 		return u, false, object.ErrCompacted

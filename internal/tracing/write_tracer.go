@@ -33,8 +33,8 @@ type WriteTracer struct {
 	mu         sync.Mutex
 	pending    int                        // guarded by mu: writes that etcd has not answered yet
 	active     map[object.Revision]*write // guarded by mu: answered writes that are traced
-	dispatches ring[feed.Dispatched]      // guarded by mu: the latest, while writes are pending
-	deliveries ring[backend.Delivery]     // guarded by mu: the latest, while writes are pending
+	dispatches []feed.Dispatched          // guarded by mu: the latest, while writes are pending
+	deliveries []backend.Delivery         // guarded by mu: the latest, while writes are pending
 }
 
 var (
@@ -43,10 +43,7 @@ var (
 )
 
 func newWriteTracer(tracer trace.Tracer, resource string) *WriteTracer {
-	return &WriteTracer{
-		tracer: tracer, resource: resource, active: map[object.Revision]*write{},
-		dispatches: ring[feed.Dispatched]{limit: bufferedDispatches}, deliveries: ring[backend.Delivery]{limit: bufferedDeliveries},
-	}
+	return &WriteTracer{tracer: tracer, resource: resource, active: map[object.Revision]*write{}}
 }
 
 // Wants implements [backend.WriteTracer] and [feed.Observer].
@@ -75,8 +72,7 @@ func (t *WriteTracer) start(parent trace.SpanContext, began time.Time, at object
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.pending--; t.pending == 0 {
-		defer t.dispatches.clear()
-		defer t.deliveries.clear()
+		defer func() { t.dispatches, t.deliveries = nil, nil }()
 	}
 	if at == 0 || t.active[at] != nil {
 		t.wanted.Add(-1)
@@ -84,12 +80,12 @@ func (t *WriteTracer) start(parent trace.SpanContext, began time.Time, at object
 	}
 	w := newWrite(t, parent, began, at)
 	t.active[at] = w
-	for _, d := range t.dispatches.all {
+	for _, d := range t.dispatches {
 		if d.Revision == at {
 			w.dispatched(d)
 		}
 	}
-	for _, d := range t.deliveries.all {
+	for _, d := range t.deliveries {
 		w.delivered(d)
 	}
 	w.timer = time.AfterFunc(traceDuration, func() { t.end(at, w) })
@@ -102,7 +98,7 @@ func (t *WriteTracer) Dispatched(d feed.Dispatched) {
 	if w := t.active[d.Revision]; w != nil {
 		w.dispatched(d)
 	} else if t.pending > 0 {
-		t.dispatches.add(d)
+		t.dispatches = appendLatest(t.dispatches, d, bufferedDispatches)
 	}
 }
 
@@ -114,7 +110,7 @@ func (t *WriteTracer) Delivered(d backend.Delivery) {
 		w.delivered(d)
 	}
 	if t.pending > 0 {
-		t.deliveries.add(d)
+		t.deliveries = appendLatest(t.deliveries, d, bufferedDeliveries)
 	}
 }
 
@@ -142,20 +138,10 @@ func (t *WriteTracer) close() {
 	}
 }
 
-// ring keeps the latest values that were added.
-type ring[T any] struct {
-	limit int
-	all   []T
-	next  int // index of the oldest value, once the ring is full
-}
-
-func (r *ring[T]) add(one T) {
-	if len(r.all) < r.limit {
-		r.all = append(r.all, one)
-		return
+// appendLatest appends a value to a buffer, which keeps at most the latest limit values.
+func appendLatest[T any](all []T, one T, limit int) []T {
+	if len(all) == limit {
+		all = all[1:]
 	}
-	r.all[r.next] = one
-	r.next = (r.next + 1) % r.limit
+	return append(all, one)
 }
-
-func (r *ring[T]) clear() { r.all, r.next = nil, 0 }

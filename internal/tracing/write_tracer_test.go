@@ -114,7 +114,7 @@ func TestActiveWritesAreBounded(t *testing.T) {
 	}
 	tr.Dispatched(dispatched(1))
 	tr.Delivered(delivered(0, 1, 1))
-	if len(tr.dispatches.all)+len(tr.buffered()) != 0 {
+	if len(tr.dispatches)+len(tr.buffered()) != 0 {
 		t.Error("dispatches or deliveries are buffered without a pending write")
 	}
 	for at := range object.Revision(2 * maxActiveWrites) {
@@ -132,7 +132,7 @@ func TestActiveWritesAreBounded(t *testing.T) {
 	}
 }
 
-func (t *traces) buffered() []backend.Delivery { return t.WriteTracer.deliveries.all }
+func (t *traces) buffered() []backend.Delivery { return t.WriteTracer.deliveries }
 
 // The buffers for pending writes are bounded and keep the latest values.
 func TestBuffersAreBounded(t *testing.T) {
@@ -143,7 +143,7 @@ func TestBuffersAreBounded(t *testing.T) {
 		tr.Dispatched(dispatched(at + 1))
 		tr.Delivered(delivered(at, at+1, at+1))
 	}
-	if r, d := len(tr.dispatches.all), len(tr.buffered()); r != bufferedDispatches || d != bufferedDeliveries {
+	if r, d := len(tr.dispatches), len(tr.buffered()); r != bufferedDispatches || d != bufferedDeliveries {
 		t.Errorf("got %d buffered dispatches and %d deliveries, want %d and %d", r, d, bufferedDispatches, bufferedDeliveries)
 	}
 	done(many) // the buffers contain the latest revision
@@ -151,7 +151,7 @@ func TestBuffersAreBounded(t *testing.T) {
 	if n := tr.names(); n["dispatch"] != 1 || n["deliver"] != 1 {
 		t.Errorf("got the spans %v", n)
 	}
-	if len(tr.dispatches.all)+len(tr.buffered()) != 0 {
+	if len(tr.dispatches)+len(tr.buffered()) != 0 {
 		t.Error("the buffers are not empty after the last pending write")
 	}
 }

@@ -6,18 +6,21 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
+// Encoder encodes events. It has no state; a test can put another one in its place.
+type Encoder struct{}
+
 // AddedEvent returns the ADDED event of o as an element of WatchResponse.events. The bytes
 // may be shared and must not be modified.
-func AddedEvent(o *object.Object, p object.Projection) []byte {
+func (c Encoder) AddedEvent(o *object.Object, p object.Projection) []byte {
 	if p.OmitValues {
-		return AppendEvent(nil, object.Event{Type: object.Added, Revision: o.ModRevision, Key: o.Key, Object: o}, p)
+		return c.AppendEvent(nil, object.Event{Type: object.Added, Revision: o.ModRevision, Key: o.Key, Object: o}, p)
 	}
 	return InForm(o, p).Encoded
 }
 
 // AppendEvent appends the event, with the given projection, to b as an element of
 // WatchResponse.events.
-func AppendEvent(b []byte, e object.Event, p object.Projection) []byte {
+func (Encoder) AppendEvent(b []byte, e object.Event, p object.Projection) []byte {
 	hasPrevious := p.Previous && e.Previous != nil
 	e.Object = InForm(e.Object, p)
 	if hasPrevious {
@@ -92,15 +95,3 @@ func (c body) append(b []byte, field protowire.Number) []byte {
 	b = append(b, c.key...)
 	return append(b, c.rest...)
 }
-
-// Encoder provides the functions of this package as methods, for packages that do not
-// import it.
-type Encoder struct{}
-
-// AppendEvent is [AppendEvent].
-func (Encoder) AppendEvent(b []byte, e object.Event, p object.Projection) []byte {
-	return AppendEvent(b, e, p)
-}
-
-// AddedEvent is [AddedEvent].
-func (Encoder) AddedEvent(o *object.Object, p object.Projection) []byte { return AddedEvent(o, p) }

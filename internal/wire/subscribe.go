@@ -45,12 +45,6 @@ func AppendEntryHead(b, ids []byte, content EntryContent, size int) []byte {
 	return appendMessageHead(b, field, size)
 }
 
-// SizeEntryHead returns the number of bytes that [AppendEntryHead] appends.
-func SizeEntryHead(ids []byte, content EntryContent, size int) int {
-	field := protowire.SizeTag(protowire.Number(content)) + protowire.SizeVarint(uint64(size))
-	return protowire.SizeTag(subscribeEntries) + protowire.SizeVarint(uint64(len(ids)+field+size)) + len(ids) + field
-}
-
 // AppendMore appends the field more of a SubscribeResponse.
 func AppendMore(b []byte) []byte {
 	return appendNumber(b, subscribeMore, 1)

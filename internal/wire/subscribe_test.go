@@ -16,15 +16,8 @@ import (
 )
 
 // appendEntry encodes an entry around a content that is already encoded.
-func appendEntry(t testing.TB, b []byte, ids []uint64, kind wire.EntryContent, content []byte) []byte {
-	t.Helper()
-	encoded := wire.AppendWatchIDs(nil, ids...)
-	before := len(b)
-	b = wire.AppendEntryHead(b, encoded, kind, len(content))
-	if got, want := wire.SizeEntryHead(encoded, kind, len(content)), len(b)-before; got != want {
-		t.Errorf("SizeEntryHead returned %d, AppendEntryHead appended %d bytes", got, want)
-	}
-	return append(b, content...)
+func appendEntry(b []byte, ids []uint64, kind wire.EntryContent, content []byte) []byte {
+	return append(wire.AppendEntryHead(b, wire.AppendWatchIDs(nil, ids...), kind, len(content)), content...)
 }
 
 func marshal(t testing.TB, m proto.Message) []byte {
@@ -44,11 +37,11 @@ func checkSubscribeResponse(t testing.TB, want *fanoutv1.SubscribeResponse) {
 	for _, e := range want.GetEntries() {
 		switch c := e.GetContent().(type) {
 		case *fanoutv1.SubscribeResponse_Entry_Response:
-			b = appendEntry(t, b, e.GetWatchIds(), wire.EntryResponse, marshal(t, c.Response))
+			b = appendEntry(b, e.GetWatchIds(), wire.EntryResponse, marshal(t, c.Response))
 		case *fanoutv1.SubscribeResponse_Entry_Refused:
-			b = appendEntry(t, b, e.GetWatchIds(), wire.EntryRefused, marshal(t, c.Refused))
+			b = appendEntry(b, e.GetWatchIds(), wire.EntryRefused, marshal(t, c.Refused))
 		case *fanoutv1.SubscribeResponse_Entry_Ended:
-			b = appendEntry(t, b, e.GetWatchIds(), wire.EntryEnded, marshal(t, c.Ended))
+			b = appendEntry(b, e.GetWatchIds(), wire.EntryEnded, marshal(t, c.Ended))
 		}
 	}
 	if want.GetMore() {

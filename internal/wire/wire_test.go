@@ -101,16 +101,16 @@ func TestEventsEqualTheGeneratedEncoding(t *testing.T) {
 			modified := object.Event{Type: object.Modified, Revision: o.ModRevision, Key: o.Key, Object: &o, Previous: &before}
 			vanished := object.Event{Type: object.Deleted, Revision: 77, Key: o.Key}
 			removed := object.Event{Type: object.Deleted, Revision: o.ModRevision + 128, Key: o.Key, Object: &o, Previous: &o}
-			b := append([]byte(nil), wire.AddedEvent(&o, all)...)
-			b = append(b, wire.AddedEvent(&o, values)...)
-			b = wire.AppendEvent(b, modified, all)
-			b = wire.AppendEvent(b, modified, both)
-			b = wire.AppendEvent(b, modified, object.Projection{Previous: true, OmitValues: true})
-			b = wire.AppendEvent(b, removed, all)
-			b = wire.AppendEvent(b, removed, both)
-			b = wire.AppendEvent(b, removed, values)
-			b = wire.AppendEvent(b, vanished, all)
-			b = wire.AppendEvent(b, vanished, both)
+			b := append([]byte(nil), wire.Encoder{}.AddedEvent(&o, all)...)
+			b = append(b, wire.Encoder{}.AddedEvent(&o, values)...)
+			b = wire.Encoder{}.AppendEvent(b, modified, all)
+			b = wire.Encoder{}.AppendEvent(b, modified, both)
+			b = wire.Encoder{}.AppendEvent(b, modified, object.Projection{Previous: true, OmitValues: true})
+			b = wire.Encoder{}.AppendEvent(b, removed, all)
+			b = wire.Encoder{}.AppendEvent(b, removed, both)
+			b = wire.Encoder{}.AppendEvent(b, removed, values)
+			b = wire.Encoder{}.AppendEvent(b, vanished, all)
+			b = wire.Encoder{}.AppendEvent(b, vanished, both)
 			b = wire.AppendHeader(b, object.Header{Kind: object.Live, Position: object.Position{Epoch: "abc", Revision: 12345}, Partial: true, ResumeAtOnce: true})
 
 			got := decode(t, &fanoutv1.WatchResponse{}, b)

@@ -50,7 +50,8 @@ func (c *checker) check(n *yaml.Node, t reflect.Type, key string) {
 		t = t.Elem()
 	}
 	n = resolve(n)
-	tag, want := n.ShortTag(), kindOf(t)
+	tag := n.ShortTag()
+	want, tags := kindOf(t)
 	isText := want == "a string" && n.Kind == yaml.ScalarNode
 	switch {
 	case tag == nullTag && c.json:
@@ -58,7 +59,7 @@ func (c *checker) check(n *yaml.Node, t reflect.Type, key string) {
 		c.refuse(n, key, "missing value")
 	case isText && c.json && slices.Contains([]string{"!!int", "!!float", "!!bool"}, tag):
 		c.refuse(n, key, "must be a string, not %s; quote it", n.Value)
-	case !isText && !slices.Contains(tags[want], tag):
+	case !isText && !slices.Contains(tags, tag):
 		got := map[yaml.Kind]string{yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list"}[n.Kind]
 		c.refuse(n, key, "must be %s, not %s", want, cmp.Or(got, n.Value))
 	case t.Kind() == reflect.Struct:
@@ -119,28 +120,19 @@ func suggest(name string, known []string) string {
 	return ""
 }
 
-// kindOf returns how messages call the values of a type.
-func kindOf(t reflect.Type) string {
+// kindOf returns how messages call the values of a type, and their tags in YAML. A string may have any tag of a scalar.
+func kindOf(t reflect.Type) (name string, tags []string) {
 	switch kind := t.Kind(); {
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()), kind == reflect.String, t == reflect.TypeFor[[]byte]():
-		return "a string"
+		return "a string", nil
 	case kind == reflect.Struct, kind == reflect.Map:
-		return "a mapping"
+		return "a mapping", []string{"!!map"}
 	case kind == reflect.Slice:
-		return "a list"
+		return "a list", []string{"!!seq"}
 	case kind == reflect.Bool:
-		return "true or false"
+		return "true or false", []string{"!!bool"}
 	case kind == reflect.Float64:
-		return "a number"
+		return "a number", []string{"!!int", "!!float"}
 	}
-	return "a whole number"
-}
-
-// tags are the tags of YAML for the values of a kind. A string may have any tag of a scalar.
-var tags = map[string][]string{
-	"a mapping":      {"!!map"},
-	"a list":         {"!!seq"},
-	"true or false":  {"!!bool"},
-	"a number":       {"!!int", "!!float"},
-	"a whole number": {"!!int"},
+	return "a whole number", []string{"!!int"}
 }

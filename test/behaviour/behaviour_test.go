@@ -56,9 +56,11 @@ var rows = []struct {
 	{"time-limit", testTimeLimit},
 	{"draining", testDraining},
 	{"backoff", testBackoff},
+	{"other-server", testOtherServer},
 	{"first-options", testFirstOptions},
 	{"silence", testSilence},
 	{"subscribe", testSubscribe},
+	{"reports", testReports},
 	{"clock", testClock},
 
 	{"sync", testSync},

@@ -98,6 +98,54 @@ func testBackoff(s *scene) {
 	}
 }
 
+func testOtherServer(s *scene) {
+	p := s.start()
+	for name, end := range map[string]error{
+		"unavailable": proxyError(codes.Unavailable),
+		"not-ready":   script.Unavailable(0),
+		"internal":    script.Refusal(codes.Internal, "INTERNAL"),
+		"limit":       script.Refusal(codes.ResourceExhausted, "LIMIT_REACHED"),
+		"deadline":    proxyError(codes.DeadlineExceeded),
+		"cancelled":   proxyError(codes.Canceled),
+		"unknown":     proxyError(codes.Unknown),
+		"not-found":   proxyError(codes.NotFound),
+	} {
+		for _, subscribes := range []bool{false, true} {
+			servers := []*script.Server{s.scripted(subscribes), s.scripted(subscribes)}
+			w, at := s.watchWithAnother(p, fmt.Sprintf("%s-%v", name, subscribes), servers)
+			w.End(end)
+			s.accept(servers[1-at], w.Name())
+		}
+	}
+	servers := []*script.Server{s.scripted(true), s.scripted(true)}
+	w, at := s.watchWithAnother(p, "out-of-range", servers)
+	w.End(script.Refusal(codes.OutOfRange, "REVISION_IN_FUTURE"))
+	if again := s.accept(servers[at], w.Name()); again.Stream != w.Stream {
+		s.Error("the watch leaves its stream after OUT_OF_RANGE")
+	}
+}
+
+// watchWithAnother opens a watch at one of two servers, and makes it work. It returns the watch, and its server.
+// Another watch of the client is open, too.
+func (s *scene) watchWithAnother(p *clientProgram, name string, servers []*script.Server) (w *script.Watch, at int) {
+	s.Helper()
+	s.watch(p, driver.Command{Name: name}, servers...)
+	s.until("the watch "+name+" is open", func() bool { return servers[0].Waiting(name)+servers[1].Waiting(name) > 0 })
+	if servers[1].Waiting(name) > 0 {
+		at = 1
+	}
+	w = s.accept(servers[at], name)
+	another := "another-" + name
+	p.must(driver.Command{Do: driver.Watch, Client: name, Name: another, Prefix: another, BookmarkMillis: 60_000})
+	s.until("another watch is open", func() bool { return servers[0].Waiting(another)+servers[1].Waiting(another) > 0 })
+	w.Send(history(name).Reset(name, 1)...)
+	p.await("the watch works", func(lines []driver.Line) bool {
+		got := about(lines, name, driver.Updated)
+		return len(got) > 0 && got[len(got)-1].Revision == 1
+	})
+	return w, at
+}
+
 func testResumeAtOnce(s *scene) {
 	server, h := s.scripted(true), history()
 	p := s.start()
@@ -191,6 +239,7 @@ func testFinal(s *scene) {
 	}
 	for name, err := range map[string]error{
 		"worked":    proxyError(codes.PermissionDenied),
+		"new-kind":  proxyError(codes.PermissionDenied),
 		"internal":  script.Refusal(codes.Internal, "INTERNAL"),
 		"unknown":   proxyError(codes.Unknown),
 		"dataloss":  proxyError(codes.DataLoss),
@@ -205,6 +254,12 @@ func testFinal(s *scene) {
 			w := s.accept(server, name)
 			w.Send(h.Reset(name, 1)...)
 			p.awaitLines(1, name, driver.Updated)
+			w.End(script.Unavailable(0))
+		}
+		if name == "new-kind" {
+			w, m := s.accept(server, name), h.Bookmark(1)
+			m.Kind = 1000
+			w.Send(m)
 			w.End(script.Unavailable(0))
 		}
 		s.accept(server, name).Refuse(err)
@@ -419,6 +474,31 @@ func testSilence(s *scene) {
 		})
 	}
 	variants.Wait()
+	s.silentAfterDraining(p)
+}
+
+// silentAfterDraining sends messages after DRAINING, which are no signs of life, and never the status.
+func (s *scene) silentAfterDraining(p *clientProgram) {
+	s.Helper()
+	for _, subscribes := range []bool{false, true} {
+		server, name := s.scripted(subscribes), fmt.Sprintf("drained-%v", subscribes)
+		h := history(name)
+		s.watch(p, driver.Command{Name: name, BookmarkMillis: 1000}, server)
+		w := s.accept(server, name)
+		w.Send(h.Reset(name, 1)...)
+		w.Send(h.Draining(1, false))
+		for gaveUp, open := time.After(patience), true; open; { // poll.Patience
+			w.Send(h.Bookmark(1))
+			select {
+			case <-w.Gone():
+				open = false
+			case <-time.After(200 * time.Millisecond): // the pace of the messages
+			case <-gaveUp:
+				s.Fatalf("%s: the client waits for the status for ever", name)
+			}
+		}
+		s.accept(server, name)
+	}
 }
 
 // That a watch that is opened 5 minutes later tries Subscribe again takes too long here. These unit tests move the clock:
@@ -465,6 +545,61 @@ func testSubscribe(s *scene) {
 			s.Errorf("the server got %d Subscribe and %d Watch requests, want 1 and 2", streams, watches)
 		}
 	}
+}
+
+func testReports(s *scene) {
+	p := s.start()
+	for _, subscribes := range []bool{false, true} {
+		server, name := s.scripted(subscribes), fmt.Sprintf("subscribe-%v", subscribes)
+		h := history(name)
+		s.watch(p, driver.Command{Name: name}, server)
+		w := s.accept(server, name)
+		asked := 3 * time.Second
+		if !subscribes {
+			w.RefuseReports(script.Refusal(codes.ResourceExhausted, "RATE_LIMITED", script.RetryIn(asked)))
+		}
+		w.Send(h.Reset(name, 1)...)
+		n := 1
+		if !subscribes {
+			n++
+			if got := s.reports(w, n); got[1].At.Sub(got[0].At) < asked {
+				s.Errorf("%s: after RetryInfo of %v, the client reports again after %v", name, asked, got[1].At.Sub(got[0].At))
+			}
+		}
+		s.reports(w, n)
+		w.Send(h.Reset(name, 1)...) // the server forgets the reports
+		for _, r := range s.reports(w, n+1) {
+			if r.Applied.GetRevision() != 1 {
+				s.Errorf("%s: the client reports %v", name, r.Applied)
+			}
+		}
+		s.reportsOverStreams(server, h, w)
+	}
+}
+
+// reportsOverStreams ends streams that the client resumes at once. It may not report on each of them at once.
+func (s *scene) reportsOverStreams(server *script.Server, h *script.History, w *script.Watch) {
+	s.Helper()
+	began, reports := time.Now(), 0
+	for range 4 {
+		w.Send(h.Draining(1, true))
+		w.End(nil)
+		w = s.accept(server, w.Name())
+		w.Send(h.From(w.Name(), w.Request.GetAfter())...)
+		pass(100 * time.Millisecond)
+		reports += len(w.Reports())
+	}
+	if most := int(time.Since(began)/time.Second) + 2; reports > most {
+		s.Errorf("%s: the client sends %d reports on streams that have taken %v together", w.Name(), reports, time.Since(began))
+	}
+	s.reports(w, 1)
+}
+
+// reports waits until the client has sent so many reports, and returns them.
+func (s *scene) reports(w *script.Watch, n int) []script.Report {
+	s.Helper()
+	s.until(fmt.Sprintf("the client has sent %d reports", n), func() bool { return len(w.Reports()) >= n })
+	return w.Reports()
 }
 
 func testClock(s *scene) {

@@ -100,11 +100,11 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/sendqueue":        {},
 		"internal/selector":         {"internal/object"},
 		"internal/wire":             {"internal/object", "gen"},
-		"internal/store":            {"internal/object", "internal/store"},
+		"internal/store":            {"internal/backoff", "internal/object", "internal/store"},
 		"internal/store/embedded":   {"internal/object", "internal/store/etcdlog"},
 		"internal/store/epochs":     {"internal/object"},
 		"internal/store/etcdlog":    {},
-		"internal/store/failover":   {},
+		"internal/store/failover":   {"internal/backoff"},
 		"internal/admin":            {"internal/access", "gen"},
 		"internal/metrics":          {"internal/audit", "internal/object", "internal/server", "internal/version"},
 		"internal/tracing":          {"internal/dispatch", "internal/object", "internal/server", "internal/version"},
@@ -157,7 +157,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"go.etcd.io/bbolt":                   {"internal/store/embedded", "test"},
 		"go.etcd.io/raft":                    {"internal/store/embedded"},
 		"github.com/spf13":                   {"cmd", "internal/man", "test"},
-		"github.com/tidwall/btree":           {"internal/cacher", "client", "clienttest"},
+		"github.com/tidwall/btree":           {"internal/cacher", "internal/server/registry", "client", "clienttest"},
 		"github.com/tidwall/gjson":           {"internal/object"},
 		"k8s.io/apimachinery":                {"internal/object", "internal/selector"},
 		"k8s.io/client-go":                   {"internal/ctl/output"},
@@ -180,7 +180,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"net/http":                           {"internal/admin", "internal/access/jwt", "internal/metrics", "internal/app", "gen/http", "test"},
 		"gopkg.in/natefinch/lumberjack.v2":   {"internal/audit"},
 		"github.com/hashicorp/golang-lru/v2": {"internal/server"},
-		"golang.org/x/time":                  {"internal/server"},
+		"golang.org/x/time":                  {"internal/server", "internal/cacher", "internal/direct"},
 	}
 	for _, p := range packages(t) {
 		for _, path := range p.Imports {

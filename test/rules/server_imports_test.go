@@ -19,12 +19,12 @@ var serverImports = map[string][]string{
 	},
 	"internal/server/rpc": {
 		"internal/access", "internal/audit", "internal/object", "internal/server/apierr", "internal/server/frames",
-		"internal/server/quota", "internal/server/request", "internal/server/transport", "gen",
+		"internal/server/quota", "internal/server/request", "internal/server/transport", "gen", "internal/work",
 	},
 	"internal/server/registry": {
 		"internal/access", "internal/dispatch", "internal/object", "internal/sendqueue", "internal/server/apierr",
 		"internal/server/backend", "internal/server/frames", "internal/server/grpcmsg", "internal/server/quota",
-		"internal/server/request", "internal/server/rpc", "internal/server/transport", "gen", "internal/work",
+		"internal/server/request", "internal/server/rpc", "internal/server/transport", "gen",
 	},
 	"internal/server/watch": {
 		"internal/access", "internal/dispatch", "internal/object", "internal/server/apierr", "internal/server/backend",

@@ -95,19 +95,19 @@ func copiesTable(cmd *cobra.Command, programs []copies.Program, results [][]*cop
 		}
 	}
 	perEvent := func(r *copies.Result) float64 { return float64(r.ChangeCPU.Nanoseconds()) / 1e3 }
-	table := output.NewTable(cmd.OutOrStdout(), 0,
-		output.Column[copiesRow]{Title: "LANGUAGE", Cell: func(r copiesRow) string { return r.program.Language }},
-		output.Column[copiesRow]{Title: "CLIENT", Cell: func(r copiesRow) string { return r.program.Library }},
+	columns := []output.Column[copiesRow]{
+		{Title: "LANGUAGE", Cell: func(r copiesRow) string { return r.program.Language }},
+		{Title: "CLIENT", Cell: func(r copiesRow) string { return r.program.Library }},
 		figure("LOADED AFTER (S)", "%.2f", func(r *copies.Result) float64 { return r.Load.Seconds() }),
 		figure("CPU (S)", "%.2f", func(r *copies.Result) float64 { return r.LoadCPU.Seconds() }),
 		figure("MEMORY (MB)", "%.0f", func(r *copies.Result) float64 { return float64(r.Memory) / 1e6 }),
 		figure("CPU PER EVENT (µS)", "%.1f", perEvent),
 		figure("EVENTS PER SECOND", "%.0f", func(r *copies.Result) float64 { return 1e6 / perEvent(r) }),
-		figure("MEMORY AFTER (MB)", "%.0f", func(r *copies.Result) float64 { return float64(r.MemoryAfter) / 1e6 }))
-	for i, p := range programs {
-		if err := table.Row(copiesRow{p, results[i]}); err != nil {
-			return fmt.Errorf("write the table: %w", err)
-		}
+		figure("MEMORY AFTER (MB)", "%.0f", func(r *copies.Result) float64 { return float64(r.MemoryAfter) / 1e6 }),
 	}
-	return table.Flush()
+	var rows []copiesRow
+	for i, p := range programs {
+		rows = append(rows, copiesRow{p, results[i]})
+	}
+	return output.Records(output.Printer{W: cmd.OutOrStdout(), Format: output.Table}, columns, rows)
 }

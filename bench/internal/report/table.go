@@ -20,13 +20,7 @@ func Table(w io.Writer, width int, groups []*Group) error {
 			})
 		}
 		fmt.Fprintf(w, "%s\n", s.about)
-		table := output.NewTable(w, width, columns...)
-		for _, row := range s.rows() {
-			if err := table.Row(row); err != nil {
-				return fmt.Errorf("write the table: %w", err)
-			}
-		}
-		if err := table.Flush(); err != nil {
+		if err := output.Records(output.Printer{W: w, Format: output.Table, Width: width}, columns, s.rows()); err != nil {
 			return fmt.Errorf("write the table: %w", err)
 		}
 		fmt.Fprintln(w)

@@ -22,6 +22,9 @@ const reportTimeout = 10_000;
 /** A server cancels a call at its deadline, which it may reach a few milliseconds before the client. */
 const clockDifference = 5;
 
+/** The codes of errors that other servers would answer, too: they would not take the position or the credentials either. */
+const sameElsewhere: ReadonlySet<number> = new Set([status.OUT_OF_RANGE, status.UNAUTHENTICATED]);
+
 /** Settings of one call. */
 export interface CallSettings {
   readonly signal?: AbortSignal | undefined;
@@ -41,6 +44,8 @@ export interface ConnectionOwner {
   readonly hasOthers: boolean;
   /** failed makes later requests use another connection. */
   failed(connection: Connection): void;
+  /** refused makes later requests use another server. */
+  refused(connection: Connection): void;
   /** gone forgets a connection that is closed. */
   gone(connection: Connection): void;
 }
@@ -240,11 +245,19 @@ export class Connection {
     return stream;
   }
 
-  /** requestFailed gives the connection up if a request has failed with an error that other requests would get, too. */
+  /** requestFailed gives the connection or its server up if a request has failed with an error that others would get, too. */
   requestFailed(error: FanoutError | undefined): void {
     if (error?.code !== status.UNAVAILABLE) return;
     // An error with a reason comes from a server that works, but another one may be better off.
-    if (error.reason === undefined || this.#owner.hasOthers) this.#owner.failed(this);
+    if (error.reason === undefined || (error.reason === 'DRAINING' && this.#owner.hasOthers)) this.#owner.failed(this);
+    else this.#owner.refused(this);
+  }
+
+  /** watchFailed goes to another server if that may do for the watch what this one did not. */
+  watchFailed(error: FanoutError | undefined): void {
+    if (!error || sameElsewhere.has(error.code)) return;
+    this.requestFailed(error);
+    this.#owner.refused(this);
   }
 
   #watchAlone(request: WatchStart, sink: WatchSink, metadata?: RequestMetadata): OpenWatch {

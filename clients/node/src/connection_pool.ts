@@ -21,8 +21,8 @@ const connectTimeout = 5000;
 const nextServerAfter = 1000;
 
 /**
- * ConnectionPool has the connection that a client uses, and older ones until their last request has ended. It also knows
- * what must end when the client is closed.
+ * ConnectionPool has at most one connection to each server that later requests may use, and older ones until their last
+ * request has ended. It also knows what must end when the client is closed.
  */
 export class ConnectionPool implements ConnectionOwner {
   readonly hooks: Hooks;
@@ -38,7 +38,7 @@ export class ConnectionPool implements ConnectionOwner {
   readonly #closing = new AbortController();
   readonly #running = new Set<Promise<unknown>>();
   readonly #backoff = new Backoff();
-  #current: Connection | undefined;
+  readonly #usable = new Map<number, Connection>(); // for each server
   #turn: number; // the index of the server that is used, or tried first
   #effort: Promise<Connection> | undefined;
   #notBefore = -Infinity; // when the next effort may begin
@@ -65,7 +65,7 @@ export class ConnectionPool implements ConnectionOwner {
     this.#closing.abort(closedError());
     for (const connection of this.#connections) connection.close();
     this.#connections.clear();
-    this.#current = undefined;
+    this.#usable.clear();
     await Promise.allSettled(this.#running);
   }
 
@@ -109,7 +109,10 @@ export class ConnectionPool implements ConnectionOwner {
 
   /** renew makes the next request use the newest certificate. */
   renew(connection: Connection): void {
-    if (this.#credentials.certificateRenewable) this.#replace(connection, false);
+    if (!this.#credentials.certificateRenewable) return;
+    // The other connections are as old as the one that is used.
+    for (const old of this.#isUsable(connection) ? [...this.#usable.values()] : []) this.#replace(old);
+    connection.retire();
   }
 
   /**
@@ -119,7 +122,8 @@ export class ConnectionPool implements ConnectionOwner {
   async connect({ signal, deadline }: { signal?: AbortSignal | undefined; deadline?: Deadline }): Promise<Connection> {
     for (;;) {
       this.closing.throwIfAborted();
-      if (this.#current) return this.#current;
+      const current = this.#usable.get(this.#turn);
+      if (current) return current;
       if (deadline && deadline.left <= Math.max(0, this.#notBefore - performance.now())) throw deadlineError(this.#failure);
       await limited((this.#effort ??= this.#connect()), { signals: [signal, this.closing], deadline });
     }
@@ -130,7 +134,7 @@ export class ConnectionPool implements ConnectionOwner {
     try {
       await pause(Math.max(0, this.#notBefore - performance.now()), this.closing);
       const connection = await this.#first();
-      this.#current = connection;
+      this.#usable.set(connection.server, connection);
       this.#turn = connection.server;
       this.#backoff.reset();
       this.#failure = undefined;
@@ -181,6 +185,8 @@ export class ConnectionPool implements ConnectionOwner {
 
   async #open(server: number, attempts: Set<Connection>): Promise<Connection> {
     this.closing.throwIfAborted();
+    const usable = this.#usable.get(server);
+    if (usable) return usable;
     const connection = new Connection(server, this.#servers[server]!, this.#credentials.settingsOf(server), this);
     this.#connections.add(connection);
     attempts.add(connection);
@@ -193,23 +199,30 @@ export class ConnectionPool implements ConnectionOwner {
     }
   }
 
-  /** failed makes later requests use another connection, at another server if there is one. */
-  failed(connection: Connection): void {
-    this.#replace(connection, true);
+  #isUsable(connection: Connection): boolean {
+    return this.#usable.get(connection.server) === connection;
   }
 
-  #replace(connection: Connection, next: boolean): void {
-    if (this.#current === connection) {
-      this.#current = undefined;
-      if (next) this.#turn = (connection.server + 1) % this.#servers.length;
-    }
+  /** failed makes later requests use another connection, at another server if there is one. */
+  failed(connection: Connection): void {
+    this.refused(connection);
+    this.#replace(connection);
+  }
+
+  /** refused makes later requests use another server. The connection is used again when it is the turn of its server. */
+  refused(connection: Connection): void {
+    if (this.#turn === connection.server && this.#isUsable(connection)) this.#turn = (this.#turn + 1) % this.#servers.length;
+  }
+
+  #replace(connection: Connection): void {
+    if (this.#isUsable(connection)) this.#usable.delete(connection.server);
     connection.retire();
   }
 
   /** gone forgets a connection that is closed. */
   gone(connection: Connection): void {
     this.#connections.delete(connection);
-    if (this.#current === connection) this.#replace(connection, true);
+    if (this.#isUsable(connection)) this.failed(connection);
   }
 }
 

@@ -41,6 +41,7 @@ export class Reporter {
   #next = -Infinity; // when the next report may be sent
   readonly #backoff = new Backoff(interval, longest);
   #watch: OpenWatch | undefined;
+  #newest: Position | undefined; // of the messages of the stream
   #sending = false;
   #timer: NodeJS.Timeout | undefined;
 
@@ -51,6 +52,16 @@ export class Reporter {
     this.#backoff.reset();
     this.#next = Math.min(this.#next, performance.now() + interval);
     if (watch) this.#schedule();
+  }
+
+  /** received notes the position of a message. Nothing after it is reported, and nothing of another epoch. */
+  received(position: Position | undefined): void {
+    this.#newest = position;
+  }
+
+  /** forgotten notes that a RESET has ended: the server has forgotten the reports when it began. */
+  forgotten(): void {
+    this.#sent = undefined;
   }
 
   /** set sets the progress. */
@@ -69,16 +80,23 @@ export class Reporter {
 
   #schedule(): void {
     if (this.#timer || this.#sending || !this.#progress || sameProgress(this.#progress, this.#sent)) return;
+    if (!this.#isKnown(this.#progress)) return;
     const wait = this.#next - performance.now();
     // Not even the first report is sent at once: others may follow in the same instant.
     this.#timer = setTimeout(() => void this.#send(), Math.max(0, wait));
+  }
+
+  /** #isKnown reports whether the server has sent everything that is applied. Otherwise it is sending a new state. */
+  #isKnown({ applied }: Progress): boolean {
+    const newest = this.#newest;
+    return !applied || !newest || (applied.epoch === newest.epoch && applied.revision <= newest.revision);
   }
 
   async #send(): Promise<void> {
     this.#timer = undefined;
     const watch = this.#watch;
     const progress = this.#progress;
-    if (!watch || !progress) return;
+    if (!watch || !progress || !this.#isKnown(progress)) return;
     this.#sent = progress;
     this.#next = performance.now() + interval; // for another stream, which does not await the answer
     this.#sending = true;
@@ -109,8 +127,10 @@ function reportOf(progress: Progress): Report {
   const { applied, attempted, error } = progress;
   const report: Report = { failedKeys: failedKeysOf(progress) };
   if (applied) report.applied = applied;
-  if (attempted) report.attempted = attempted;
-  if (error !== undefined) report.error = { code: status.UNKNOWN, message: error };
+  if (error !== undefined) {
+    report.error = { code: status.UNKNOWN, message: error };
+    report.attempted = attempted ?? { revision: 0n }; // absent would mean everything that was sent
+  }
   return report;
 }
 

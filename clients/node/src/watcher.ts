@@ -178,7 +178,6 @@ export class Watcher {
   #after(connection: Connection, attempt: Attempt, { error, silent }: End): number {
     const refusal = error instanceof FanoutError ? error : undefined;
     if (silent || attempt.resumeAtOnce) this.#pool.failed(connection);
-    else connection.requestFailed(refusal);
     const least = Math.min(refusal?.retryAfter ?? 0, longestRetryAfter);
     let renewal = 0;
     if (refusal?.code === status.OUT_OF_RANGE) {
@@ -197,6 +196,7 @@ export class Watcher {
     } else if (refusal && isFinal(refusal) && (refusal.reason !== undefined || !this.#worked)) {
       throw refusal;
     }
+    if (!silent) connection.watchFailed(refusal);
     if (attempt.resumeAtOnce) return this.#hurried <= mostHurried ? 0 : this.#backoff.next(least);
     if (error && attempt.progressed && (attempt.drained || refusal?.reason === 'DRAINING')) {
       // Others resume at the same moment.
@@ -307,10 +307,7 @@ class Attempt {
   }
 
   #receive(message: WatchResponse, size: number, signal: AbortSignal): void {
-    if (this.drained) {
-      if (!this.#paused) this.#await();
-      return; // only the end of the stream counts: what was held back is lost
-    }
+    if (this.drained) return; // only the end of the stream counts: what was held back is lost
     this.#silence = silenceAfter(message.age ? durationMs(message.age) : 0, this.#settings.bookmarks);
     if (!this.#paused) this.#await();
     switch (message.kind) {
@@ -327,6 +324,7 @@ class Attempt {
         this.progressed = true;
     }
     this.#observe(message);
+    this.#reporter.received(message.position);
     this.#confirmations.note(message, performance.now());
     const complete = this.#assembler.accept(message, size, this.#confirmations.at);
     if (!complete) return;
@@ -334,6 +332,8 @@ class Attempt {
       // Only now the server has a position with which it can compare.
       this.#reports = true;
       this.#reporter.opened(this.#watch);
+    } else if (complete.update.replace) {
+      this.#reporter.forgotten();
     }
     if (!this.#receiver.receive(complete.update, complete.size)) void this.#full(signal);
   }

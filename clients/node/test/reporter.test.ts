@@ -38,7 +38,7 @@ class Clock {
 
 /** A stream that notes when it gets a report, and of which revision. */
 class Stream implements OpenWatch {
-  readonly reports: { at: number; revision: number }[] = [];
+  readonly reports: { at: number; revision: number; attempted: bigint | undefined }[] = [];
   readonly #clock: Clock;
   readonly #answer: (n: number) => FanoutError | undefined | Promise<undefined>;
   readonly pausable = true;
@@ -51,8 +51,8 @@ class Stream implements OpenWatch {
     this.#answer = answer;
   }
 
-  async report({ applied }: Report): Promise<FanoutError | undefined> {
-    this.reports.push({ at: Math.round(this.#clock.seconds), revision: Number(applied?.revision) });
+  async report({ applied, attempted }: Report): Promise<FanoutError | undefined> {
+    this.reports.push({ at: Math.round(this.#clock.seconds), revision: Number(applied?.revision), attempted: attempted?.revision });
     return this.#answer(this.reports.length);
   }
 
@@ -64,6 +64,20 @@ class Stream implements OpenWatch {
     return this.reports.map((report) => report.revision);
   }
 }
+
+void test('a report with an error says what was attempted, also if that is nothing', async (t) => {
+  const clock = new Clock(t);
+  const stream = new Stream(clock);
+  const reporter = new Reporter();
+  reporter.set({ applied: undefined, error: 'no' });
+  reporter.opened(stream);
+  await clock.pass(2);
+  reporter.set({ ...at(1), attempted: { epoch: 'e', revision: 2n }, error: 'no' });
+  await clock.pass(2);
+  reporter.set(at(3));
+  await clock.pass(2);
+  assert.deepEqual(stream.reports.map(({ attempted }) => attempted), [0n, 2n, undefined]);
+});
 
 void test('after failed reports, the random delay grows up to a minute, and is short again after one that succeeds', async (t) => {
   const clock = new Clock(t);

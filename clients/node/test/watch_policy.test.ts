@@ -448,3 +448,41 @@ void test('a watch goes on while no server can be reached, and tells so', { time
   await following(client, {}, () => interruptions.delays(3));
   assert.equal(interruptions.events[0]?.code, 'UNAVAILABLE');
 });
+
+for (const carrier of ['subscribe', 'watch'] as const) {
+  void test(`refused watches use one connection to each server, with ${carrier}`, { timeout: 300_000 }, async (t) => {
+    t.mock.method(Math, 'random', () => 0); // no delays
+    const watches = 20;
+    const refusals = 20 * watches;
+    const start = async () => {
+      const peers = new Set<string>();
+      const server = await ScriptedServer.start({
+        [carrier]: (stream: WatchStream | SubscribeStream) => {
+          peers.add(stream.getPeer());
+          if (carrier === 'watch') {
+            end(stream as WatchStream, refusal(status.RESOURCE_EXHAUSTED));
+            return;
+          }
+          const subscriber = stream as SubscribeStream;
+          subscriber.sendMetadata(new Metadata());
+          subscriber.on('data', ({ request }: SubscribeRequest) => {
+            if (request.case !== 'start') return;
+            const refused = { code: status.RESOURCE_EXHAUSTED, message: 'refused' };
+            subscriber.write({ entries: [{ watchIds: [request.value.watchId], content: { case: 'refused', value: refused } }] });
+          });
+        },
+      });
+      return { server, peers };
+    };
+    const { server: a, peers: peersOfA } = await start();
+    const { server: b, peers: peersOfB } = await start();
+    await using _a = a;
+    await using _b = b;
+    const interruptions = new Interruptions();
+    await using client = new Client([a.address, b.address], { observer: interruptions.observer });
+    const all = interruptions.delays(refusals);
+    await Promise.all(Array.from({ length: watches }, () => following(client, {}, () => all)));
+    assert.deepEqual([peersOfA.size, peersOfB.size], [1, 1]);
+    assert.deepEqual(new Set(interruptions.events.map(({ code }) => code)), new Set(['RESOURCE_EXHAUSTED']));
+  });
+}

@@ -50,6 +50,9 @@ _OPTIONS: dict[str, Any] = {
 _READY = grpc.ChannelConnectivity.READY
 _FAILED = grpc.ChannelConnectivity.TRANSIENT_FAILURE
 
+# No other server would take the position or the credentials either.
+_SAME_ELSEWHERE = (grpc.StatusCode.OUT_OF_RANGE, grpc.StatusCode.UNAUTHENTICATED)
+
 # The error of a connection is only in the error of a request. This one would do no harm.
 _HARMLESS = "/grpc.health.v1.Health/Check"
 
@@ -150,6 +153,13 @@ class Servers:
             self.failed(connection, replace=error.reason is None)
         elif error.code is grpc.StatusCode.UNAUTHENTICATED and self._certificate_renewable:
             self.retire(connection)
+
+    def watch_failed(self, connection: Connection, error: Error) -> bool:
+        """Note why a watch was interrupted. Return whether its next stream goes to another server."""
+        if len(self._addresses) == 1 or error.code in _SAME_ELSEWHERE:
+            return False
+        self.failed(connection, replace=False)
+        return True
 
     async def _connect(self) -> None:
         """Connect to the server whose turn it is, or to the next one that can be reached."""

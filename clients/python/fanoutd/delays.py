@@ -9,7 +9,7 @@ from fanoutd.errors import Error, Reason
 from fanoutd.inbox import StreamEnd
 from fanoutd.v1 import fanout_pb2
 
-__all__ = ["Delays", "Outcome"]
+__all__ = ["MAX_RETRY_AFTER", "Delays", "Outcome"]
 
 # The limits of the delays after streams that were short or have failed.
 _FIRST, _LAST = 0.2, 5.0
@@ -27,7 +27,7 @@ _MOST_HURRIED = 3
 _SPREAD = 1.0
 
 # The longest delay that a server can ask for.
-_MAX_RETRY_AFTER = 60.0
+MAX_RETRY_AFTER = 60.0
 
 _RESPONSE = fanout_pb2.WatchResponse
 
@@ -72,7 +72,7 @@ class Delays:
 
     def after(self, outcome: Outcome, why: BaseException) -> float:
         """Return how long to wait after the stream that has ended."""
-        least = min(why.retry_after, _MAX_RETRY_AFTER) if isinstance(why, Error) else 0.0
+        least = min(why.retry_after, MAX_RETRY_AFTER) if isinstance(why, Error) else 0.0
         if outcome.at_once:
             return 0.0 if self._hurried <= _MOST_HURRIED else least + self._backoff.next()
         draining = outcome.draining or isinstance(why, Error) and why.reason == Reason.DRAINING

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from fanoutd.callback_thread import CallbackThread
 from fanoutd.caller import Caller
 from fanoutd.callbacks import (
     call_back,
-    calling,
     in_callback,
     is_interrupt,
     message_of,
@@ -32,7 +32,6 @@ from fanoutd.state_file import DamagedError, StateFile
 from fanoutd.tasks import Tasks
 from fanoutd.v1 import fanout_pb2
 from fanoutd.watcher import Watcher
-from fanoutd.worker import Worker
 
 __all__ = ["LocalCopy"]
 
@@ -90,7 +89,7 @@ class LocalCopy(Generic[T]):
         self._confirming: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._finished = False  # all has ended but the handlers
-        self.worker: Worker | None = None
+        self.callbacks: CallbackThread | None = None
         """The thread in which fanoutd.sync calls the functions that are not handlers."""
         self._began = 0.0
         self._as_of: float | None = None
@@ -289,8 +288,8 @@ class LocalCopy(Generic[T]):
         if self._confirming is not None:
             self._confirming.cancel()
             await asyncio.wait([self._confirming])
-        if self.worker is not None:
-            self.worker.end()
+        if self.callbacks is not None:
+            self.callbacks.end()
         self._finished = True
         self._leave_client()
 
@@ -298,6 +297,11 @@ class LocalCopy(Generic[T]):
         """Let the client forget an informer that has ended: until then, its close waits for it."""
         if self._finished and not self._handler_tasks:
             self._core.informers = [i for i in self._core.informers if i is not self._informer]
+
+    def _fail(self, why: BaseException) -> None:
+        """End, because the watch has ended: handlers are called no more, and the file is saved."""
+        self._end(why)
+        self.begin_closing()
 
     def _end(self, why: BaseException) -> None:
         if self._ended is None:
@@ -312,16 +316,10 @@ class LocalCopy(Generic[T]):
     def _tell(self, name: str, function: Callable[..., object] | None, *args: object) -> None:
         if function is None:
             return
-        if self.worker is None:
+        if self.callbacks is None:
             call_back(self._core.log, name, function, *args)
         else:
-            self.worker.call(self._tell_in_thread, name, function, *args)
-
-    def _tell_in_thread(self, name: str, function: Callable[..., object], *args: object) -> None:
-        callback = _ThreadCallback()
-        calling.set(callback)
-        call_back(self._core.log, name, function, *args)
-        callback.active = False
+            self.callbacks.call(name, function, *args)
 
     def _state(self) -> tuple[Update | None, Update | None]:
         """Return updates that lead another informer to this state."""
@@ -512,12 +510,6 @@ class LocalCopy(Generic[T]):
         self._tell("on_error", self._on_error, None, error)
 
 
-class _ThreadCallback:
-    """A function that is called in the thread for callbacks."""
-
-    active = True
-
-
 class _Failure(NamedTuple):
     """An object that cannot be decoded."""
 
@@ -531,6 +523,6 @@ class _Member:
     def __init__(self, copy: LocalCopy[Any]) -> None:
         self.receive = copy._apply
         self.interrupted = copy._interrupted
-        self.end = copy._end
+        self.end = copy._fail
         self.progress = copy.progress
         self.state = copy._state

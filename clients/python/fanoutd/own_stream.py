@@ -11,11 +11,11 @@ import grpc
 
 from fanoutd.backoff import Backoff
 from fanoutd.connection import Connection, Servers
-from fanoutd.delays import Outcome
+from fanoutd.delays import MAX_RETRY_AFTER, Outcome
 from fanoutd.errors import Error, Reason, error_of_call
 from fanoutd.inbox import Inbox, Message, SilenceError, StreamEnd
 from fanoutd.objects import position_to
-from fanoutd.reports import Progress
+from fanoutd.reports import INTERVAL, Progress
 from fanoutd.requests import Metadata
 from fanoutd.stream import Arrivals, size_of
 from fanoutd.tasks import Tasks
@@ -28,8 +28,12 @@ __all__ = ["OwnStream"]
 _REPORT_TIMEOUT = 10.0
 
 
+# When so many bytes wait, the stream is not read any more, so the server waits.
+_MOST_AHEAD = 256 << 10
+
+
 class OwnStream:
-    """Carries one watch. It reads a message only when the one before was taken, so the server waits."""
+    """Carries one watch. It reads ahead of the caller, so it notices its end while the caller is busy."""
 
     shared = False
 
@@ -51,7 +55,7 @@ class OwnStream:
         return self._connection.server if self._connection is not None else ""
 
     def taken(self) -> None:
-        """Note that the inbox is empty."""
+        """Note that the inbox has more room."""
         self._taken.set()
 
     async def _run(self, request: fanout_pb2.WatchRequest) -> None:
@@ -94,10 +98,13 @@ class OwnStream:
                     raise Error(await call.code(), await call.details())
                 self.inbox.end(StreamEnd())
                 return
+            if self._outcome.draining:
+                continue  # see Stream
             self._outcome.note(m)
-            self._taken.clear()
             self.inbox.put(Message(m, arrivals.received(called, time.monotonic()), size_of(m)))
-            await self._taken.wait()
+            while self.inbox.size >= _MOST_AHEAD:
+                self._taken.clear()
+                await self._taken.wait()
 
     def _fail(self, connection: Connection, error: Error) -> None:
         if error.reason is None or error.reason == Reason.DRAINING:
@@ -111,6 +118,11 @@ class OwnStream:
         if self._connection is not None:
             self._servers.failed(self._connection)
         self.close()
+
+    def interrupted(self, error: Error) -> None:
+        """Implement Stream."""
+        if self._connection is not None:
+            self._servers.watch_failed(self._connection, error)
 
     def close(self) -> None:
         """Implement Stream."""
@@ -138,13 +150,18 @@ class OwnStream:
                 elif error.code() == grpc.StatusCode.INVALID_ARGUMENT:
                     done(0.0)  # it would be refused again
                 else:
-                    done(self._pauses.next() + 0.001)
+                    done(self._pause_after(error_of_call(error)))
                 return
-            except Error:
-                done(self._pauses.next() + 0.001)
+            except Error as error:
+                done(self._pause_after(error))
                 return
         self._pauses.reset()
         done(0.0)
+
+    def _pause_after(self, error: Error) -> float:
+        """Return how long to wait, besides the interval of reports, after one has failed."""
+        least = min(error.retry_after, MAX_RETRY_AFTER) - INTERVAL
+        return max(least, 0.001) + self._pauses.next()
 
 
 def fill(request: fanout_pb2.ReportRequest | fanout_pb2.SubscribeRequest.Report, p: Progress) -> None:
@@ -153,6 +170,5 @@ def fill(request: fanout_pb2.ReportRequest | fanout_pb2.SubscribeRequest.Report,
         request.applied.CopyFrom(position_to(p.applied))
     if p.error is not None:
         request.error.CopyFrom(status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=p.error))
-        if p.attempted.revision > 0:
-            request.attempted.CopyFrom(position_to(p.attempted))
+        request.attempted.CopyFrom(position_to(p.attempted))  # revision 0: nothing; absent would mean everything
         request.failed_keys.extend(p.failed_keys())

@@ -8,10 +8,10 @@ from typing import NamedTuple, Protocol
 
 from fanoutd.objects import Position
 
-__all__ = ["Progress", "ReportSender", "StreamReports"]
+__all__ = ["INTERVAL", "Progress", "ReportSender", "StreamReports"]
 
 # The least time between two reports of a watch.
-_INTERVAL = 1.0
+INTERVAL = 1.0
 
 # The least time between two looks at the progress, which takes a while if much is not applied.
 _LOOK_INTERVAL = 0.1
@@ -52,20 +52,29 @@ class ReportSender(Protocol):
 class StreamReports:
     """The reports about one stream of a watch: always the latest progress, at most once a second."""
 
-    def __init__(self, progress: Callable[[], Progress], send: ReportSender) -> None:
+    def __init__(self, progress: Callable[[], Progress], send: ReportSender, not_before: float) -> None:
+        """``not_before`` is the time of the event loop from which the first report may be sent."""
         self._progress, self._send = progress, send
         self._sent = Position()  # the position of the latest message of the server
         self._reported = Progress(Position())
+        self._replacing = False  # the server is sending a new state, and ignores reports
+        self._forgotten = False  # that state was complete after the beginning of the latest report
         self._sending = False
         self._closed = False
-        self._next_look = 0.0
+        self._next_look = not_before
+        self.next_report = not_before
+        """The time of the event loop from which the next report may be sent, also on another stream."""
         self._timer: asyncio.TimerHandle | None = None
 
-    def received(self, at: Position, replace: bool) -> None:
-        """Note the position after a message, and whether a new state begins with it."""
+    def received(self, at: Position, *, replace: bool, synced: bool) -> None:
+        """Note the position after a message, and whether it begins a new state or ends a catch-up."""
         self._sent = at
-        if replace:
-            self._reported = Progress(Position())  # the server has forgotten it
+        self._replacing = self._replacing or replace
+        if synced and self._replacing:
+            # The server has forgotten the report. It gets the next one when the new state is applied.
+            self._replacing, self._forgotten = False, True
+            self._reported = Progress(Position())
+            return
         self.wake()
 
     def wake(self) -> None:
@@ -82,7 +91,8 @@ class StreamReports:
             p = p._replace(error=_shortened(p.error))
         if not self._is_news(p):
             return
-        self._sending = True
+        self._sending, self._forgotten = True, False
+        self.next_report = now + INTERVAL
         self._send(p, lambda pause: self._done(p, pause))
 
     def close(self) -> None:
@@ -105,9 +115,9 @@ class StreamReports:
         if pause is None or self._closed:
             self._closed = True
             return
-        if pause == 0.0:
+        if pause == 0.0 and not self._forgotten:
             self._reported = p
-        self._timer = asyncio.get_running_loop().call_later(_INTERVAL + pause, self._again)
+        self._timer = asyncio.get_running_loop().call_later(INTERVAL + pause, self._again)
 
     def _again(self) -> None:
         self._timer = None

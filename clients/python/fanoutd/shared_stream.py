@@ -46,6 +46,7 @@ class SharedWatch:
         self.inbox = Inbox()
         self.number = number
         self.gone = False  # no further messages follow
+        self.draining = False  # no message counts any more
         self._stream = stream
 
     @property
@@ -57,6 +58,10 @@ class SharedWatch:
         """Implement Stream."""
         self._stream.silent(error)
         self.close()
+
+    def interrupted(self, error: Error) -> None:
+        """Implement Stream."""
+        self._stream.interrupted(error)
 
     def close(self) -> None:
         """Implement Stream."""
@@ -154,6 +159,11 @@ class SharedStream:
         if time.monotonic() - self._received >= error.limit and self._silence is None:
             self._silence = error
             self._task.cancel()
+
+    def interrupted(self, error: Error) -> None:
+        """Note why one of the watches was interrupted. If it goes to another server, no other joins this stream."""
+        if self._connection is not None and self._servers.watch_failed(self._connection, error):
+            self.closing = True
 
     def close(self) -> None:
         """End the stream."""
@@ -288,8 +298,9 @@ class SharedStream:
             self.closing = True
         for number in e.watch_ids:
             w = self._watches.get(number)
-            if w is None:
+            if w is None or w.draining:
                 continue
+            w.draining = m.content.kind == fanout_pb2.WatchResponse.KIND_DRAINING
             if len(w.inbox) and self._is_too_much(w.inbox.size + m.size):
                 w.inbox.end(TooSlowError("the caller is slow"))
                 self.stop(w)

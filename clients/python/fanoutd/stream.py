@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+from fanoutd.errors import Error
 from fanoutd.inbox import Inbox, SilenceError
 from fanoutd.reports import ReportSender
 from fanoutd.v1 import fanout_pb2
@@ -27,7 +28,10 @@ class TooSlowError(Exception):
 
 
 class Stream(Protocol):
-    """Carries one watch, alone or with others."""
+    """Carries one watch, alone or with others.
+
+    It ignores messages after DRAINING, also as signs of life: what was held back is lost, so only the end counts.
+    """
 
     inbox: Inbox
     shared: bool
@@ -39,6 +43,9 @@ class Stream(Protocol):
 
     def silent(self, error: SilenceError) -> None:
         """Note that the server is dead."""
+
+    def interrupted(self, error: Error) -> None:
+        """Note why the watch has lost the stream, if it goes on with another one."""
 
     def close(self) -> None:
         """End the watch."""

@@ -23,13 +23,13 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import fanoutd
+from fanoutd.callback_thread import CallbackThread
 from fanoutd.callbacks import refuse_coroutine_function
 from fanoutd.client import client_with
 from fanoutd.objects import Position, Update
 from fanoutd.runner import Runner
 from fanoutd.settings import Configured, Settings
 from fanoutd.sync_informer import Handler, Informer
-from fanoutd.worker import Worker
 
 __all__ = ["Client", "Handler", "Informer", "Resource", "Watch"]
 
@@ -117,7 +117,7 @@ def _informing(
     def call(self: Resource, /, *args: P.args, **kwargs: P.kwargs) -> Informer[T]:
         async def make() -> fanoutd.Informer[T]:
             informer = method(self._resource, *args, **kwargs)
-            informer._copy.worker = Worker("fanoutd-callback")
+            informer._copy.callbacks = CallbackThread(self._resource._core.log)
             return informer
 
         informer = self._runner.run(make())

@@ -111,6 +111,7 @@ class Watcher:
         self._on_interruption = on_interruption
         self._stream: SharedWatch | OwnStream | None = None
         self._reports: StreamReports | None = None
+        self._next_report = 0.0
         self._delays = Delays()
         self._opened = 0.0
         self._limit = 0.0
@@ -277,7 +278,7 @@ class Watcher:
             except SilenceError as error:
                 stream.silent(error)
                 raise
-        if isinstance(stream, OwnStream) and not len(stream.inbox):
+        if isinstance(stream, OwnStream):
             stream.taken()
         return m
 
@@ -303,19 +304,19 @@ class Watcher:
         self._opened_streams += 1
         self._stream.inbox.on_end = functools.partial(_lost, weakref.ref(self), self._opened_streams)
         if self._request.reports:
-            self._reports = StreamReports(self._progress, self._stream.report)
+            self._reports = StreamReports(self._progress, self._stream.report, self._next_report)
 
     def _drop_stream(self, why: BaseException) -> None:
         stream, self._stream = self._stream, None
         reports, self._reports = self._reports, None
+        if reports is not None:
+            self._next_report = reports.next_report
         if stream is not None:
             stream.inbox.clear()
             stream.inbox.end(why)
             _close_stream(stream, reports)
 
     def _receive(self, m: Message) -> Update | None:
-        if self._assembler.outcome.draining:
-            return None  # only the end of the stream counts: what was held back is lost
         content = m.content
         if not self._answered:
             self._answered = True
@@ -338,7 +339,8 @@ class Watcher:
             received = WatchReceived(self._request.resource, len(content.events), kind, synced)
             self._observer.watch_received(received)
         if self._reports is not None:
-            self._reports.received(self._assembler.at, update is not None and update.replace)
+            replace = update is not None and update.replace
+            self._reports.received(self._assembler.at, replace=replace, synced=synced)
         if update is not None:
             update.as_of = None if self._assembler.catching_up else self._as_of
         if content.kind == _RESPONSE.KIND_BOOKMARK and self._may_move():
@@ -399,6 +401,8 @@ class Watcher:
             self._core.watches.discard(self)
             self._observer.watch_ended(WatchEnded(self._request.resource, code, reason))
             raise why
+        if isinstance(why, Error) and self._stream is not None:
+            self._stream.interrupted(why)
         self._delays.ended(self._assembler.outcome, self._lasted())
         if delay is None:
             delay = self._delays.after(self._assembler.outcome, why)

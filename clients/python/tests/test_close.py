@@ -13,7 +13,7 @@ import grpc
 import fanoutd
 import fanoutd.sync
 from fanoutd.loop_thread import LoopThread
-from tests.scripted import Scripted
+from tests.scripted import Failure, Scripted
 
 _TIMEOUT = 300.0
 
@@ -35,6 +35,35 @@ class CloseTest(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(fanoutd.ClosedError):
             await anext(client.resource("config").watch())
         await client.close()
+
+    async def test_handlers_of_an_informer_that_has_ended_are_called_no_more(self) -> None:
+        refuse = asyncio.Event()
+
+        async def watch(_: int, __: Any, context: Any) -> None:
+            await refuse.wait()
+            failure = Failure(grpc.StatusCode.PERMISSION_DENIED, fanoutd.Reason.PERMISSION_DENIED)
+            context.set_trailing_metadata((("grpc-status-details-bin", failure.status().SerializeToString()),))
+            await context.abort(failure.code, "scripted")
+
+        self.server.watch = watch
+        client = fanoutd.Client(self.server.address)
+        self.addAsyncCleanup(client.close)
+
+        def handle(_: object) -> None:
+            refuse.set()
+            raise ValueError("never accepted")
+
+        async with asyncio.timeout(_TIMEOUT):
+            informer = client.resource("config").informer(fanoutd.decode.as_text)
+            informer.add_handler(handle)
+            informer.start()
+            with self.assertRaises(fanoutd.Error):
+                await informer.wait_closed()
+            with self.assertRaises(fanoutd.Error):
+                await informer.wait_for_sync(_TIMEOUT)
+            handlers = set(informer._copy._handler_tasks)
+            if handlers:
+                await asyncio.wait(handlers)
 
     async def test_in_an_interceptor(self) -> None:
         class Closes(grpc.aio.UnaryUnaryClientInterceptor, grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[misc]

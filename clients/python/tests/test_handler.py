@@ -11,7 +11,9 @@ from fanoutd.caller import TaskCaller
 from fanoutd.handler_loop import HandlerLoop
 from fanoutd.item import Change, Item
 from fanoutd.objects import Object, Position
+from fanoutd.own_stream import fill
 from fanoutd.reports import Progress
+from fanoutd.v1 import fanout_pb2
 
 
 def item(text: str) -> Item[str]:
@@ -172,6 +174,16 @@ class HandlerTest(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(self.rejections, [("b", "CancelledError"), ("c", "CancelledError")])
         loop.remove()
         await task
+
+    def test_a_report_with_an_error_says_what_was_attempted(self) -> None:
+        for p, attempted in [
+            (Progress(Position("e", 1)), None),
+            (Progress(Position(), Position(), "no"), 0),
+            (Progress(Position("e", 1), Position("e", 2), "no"), 2),
+        ]:
+            request = fanout_pb2.ReportRequest()
+            fill(request, p)
+            self.assertEqual(request.attempted.revision if request.HasField("attempted") else None, attempted)
 
 
 class EndOfLoopTest(unittest.TestCase):

@@ -255,6 +255,41 @@ class SyncInformerTest(ServerTest):
                             informer.changed(informer.position)
                         go.set()
 
+    def test_the_newest_calls_wait_for_a_callback_that_blocks(self) -> None:
+        go, called, ended = threading.Event(), threading.Event(), threading.Event()
+        self.addCleanup(go.set)
+        seen: list[str] = []
+
+        def block(o: fanoutd.Object | None, _: Exception) -> None:
+            assert o is not None
+            called.set()
+            go.wait()
+            seen.append(o.key)
+            if o.key == "many/9":
+                ended.set()
+
+        with mock.patch("fanoutd.callback_thread._MOST", 3), self.assertLogs("fanoutd", "WARNING") as logs:
+            with self.config.informer(decode.as_json, prefix="many", on_error=block) as informer:
+                informer.wait_for_sync(_TIMEOUT)
+                self.config.put("many/0", "{")
+                self._wait(called)
+                for n in range(1, 10):
+                    self.config.put(f"many/{n}", "{")
+                self.config.put("many/good", "1")
+                while informer.get("many/good") != 1:
+                    informer.changed(informer.position)
+                go.set()
+                self._wait(ended)
+        self.assertEqual(seen, ["many/0", "many/7", "many/8", "many/9"])
+        dropped = [r.getMessage() for r in logs.records if "dropped" in r.getMessage()]
+        self.assertEqual(
+            dropped,
+            [
+                "on_error does not keep up: the oldest of 3 calls that wait are dropped",
+                "6 calls of callbacks were dropped",
+            ],
+        )
+
     def test_a_busy_handler_at_exit_rejects_nothing(self) -> None:
         self.config.put("busy/a", "1")
         root = str(Path(fanoutd.__file__).parents[1])

@@ -1,7 +1,7 @@
 // Package jwt verifies JSON Web Tokens of one issuer for one audience. The keys are
 // read from a file or fetched from the issuer through OpenID Connect discovery.
 //
-// [Open] returns a [Verifier]. [Verifier.Run] keeps its keys in memory up to date, so
+// [Open] returns a [Verifier]. Its keys are in memory, and [Verifier.Run] and [reload.Files] keep them up to date, so
 // [Verifier.Verify] normally waits for nothing. Only a token that no known key fits can
 // make it wait for the issuer, and only once in ten seconds.
 //

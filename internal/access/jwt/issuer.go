@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,38 +39,33 @@ const (
 	maxKeysBytes = 1 << 20
 )
 
-// issuer is a keySource that fetches the keys from the issuer.
+// issuer fetches the keys from the issuer.
 type issuer struct {
 	address   string
 	log       *slog.Logger
 	client    *http.Client
 	transport atomic.Pointer[http.Transport]
-	ca        *reload.File // nil: the system's authorities
-	current   atomic.Pointer[keySet]
-	wanted    chan struct{} // capacity 1: a request waits for the next fetch
-	ended     chan struct{} // closed when Run has returned
+	keys      *atomic.Pointer[keySet]
+	requests  chan chan struct{} // of fetchNow; run closes the received channel when the keys are fresh
+	ended     chan struct{}      // closed when run has returned
+	pause     atomic.Int64       // unknownPause; tests change it
 
-	text      []byte // the current keys as fetched; owned by Run
-	lastError string // the error that was logged last; owned by Run
-
-	mu       sync.Mutex
-	tried    time.Time     // guarded by mu: when the last fetch ended
-	fetching bool          // guarded by mu: a fetch is in progress
-	done     chan struct{} // guarded by mu: closed when the next fetch ends
+	text      []byte // the current keys as fetched; owned by run
+	lastError string // the error that was logged last; owned by run
 }
 
-func newIssuer(cfg Config) (*issuer, error) {
+func newIssuer(cfg Config, keys *atomic.Pointer[keySet], files *reload.Files) (*issuer, error) {
 	i := &issuer{
-		address: cfg.Issuer, log: cfg.Log,
-		wanted: make(chan struct{}, 1), ended: make(chan struct{}), done: make(chan struct{}),
+		address: cfg.Issuer, log: cfg.Log, keys: keys,
+		requests: make(chan chan struct{}), ended: make(chan struct{}),
 	}
+	i.pause.Store(int64(unknownPause))
 	i.client = &http.Client{Transport: i, Timeout: fetchTimeout}
 	i.trust(nil)
 	if cfg.CAFile == "" {
 		return i, nil
 	}
-	var err error
-	i.ca, err = reload.Load(cfg.CAFile, cfg.Log, func(content []byte) error {
+	return i, files.Load(cfg.CAFile, func(content []byte) error {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(content) {
 			return errors.New("no certificate found")
@@ -79,7 +73,6 @@ func newIssuer(cfg Config) (*issuer, error) {
 		i.trust(pool)
 		return nil
 	})
-	return i, err
 }
 
 // trust sets the certificate authorities of the issuer; nil means the system's.
@@ -107,62 +100,48 @@ func isSafe(u *url.URL) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// Get implements keySource.
-func (i *issuer) Get() *keySet { return i.current.Load() }
-
-// Run implements keySource.
-func (i *issuer) Run(ctx context.Context, changed func()) {
+func (i *issuer) run(ctx context.Context, changed func()) {
 	defer close(i.ended)
-	var following sync.WaitGroup
-	defer following.Wait()
-	if i.ca != nil {
-		following.Go(func() { i.ca.Run(ctx) })
-	}
-	for {
+	var request chan struct{} // which the next fetch answers; nil: none
+	for ctx.Err() == nil {
 		wait := refreshInterval
 		if !i.refresh(ctx, changed) {
 			wait = retryInterval
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-i.wanted:
-		case <-ctx.Done():
+		if request != nil {
+			close(request)
 		}
-		timer.Stop()
-		if ctx.Err() != nil {
-			return
-		}
+		request = i.await(ctx, wait)
 	}
 }
 
-// Check implements keySource.
-func (i *issuer) Check(ctx context.Context) {
-	if i.ca != nil {
-		i.ca.Check(ctx)
+// await returns after the time, or with a request that needs a fetch. It answers requests as long as the
+// last fetch is recent.
+func (i *issuer) await(ctx context.Context, d time.Duration) (request chan struct{}) {
+	fetched, timer := time.Now(), time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case request := <-i.requests:
+			if time.Since(fetched) >= time.Duration(i.pause.Load()) {
+				return request
+			}
+			close(request)
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
 	}
 }
 
 // refresh fetches the keys and reports whether that succeeded.
 func (i *issuer) refresh(ctx context.Context, changed func()) bool {
-	i.mu.Lock()
-	i.fetching = true
-	i.mu.Unlock()
 	text, err := i.fetch(ctx)
 	if err == nil && !bytes.Equal(text, i.text) {
 		err = i.use(text, changed)
 	}
 	i.logError(ctx, err)
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.fetching, i.tried = false, time.Now()
-	close(i.done)
-	i.done = make(chan struct{})
-	// This fetch has served all waiting requests.
-	select {
-	case <-i.wanted:
-	default:
-	}
 	return err == nil
 }
 
@@ -172,7 +151,7 @@ func (i *issuer) use(text []byte, changed func()) error {
 		return err
 	}
 	i.text = text
-	i.current.Store(set)
+	i.keys.Store(set)
 	i.log.Info("loaded the keys of the JWT issuer", "issuer", i.address, "keys", len(set.PublicKeys))
 	changed()
 	return nil
@@ -189,26 +168,22 @@ func (i *issuer) logError(ctx context.Context, err error) {
 	}
 }
 
-// fetchNow implements keySource.
-func (i *issuer) fetchNow(ctx context.Context) bool {
-	i.mu.Lock()
-	if !i.fetching && time.Since(i.tried) < unknownPause {
-		i.mu.Unlock()
-		return false
-	}
-	done := i.done
+// fetchNow fetches the keys, unless the last fetch is recent. It returns when that has ended, or when
+// ctx or run ends.
+func (i *issuer) fetchNow(ctx context.Context) {
+	done := make(chan struct{})
 	select {
-	case i.wanted <- struct{}{}:
-	default:
+	case i.requests <- done:
+	case <-i.ended:
+		return
+	case <-ctx.Done():
+		return
 	}
-	i.mu.Unlock()
 	select {
 	case <-done:
-		return true
 	case <-i.ended:
 	case <-ctx.Done():
 	}
-	return false
 }
 
 // fetch returns the JWKS of the issuer.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/jwt"
+	"github.com/fanoutd/fanoutd/internal/reload"
 	"github.com/fanoutd/fanoutd/test/certs"
 	"github.com/fanoutd/fanoutd/test/jwts"
 	"github.com/fanoutd/fanoutd/test/logs"
@@ -41,23 +42,32 @@ func settings(t *testing.T, keys []byte) jwt.Config {
 	}
 }
 
-func open(t *testing.T, cfg jwt.Config) *jwt.Verifier {
+// verifier is a verifier with the files that it reads.
+type verifier struct {
+	*jwt.Verifier
+	files *reload.Files
+}
+
+func open(t *testing.T, cfg jwt.Config) verifier {
 	t.Helper()
-	v, err := jwt.Open(cfg)
+	files := reload.New(cfg.Log)
+	v, err := jwt.Open(cfg, files)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return v
+	return verifier{v, files}
 }
 
 // run runs a verifier until the test ends. The channel receives a value after each
 // change.
-func run(t *testing.T, v *jwt.Verifier) (changes chan struct{}) {
+func run(t *testing.T, v verifier) (changes chan struct{}) {
 	t.Helper()
 	changes = make(chan struct{}, 100)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { v.Run(ctx, func() { changes <- struct{}{} }) })
+	changed := func() { changes <- struct{}{} }
+	running.Go(func() { v.files.Run(ctx, changed) })
+	running.Go(func() { v.Run(ctx, changed) })
 	t.Cleanup(func() {
 		stop()
 		running.Wait()
@@ -189,7 +199,7 @@ func TestInvalidKeysAreRefused(t *testing.T) {
 		"no signing key":         `{"keys": [{"kty": "unknown"}]}`,
 	} {
 		cfg := settings(t, []byte(text))
-		if _, err := jwt.Open(cfg); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), `"d"`) {
+		if _, err := jwt.Open(cfg, reload.New(cfg.Log)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), `"d"`) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
@@ -260,7 +270,7 @@ func TestUnknownKeyIsFetchedFromTheIssuer(t *testing.T) {
 	if n := login.count(); n != 1 {
 		t.Errorf("unknown tokens caused %d fetches", n)
 	}
-	jwt.Forget(v)
+	jwt.Forget(v.Verifier)
 	if _, err := v.Verify(t.Context(), from(second)); err != nil {
 		t.Errorf("the new key: %v", err)
 	}
@@ -270,7 +280,7 @@ func TestUnknownKeyIsFetchedFromTheIssuer(t *testing.T) {
 	// While the issuer is away or serves invalid keys, the known keys stay valid.
 	for _, keys := range [][]byte{nil, []byte("nonsense")} {
 		login.set(keys, "")
-		jwt.Forget(v)
+		jwt.Forget(v.Verifier)
 		_, err := v.Verify(t.Context(), from(foreign))
 		wantRefused(t, "another key", err)
 		if _, err := v.Verify(t.Context(), from(second)); err != nil {
@@ -297,7 +307,7 @@ func TestVerifyBeforeTheFirstFetch(t *testing.T) {
 	_, err := v.Verify(t.Context(), "fanoutd_abc")
 	wantRefused(t, "no JWT", err)
 	login.set(jwts.Set(t, k), "")
-	jwt.Forget(v)
+	jwt.Forget(v.Verifier)
 	if _, err := v.Verify(t.Context(), token); err != nil {
 		t.Error(err)
 	}

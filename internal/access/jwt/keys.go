@@ -1,7 +1,6 @@
 package jwt
 
 import (
-	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -9,12 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
-
-	"github.com/fanoutd/fanoutd/internal/reload"
 )
 
 // keySet has the keys of the issuer, and their ids.
@@ -84,14 +80,3 @@ func usable(key any) (crypto.PublicKey, bool) {
 	}
 	return nil, false
 }
-
-// file is a keySource that reads a file.
-type file struct{ *reload.Value[keySet] }
-
-func openFile(path string, log *slog.Logger) (file, error) {
-	keys, err := reload.LoadValue(path, log, parseKeys)
-	return file{keys}, err
-}
-
-// fetchNow implements keySource.
-func (file) fetchNow(context.Context) bool { return false }

@@ -8,11 +8,13 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 
 	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/reload"
 )
 
 // Config configures a [Verifier]. Issuer, Audience, NameClaim and Log are required.
@@ -42,38 +44,22 @@ var algorithms = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 }
 
-// keySource provides the keys of the issuer.
-type keySource interface {
-	// Run keeps the keys up to date until ctx is done, and calls changed after each
-	// change.
-	Run(ctx context.Context, changed func())
-
-	// Check makes Run poll the files at once, and waits for that or until ctx is done.
-	Check(ctx context.Context)
-
-	// Get returns the current keys, or nil before the first fetch.
-	Get() *keySet
-
-	// fetchNow waits for the next fetch of the keys. It returns false if there is none
-	// or if the last one is too recent.
-	fetchNow(ctx context.Context) bool
-}
-
 // Verifier verifies JWTs. It implements [access.Verifier].
 type Verifier struct {
 	cfg    Config
-	source keySource
+	keys   atomic.Pointer[keySet] // nil before the first fetch
+	issuer *issuer                // fetches the keys; nil: they come from a file
 }
 
-// Open returns a verifier. It reads files at once; keys of an issuer are fetched by
-// [Verifier.Run].
-func Open(cfg Config) (*Verifier, error) {
+// Open returns a verifier. It reads the files of the configuration as some of files, which follows
+// them. [Verifier.Run] fetches the keys of an issuer.
+func Open(cfg Config, files *reload.Files) (*Verifier, error) {
 	v := &Verifier{cfg: cfg}
 	var err error
 	if cfg.KeysFile != "" {
-		v.source, err = openFile(cfg.KeysFile, cfg.Log)
+		err = files.Load(cfg.KeysFile, reload.Into(&v.keys, parseKeys))
 	} else {
-		v.source, err = newIssuer(cfg)
+		v.issuer, err = newIssuer(cfg, &v.keys, files)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("keys of %s: %w", cfg.Issuer, err)
@@ -81,20 +67,26 @@ func Open(cfg Config) (*Verifier, error) {
 	return v, nil
 }
 
-// Run keeps the keys up to date until ctx is done, and calls changed after each change.
-func (v *Verifier) Run(ctx context.Context, changed func()) { v.source.Run(ctx, changed) }
-
-// Check makes Run poll the files at once, and waits for that or until ctx is done.
-func (v *Verifier) Check(ctx context.Context) { v.source.Check(ctx) }
+// Run fetches the keys of the issuer until ctx is done, and calls changed after each change. It
+// returns at once if the keys come from a file.
+func (v *Verifier) Run(ctx context.Context, changed func()) {
+	if v.issuer != nil {
+		v.issuer.run(ctx, changed)
+	}
+}
 
 // Verify implements [access.Verifier].
 func (v *Verifier) Verify(ctx context.Context, token string) (access.Pass, error) {
 	if strings.Count(token, ".") != 2 {
 		return access.Pass{}, refused("unknown token", access.FaultUnknown, nil)
 	}
-	verified, err := v.verify(ctx, token)
-	if _, expired := errors.AsType[*oidc.TokenExpiredError](err); err != nil && !expired && v.source.fetchNow(ctx) {
-		verified, err = v.verify(ctx, token)
+	keys := v.keys.Load()
+	verified, err := v.verify(ctx, token, keys)
+	if _, expired := errors.AsType[*oidc.TokenExpiredError](err); err != nil && !expired && v.issuer != nil {
+		v.issuer.fetchNow(ctx)
+		if fresh := v.keys.Load(); fresh != keys {
+			verified, err = v.verify(ctx, token, fresh)
+		}
 	}
 	if err != nil {
 		return access.Pass{}, err
@@ -104,15 +96,14 @@ func (v *Verifier) Verify(ctx context.Context, token string) (access.Pass, error
 		return access.Pass{}, refused("the JWT does not identify its bearer", access.FaultClaims, err)
 	}
 	recheck := func() error {
-		_, err := v.verify(context.Background(), token)
+		_, err := v.verify(context.Background(), token, v.keys.Load())
 		return err
 	}
-	return access.NewPass(identity, verified.Expiry, recheck), nil
+	return access.Pass{Identity: identity, Expires: verified.Expiry, Recheck: recheck}, nil
 }
 
-// verify checks a token with the current keys.
-func (v *Verifier) verify(ctx context.Context, token string) (*oidc.IDToken, error) {
-	keys := v.source.Get()
+// verify checks a token.
+func (v *Verifier) verify(ctx context.Context, token string, keys *keySet) (*oidc.IDToken, error) {
 	if keys == nil {
 		return nil, access.ErrUnavailable
 	}

@@ -75,7 +75,6 @@ func (p *Policy) give(subject string, g grants) {
 	}
 	if family, ok := strings.CutSuffix(subject, wildcard); ok {
 		p.families[family] = append(p.families[family], g)
-		p.longest = max(p.longest, len(family))
 		return
 	}
 	p.names[subject] = append(p.names[subject], g)

@@ -19,7 +19,6 @@ const (
 	Admin                    // see the status and the watches of a resource, end watches, reencrypt values
 	Metrics                  // read the metrics of the server, which concern all resources; Admin includes it
 
-	none  Verb = 0
 	every Verb = 1<<len(verbNames) - 1
 )
 
@@ -42,7 +41,7 @@ func Verbs() []Verb {
 func ParseVerb(name string) (Verb, error) {
 	i := slices.Index(verbNames[:], name)
 	if i < 0 {
-		return none, fmt.Errorf("unknown verb %q (want %s)", name, strings.Join(verbNames[:], ", "))
+		return 0, fmt.Errorf("unknown verb %q (want %s)", name, strings.Join(verbNames[:], ", "))
 	}
 	return 1 << i, nil
 }

@@ -1,13 +1,20 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/fanoutd/fanoutd/client"
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 )
 
@@ -102,6 +109,56 @@ func TestUndecryptableObjectsAreShown(t *testing.T) {
 	for undecryptable, want := range map[int64]string{0: "5", 3: "5 (3 undecryptable)"} {
 		if got := columns[at].Cell(Resource{Objects: new(int64(5)), Undecryptable: &undecryptable}); got != want {
 			t.Errorf("%d undecryptable: got %q, want %q", undecryptable, got, want)
+		}
+	}
+}
+
+// testPages is a server that answers with pages of watchers. The token of a page is its number.
+type testPages struct {
+	fanoutv1.AdminServiceClient
+	pages []*fanoutv1.ListWatchersResponse
+}
+
+func (s testPages) ListWatchers(_ context.Context, req *fanoutv1.ListWatchersRequest, _ ...grpc.CallOption) (*fanoutv1.ListWatchersResponse, error) {
+	page, _ := strconv.Atoi(req.GetPageToken())
+	return s.pages[page], nil
+}
+
+// Watches begin and end between two pages, so that the numbers of the last page differ from
+// the watchers of all pages. By lag there is one page, which need not have all watchers.
+func TestNumbersAgreeWithTheWatchers(t *testing.T) {
+	live, failing := &fanoutv1.WatcherStatus{}, &fanoutv1.WatcherStatus{Error: status.New(codes.Unknown, "x").Proto()}
+	all := &Admin{service: testPages{pages: []*fanoutv1.ListWatchersResponse{
+		{Watchers: []*fanoutv1.WatcherStatus{failing, live, failing}, NextPageToken: "1", Total: 4, Failing: 2},
+		{Watchers: []*fanoutv1.WatcherStatus{failing}, Total: 2, Failing: 1},
+	}}}
+	if got, err := all.Watchers(t.Context(), "", false, false); err != nil || len(got.Watchers) != 4 || got.Total != 4 || got.Failing != 3 {
+		t.Errorf("got %d watchers of %d, of which %d fail, %v, want 4 of 4, of which 3 fail", len(got.Watchers), got.Total, got.Failing, err)
+	}
+	first := &Admin{service: testPages{pages: []*fanoutv1.ListWatchersResponse{
+		{Watchers: []*fanoutv1.WatcherStatus{failing, live}, Total: 5000, Failing: 70},
+	}}}
+	if got, err := first.Watchers(t.Context(), "", true, false); err != nil || len(got.Watchers) != 2 || got.Total != 5000 || got.Failing != 70 {
+		t.Errorf("by lag: got %d watchers of %d, of which %d fail, %v, want 2 of 5000, of which 70 fail", len(got.Watchers), got.Total, got.Failing, err)
+	}
+}
+
+// A later version of the server may have states that this version does not know.
+func TestStatesAreShown(t *testing.T) {
+	for state, want := range map[fanoutv1.ResourceStatus_State]string{
+		fanoutv1.ResourceStatus_STATE_LOADING: "loading", fanoutv1.ResourceStatus_STATE_SERVING: "serving",
+		fanoutv1.ResourceStatus_STATE_CUT_OFF: "cut-off", fanoutv1.ResourceStatus_STATE_UNSPECIFIED: "unknown", 99: "unknown",
+	} {
+		if got := resourceOf("", &fanoutv1.ResourceStatus{State: state}).State; got != want {
+			t.Errorf("resource in %v: got %q, want %q", state, got, want)
+		}
+	}
+	for state, want := range map[fanoutv1.WatcherStatus_State]string{
+		fanoutv1.WatcherStatus_STATE_CATCHING_UP: "catching-up", fanoutv1.WatcherStatus_STATE_LIVE: "live",
+		fanoutv1.WatcherStatus_STATE_UNSPECIFIED: "unknown", 99: "unknown",
+	} {
+		if got := watcherOf("", &fanoutv1.WatcherStatus{State: state}).State; got != want {
+			t.Errorf("watcher in %v: got %q, want %q", state, got, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -16,34 +17,15 @@ import (
 // Resources returns the resources of the server, sorted by name. With lag, the server also
 // asks etcd for its revision and reports the lag behind it.
 func (a *Admin) Resources(ctx context.Context, lag bool) ([]Resource, error) {
-	all, err := a.listResources(ctx, lag)
-	rows := make([]Resource, 0, len(all))
-	for _, s := range all {
-		rows = append(rows, resourceOf(a.Server, s))
-	}
-	return rows, err
-}
-
-// Codec returns the codec of a resource, or "" if the server does not report it.
-func (a *Admin) Codec(ctx context.Context, resource string) string {
-	all, err := a.listResources(ctx, false)
-	if err != nil {
-		return ""
-	}
-	for _, r := range all {
-		if r.GetName() == resource {
-			return r.GetCodec()
-		}
-	}
-	return ""
-}
-
-func (a *Admin) listResources(ctx context.Context, lag bool) ([]*fanoutv1.ResourceStatus, error) {
 	resp, err := a.service.ListResources(ctx, &fanoutv1.ListResourcesRequest{MeasureLag: lag})
 	if err != nil {
 		return nil, fmt.Errorf("list resources: %w", client.ErrorOf(err))
 	}
-	return resp.GetResources(), nil
+	rows := make([]Resource, len(resp.GetResources()))
+	for i, s := range resp.GetResources() {
+		rows[i] = resourceOf(a.Server, s)
+	}
+	return rows, nil
 }
 
 // MergeResources combines the resources of several servers. It sorts them by name and then
@@ -89,7 +71,7 @@ type Window struct {
 
 func resourceOf(server string, s *fanoutv1.ResourceStatus) Resource {
 	r := Resource{
-		Server: server, Name: s.GetName(), State: resourceState(s.GetState()), Codec: s.GetCodec(), Cached: s.GetCached(), Fields: s.GetFields(),
+		Server: server, Name: s.GetName(), State: stateName(s.GetState()), Codec: s.GetCodec(), Cached: s.GetCached(), Fields: s.GetFields(),
 		Position: position(s.GetPosition()), Lag: s.LagRevisions, Objects: s.Objects, Watchers: s.GetWatchers(),
 		Filters: s.GetInterests(), Opaque: s.GetOpaqueValues(),
 		Encrypted: s.GetEncrypted(), PrimaryKey: s.GetPrimaryKeyId(), Undecryptable: s.UndecryptableObjects,
@@ -103,16 +85,14 @@ func resourceOf(server string, s *fanoutv1.ResourceStatus) Resource {
 	return r
 }
 
-func resourceState(s fanoutv1.ResourceStatus_State) string {
-	switch s {
-	case fanoutv1.ResourceStatus_STATE_LOADING:
-		return "loading"
-	case fanoutv1.ResourceStatus_STATE_SERVING:
-		return "serving"
-	case fanoutv1.ResourceStatus_STATE_CUT_OFF:
-		return "cut-off"
+// stateName returns the name of a state that is shown, such as cut-off for STATE_CUT_OFF. A state
+// that this version does not know has only a number.
+func stateName(state fmt.Stringer) string {
+	name, known := strings.CutPrefix(state.String(), "STATE_")
+	if !known || name == "UNSPECIFIED" {
+		return "unknown"
 	}
-	return "unknown"
+	return strings.ReplaceAll(strings.ToLower(name), "_", "-")
 }
 
 func position(p *fanoutv1.Position) *client.Position {

@@ -62,7 +62,7 @@ type PendingWatch struct {
 	FailedKeys []string          `json:"failedKeys,omitempty"`
 	Failed     bool              `json:"failed"` // the error counts for the revision
 
-	uncounted bool // does not report
+	counted bool // false: it does not report
 }
 
 // NewWait describes the status with which [client.Wait] has ended, and its error.
@@ -71,7 +71,7 @@ func NewWait(resource, prefix, key string, s *client.WaitStatus, err error) Wait
 		Resource: resource, Prefix: prefix, Key: key, Revision: s.Revision, Result: waitResult(err),
 		Watches: s.Watches, Recent: s.RecentWatches, Applied: s.Applied, Required: s.Required, Failed: s.Failed,
 		Newest: s.Newest, NotReporting: s.NotReporting,
-		Servers: []WaitServer{}, Pending: pendingWatches(s.Pending), Uncounted: pendingWatches(s.Uncounted),
+		Servers: []WaitServer{}, Pending: pendingWatches(s.Pending, true), Uncounted: pendingWatches(s.Uncounted, false),
 	}
 	for _, v := range s.Servers {
 		shown := WaitServer{v.Address, v.Answered, v.Answering, "", v.Watches, v.Applied, v.Failed, v.NotReporting}
@@ -98,20 +98,16 @@ func waitResult(err error) string {
 // PendingRows returns the rows of a table: the watches that have not applied the revision, and then
 // those that do not count.
 func PendingRows(s *client.WaitStatus) []PendingWatch {
-	uncounted := pendingWatches(s.Uncounted)
-	for i := range uncounted {
-		uncounted[i].uncounted = true
-	}
-	return append(pendingWatches(s.Pending), uncounted...)
+	return append(pendingWatches(s.Pending, true), pendingWatches(s.Uncounted, false)...)
 }
 
 // pendingWatches returns watches as they are shown. It never returns nil.
-func pendingWatches(watches []client.PendingWatch) []PendingWatch {
+func pendingWatches(watches []client.PendingWatch, counted bool) []PendingWatch {
 	all := make([]PendingWatch, 0, len(watches))
 	for _, p := range watches {
 		shown := PendingWatch{
 			Server: p.Server, ID: p.ID, Instance: p.Instance, Labels: p.Labels, Identity: p.Identity, Peer: p.Peer,
-			UserAgent: p.UserAgent, Since: p.Since, Error: reportedErrorOf(p.Err), FailedKeys: p.FailedKeys, Failed: p.Failed,
+			UserAgent: p.UserAgent, Since: p.Since, Error: reportedErrorOf(p.Err), FailedKeys: p.FailedKeys, Failed: p.Failed, counted: counted,
 		}
 		if p.Applied.Revision > 0 {
 			shown.Applied = &p.Applied
@@ -149,7 +145,7 @@ func (p PendingWatch) lag() string {
 // outcome returns why the watch has not applied the revision, as far as it is known.
 func (p PendingWatch) outcome() string {
 	switch {
-	case p.uncounted:
+	case !p.counted:
 		return "does not report, and does not count"
 	case p.Error != nil && !p.Failed:
 		// It is an earlier error, which the revision may correct, or one of other objects.

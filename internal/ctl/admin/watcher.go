@@ -167,13 +167,10 @@ func watcherOf(server string, s *fanoutv1.WatcherStatus) Watcher {
 	w := Watcher{
 		Server: server, ID: s.GetId(), Peer: s.GetPeer(), UserAgent: s.GetUserAgent(), Identity: s.GetIdentity(), Resource: req.GetResource(),
 		Prefix: req.GetScope().GetPrefix(), Key: req.GetScope().GetKey(), Labels: req.GetLabelSelector(), Fields: req.GetFieldSelector(),
-		State: "live", Blocked: s.GetBlocked(), Since: s.GetSince().AsTime(), Position: position(s.GetPosition()),
+		State: stateName(s.GetState()), Blocked: s.GetBlocked(), Since: s.GetSince().AsTime(), Position: position(s.GetPosition()),
 		LagEvents: s.LagEvents, LagIsMin: s.GetLagIsMinimum(), Messages: s.GetMessages(), Bytes: s.GetBytes(),
 		Instance: s.GetSubscriber().GetInstance(), InstanceLabels: s.GetSubscriber().GetLabels(),
 		Applied: position(s.GetApplied()), Error: reportedErrorOf(client.ErrorOfStatus(s.GetError())),
-	}
-	if s.GetState() == fanoutv1.WatcherStatus_STATE_CATCHING_UP {
-		w.State = "catching-up"
 	}
 	if s.Lag != nil {
 		w.Lag = new(s.GetLag().AsDuration().Seconds())

@@ -12,7 +12,7 @@
 // [Exact] makes one to keep: it uses "value" only for JSON without insignificant spaces, so
 // that reading the document restores the exact bytes.
 //
-// [Stream] reads a sequence of documents: YAML separated by "---", or JSON. A [Source] is a
+// [Read] reads a sequence of documents: YAML separated by "---", or JSON. A [Source] is a
 // file, a directory or standard input.
 package document
 
@@ -43,6 +43,9 @@ type Document struct {
 	HasTTL         bool  `json:"hasTtl,omitempty"`
 	// TTL is what is left of the time to live, such as "59s".
 	TTL string `json:"ttl,omitempty"`
+
+	// Where is the place of a document that was read, for messages.
+	Where string `json:"-"`
 }
 
 // Content is what a document or an [Operation] writes.
@@ -159,9 +162,9 @@ func (d *Document) Matches(o *client.Object) bool {
 	return json.Compact(&got, o.Value) == nil && bytes.Equal(want, got.Bytes())
 }
 
-// check validates a document that was read.
-func (d *Document) check() error {
-	switch {
+// readAt notes where a document was read, and validates it.
+func (d *Document) readAt(where string) error {
+	switch d.Where = where; {
 	case d.Key == "":
 		return errors.New("document without a key")
 	case d.values() > 1:
@@ -195,32 +198,16 @@ var types = map[string]string{
 }
 
 // TypeOf guesses the content type of a value from the extension of its file, or by detecting
-// a JSON object or array. It returns "" if the server is to choose one.
-func TypeOf(file string, value []byte) string {
-	if t, ok := types[strings.ToLower(filepath.Ext(file))]; ok {
-		return t
-	}
-	if looksLikeJSON(value) && json.Valid(value) {
-		return "application/json"
-	}
-	return ""
-}
-
-func looksLikeJSON(value []byte) bool {
-	text := bytes.TrimSpace(value)
-	return len(text) > 0 && (text[0] == '{' || text[0] == '[')
-}
-
-// CheckJSON returns what is wrong with a value that is not JSON, although the extension of its file,
-// or its beginning, promises an object or array.
-func CheckJSON(file string, value []byte) error {
+// a JSON object or array. It returns "" if the server is to choose one, and an error if the value is not
+// the JSON that the extension or its beginning promises.
+func TypeOf(file string, value []byte) (string, error) {
 	t, known := types[strings.ToLower(filepath.Ext(file))]
-	if known && !IsJSON(t) || !known && !looksLikeJSON(value) {
-		return nil
+	begin := bytes.TrimSpace(value)
+	if known && !IsJSON(t) || !known && !bytes.HasPrefix(begin, []byte("{")) && !bytes.HasPrefix(begin, []byte("[")) {
+		return t, nil
 	}
-	var document json.RawMessage
-	if err := json.Unmarshal(value, &document); err != nil {
-		return fmt.Errorf("the value is not valid JSON: %w", err)
+	if err := json.Unmarshal(value, new(json.RawMessage)); err != nil {
+		return t, fmt.Errorf("the value is not valid JSON: %w", err)
 	}
-	return nil
+	return "application/json", nil
 }

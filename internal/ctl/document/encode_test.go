@@ -1,7 +1,6 @@
 package document
 
 import (
-	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -40,8 +39,12 @@ func TestExactDocumentsRestoreTheValue(t *testing.T) {
 }
 
 func first(text []byte) (Document, error) {
-	for d, err := range Stream("s", bytes.NewReader(text), YAML) {
-		return d.Document, err
+	all, err := Read("s", text, YAML)
+	if err == nil && len(all) == 0 {
+		err = errors.New("no document")
 	}
-	return Document{}, errors.New("no document")
+	if err != nil {
+		return Document{}, err
+	}
+	return all[0], nil
 }

@@ -3,7 +3,6 @@ package document
 import (
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -28,16 +27,9 @@ type Operation struct {
 	IfAbsent   bool   `json:"ifAbsent,omitempty"`
 }
 
-// Operations reads the operations of a stream: YAML or JSON, as one list or one after the other.
-func Operations(name string, in io.Reader, format Format) ([]Operation, error) {
-	var all []Operation
-	for r, err := range records(name, in, format, (*Operation).check) {
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, r.content)
-	}
-	return all, nil
+// Operations reads the operations of a text: YAML or JSON, as one list or one after the other.
+func Operations(name string, text []byte, format Format) ([]Operation, error) {
+	return records(name, text, format, (*Operation).readAt)
 }
 
 // Kind returns put, delete or check.
@@ -54,8 +46,8 @@ func (o *Operation) Kind() string {
 // Key returns the key of the object.
 func (o *Operation) Key() string { return o.Put + o.Delete + o.Check }
 
-// check validates an operation that was read.
-func (o *Operation) check() error {
+// readAt validates an operation that was read.
+func (o *Operation) readAt(string) error {
 	keys := 0
 	for _, key := range []string{o.Put, o.Delete, o.Check} {
 		if key != "" {

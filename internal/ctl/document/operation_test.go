@@ -32,7 +32,7 @@ ifAbsent: true`: "",
 		`{check: x, ifRevision: 7, labels: {a: b}}`:        `check "x" cannot have a value, labels`,
 		`check: x`: `check "x" needs ifRevision or ifAbsent`,
 	} {
-		all, err := Operations("s", strings.NewReader(text), YAML)
+		all, err := Operations("s", []byte(text), YAML)
 		switch {
 		case want == "" && (err != nil || len(all) != 1):
 			t.Errorf("%s: got %v, %v", text, all, err)

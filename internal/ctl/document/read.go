@@ -1,7 +1,7 @@
 package document
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -17,7 +17,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/yamlfile"
 )
 
-// Format is the format of a stream.
+// Format is the format of a text.
 type Format string
 
 // The formats. Auto detects JSON by a leading brace or bracket. JSON is a sequence of
@@ -28,152 +28,106 @@ const (
 	YAML Format = "yaml"
 )
 
-// Located is a document with its location for error messages.
-type Located struct {
-	Document
-	Where string
+// Read reads the documents of a text. If one of them is wrong, it returns those before it and an error.
+// Error messages use the name.
+func Read(name string, text []byte, format Format) ([]Document, error) {
+	return records(name, text, format, (*Document).readAt)
 }
 
-// Stream reads the documents of a stream and stops at the first error. Error messages use
-// the name.
-func Stream(name string, in io.Reader, format Format) iter.Seq2[Located, error] {
-	return func(yield func(Located, error) bool) {
-		for r, err := range records(name, in, format, (*Document).check) {
-			if !yield(Located{r.content, r.where}, err) {
-				return
-			}
-		}
+// records reads structs with JSON tags, up to the first error. Accept gets each of them with its place.
+func records[T any](name string, text []byte, format Format, accept func(record *T, where string) error) ([]T, error) {
+	trees := yamlTrees(text)
+	begin := bytes.TrimLeft(text, " \t\r\n\ufeff")
+	if format == JSON || format == Auto && (len(begin) == 0 || begin[0] == '{' || begin[0] == '[') {
+		trees = jsonTrees(begin)
 	}
-}
-
-// record is an item of a stream, with its location.
-type record[T any] struct {
-	content T
-	where   string
-}
-
-// records reads a stream of structs with JSON tags, and stops at the first error.
-func records[T any](name string, in io.Reader, format Format, check func(*T) error) iter.Seq2[record[T], error] {
-	return func(yield func(record[T], error) bool) {
-		r := bufio.NewReaderSize(in, 16<<10)
-		first, offset, err := peek(r)
+	var all []T
+	for t, err := range trees {
+		var record T
+		if err == nil {
+			record, err = decode[T](t.node)
+		}
+		if err == nil {
+			err = accept(&record, name+" "+t.place)
+		}
+		if problem, ok := errors.AsType[yamlfile.Problem](err); ok && problem.Line > 0 {
+			t.place = fmt.Sprintf("line %d, column %d", problem.Line, problem.Column)
+			problem.Line = 0
+			err = problem
+		}
 		if err != nil {
-			yield(record[T]{}, fmt.Errorf("cannot read %s: %w", name, err))
-			return
+			return all, fmt.Errorf("cannot read %s: %w", strings.TrimSpace(name+" "+t.place), err)
 		}
-		read := yamlStream(r)
-		if format == JSON || format == Auto && strings.IndexByte("\x00{[", first) >= 0 {
-			_, _ = r.Discard(offset) // cannot fail after a peek
-			read = jsonStream(r, first == '[')
+		all = append(all, record)
+	}
+	return all, nil
+}
+
+// tree is a document of a text, and where it is.
+type tree struct {
+	node  *yaml.Node
+	place string
+}
+
+func jsonTrees(text []byte) iter.Seq2[tree, error] {
+	return func(yield func(tree, error) bool) {
+		in := json.NewDecoder(bytes.NewReader(text))
+		array := bytes.HasPrefix(text, []byte("["))
+		if array {
+			_, _ = in.Token() // the bracket
 		}
-		for {
-			tree, place, err := read()
-			if errors.Is(err, io.EOF) {
-				return
+		for n := 1; ; n++ {
+			t := tree{place: fmt.Sprintf("(document %d)", n)}
+			var err error
+			if array && !in.More() {
+				array = false
+				if _, err = in.Token(); errors.Is(err, io.EOF) {
+					err = io.ErrUnexpectedEOF
+				}
 			}
-			var content T
+			var value json.RawMessage
 			if err == nil {
-				content, err = decode[T](tree)
+				err = in.Decode(&value)
 			}
-			if err == nil {
-				err = check(&content)
-			}
-			if problem, ok := errors.AsType[yamlfile.Problem](err); ok && problem.Line > 0 {
-				place = fmt.Sprintf("line %d, column %d", problem.Line, problem.Column)
-				problem.Line = 0
-				err = problem
-			}
-			at := strings.TrimSpace(name + " " + place)
-			if err != nil {
-				yield(record[T]{}, fmt.Errorf("cannot read %s: %w", at, err))
+			switch {
+			case errors.Is(err, io.EOF):
 				return
+			case err == nil && !utf8.Valid(value):
+				err = errors.New("not valid UTF-8") // the decoder would replace invalid bytes
+			case err == nil:
+				t.node, err = parseJSON(value)
 			}
-			if !yield(record[T]{content, at}, nil) {
+			if !yield(t, err) {
 				return
 			}
 		}
 	}
 }
 
-// cutShort turns io.EOF into io.ErrUnexpectedEOF where the stream must not end.
-func cutShort(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
-
-// peek returns the first character after spaces and a byte order mark, and its offset. The character
-// is 0 if there is none.
-func peek(r *bufio.Reader) (first byte, offset int, err error) {
-	for ; ; offset++ {
-		text, err := r.Peek(offset + 1)
-		switch {
-		case errors.Is(err, io.EOF):
-			return 0, offset, nil
-		case err != nil:
-			return 0, offset, err
-		case strings.IndexByte(" \t\r\n\ufeff", text[offset]) < 0:
-			return text[offset], offset, nil
-		}
-	}
-}
-
-// next returns the next document and its location, or io.EOF at the end.
-type next func() (tree *yaml.Node, where string, err error)
-
-func jsonStream(r io.Reader, array bool) next {
-	in := json.NewDecoder(r)
-	n := 0
-	return func() (*yaml.Node, string, error) {
-		n++
-		where := fmt.Sprintf("(document %d)", n)
-		if array && n == 1 {
-			if _, err := in.Token(); err != nil {
-				return nil, where, err
+func yamlTrees(text []byte) iter.Seq2[tree, error] {
+	return func(yield func(tree, error) bool) {
+		in, err := yaml.NewLoader(bytes.NewReader(text))
+		for err == nil {
+			var document yaml.Node
+			if err = in.Load(&document); err != nil {
+				break
 			}
-		}
-		if array && !in.More() {
-			if _, err := in.Token(); err != nil {
-				return nil, where, cutShort(err)
-			}
-			array = false
-		}
-		var text json.RawMessage
-		if err := in.Decode(&text); err != nil {
-			return nil, where, err
-		}
-		if !utf8.Valid(text) {
-			return nil, where, errors.New("not valid UTF-8") // the decoder would replace invalid bytes
-		}
-		tree, err := parseJSON(text)
-		return tree, where, err
-	}
-}
-
-func yamlStream(r io.Reader) next {
-	in, err := yaml.NewLoader(r)
-	var queue []*yaml.Node // the rest of a list of documents
-	return func() (*yaml.Node, string, error) {
-		if err != nil {
-			return nil, "", err
-		}
-		for len(queue) == 0 {
-			var tree yaml.Node
-			if err = in.Load(&tree); err != nil {
-				return nil, "", yamlfile.Explain(err)
-			}
-			switch content := tree.Content[0]; {
+			documents := document.Content
+			switch content := documents[0]; {
 			case content.ShortTag() == "!!null": // for example after the last "---"
+				continue
 			case content.Kind == yaml.SequenceNode:
-				queue = content.Content
-			default:
-				queue = tree.Content
+				documents = content.Content
+			}
+			for _, node := range documents {
+				if !yield(tree{node, fmt.Sprintf("line %d", node.Line)}, nil) {
+					return
+				}
 			}
 		}
-		tree := queue[0]
-		queue = queue[1:]
-		return tree, fmt.Sprintf("line %d", tree.Line), nil
+		if !errors.Is(err, io.EOF) {
+			yield(tree{}, yamlfile.Explain(err))
+		}
 	}
 }
 

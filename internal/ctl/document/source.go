@@ -1,13 +1,13 @@
 package document
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,35 +40,29 @@ type Source struct {
 // everything else. So Documents does not skip silently what may belong to it: a symbolic link
 // to a directory, which is not followed, and a dangling link are errors. The end of ctx ends a wait
 // for the writer of a pipe.
-func (s Source) Documents(ctx context.Context) iter.Seq2[Located, error] {
-	return func(yield func(Located, error) bool) {
-		if s.Path == "-" {
-			in := pipe.Reader(ctx, s.Stdin)
-			defer in.Close()
-			for d, err := range Stream("standard input", in, s.Format) {
-				if !yield(d, err) {
-					return
-				}
-			}
-			return
+func (s Source) Documents(ctx context.Context) ([]Document, error) {
+	if s.Path == "-" {
+		text, err := pipe.ReadAll(ctx, s.Stdin)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read standard input: %w", err)
 		}
-		info, err := os.Stat(s.Path)
-		switch {
-		case err != nil:
-			yield(Located{}, err)
-		case !info.IsDir() && s.Raw:
-			yield(Located{}, fmt.Errorf("%s is not a directory, as --raw requires", s.Path))
-		case !info.IsDir():
-			s.file(ctx, s.Path, yield)
-		default:
-			s.directory(ctx, yield)
-		}
+		return Read("standard input", text, s.Format)
 	}
+	info, err := os.Stat(s.Path)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return s.directory(ctx)
+	case s.Raw:
+		return nil, fmt.Errorf("%s is not a directory, as --raw requires", s.Path)
+	}
+	return s.file(ctx, s.Path)
 }
 
-// directory yields the documents of a directory.
-func (s Source) directory(ctx context.Context, yield func(Located, error) bool) {
-	stop := false
+// directory reads the documents of a directory.
+func (s Source) directory(ctx context.Context) ([]Document, error) {
+	var all []Document
 	// With a trailing slash, WalkDir follows a link.
 	root := s.Path + string(filepath.Separator)
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -94,19 +88,14 @@ func (s Source) directory(ctx context.Context, yield func(Located, error) bool) 
 				return err
 			}
 		}
-		if s.Raw {
-			stop = !s.value(ctx, path, yield)
-		} else if formatOf(path) != Auto {
-			stop = !s.file(ctx, path, yield)
+		if !s.Raw && formatOf(path) == Auto {
+			return nil
 		}
-		if stop {
-			return filepath.SkipAll
-		}
-		return nil
+		documents, err := s.file(ctx, path)
+		all = append(all, documents...)
+		return err
 	})
-	if err != nil && !stop {
-		yield(Located{}, err)
-	}
+	return all, err
 }
 
 // checkLink returns an error unless a symbolic link leads to a file.
@@ -121,40 +110,24 @@ func checkLink(path string) error {
 	return nil
 }
 
-// file yields the documents of a file and reports whether to go on.
-func (s Source) file(ctx context.Context, path string, yield func(Located, error) bool) bool {
-	f, err := pipe.Open(ctx, path)
+// file reads the documents of a file, or with Raw its value.
+func (s Source) file(ctx context.Context, path string) ([]Document, error) {
+	text, err := pipe.ReadFile(ctx, path)
 	if err != nil {
-		return yield(Located{}, err)
+		return nil, err
 	}
-	defer f.Close()
-	format := formatOf(path)
-	if format == Auto {
-		format = s.Format
-	}
-	for d, err := range Stream(path, f, format) {
-		if !yield(d, err) || err != nil {
-			return false
-		}
-	}
-	return true
-}
-
-// value yields the document of a raw file and reports whether to go on.
-func (s Source) value(ctx context.Context, path string, yield func(Located, error) bool) bool {
-	data, err := pipe.ReadFile(ctx, path)
-	if err != nil {
-		return yield(Located{}, err)
+	if !s.Raw {
+		return Read(path, text, cmp.Or(formatOf(path), s.Format))
 	}
 	name, err := filepath.Rel(s.Path, path)
 	if err != nil {
-		return yield(Located{}, err)
+		return nil, err
 	}
 	if !utf8.ValidString(name) {
-		return yield(Located{}, fmt.Errorf("the name of %q is not valid UTF-8 and cannot be a key", path))
+		return nil, fmt.Errorf("the name of %q is not valid UTF-8 and cannot be a key", path)
 	}
-	d := Document{Key: filepath.ToSlash(name), Content: NewContent(TypeOf(path, data), data)}
-	return yield(Located{d, path}, nil)
+	contentType, _ := TypeOf(path, text) // what only looks like JSON is text
+	return []Document{{Key: filepath.ToSlash(name), Content: NewContent(contentType, text), Where: path}}, nil
 }
 
 // IsHidden reports whether a segment of a key begins with a dot. Raw files with such names

@@ -1,10 +1,9 @@
 // Package follow is what "fanoutctl watch" does with the updates of a watch:
 //
-//   - [Printer] prints them;
-//   - [Executor] runs a [shell.Command] for each change;
-//   - [Renderer] keeps files up to date from templates ([TemplateFile]).
+//   - a [Follower] prints them, or runs a [shell.Command] for each change ([Executor]);
+//   - a [Renderer] keeps files up to date from templates ([TemplateFile]).
 //
-// Each has a Run method, which reads the watch until the context ends, the watch fails or
+// Both have a Run method, which reads the watch until the context ends, the watch fails or
 // its goal is reached. Run stops the watch and all goroutines before it returns.
 //
 // A watch that starts over sends the complete state again. A [client.Copy] keeps the objects
@@ -66,11 +65,3 @@ func (p Policy) attempt(ctx context.Context, report func(error), run func() erro
 // SavePosition saves the position to resume from. With now, commands have run since the
 // last call, so the position must be on disk before the next command runs.
 type SavePosition func(p client.Position, now bool) error
-
-// savePosition calls save if the update has a position to resume from.
-func savePosition(save SavePosition, u *client.Update, now bool) error {
-	if save == nil || u.Position.Revision == 0 {
-		return nil
-	}
-	return save(u.Position, now)
-}

@@ -163,9 +163,12 @@ func TestPositionIsSavedAfterTheCommands(t *testing.T) {
 	e := Executor{
 		Resource: "config", Policy: Stop, Report: func(err error) { t.Error(err) },
 		Command: &shell.Command{Line: `test "$FANOUT_KEY" != fails`},
-		Save:    func(p client.Position, now bool) error { saved = append(saved, call{p.Revision, now}); return nil },
 	}
-	if err := e.Run(ctx, w.updates); err == nil || !strings.Contains(err.Error(), `"fails" ADDED`) {
+	f := Follower{
+		Handle: func(u *client.Update) error { return e.Run(ctx, u) }, Commands: true,
+		Save: func(p client.Position, now bool) error { saved = append(saved, call{p.Revision, now}); return nil },
+	}
+	if err := f.Run(ctx, w.updates); err == nil || !strings.Contains(err.Error(), `"fails" ADDED`) {
 		t.Error(err)
 	}
 	if diff := cmp.Diff([]call{{1, true}, {2, true}, {3, false}, {4, true}}, saved); diff != "" {
@@ -190,9 +193,9 @@ func TestPrinterShowsResetsAsDifferencesWhereTheFormatHasNoMark(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var out strings.Builder
 		updates, events := 0, output.Printer{W: &out, Format: format}.Events()
-		p := Printer{
+		p := Follower{
 			Differences: !output.MarksResets(format),
-			Show: func(u *client.Update) error {
+			Handle: func(u *client.Update) error {
 				if updates++; updates == 5 {
 					cancel()
 				}
@@ -226,9 +229,9 @@ func TestPrinterMarksADelta(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var out strings.Builder
 			updates, events := 0, output.Printer{W: &out, Format: format}.Events()
-			p := Printer{
+			p := Follower{
 				Differences: !output.MarksResets(format),
-				Show: func(u *client.Update) error {
+				Handle: func(u *client.Update) error {
 					if updates++; updates == 3 {
 						cancel()
 					}

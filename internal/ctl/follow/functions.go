@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"reflect"
 	"strconv"
 	"strings"
 	"text/template"
@@ -52,43 +53,44 @@ func toJSON(v any, indent bool) (string, error) {
 }
 
 func join(separator string, list any) (string, error) {
-	switch list := list.(type) {
-	case []string:
-		return strings.Join(list, separator), nil
-	case []any:
-		var parts []string
-		for _, v := range list {
-			parts = append(parts, fmt.Sprint(v))
-		}
-		return strings.Join(parts, separator), nil
+	all := reflect.ValueOf(list)
+	if all.Kind() != reflect.Slice {
+		return "", fmt.Errorf("%T is not a list", list)
 	}
-	return "", fmt.Errorf("join: %T is not a list", list)
+	var parts []string
+	for _, v := range all.Seq2() {
+		parts = append(parts, fmt.Sprint(v))
+	}
+	return strings.Join(parts, separator), nil
 }
 
 // has reports whether a map has a key.
 func has(name string, m any) (bool, error) {
-	var ok bool
-	switch m := m.(type) {
-	case map[string]any:
-		_, ok = m[name]
-	case map[string]string:
-		_, ok = m[name]
-	default:
-		return false, fmt.Errorf("has: %T is not a map", m)
-	}
-	return ok, nil
+	value, err := lookup(name, m)
+	return value.IsValid(), err
 }
 
-// get returns the value of a key, or nil if the map does not have it. Elsewhere in a template
-// a missing key is an error, so that mistakes do not end up in files.
+// get returns the value of a key. If the map does not have it, that is "" in labels, and nil in an
+// object of JSON. Elsewhere in a template a missing key is an error, so that mistakes do not end up
+// in files.
 func get(name string, m any) (any, error) {
-	switch m := m.(type) {
-	case map[string]any:
-		return m[name], nil
-	case map[string]string:
-		return m[name], nil
+	value, err := lookup(name, m)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("get: %T is not a map", m)
+	if !value.IsValid() {
+		value = reflect.Zero(reflect.TypeOf(m).Elem())
+	}
+	return value.Interface(), nil
+}
+
+// lookup returns the value of a key in labels or in an object of JSON. It is invalid if there is none.
+func lookup(name string, m any) (value reflect.Value, err error) {
+	all := reflect.ValueOf(m)
+	if all.Kind() != reflect.Map {
+		return value, fmt.Errorf("%T is not a map", m)
+	}
+	return all.MapIndex(reflect.ValueOf(name)), nil
 }
 
 func fromBase64(s string) (string, error) {

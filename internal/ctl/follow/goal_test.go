@@ -40,7 +40,7 @@ func TestGoals(t *testing.T) {
 			for _, u := range c.updates {
 				w <- u
 			}
-			p := Printer{Goal: c.goal, Show: func(*client.Update) error {
+			p := Follower{Goal: c.goal, Handle: func(*client.Update) error {
 				if shown++; shown == len(c.updates) && !c.reached {
 					cancel() // no update follows
 				}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"text/template"
 	"time"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -113,7 +114,7 @@ func (r *Renderer) render(ctx context.Context, objects *client.Copy, first bool)
 				return false, err
 			}
 			r.Report(err)
-			complete = complete && errors.As(err, new(templateError))
+			complete = complete && errors.As(err, new(template.ExecError)) // fails again until the objects change
 		}
 		if ok {
 			changed = append(changed, f)

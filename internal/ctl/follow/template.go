@@ -48,20 +48,13 @@ func OpenTemplate(ctx context.Context, path, templatePath string) (*TemplateFile
 // newFileMode is the mode of a file that did not exist.
 const newFileMode = 0o644
 
-// templateError is the failure of a template. It fails in the same way until the objects
-// change.
-type templateError struct{ error }
-
-// Unwrap returns the failure.
-func (e templateError) Unwrap() error { return e.error }
-
 // Render updates the file. It reports whether the file has changed now, or in an earlier
 // call without a call of Notified since. After an error the file is unchanged. The error is a
-// [templateError] unless a later call may succeed with the same data.
+// [template.ExecError] unless a later call may succeed with the same data.
 func (f *TemplateFile) Render(data templateData) (changed bool, err error) {
 	var text bytes.Buffer
 	if err := f.template.Execute(&text, data); err != nil {
-		return false, templateError{fmt.Errorf("render %s: %w", f.Path, err)}
+		return false, fmt.Errorf("render %s: %w", f.Path, err)
 	}
 	old, err := localfile.ReadFile(f.Path)
 	switch {

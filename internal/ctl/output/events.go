@@ -42,35 +42,36 @@ func NewEvent(e client.Event) Event {
 }
 
 // Events prints the updates of a watch. Not safe for concurrent use.
-type Events struct{ list *list[client.Event] }
+type Events struct{ list List[client.Event] }
 
 var eventStyles = map[client.EventType]ansi.Style{client.Added: Good, client.Modified: Notice, client.Deleted: Bad}
 
 // Events returns an Events that prints in the format.
 func (p Printer) Events() *Events {
 	event := Column[client.Event]{
-		Title: "EVENT", Cell: func(e client.Event) string { return e.Type.String() },
+		Title: "EVENT", Cell: func(e client.Event) string { return e.Type.String() }, MinWidth: len("MODIFIED"),
 		Styled: func(e client.Event) ansi.Style { return eventStyles[e.Type] },
 	}
-	l := newList(p, content[client.Event]{
-		columns: append([]Column[client.Event]{event}, objectColumns(p.Format == Wide)...), key: keyOf, value: valueOf,
-		document: func(e client.Event) any { return NewEvent(e) },
-	})
-	if l.table != nil {
-		l.table.SetMinWidth(0, len("MODIFIED"))
-	}
-	return &Events{l}
+	object := func(e client.Event) *client.Object { return e.Object }
+	revision := func(e client.Event) int64 { return e.Revision }
+	return &Events{List[client.Event]{
+		Printer: p, Columns: append([]Column[client.Event]{event}, objectColumns(p.Format == Wide, object, revision)...),
+		Key:      func(e client.Event) string { return e.Object.Key },
+		Value:    func(e client.Event) []byte { return e.Object.Value },
+		Document: func(e client.Event) any { return NewEvent(e) },
+	}}
 }
 
-// Show prints an update.
+// Show prints an update. RESET, DELTA and SYNCED are for programs only.
 func (l *Events) Show(u *client.Update) error {
-	if u.Phase == client.PhaseReset {
-		if err := l.marker(Event{Type: Reset}); err != nil {
+	marks := MarksResets(l.list.Format)
+	if u.Phase == client.PhaseReset && marks {
+		if err := l.list.encode(Event{Type: Reset}); err != nil {
 			return err
 		}
 	}
-	if u.Delta {
-		if err := l.marker(Event{Type: Delta}); err != nil {
+	if u.Delta && marks {
+		if err := l.list.encode(Event{Type: Delta}); err != nil {
 			return err
 		}
 	}
@@ -78,28 +79,17 @@ func (l *Events) Show(u *client.Update) error {
 		if l.list.Format == Value && e.Type == client.Deleted {
 			continue // the object has no value any more
 		}
-		if err := l.list.add(e); err != nil {
+		if err := l.list.Add(e); err != nil {
 			return err
 		}
 	}
-	if u.Phase == client.PhaseSynced {
-		if err := l.marker(Event{Type: Synced, Position: &u.Position}); err != nil {
+	if u.Phase == client.PhaseSynced && marks {
+		if err := l.list.encode(Event{Type: Synced, Position: &u.Position}); err != nil {
 			return err
 		}
 	}
-	if l.list.table != nil {
-		return l.list.table.Flush()
-	}
-	return nil
+	return l.list.Close() // writes the rows of a table
 }
 
 // MarksResets reports whether a format includes markers such as RESET.
 func MarksResets(f Format) bool { return f == JSON || f == JSONL || f == YAML }
-
-// marker prints RESET, DELTA or SYNCED, in the formats for programs only.
-func (l *Events) marker(e Event) error {
-	if !MarksResets(l.list.Format) {
-		return nil
-	}
-	return l.list.Add(e)
-}

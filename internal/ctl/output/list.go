@@ -7,51 +7,63 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
 )
 
-// list prints items in a format, as they arrive.
-type list[T any] struct {
-	Documents
-	content[T]
-	table *TableWriter[T] // of the formats Table and Wide; nil: of no other
+// List prints items as they arrive. Call Add for each of them and Close at the end. Not safe for concurrent use.
+type List[T any] struct {
+	Printer
+	// Columns are those of a table. The first one is the key, unless Key returns it.
+	Columns []Column[T]
+	Key     func(T) string
+	// Value returns the bytes that the format Value prints.
+	Value func(T) []byte
+	// Document returns what the formats for programs encode.
+	Document func(T) any
+	// Array makes the items elements of one array of JSON. Otherwise each is a document of its own.
+	Array bool
+
+	n      int        // encoded items
+	rows   [][]string // of a table: those that wait for the widths of the columns
+	widths []int
 }
 
-// content is what the formats show of an item.
-type content[T any] struct {
-	columns  []Column[T]
-	document func(T) any
-	key      func(T) string
-	value    func(T) []byte
-}
-
-func newList[T any](p Printer, c content[T]) *list[T] {
-	l := &list[T]{Documents: Documents{Printer: p}, content: c}
-	if p.Format == Table || p.Format == Wide {
-		l.table = NewTable(p.W, p.Width, c.columns...)
-	}
-	return l
-}
-
-// add prints an item. As JSON, it is a document of its own.
-func (l *list[T]) add(item T) error {
+// Add prints an item.
+func (l *List[T]) Add(item T) error {
 	switch l.Format {
 	case Table, Wide:
-		return l.table.Row(item)
+		return l.row(item)
 	case Value:
-		_, err := fmt.Fprintf(l.W, "%s\n", l.value(item))
+		_, err := fmt.Fprintf(l.W, "%s\n", l.Value(item))
 		return err
 	case Key:
-		_, err := fmt.Fprintln(l.W, l.key(item))
+		key := l.Key
+		if key == nil {
+			key = l.Columns[0].Cell
+		}
+		_, err := fmt.Fprintln(l.W, key(item))
 		return err
 	}
-	return l.Add(l.document(item))
+	return l.encode(l.Document(item))
 }
 
-// addElement prints an item. As JSON, it is an element of an array, which close ends.
-func (l *list[T]) addElement(item T) error {
-	if l.Format != JSON {
-		return l.add(item)
-	}
+// encode prints a document in one of the formats for programs.
+func (l *List[T]) encode(v any) error {
 	l.n++
-	text, err := document.EncodeJSON(l.document(item), true)
+	switch {
+	case l.Format == JSON && l.Array:
+		return l.encodeElement(v)
+	case l.Format == YAML && l.n > 1:
+		if _, err := fmt.Fprintln(l.W, "---"); err != nil {
+			return err
+		}
+	}
+	if err := l.Record(v); err != nil || !l.Format.IsTemplate() {
+		return err
+	}
+	_, err := fmt.Fprintln(l.W)
+	return err
+}
+
+func (l *List[T]) encodeElement(v any) error {
+	text, err := document.EncodeJSON(v, true)
 	if err != nil {
 		return err
 	}
@@ -64,17 +76,32 @@ func (l *list[T]) addElement(item T) error {
 	return err
 }
 
-// close ends a list of elements.
-func (l *list[T]) close() error {
+// Close ends the list.
+func (l *List[T]) Close() error {
+	end := ""
 	switch {
-	case l.table != nil:
-		return l.table.Flush()
-	case l.Format == JSON && l.n == 0:
-		_, err := fmt.Fprintln(l.W, "[]")
-		return err
-	case l.Format == JSON:
-		_, err := fmt.Fprint(l.W, "\n]\n")
-		return err
+	case l.Format == Table || l.Format == Wide:
+		return l.flushRows()
+	case l.Format == JSON && l.Array && l.n == 0:
+		end = "[]\n"
+	case l.Format == JSON && l.Array:
+		end = "\n]\n"
 	}
-	return nil
+	_, err := fmt.Fprint(l.W, end)
+	return err
+}
+
+// Records prints rows, such as resources. The first column is the key. The formats for programs
+// encode the rows.
+func Records[T any](p Printer, columns []Column[T], rows []T) error {
+	if p.Format == Value {
+		p.Format = JSONL // a row has no value
+	}
+	l := List[T]{Printer: p, Columns: columns, Document: func(row T) any { return row }, Array: true}
+	for _, row := range rows {
+		if err := l.Add(row); err != nil {
+			return err
+		}
+	}
+	return l.Close()
 }

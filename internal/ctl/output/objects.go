@@ -16,25 +16,16 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
 )
 
-// Objects prints a list of objects as they arrive. Call Add for each object and Close at the
-// end. Not safe for concurrent use.
-type Objects struct{ list *list[client.Event] }
-
-// Objects returns an Objects that prints in the format.
-func (p Printer) Objects() *Objects {
-	return &Objects{newList(p, content[client.Event]{
-		columns: objectColumns(p.Format == Wide), key: keyOf, value: valueOf,
-		document: func(e client.Event) any { return document.Of(e.Object) },
-	})}
+// Objects returns a list of objects.
+func (p Printer) Objects() *List[*client.Object] {
+	itself := func(o *client.Object) *client.Object { return o }
+	revision := func(o *client.Object) int64 { return o.ModRevision }
+	return &List[*client.Object]{
+		Printer: p, Columns: objectColumns(p.Format == Wide, itself, revision), Array: true,
+		Value:    func(o *client.Object) []byte { return o.Value },
+		Document: func(o *client.Object) any { return document.Of(o) },
+	}
 }
-
-// Add prints one more object.
-func (l *Objects) Add(o *client.Object) error {
-	return l.list.addElement(client.Event{Object: o, Revision: o.ModRevision})
-}
-
-// Close ends the list.
-func (l *Objects) Close() error { return l.list.close() }
 
 // Object prints a single object: as JSON without an array, and the value exactly.
 func (p Printer) Object(o *client.Object) error {
@@ -52,27 +43,24 @@ func (p Printer) Object(o *client.Object) error {
 	return list.Close()
 }
 
-func keyOf(e client.Event) string   { return e.Object.Key }
-func valueOf(e client.Event) []byte { return e.Object.Value }
-
-// objectColumns returns the columns of objects. The revision is that of the change that an object is
+// objectColumns returns the columns of items that show an object. The revision is that of the change that it is
 // shown for.
-func objectColumns(wide bool) []Column[client.Event] {
-	columns := []Column[client.Event]{
-		{Title: "KEY", Cell: keyOf, Style: Name},
-		{Title: "REVISION", Cell: func(e client.Event) string { return strconv.FormatInt(e.Revision, 10) }, Right: true},
+func objectColumns[T any](wide bool, object func(T) *client.Object, revision func(T) int64) []Column[T] {
+	columns := []Column[T]{
+		{Title: "KEY", Cell: func(item T) string { return object(item).Key }, Style: Name},
+		{Title: "REVISION", Cell: func(item T) string { return strconv.FormatInt(revision(item), 10) }, Right: true},
 	}
 	if wide {
-		columns = append(columns, []Column[client.Event]{
-			{Title: "CREATED", Cell: func(e client.Event) string { return strconv.FormatInt(e.Object.CreateRevision, 10) }, Right: true},
-			{Title: "VERSION", Cell: func(e client.Event) string { return strconv.FormatInt(e.Object.Version, 10) }, Right: true},
-			{Title: "TYPE", Cell: func(e client.Event) string { return e.Object.ContentType }, Style: Faint},
-			{Title: "SIZE", Cell: func(e client.Event) string { return Size(len(e.Object.Value)) }, Right: true},
+		columns = append(columns, []Column[T]{
+			{Title: "CREATED", Cell: func(item T) string { return strconv.FormatInt(object(item).CreateRevision, 10) }, Right: true},
+			{Title: "VERSION", Cell: func(item T) string { return strconv.FormatInt(object(item).Version, 10) }, Right: true},
+			{Title: "TYPE", Cell: func(item T) string { return object(item).ContentType }, Style: Faint},
+			{Title: "SIZE", Cell: func(item T) string { return Size(len(object(item).Value)) }, Right: true},
 		}...)
 	}
 	return append(columns,
-		Column[client.Event]{Title: "LABELS", Cell: func(e client.Event) string { return Labels(e.Object.Labels) }, Style: Faint},
-		Column[client.Event]{Title: "VALUE", Cell: func(e client.Event) string { return preview(e.Object) }})
+		Column[T]{Title: "LABELS", Cell: func(item T) string { return Labels(object(item).Labels) }, Style: Faint},
+		Column[T]{Title: "VALUE", Cell: func(item T) string { return preview(object(item)) }})
 }
 
 // Size formats a number of bytes.

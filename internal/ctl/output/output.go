@@ -1,9 +1,8 @@
 // Package output prints objects, events and other records in a [Format]: as tables, JSON,
 // YAML, values or keys.
 //
-// A [Printer] has the format. [Objects] prints lists of objects as they arrive, [Events] the
-// updates of a watch, and [Records] rows of other types. Tables always contain styles; the writer must remove those
-// that the terminal does not support.
+// A [Printer] has the format. A [List] prints items as they arrive, [Events] the updates of a watch, and [Records]
+// all rows of a table. Tables always contain styles; the writer must remove those that the terminal does not support.
 package output
 
 import (
@@ -86,39 +85,4 @@ func (p Printer) Record(v any) error {
 	}
 	_, err = p.W.Write(text)
 	return err
-}
-
-// Documents prints values as they arrive, each as Record does. Not safe for concurrent use.
-type Documents struct {
-	Printer
-	n int // printed values
-}
-
-// Add prints one more value.
-func (d *Documents) Add(v any) error {
-	if d.n++; d.n > 1 && d.Format == YAML {
-		if _, err := fmt.Fprintln(d.W, "---"); err != nil {
-			return err
-		}
-	}
-	if err := d.Record(v); err != nil || !d.Format.IsTemplate() {
-		return err
-	}
-	_, err := fmt.Fprintln(d.W)
-	return err
-}
-
-// Records prints rows, such as resources. The first column is the key. The formats for programs
-// encode the rows.
-func Records[T any](p Printer, columns []Column[T], rows []T) error {
-	if p.Format == Value {
-		p.Format = JSONL // a row has no value
-	}
-	l := newList(p, content[T]{columns: columns, document: func(row T) any { return row }, key: columns[0].Cell})
-	for _, row := range rows {
-		if err := l.addElement(row); err != nil {
-			return err
-		}
-	}
-	return l.close()
 }

@@ -9,12 +9,13 @@ import (
 
 // Column is a column of a table of rows of type T.
 type Column[T any] struct {
-	Title  string
-	Cell   func(T) string
-	Right  bool               // align to the right
-	Style  ansi.Style         // of the cells
-	Styled func(T) ansi.Style // of a cell; nil: Style
-	Whole  bool               // never cut: a long cell wraps on a narrow terminal
+	Title    string
+	Cell     func(T) string
+	MinWidth int                // for a table that is flushed after each row
+	Right    bool               // align to the right
+	Style    ansi.Style         // of the cells
+	Styled   func(T) ansi.Style // of a cell; nil: Style
+	Whole    bool               // never cut: a long cell wraps on a narrow terminal
 }
 
 // sampleRows is how many rows determine the column widths. Wider cells in later rows break
@@ -27,102 +28,72 @@ const gap = "  "
 // minLastWidth is the minimum width of the last column on a narrow terminal.
 const minLastWidth = 8
 
-// TableWriter writes a table row by row. It buffers only the first rows, to determine the
-// column widths. Not safe for concurrent use.
-type TableWriter[T any] struct {
-	w       io.Writer
-	width   int
-	columns []Column[T]
-	widths  []int
-	rows    []line // without a header before them
-	started bool
-}
-
-// line is a line of a table.
-type line struct {
-	cells  []string
-	styles []ansi.Style
-}
-
-// NewTable returns a TableWriter that writes to w. The last column is truncated at width, the
-// width of the terminal, unless it is whole; 0 means no limit.
-func NewTable[T any](w io.Writer, width int, columns ...Column[T]) *TableWriter[T] {
-	t := &TableWriter[T]{w: w, width: width, columns: columns, widths: make([]int, len(columns))}
-	for i, c := range columns {
-		t.widths[i] = ansi.StringWidth(c.Title)
-	}
-	return t
-}
-
-// Row adds a row. Control characters in cells become spaces, so that a value cannot control
-// the terminal.
-func (t *TableWriter[T]) Row(row T) error {
-	var l line
-	for _, c := range t.columns {
+// row adds a row of a table. Only the first rows wait, to determine the column widths. Control characters in cells
+// become spaces, so that a value cannot control the terminal.
+func (l *List[T]) row(item T) error {
+	cells := make([]string, len(l.Columns))
+	for i, c := range l.Columns {
 		style := c.Style
 		if c.Styled != nil {
-			style = c.Styled(row)
+			style = c.Styled(item)
 		}
-		l.cells, l.styles = append(l.cells, Printable(c.Cell(row))), append(l.styles, style)
+		cells[i] = style.Styled(Printable(c.Cell(item)))
 	}
-	if t.started {
-		return t.write(l)
+	if l.widths != nil {
+		return l.writeRow(cells)
 	}
-	t.rows = append(t.rows, l)
-	if len(t.rows) < sampleRows {
+	l.rows = append(l.rows, cells)
+	if len(l.rows) < sampleRows {
 		return nil
 	}
-	return t.Flush()
+	return l.flushRows()
 }
 
-// Flush writes the buffered rows. A table without rows has no header either.
-func (t *TableWriter[T]) Flush() error {
-	if len(t.rows) == 0 {
+// flushRows writes the rows that wait after a header. A table without rows has no header either.
+func (l *List[T]) flushRows() error {
+	if len(l.rows) == 0 {
 		return nil
 	}
-	var header line
-	for i, c := range t.columns {
-		header.cells, header.styles = append(header.cells, c.Title), append(header.styles, Bold)
-		for _, l := range t.rows {
-			t.widths[i] = max(t.widths[i], ansi.StringWidth(l.cells[i]))
+	header := make([]string, len(l.Columns))
+	l.widths = make([]int, len(l.Columns))
+	for i, c := range l.Columns {
+		header[i] = Bold.Styled(c.Title)
+		l.widths[i] = max(c.MinWidth, ansi.StringWidth(c.Title))
+		for _, cells := range l.rows {
+			l.widths[i] = max(l.widths[i], ansi.StringWidth(cells[i]))
 		}
 	}
-	for _, l := range append([]line{header}, t.rows...) {
-		if err := t.write(l); err != nil {
+	for _, cells := range append([][]string{header}, l.rows...) {
+		if err := l.writeRow(cells); err != nil {
 			return err
 		}
 	}
-	t.started, t.rows = true, nil
+	l.rows = nil
 	return nil
 }
 
-// SetMinWidth sets the minimum width of a column. Use it for tables that are flushed after
-// each row.
-func (t *TableWriter[T]) SetMinWidth(column, width int) {
-	t.widths[column] = max(t.widths[column], width)
-}
-
-func (t *TableWriter[T]) write(l line) error {
+// writeRow writes a row. The last column is cut at the width of the terminal, unless it is whole.
+func (l *List[T]) writeRow(cells []string) error {
 	var b strings.Builder
 	used := 0
-	for i, cell := range l.cells {
-		last := i == len(l.cells)-1
+	for i, cell := range cells {
+		last := i == len(cells)-1
 		if i > 0 {
 			b.WriteString(gap)
 			used += len(gap)
 		}
-		if last && t.width > 0 && !t.columns[i].Whole {
-			cell = ansi.Truncate(cell, max(t.width-used, minLastWidth), "…")
+		if last && l.Width > 0 && !l.Columns[i].Whole {
+			cell = ansi.Truncate(cell, max(l.Width-used, minLastWidth), "…")
 		}
-		fill := strings.Repeat(" ", max(0, t.widths[i]-ansi.StringWidth(cell)))
-		if shown := l.styles[i].Styled(cell); t.columns[i].Right {
-			b.WriteString(fill + shown)
+		fill := strings.Repeat(" ", max(0, l.widths[i]-ansi.StringWidth(cell)))
+		if l.Columns[i].Right {
+			b.WriteString(fill + cell)
 		} else {
-			b.WriteString(shown + fill)
+			b.WriteString(cell + fill)
 		}
-		used += max(t.widths[i], ansi.StringWidth(cell))
+		used += max(l.widths[i], ansi.StringWidth(cell))
 	}
-	_, err := io.WriteString(t.w, strings.TrimRight(b.String(), " ")+"\n")
+	_, err := io.WriteString(l.W, strings.TrimRight(b.String(), " ")+"\n")
 	return err
 }
 

@@ -14,13 +14,11 @@ func TestWholeColumnsAreNotCut(t *testing.T) {
 	long := strings.Repeat("long ", 10) + "end"
 	for whole, want := range map[bool]string{false: "NAME  LAST\nx     long long long …\n", true: "NAME  LAST\nx     " + long + "\n"} {
 		var b strings.Builder
-		table := output.NewTable(&b, 22,
-			output.Column[string]{Title: "NAME", Cell: func(string) string { return "x" }},
-			output.Column[string]{Title: "LAST", Cell: func(last string) string { return last }, Whole: whole})
-		if err := table.Row(long); err != nil {
-			t.Fatal(err)
+		columns := []output.Column[string]{
+			{Title: "NAME", Cell: func(string) string { return "x" }},
+			{Title: "LAST", Cell: func(last string) string { return last }, Whole: whole},
 		}
-		if err := table.Flush(); err != nil {
+		if err := output.Records(output.Printer{W: &b, Format: output.Table, Width: 22}, columns, []string{long}); err != nil {
 			t.Fatal(err)
 		}
 		if got := ansi.Strip(b.String()); got != want {

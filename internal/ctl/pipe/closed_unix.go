@@ -32,7 +32,12 @@ func OnClosed(out any, f func()) (stop func(), err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if pollClosed(int32(pipe.Fd()), int32(stopped.Fd())) {
+		files := []unix.PollFd{{Fd: int32(pipe.Fd())}, {Fd: int32(stopped.Fd()), Events: unix.POLLIN}}
+		err := error(unix.EINTR)
+		for errors.Is(err, unix.EINTR) {
+			_, err = unix.Poll(files, -1)
+		}
+		if files[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0 {
 			f()
 		}
 	}()
@@ -43,22 +48,3 @@ func OnClosed(out any, f func()) (stop func(), err error) {
 		signal.Stop(signals)
 	}, nil
 }
-
-// pollClosed waits until the reader of a pipe has closed it, and returns true, or until the writer of
-// stopped has been closed.
-func pollClosed(pipe, stopped int32) bool {
-	files := []unix.PollFd{{Fd: pipe}, {Fd: stopped, Events: unix.POLLIN}}
-	for {
-		_, err := unix.Poll(files, -1)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil || files[1].Revents != 0:
-			return false
-		case files[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0:
-			return true
-		}
-	}
-}
-
-// IsClosed reports whether a write has failed because the pipe has no reader.
-func IsClosed(err error) bool { return errors.Is(err, syscall.EPIPE) }

@@ -68,14 +68,20 @@ func TestContentPassesThroughAPipe(t *testing.T) {
 
 // The pipe may have no name by the time at which ctx ends, or may be one that the user may only write to.
 func TestTheEndOfTheContextEndsTheWaitForTheOtherEnd(t *testing.T) {
-	for name, open := range map[string]func(context.Context, string) (*pipe.File, error){"Open": pipe.Open, "Create": pipe.Create} {
+	for name, open := range map[string]func(context.Context, string) error{
+		"ReadFile": func(ctx context.Context, path string) error {
+			_, err := pipe.ReadFile(ctx, path)
+			return err
+		},
+		"Create": func(ctx context.Context, path string) error {
+			_, err := pipe.Create(ctx, path)
+			return err
+		},
+	} {
 		path := newPipe(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		opened := make(chan error)
-		go func() {
-			_, err := open(ctx, path)
-			opened <- err
-		}()
+		go func() { opened <- open(ctx, path) }()
 		cancel(errStopped)
 		if err := <-opened; !errors.Is(err, errStopped) {
 			t.Errorf("%s: got %v, want %v", name, err, errStopped)
@@ -88,7 +94,7 @@ func TestTheEndOfTheContextEndsReadingAndWriting(t *testing.T) {
 	path := newPipe(t)
 	holdOpen(t, path)
 	for name, use := range map[string]func(context.Context) error{
-		"Read": func(ctx context.Context) error {
+		"ReadFile": func(ctx context.Context) error {
 			_, err := pipe.ReadFile(ctx, path)
 			return err
 		},
@@ -101,12 +107,10 @@ func TestTheEndOfTheContextEndsReadingAndWriting(t *testing.T) {
 			_, err = out.Write(make([]byte, 1<<24)) // more than any pipe holds
 			return err
 		},
-		"Reader": func(ctx context.Context) error {
+		"ReadAll": func(ctx context.Context) error {
 			silent, end := io.Pipe()
 			defer end.Close()
-			in := pipe.Reader(ctx, silent)
-			defer in.Close()
-			_, err := io.ReadAll(in)
+			_, err := pipe.ReadAll(ctx, silent)
 			return err
 		},
 	} {
@@ -120,16 +124,12 @@ func TestTheEndOfTheContextEndsReadingAndWriting(t *testing.T) {
 	}
 }
 
-func TestReaderReadsToTheEnd(t *testing.T) {
+func TestReadAllReadsToTheEnd(t *testing.T) {
 	failed := errors.New("failed")
 	for content, end := range map[string]error{"": nil, "some text": nil, "cut": failed} {
-		in := pipe.Reader(t.Context(), io.MultiReader(strings.NewReader(content), endWith(end)))
-		got, err := io.ReadAll(in)
+		got, err := pipe.ReadAll(t.Context(), io.MultiReader(strings.NewReader(content), endWith(end)))
 		if string(got) != content || !errors.Is(err, end) {
 			t.Errorf("got %q and %v, want %q and %v", got, err, content, end)
-		}
-		if err := in.Close(); err != nil {
-			t.Error(err)
 		}
 	}
 }

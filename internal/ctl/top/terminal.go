@@ -11,6 +11,7 @@ import (
 	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/color"
 
+	"github.com/fanoutd/fanoutd/internal/backoff"
 	"github.com/fanoutd/fanoutd/internal/ctl/admin"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 )
@@ -74,14 +75,7 @@ type result struct {
 
 // poll takes snapshots of a server until ctx ends.
 func (p *Program) poll(ctx context.Context, i int, server *admin.Admin, results chan<- result) {
-	wait := time.NewTimer(0)
-	defer wait.Stop()
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-wait.C:
-		}
 		requestCtx, cancel := context.WithTimeout(ctx, snapshotTimeout)
 		snapshot, err := TakeSnapshot(requestCtx, server)
 		cancel()
@@ -90,7 +84,9 @@ func (p *Program) poll(ctx context.Context, i int, server *admin.Admin, results 
 			return
 		case results <- result{i, snapshot, err}:
 		}
-		wait.Reset(p.Interval)
+		if !backoff.Sleep(ctx, p.Interval) {
+			return
+		}
 	}
 }
 

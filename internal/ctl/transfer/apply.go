@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/backoff"
 )
@@ -48,32 +50,15 @@ const (
 // returns the cause of ctx. It stops at any error that would also fail the remaining
 // changes.
 func (w *Writer) Apply(ctx context.Context, changes []Change) (written, failed int, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	batches := make(chan []Change)
-	var pool sync.WaitGroup
-	for range workers {
-		pool.Go(func() {
-			for batch := range batches {
-				if err := w.write(ctx, batch); err != nil {
-					cancel(err)
-				}
-			}
-		})
+	pool, poolCtx := errgroup.WithContext(ctx)
+	pool.SetLimit(workers)
+	for _, batch := range splitBatches(changes) {
+		pool.Go(func() error { return w.write(poolCtx, batch) })
 	}
-send:
-	for batch := range slices.Values(splitBatches(changes)) {
-		select {
-		case <-ctx.Done():
-			break send
-		case batches <- batch:
-		}
+	if err = pool.Wait(); err == nil {
+		err = context.Cause(ctx) // it ended during the last transactions
 	}
-	close(batches)
-	pool.Wait()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.written, w.failed, context.Cause(ctx)
+	return w.written, w.failed, err
 }
 
 // splitBatches splits changes into batches of bounded number and size.

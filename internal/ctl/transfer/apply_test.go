@@ -1,8 +1,9 @@
 package transfer
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"iter"
 	"strings"
 	"sync"
 	"testing"
@@ -34,15 +35,13 @@ func newServer(t *testing.T, change func(*config.Config)) (*inprocess.Server, *c
 	return s, c.Resource("config")
 }
 
-func documents(n int) iter.Seq2[document.Located, error] {
-	return func(yield func(document.Located, error) bool) {
-		for i := range n {
-			text := strings.Repeat("x", 300)
-			if !yield(document.Located{Document: document.Document{Key: fmt.Sprint("k/", i), Content: document.Content{Text: &text}}, Where: "here"}, nil) {
-				return
-			}
-		}
+func documents(n int) []document.Document {
+	var all []document.Document
+	for i := range n {
+		text := strings.Repeat("x", 300)
+		all = append(all, document.Document{Key: fmt.Sprint("k/", i), Content: document.Content{Text: &text}, Where: "here"})
 	}
+	return all
 }
 
 // A restart of the server during an import costs only time.
@@ -80,6 +79,25 @@ func TestImportSurvivesServerRestart(t *testing.T) {
 	plan, err = NewPlan(t.Context(), r, documents(n), Scope{Prune: true})
 	if err != nil || len(plan.Changes) != 0 || plan.Unchanged != n {
 		t.Errorf("after the import: %d differences, %v", len(plan.Changes), err)
+	}
+}
+
+// An import that is interrupted during its last transaction finishes it, and says that it was interrupted.
+func TestInterruptDuringTheLastBatchIsReported(t *testing.T) {
+	_, r := newServer(t, nil)
+	plan, err := NewPlan(t.Context(), r, documents(1), Scope{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	interrupted := errors.New("interrupted")
+	w := Writer{
+		Resource: r,
+		Done:     func(int) { interrupt(interrupted) },
+		Failed:   func(c Change, err error) { t.Errorf("%s: %v", c.Key, err) },
+	}
+	if written, failed, err := w.Apply(ctx, plan.Changes); written != 1 || failed != 0 || !errors.Is(err, interrupted) {
+		t.Errorf("got %d written, %d failed, %v, want 1 written and the interrupt", written, failed, err)
 	}
 }
 

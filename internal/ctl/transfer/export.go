@@ -21,8 +21,8 @@ import (
 
 // Sink is the target of an export.
 type Sink interface {
-	// Add adds an object and reports whether that has changed anything.
-	Add(o *client.Object) (changed bool, err error)
+	// Add adds an object.
+	Add(o *client.Object) error
 	// Close commits the export after all objects have been added.
 	Close() error
 	// Discard releases resources. Before Close, it abandons the export.
@@ -31,20 +31,17 @@ type Sink interface {
 
 // Stream is a [Sink] that writes documents to a stream or a file, as YAML or lines of JSON.
 type Stream struct {
-	w         *bufio.Writer
-	documents output.Documents
-	close     func() error
-	drop      func()
+	output.List[*client.Object]
+	w      *bufio.Writer
+	finish func() error
+	drop   func()
 }
 
 // NewStream returns a Stream that writes to w.
 func NewStream(w io.Writer, format output.Format) *Stream {
-	return newStream(w, format, func() error { return nil }, func() {})
-}
-
-func newStream(w io.Writer, format output.Format, finish func() error, drop func()) *Stream {
-	s := &Stream{w: bufio.NewWriterSize(w, 1<<20), close: finish, drop: drop}
-	s.documents.Printer = output.Printer{W: s.w, Format: format}
+	s := &Stream{w: bufio.NewWriterSize(w, 1<<20), finish: func() error { return nil }, drop: func() {}}
+	s.Printer = output.Printer{W: s.w, Format: format}
+	s.Document = func(o *client.Object) any { return document.Exact(o) }
 	return s
 }
 
@@ -58,16 +55,15 @@ func NewFile(ctx context.Context, path string, format output.Format) (*Stream, e
 		if err != nil {
 			return nil, err
 		}
-		return newStream(f, format, f.Close, func() { _ = f.Close() }), nil // which is in vain after close
+		s := NewStream(f, format)
+		s.finish, s.drop = f.Close, func() { _ = f.Close() } // in vain after finish
+		return s, nil
 	} else if err != nil {
 		return nil, err
 	}
-	return newStream(f, format, f.Commit, f.Discard), nil
-}
-
-// Add writes a document.
-func (s *Stream) Add(o *client.Object) (bool, error) {
-	return true, s.documents.Add(document.Exact(o))
+	s := NewStream(f, format)
+	s.finish, s.drop = f.Commit, f.Discard
+	return s, nil
 }
 
 // Close writes buffered documents.
@@ -75,7 +71,7 @@ func (s *Stream) Close() error {
 	if err := s.w.Flush(); err != nil {
 		return err
 	}
-	return s.close()
+	return s.finish()
 }
 
 // Discard removes the temporary file, if any, or closes the device.
@@ -88,8 +84,8 @@ type Directory struct {
 	raw   bool
 	scope Scope
 	seen  map[string]bool // the files of the added objects
-	// Removed is the number of pruned files.
-	Removed int
+	// Written and Removed are the numbers of changed and of pruned files.
+	Written, Removed int
 }
 
 // OpenDirectory opens a directory and creates it if necessary. With raw, the files contain
@@ -110,35 +106,36 @@ func OpenDirectory(path string, raw bool, scope Scope) (*Directory, error) {
 }
 
 // Add writes the file of an object.
-func (d *Directory) Add(o *client.Object) (bool, error) {
+func (d *Directory) Add(o *client.Object) error {
 	name, text := o.Key, o.Value
 	if !d.raw {
 		name = document.FileName(o.Key)
 		doc := document.Exact(o)
 		var err error
 		if text, err = document.EncodeYAML(doc); err != nil {
-			return false, err
+			return err
 		}
 	} else if !filepath.IsLocal(name) || path.Clean(name) != name {
-		return false, fmt.Errorf("key %q cannot be a file name: export without --raw", o.Key)
+		return fmt.Errorf("key %q cannot be a file name: export without --raw", o.Key)
 	}
 	d.seen[name] = true
 	// A device or a named pipe is neither read nor written.
 	if info, err := d.root.Stat(name); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
-		return false, d.writeError(o.Key, &localfile.NotRegularError{Path: name, Mode: info.Mode()})
+		return d.writeError(o.Key, &localfile.NotRegularError{Path: name, Mode: info.Mode()})
 	}
 	old, err := d.root.ReadFile(name)
 	if err == nil && bytes.Equal(old, text) {
-		return false, nil
+		return nil
 	}
 	if err := d.root.MkdirAll(path.Dir(name), 0o755); err != nil {
-		return false, d.writeError(o.Key, err)
+		return d.writeError(o.Key, err)
 	}
 	// The next export replaces a file that is only half written.
 	if err := d.root.WriteFile(name, text, 0o644); err != nil {
-		return false, d.writeError(o.Key, err)
+		return d.writeError(o.Key, err)
 	}
-	return true, nil
+	d.Written++
+	return nil
 }
 
 // writeError adds advice for raw keys that are also the paths of other keys.
@@ -151,7 +148,6 @@ func (d *Directory) writeError(key string, err error) error {
 
 // Close prunes files.
 func (d *Directory) Close() error {
-	defer d.root.Close()
 	if !d.scope.Prune {
 		return nil
 	}
@@ -173,20 +169,12 @@ func (d *Directory) isExported(name string) bool {
 	if info, err := d.root.Stat(name); err != nil || !info.Mode().IsRegular() {
 		return false
 	}
-	f, err := d.root.Open(name)
+	text, err := d.root.ReadFile(name)
 	if err != nil {
 		return false
 	}
-	defer f.Close()
-	n, own := 0, false
-	for doc, err := range document.Stream(name, f, document.YAML) {
-		if err != nil {
-			return false
-		}
-		n++
-		own = document.FileName(doc.Key) == name && d.scope.contains(doc.Key)
-	}
-	return n == 1 && own
+	all, err := document.Read(name, text, document.YAML)
+	return err == nil && len(all) == 1 && document.FileName(all[0].Key) == name && d.scope.contains(all[0].Key)
 }
 
 // Discard closes the directory.
@@ -195,7 +183,6 @@ func (d *Directory) Discard() { d.root.Close() }
 // Exported is what an export has written.
 type Exported struct {
 	Objects int
-	Changed int // objects that have changed the sink
 	Opaque  int // objects whose values the server cannot decode: documents have no word for that
 }
 
@@ -214,14 +201,10 @@ func Export(ctx context.Context, r *client.Resource, sink Sink, progress func(ob
 			// An export without this object would look complete.
 			return done, fmt.Errorf("the server cannot decrypt the value of %q", o.Key)
 		}
-		changed, err := sink.Add(o)
-		if err != nil {
+		if err := sink.Add(o); err != nil {
 			return done, err
 		}
 		done.Objects++
-		if changed {
-			done.Changed++
-		}
 		if o.Opaque {
 			done.Opaque++
 		}

@@ -14,10 +14,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/aymanbagabas/go-udiff"
 	"golang.org/x/sync/errgroup"
@@ -41,7 +41,7 @@ type Change struct {
 	Action Action
 	Key    string
 	// New is the wanted document; nil for a deletion.
-	New *document.Located
+	New *document.Document
 	// Old is the object on the server; nil for a creation.
 	Old *client.Object
 }
@@ -105,10 +105,9 @@ const maxGets = 32
 // would delete everything.
 var ErrNoDocuments = errors.New("no documents found, and --prune would delete all objects")
 
-// NewPlan compares documents with a resource. It reads all documents into memory first, so
-// an unreadable document or a duplicate key fails before anything is written.
-func NewPlan(ctx context.Context, r *client.Resource, documents iter.Seq2[document.Located, error], s Scope) (*Plan, error) {
-	wanted, err := read(documents, s)
+// NewPlan compares documents with a resource. It fails if two of them have the same key.
+func NewPlan(ctx context.Context, r *client.Resource, documents []document.Document, s Scope) (*Plan, error) {
+	wanted, err := s.index(documents)
 	if err != nil {
 		return nil, err
 	}
@@ -116,24 +115,46 @@ func NewPlan(ctx context.Context, r *client.Resource, documents iter.Seq2[docume
 		return nil, ErrNoDocuments
 	}
 	p := &Plan{}
+	compare := func(o *client.Object) {
+		if d, ok := wanted[o.Key]; ok {
+			delete(wanted, o.Key)
+			p.compare(d, o, s)
+		} else if s.Prune && s.contains(o.Key) {
+			p.Changes = append(p.Changes, Change{Action: Delete, Key: o.Key, Old: o})
+		}
+	}
 	if !s.Prune && len(wanted) <= maxGets {
-		err = p.get(ctx, r.JSONValues(), wanted, s)
+		found, err := getAll(ctx, r.JSONValues(), slices.Collect(maps.Keys(wanted)))
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range found {
+			compare(o)
+		}
 	} else {
-		err = p.list(ctx, r.JSONValues(), wanted, s)
+		var opts []client.ListOption
+		if s.Prefix != "" {
+			opts = append(opts, client.Prefix(s.Prefix))
+		}
+		for o, err := range r.JSONValues().List(ctx, opts...) {
+			if err != nil {
+				return nil, err
+			}
+			compare(o)
+		}
 	}
-	if err == nil {
-		err = p.compareBinary(ctx, r)
+	for key, d := range wanted { // those that remain do not exist
+		p.Changes = append(p.Changes, Change{Action: Create, Key: key, New: d})
 	}
+	err = p.compareBinary(ctx, r)
 	slices.SortFunc(p.Changes, func(a, b Change) int { return strings.Compare(a.Key, b.Key) })
 	return p, err
 }
 
-func read(documents iter.Seq2[document.Located, error], s Scope) (map[string]*document.Located, error) {
-	wanted := map[string]*document.Located{}
-	for d, err := range documents {
-		if err != nil {
-			return nil, err
-		}
+// index returns the documents in the scope by their keys.
+func (s Scope) index(documents []document.Document) (map[string]*document.Document, error) {
+	wanted := map[string]*document.Document{}
+	for _, d := range documents {
 		if !s.contains(d.Key) {
 			continue
 		}
@@ -145,82 +166,34 @@ func read(documents iter.Seq2[document.Located, error], s Scope) (map[string]*do
 	return wanted, nil
 }
 
-// get compares each document with a Get.
-func (p *Plan) get(ctx context.Context, r *client.Resource, wanted map[string]*document.Located, s Scope) error {
-	found, err := getAll(ctx, r, slices.Collect(maps.Keys(wanted)))
-	if err != nil {
-		return err
-	}
-	for key, d := range wanted {
-		p.compare(d, found[key], s)
-	}
-	return nil
-}
-
 // getAll returns the objects that exist, by key. It sends a few requests at once.
 func getAll(ctx context.Context, r *client.Resource, keys []string) (map[string]*client.Object, error) {
-	found := make([]*client.Object, len(keys))
+	var mu sync.Mutex // guards found
+	found := map[string]*client.Object{}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxGets)
-	for i, key := range keys {
+	for _, key := range keys {
 		group.Go(func() error {
 			o, err := r.Get(ctx, key)
 			if errors.Is(err, client.ErrNotFound) {
 				return nil
 			}
-			found[i] = o
+			mu.Lock()
+			defer mu.Unlock()
+			found[key] = o
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	objects := map[string]*client.Object{}
-	for i, key := range keys {
-		if found[i] != nil {
-			objects[key] = found[i]
-		}
-	}
-	return objects, nil
+	return found, group.Wait()
 }
 
-// list compares the documents with a List of the resource.
-func (p *Plan) list(ctx context.Context, r *client.Resource, wanted map[string]*document.Located, s Scope) error {
-	missing := maps.Clone(wanted)
-	for o, err := range r.List(ctx, s.options()...) {
-		if err != nil {
-			return err
-		}
-		if d, ok := missing[o.Key]; ok {
-			delete(missing, o.Key)
-			p.compare(d, o, s)
-		} else if s.Prune && s.contains(o.Key) {
-			p.Changes = append(p.Changes, Change{Action: Delete, Key: o.Key, Old: o})
-		}
-	}
-	for _, d := range missing {
-		p.compare(d, nil, s)
-	}
-	return nil
-}
-
-func (s Scope) options() []client.ListOption {
-	if s.Prefix == "" {
-		return nil
-	}
-	return []client.ListOption{client.Prefix(s.Prefix)}
-}
-
-func (p *Plan) compare(d *document.Located, o *client.Object, s Scope) {
-	if o != nil && !maps.Equal(d.Labels, o.Labels) && s.DerivedLabels != nil && s.DerivedLabels() {
+func (p *Plan) compare(d *document.Document, o *client.Object, s Scope) {
+	if !maps.Equal(d.Labels, o.Labels) && s.DerivedLabels != nil && s.DerivedLabels() {
 		d.Labels = o.Labels
 	}
-	switch {
-	case o == nil:
-		p.Changes = append(p.Changes, Change{Action: Create, Key: d.Key, New: d})
-	case d.Matches(o):
+	if d.Matches(o) {
 		p.Unchanged++
-	default:
+	} else {
 		p.Changes = append(p.Changes, Change{Action: Update, Key: d.Key, New: d, Old: o})
 	}
 }

@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"errors"
-	"iter"
 	"strings"
 	"testing"
 
@@ -14,7 +13,7 @@ import (
 func TestBatchesAreBounded(t *testing.T) {
 	change := func(bytes int) Change {
 		text := strings.Repeat("x", bytes)
-		return Change{Action: Create, Key: "k", New: &document.Located{Document: document.Document{Key: "k", Content: document.Content{Text: &text}}}}
+		return Change{Action: Create, Key: "k", New: &document.Document{Key: "k", Content: document.Content{Text: &text}}}
 	}
 	var changes []Change
 	for range 300 {
@@ -63,12 +62,9 @@ func TestSmallAndLargePlansAgree(t *testing.T) {
 	put("a", "same")
 	put("b", "old")
 	put("extra", "x")
-	documents := func(yield func(document.Located, error) bool) {
-		for key, text := range map[string]string{"a": "same", "b": "new", "c": "created"} {
-			if !yield(document.Located{Document: document.Document{Key: key, Content: document.Content{Text: &text}}, Where: "here"}, nil) {
-				return
-			}
-		}
+	var documents []document.Document
+	for key, text := range map[string]string{"a": "same", "b": "new", "c": "created"} {
+		documents = append(documents, document.Document{Key: key, Content: document.Content{Text: &text}, Where: "here"})
 	}
 	for prune, want := range map[bool]string{false: "update b create c", true: "update b create c delete extra"} {
 		plan, err := NewPlan(t.Context(), r, documents, Scope{Prune: prune})
@@ -83,8 +79,7 @@ func TestSmallAndLargePlansAgree(t *testing.T) {
 			t.Errorf("prune %v: got %s and %d unchanged, want %s and 1", prune, got, plan.Unchanged, want)
 		}
 	}
-	var none iter.Seq2[document.Located, error] = func(func(document.Located, error) bool) {}
-	if _, err := NewPlan(t.Context(), r, none, Scope{Prune: true}); !errors.Is(err, ErrNoDocuments) {
+	if _, err := NewPlan(t.Context(), r, nil, Scope{Prune: true}); !errors.Is(err, ErrNoDocuments) {
 		t.Errorf("got %v, want %v", err, ErrNoDocuments)
 	}
 }

@@ -27,8 +27,8 @@ func (r *Reader) NextBatch(now time.Time) (b *feed.Batch, ok bool) {
 
 // Pass moves the reader past a batch.
 func (r *Reader) Pass(b *feed.Batch) {
-	if r.Latest && b.EndsInside() > 0 {
-		r.MergeTo = b.EndsInside() // see Reader.events
+	if r.Latest && b.End.Partial {
+		r.MergeTo = b.End.Current // see Reader.events
 	}
-	r.After, r.Skip = b.Advance(r.After, r.Skip)
+	r.After, r.Skip = b.End.Advance(r.After, r.Skip)
 }

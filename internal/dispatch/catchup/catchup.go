@@ -106,7 +106,7 @@ func (r *Reader) MoveToCatchUp(newest *cacher.State) (object.CatchUp, error) {
 	if kind == object.Reset {
 		if epoch := newest.Position().Epoch; r.Epoch != epoch {
 			if r.Epoch != "" {
-				// r.needed is a revision of the old epoch and no longer applies. An exact
+				// r.Needed is a revision of the old epoch and no longer applies. An exact
 				// snapshot still needs a state at its revision or later.
 				r.Needed = r.Exact
 				if r.Step == StepResume { // the watch begins with a position of another epoch
@@ -123,32 +123,23 @@ func (r *Reader) MoveToCatchUp(newest *cacher.State) (object.CatchUp, error) {
 
 // CatchUpBegin returns the message that announces a catch-up.
 func (r *Reader) CatchUpBegin(kind object.CatchUp) feed.Message {
-	m := r.message(object.CatchUpBegin, payload{})
+	m := r.message(object.CatchUpBegin, parts.Part{})
 	m.Header.CatchUp = kind
 	return m
 }
 
-// BeginReplay begins a REPLAY up to a revision, and returns the message that announces it. After the
-// REPLAY, the client has everything that the store had at the time asOf.
-func (r *Reader) BeginReplay(to object.Revision, asOf time.Time) feed.Message {
-	r.Skip = 0
-	r.Step, r.catchUp = StepCatchUp, &catchUp{kind: object.Replay, to: to, asOf: asOf}
-	return r.CatchUpBegin(object.Replay)
-}
-
-// WholeReplay returns the REPLAY that BeginReplay has begun as one message from the log, which must have
-// all its events. It returns false if there are none. SYNCED comes next.
-func (r *Reader) WholeReplay(v *feed.View) (feed.Message, bool) {
-	to := r.catchUp.to
-	pieces, end, first := v.Read(r.After, 0, math.MaxInt, to)
-	if end.Taken == 0 {
-		r.After = to
-		return feed.Message{}, false
+// WholeReplay returns the messages of a REPLAY up to a revision, with its events, if there are any, in one
+// message. The log must have all of them. Afterwards, the client has everything that the store had at
+// the time asOf.
+func (r *Reader) WholeReplay(v *feed.View, to object.Revision, asOf time.Time) []feed.Message {
+	r.Skip, r.catchUp = 0, &catchUp{kind: object.Replay, to: to, asOf: asOf}
+	all := []feed.Message{r.CatchUpBegin(object.Replay)}
+	if pieces, end, _ := v.Read(r.After, 0, math.MaxInt, to); end.Taken > 0 {
+		r.After = end.UpTo
+		all = append(all, r.message(object.CatchUpPart, parts.Part{Pieces: pieces, End: end}))
 	}
-	r.After = end.UpTo
-	m := r.message(object.CatchUpPart, payload{pieces: pieces, count: end.Taken, arrived: r.Feed.Feeds.Created.Add(first.Arrived)})
 	r.After = to
-	return m, true
+	return append(all, r.Synced())
 }
 
 // target returns the state to which a RESET or a DELTA leads. This is the state that the
@@ -208,9 +199,9 @@ func (r *Reader) chooseCatchUp(s *cacher.State) (object.CatchUp, error) {
 	return object.Reset, nil
 }
 
-// catchUpPart returns the next part of the catch-up that is under way. It returns readUpToDate
-// if SYNCED comes next, and readLost if the catch-up cannot continue and has to start over.
-func (r *Reader) catchUpPart() (payload, readResult) {
+// catchUpPart returns the next part of the catch-up that is under way. A part without events means
+// that SYNCED comes next, and a lost one that the catch-up cannot continue and has to start over.
+func (r *Reader) catchUpPart() parts.Part {
 	c := r.catchUp
 	if !c.kind.TransfersState() {
 		return r.events()
@@ -220,7 +211,7 @@ func (r *Reader) catchUpPart() (payload, readResult) {
 		if c.first = nil; p == nil {
 			state := r.catchUpState()
 			if state == nil {
-				return payload{}, readLost
+				return parts.Part{Lost: true}
 			}
 			p = new(r.part(c, state))
 		}
@@ -229,7 +220,7 @@ func (r *Reader) catchUpPart() (payload, readResult) {
 			c.state = nil
 		}
 		if len(p.Pieces) > 0 {
-			return payloadOf(p), readEvents
+			return *p
 		}
 	}
 	r.After = c.to
@@ -237,7 +228,7 @@ func (r *Reader) catchUpPart() (payload, readResult) {
 		// The state may be older than the newest one, if nothing has changed for the interest.
 		r.After = r.Feed.CompleteAfter(r.At()).Revision
 	}
-	return payload{}, readUpToDate
+	return parts.Part{}
 }
 
 // Synced ends a catch-up after its last part, and returns SYNCED. Events are live from now on.
@@ -245,7 +236,7 @@ func (r *Reader) Synced() feed.Message {
 	age := feed.StatedAge(r.catchUp.asOf, time.Now())
 	r.catchUp, r.Exact = nil, 0
 	r.Step = StepLive
-	m := r.message(object.Synced, payload{})
+	m := r.message(object.Synced, parts.Part{})
 	m.Header.Age = age
 	return m
 }

@@ -12,7 +12,7 @@ import (
 // those of each key. The cursor moves only with the last message of a merge. Between two
 // messages, the reader keeps only the fields MergeTo and Skip, so it repeats the merge for
 // each message.
-func (r *Reader) merged() (payload, readResult) {
+func (r *Reader) merged() parts.Part {
 	var p parts.Part
 	if r.Step == StepLive {
 		// Sharing the work is not worth its cost, because hardly any two live watchers need
@@ -27,18 +27,12 @@ func (r *Reader) merged() (payload, readResult) {
 		}
 		p = r.windowPart(parts.Key{Kind: object.Replay, To: r.MergeTo, Start: r.nextInWindow()}, func() parts.Part { return r.mergedPart(r.Feed.Feeds.Config.MessageBytes) })
 	}
-	switch {
-	case p.Lost:
-		return payload{}, readLost
-	case !p.IsLast:
+	if p.IsLast {
+		r.After, r.MergeTo, r.Skip = r.MergeTo, 0, 0
+	} else {
 		r.Skip += p.End.Taken
-		return payloadOf(&p), readEvents
 	}
-	r.After, r.MergeTo, r.Skip = r.MergeTo, 0, 0
-	if p.End.Taken == 0 {
-		return payload{}, readUpToDate
-	}
-	return payloadOf(&p), readEvents
+	return p
 }
 
 // NeedsMerge reports whether the next events have to be merged.
@@ -89,5 +83,5 @@ func (r *Reader) MergedBatch(cut object.Revision) (*feed.Batch, bool) {
 		return nil, false
 	}
 	r.After = cut
-	return &feed.Batch{Message: r.message(object.Live, payloadOf(&p))}, true
+	return &feed.Batch{Message: r.message(object.Live, p)}, true
 }

@@ -9,18 +9,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// payload has the events of a message.
-type payload struct {
-	pieces  [][]byte
-	count   int
-	arrived time.Time // when the first of the changes came from the store
-	more    bool      // more events wait for the watch
-}
-
-func payloadOf(p *parts.Part) payload {
-	return payload{p.Pieces, p.End.Taken, p.Arrived, p.End.HasMore}
-}
-
 // Reader reads what comes after a position for the watches of a feed: events from the log or
 // the window, and catch-ups. One goroutine at a time uses it.
 //
@@ -80,26 +68,18 @@ func (r *Reader) NextMessage() (feed.Message, bool, error) {
 	for {
 		switch r.Step {
 		case StepCatchUp:
-			switch p, result := r.catchUpPart(); result {
-			case readEvents:
-				return r.message(object.CatchUpPart, p), true, nil
-			case readUpToDate:
-				return feed.Message{}, false, nil
-			case readLost:
-				r.Step = StepBehind
+			if p := r.catchUpPart(); !p.Lost {
+				return r.message(object.CatchUpPart, p), p.End.Taken > 0, nil
 			}
+			r.Step = StepBehind
 		case StepLive:
 			if v := r.Feed.View.Load(); r.Skip == 0 && r.MergeTo == 0 && r.InLog(v) && !r.NeedsMerge(v) {
 				return feed.Message{}, false, nil
 			}
-			switch p, result := r.events(); result {
-			case readEvents:
-				return r.message(object.Live, p), true, nil
-			case readUpToDate:
-				return feed.Message{}, false, nil
-			case readLost:
-				r.Step = StepBehind
+			if p := r.events(); !p.Lost {
+				return r.message(object.Live, p), p.End.Taken > 0, nil
 			}
+			r.Step = StepBehind
 		default:
 			m, err := r.startCatchUp()
 			return m, err == nil, err
@@ -107,47 +87,40 @@ func (r *Reader) NextMessage() (feed.Message, bool, error) {
 	}
 }
 
-func (r *Reader) message(kind object.MessageKind, p payload) feed.Message {
+// message returns a message with the events of a part.
+func (r *Reader) message(kind object.MessageKind, p parts.Part) feed.Message {
 	m := feed.Message{
-		Events: p.pieces,
-		Count:  p.count,
+		Events: p.Pieces,
+		Count:  p.End.Taken,
 		Header: object.Header{Kind: kind, Position: r.At(), Partial: r.Skip > 0},
 	}
 	switch kind {
 	case object.Live:
-		m.Arrived = p.arrived
-		m.Header.Age = r.Feed.Feeds.LiveAge(time.Now(), p.arrived, p.more)
+		m.Arrived = p.Arrived
+		m.Header.Age = r.Feed.Feeds.LiveAge(time.Now(), p.Arrived, p.End.HasMore)
 	case object.Bookmark:
 		m.Header.Age = r.Feed.Feeds.StatedAge(time.Now())
 	}
 	return m
 }
 
-// readResult is the result of reading the next events.
-type readResult uint8
-
-const (
-	readEvents   readResult = iota // there are events, and the reader has moved past them
-	readUpToDate                   // there are no events, and the reader is at the present
-	readLost                       // the events are gone
-)
-
-// events returns the next events and moves the reader past them. It reads the window if the log
-// begins after the reader, if the log ends before the end of a REPLAY, or if events have to be
-// merged. Otherwise it reads the log.
-func (r *Reader) events() (payload, readResult) {
+// events returns the next events and moves the reader past them. If there are none, the reader is at
+// the present, unless they are lost. It reads the window if the log begins after the reader, if the log
+// ends before the end of a REPLAY, or if events have to be merged. Otherwise it reads the log.
+func (r *Reader) events() parts.Part {
 	var to object.Revision
 	if r.catchUp != nil {
 		to = r.catchUp.to
 	}
 	if r.Step == StepCatchUp && r.Skip == 0 && r.After >= to {
-		return payload{}, readUpToDate
+		return parts.Part{}
 	}
 	// The order matters: dispatchedUpTo is loaded before the view, so the view has every
 	// event up to that revision.
 	dispatchedUpTo := r.dispatchedUpTo()
 	v := r.Feed.View.Load()
 	logged := r.InLog(v) && dispatchedUpTo >= to
+	var p parts.Part
 	switch {
 	case r.MergeTo > 0, r.Latest && r.Skip == 0 && !(logged && v.Distinct(r.After)):
 		return r.merged()
@@ -159,13 +132,18 @@ func (r *Reader) events() (payload, readResult) {
 			// afterwards.
 			r.MergeTo = end.Current
 		}
-		return payload{pieces, end.Taken, r.Feed.Feeds.Created.Add(first.Arrived), end.HasMore}, r.advance(end, dispatchedUpTo)
+		p = parts.Part{Pieces: pieces, End: end, Arrived: r.Feed.Feeds.Created.Add(first.Arrived), CompleteUpTo: dispatchedUpTo}
+	default:
+		p = r.windowPart(parts.Key{Kind: object.Replay, Start: r.nextInWindow()}, r.replayPart)
 	}
-	p := r.windowPart(parts.Key{Kind: object.Replay, Start: r.nextInWindow()}, r.replayPart)
 	if p.Lost {
-		return payload{}, readLost
+		return p
 	}
-	return payloadOf(&p), r.advance(p.End, p.CompleteUpTo)
+	r.After, r.Skip = p.End.Advance(r.After, r.Skip)
+	if p.End.Taken == 0 {
+		r.After = max(r.After, p.CompleteUpTo)
+	}
+	return p
 }
 
 // InLog reports whether the view has all events that come next.
@@ -174,7 +152,7 @@ func (r *Reader) InLog(v *feed.View) bool { return v.Covers(r.At()) }
 // dispatchedUpTo returns the revision of Feeds.DispatchedUpTo, or 0 if that position
 // belongs to another epoch than the reader.
 func (r *Reader) dispatchedUpTo() object.Revision {
-	if p := r.Feed.Feeds.DispatchedUpTo.Load(); p != nil && p.Epoch == r.Epoch {
+	if p := r.Feed.Feeds.DispatchedUpTo.Load(); p.Epoch == r.Epoch {
 		return p.Revision
 	}
 	return 0
@@ -234,17 +212,5 @@ func (r *Reader) replayPart() parts.Part {
 	return p
 }
 
-// advance moves the reader past the events of a message. The argument end is where the message
-// ends. If the message has no events, advance moves the reader to the revision completeUpTo,
-// because there are no events up to that revision.
-func (r *Reader) advance(end parts.Cut, completeUpTo object.Revision) readResult {
-	r.After, r.Skip = end.Advance(r.After, r.Skip)
-	if end.Taken > 0 {
-		return readEvents
-	}
-	r.After = max(r.After, completeUpTo)
-	return readUpToDate
-}
-
 // Bookmark returns a Bookmark.
-func (r *Reader) Bookmark() feed.Message { return r.message(object.Bookmark, payload{}) }
+func (r *Reader) Bookmark() feed.Message { return r.message(object.Bookmark, parts.Part{}) }

@@ -29,7 +29,7 @@ func (f *Feed) CompleteAfter(at object.Position) object.Position {
 	// The order matters: the view has every event up to the position that was loaded before.
 	p := f.Feeds.DispatchedUpTo.Load()
 	v := f.View.Load()
-	if p == nil || p.Epoch != at.Epoch || !v.Covers(at) {
+	if p.Epoch != at.Epoch || !v.Covers(at) {
 		return at
 	}
 	upTo := p.Revision
@@ -39,28 +39,11 @@ func (f *Feed) CompleteAfter(at object.Position) object.Position {
 	return object.Position{Epoch: at.Epoch, Revision: max(at.Revision, upTo)}
 }
 
-// Quiet reports whether nothing concerns the interest after the position from, up to and including
-// the revision to. It returns false if that is unknown, because the rounds have not reached the
-// revision, or because the log does not reach back to the position.
-func (f *Feed) Quiet(from object.Position, to object.Revision) bool {
-	// The order matters: the view has every event up to the position that was loaded before.
-	if p := f.Feeds.DispatchedUpTo.Load(); p == nil || p.Epoch != from.Epoch || p.Revision < to {
-		return false
-	}
-	v := f.View.Load()
-	if !v.Covers(from) {
-		return false
-	}
-	first, ok := v.Next(from.Revision)
-	return !ok || first > to
-}
-
 // Shows reports whether the log has an event of the revision. If so, a client that has received a
 // position at or above the revision has also received the event, or a newer state.
 func (f *Feed) Shows(revision object.Revision) bool {
-	v := f.View.Load()
-	n, first := v.count(revision - 1)
-	return n > 0 && first == revision
+	first, ok := f.View.Load().Next(revision - 1)
+	return ok && first == revision
 }
 
 // ChangedAt returns a revision of the present state after which nothing concerns the interest. A watch
@@ -72,7 +55,7 @@ func (f *Feed) ChangedAt() object.Revision {
 	dispatched := f.Feeds.DispatchedUpTo.Load()
 	v := f.View.Load()
 	present := f.Feeds.Config.Source.State().Position()
-	if dispatched == nil || *dispatched != present || v.base.Epoch != present.Epoch {
+	if *dispatched != present || v.base.Epoch != present.Epoch {
 		// Another watch may have read changes from the window that are not yet dispatched.
 		return present.Revision
 	}

@@ -18,9 +18,9 @@ type Batch struct {
 	start Start
 	made  time.Time
 	first object.Revision // revision of the first event
-	end   parts.Cut
-	More  bool         // the view has events after the batch
-	keys  atomic.Int32 // cached result of the method distinct; 0: unknown
+	End   parts.Cut       // where the batch ends
+	More  bool            // the view has events after the batch
+	keys  atomic.Int32    // cached result of the method distinct; 0: unknown
 }
 
 // Start is where a batch begins: a view of the log, and a place in the view. Watchers
@@ -54,27 +54,11 @@ func (b *Batch) Follows(after object.Revision, skip int) bool {
 
 // IsBefore reports whether a watch at the given place has got all events of the batch already.
 func (b *Batch) IsBefore(after object.Revision, skip int) bool {
-	return skip == 0 && !b.SplitsRevision() && after >= b.end.UpTo
+	return skip == 0 && !b.SplitsRevision() && after >= b.End.UpTo
 }
 
 // SplitsRevision reports whether the batch begins or ends inside a revision.
-func (b *Batch) SplitsRevision() bool { return b.start.Skip > 0 || b.end.Partial }
-
-// EndsInside returns the revision inside which the batch ends, or 0 if it ends with a revision.
-func (b *Batch) EndsInside() object.Revision {
-	if b.end.Partial {
-		return b.end.Current
-	}
-	return 0
-}
-
-// IsCut reports whether the limit of its size has left out events.
-func (b *Batch) IsCut() bool { return b.end.HasMore }
-
-// Advance returns the place of a watch after the batch.
-func (b *Batch) Advance(after object.Revision, skip int) (object.Revision, int) {
-	return b.end.Advance(after, skip)
-}
+func (b *Batch) SplitsRevision() bool { return b.start.Skip > 0 || b.End.Partial }
 
 // Distinct reports whether all pending events have different keys, including the events after
 // the batch. Computing the result takes memory, so the result is cached.
@@ -96,7 +80,7 @@ func (f *Feed) Batch(start Start, now time.Time) *Batch {
 	if start.View.EndsAt(start.After) {
 		return nil
 	}
-	if b := f.batches.find(start, now); b != nil {
+	if b := f.batches.find(now, func(b *Batch) bool { return b.start == start }); b != nil {
 		return b
 	}
 	return f.newBatch(start, f.Feeds.Config.MessageBytes, AllRevisions, true, now)
@@ -108,7 +92,10 @@ func (f *Feed) BatchTo(start Start, cut object.Revision, limit int, now time.Tim
 	shareable := start.Skip == 0 && limit == math.MaxInt
 	if shareable {
 		first, _ := start.View.Next(start.After)
-		if b := f.batches.findEvents(start.View.base.Epoch, first, start.View.last(cut), now); b != nil {
+		end := object.Position{Epoch: start.View.base.Epoch, Revision: start.View.last(cut)}
+		if b := f.batches.find(now, func(b *Batch) bool {
+			return b.first == first && b.Header.Position == end && !b.SplitsRevision()
+		}); b != nil {
 			return b
 		}
 	}
@@ -125,7 +112,7 @@ func (f *Feed) newBatch(start Start, limit int, to object.Revision, shareable bo
 	}
 	more := end.HasMore || !start.View.EndsAt(end.UpTo)
 	arrived := f.Feeds.Created.Add(first.Arrived)
-	b := &Batch{start: start, made: now, first: first.revision, end: end, More: more, Message: Message{
+	b := &Batch{start: start, made: now, first: first.revision, End: end, More: more, Message: Message{
 		Events: pieces, Count: end.Taken, Arrived: arrived,
 		Header: object.Header{
 			Kind: object.Live, Position: object.Position{Epoch: start.View.base.Epoch, Revision: end.UpTo}, Partial: end.Partial,
@@ -146,24 +133,11 @@ type batchCache struct {
 	next   atomic.Uint32 // number of batches added so far
 }
 
-// find returns the cached batch with the given start, or nil. It ignores batches that were
+// find returns a cached batch that the function accepts, or nil. It ignores batches that were
 // made MinStatedAge ago or earlier, because the age that they state is no longer correct.
-func (c *batchCache) find(start Start, now time.Time) *Batch {
+func (c *batchCache) find(now time.Time, accepts func(*Batch) bool) *Batch {
 	for i := range c.recent {
-		if b := c.recent[i].Load(); b != nil && b.start == start && now.Sub(b.made) < MinStatedAge {
-			return b
-		}
-	}
-	return nil
-}
-
-// findEvents returns the cached batch with all events of the feed from the revision first to the
-// revision last, or nil. Like find, it ignores old batches.
-func (c *batchCache) findEvents(epoch object.Epoch, first, last object.Revision, now time.Time) *Batch {
-	for i := range c.recent {
-		b := c.recent[i].Load()
-		if b != nil && b.start.Skip == 0 && !b.end.Partial && b.first == first && b.end.UpTo == last &&
-			b.Header.Position.Epoch == epoch && now.Sub(b.made) < MinStatedAge {
+		if b := c.recent[i].Load(); b != nil && now.Sub(b.made) < MinStatedAge && accepts(b) {
 			return b
 		}
 	}

@@ -15,7 +15,9 @@ import (
 // aFeed returns an empty feed with room in the log budget.
 func aFeed() *Feed {
 	all := NewFeeds(Config{Source: confirmedNow{}}, nil)
-	return newFeed(Interest{}, all, &View{base: object.Position{Epoch: "e", Revision: 1}})
+	f := &Feed{Feeds: all}
+	f.View.Store(&View{base: object.Position{Epoch: "e", Revision: 1}})
+	return f
 }
 
 // BenchmarkAppend appends events to a log and publishes them, one at a time or in bursts.

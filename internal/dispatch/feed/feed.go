@@ -28,13 +28,6 @@ type Feed struct {
 	next     *View           // the view that the next call of publish will store; nil: nothing has changed
 }
 
-// newFeed returns a feed with an empty log.
-func newFeed(i Interest, all *Feeds, empty *View) *Feed {
-	f := &Feed{Feeds: all, Interest: i}
-	f.View.Store(empty)
-	return f
-}
-
 // edit returns the view that the next call of publish will store.
 func (f *Feed) edit() *View {
 	if f.next == nil {

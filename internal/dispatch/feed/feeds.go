@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 	"sync"
@@ -18,14 +19,13 @@ import (
 type Feeds struct {
 	Config         Config                                            // with the defaults
 	handOver       func(published []*Feed, position object.Position) // called at the end of a round, with mu held
-	DispatchedUpTo atomic.Pointer[object.Position]                   // all changes up to this position are in the feeds that they concern; nil: none yet
+	DispatchedUpTo atomic.Pointer[object.Position]                   // all changes up to this position are in the feeds that they concern; zero before the first state
 	Created        time.Time                                         // arrival times in logs count from here
 	CatchUps       parts.Budget
 	Retained       parts.RetainedStates
 	stats          counters
 
 	mu          sync.Mutex         // guards everything below, and some fields of feed
-	position    object.Position    // same as DispatchedUpTo, but not atomic; zero before the first state
 	index       index              // the feeds that have watches
 	empty       *View              // the log of feeds that have begun at the latest position
 	caching     map[*Feed]struct{} // feeds whose cache of parts may have content
@@ -40,21 +40,11 @@ type Feeds struct {
 // NewFeeds returns no feeds. Nothing is appended to a feed until Run is called. The function handOver
 // gets the feeds with new events at the end of each round. It must not wait.
 func NewFeeds(cfg Config, handOver func(published []*Feed, position object.Position)) *Feeds {
-	if cfg.MessageBytes == 0 {
-		cfg.MessageBytes = 1 << 20
-	}
-	if cfg.LogBytes == 0 {
-		cfg.LogBytes = 64 << 20
-	}
-	if cfg.LogAge == 0 {
-		cfg.LogAge = time.Minute
-	}
-	if cfg.CatchUpBytes == 0 {
-		cfg.CatchUpBytes = 64 << 20
-	}
-	if cfg.CatchUpStates == 0 {
-		cfg.CatchUpStates = 4
-	}
+	cfg.MessageBytes = cmp.Or(cfg.MessageBytes, 1<<20)
+	cfg.LogBytes = cmp.Or(cfg.LogBytes, 64<<20)
+	cfg.LogAge = cmp.Or(cfg.LogAge, time.Minute)
+	cfg.CatchUpBytes = cmp.Or(cfg.CatchUpBytes, 64<<20)
+	cfg.CatchUpStates = cmp.Or(cfg.CatchUpStates, 4)
 	if cfg.Turns == nil {
 		cfg.Turns = work.NewTurns()
 	}
@@ -67,6 +57,7 @@ func NewFeeds(cfg Config, handOver func(published []*Feed, position object.Posit
 		caching:  map[*Feed]struct{}{},
 		hashes:   maphash.MakeSeed(),
 	}
+	fs.DispatchedUpTo.Store(&object.Position{})
 	fs.CatchUps.Limit = int64(cfg.CatchUpBytes)
 	fs.Retained.Limit = cfg.CatchUpStates
 	fs.logs = logBudget{limit: cfg.LogBytes, publishLater: fs.publishLater}
@@ -114,22 +105,24 @@ func (fs *Feeds) awaitChange(ctx context.Context, s *cacher.State, idle <-chan t
 // the observer come last, so no watcher waits for the observer.
 func (fs *Feeds) dispatch(s *cacher.State) {
 	r := fs.beginRound(s)
-	fs.appendAll(s, r)
-	r.report()
+	ended := fs.appendAll(s, r)
+	r.report(fs.Config.Observer, ended)
 }
 
-func (fs *Feeds) appendAll(s *cacher.State, r *roundReports) {
+// appendAll returns when watchers could read the changes.
+func (fs *Feeds) appendAll(s *cacher.State, r *roundReports) (ended time.Time) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.dropOldSegments()
-	changes, ok := s.Changes(fs.position.Revision)
-	if !ok || s.Position().Epoch != fs.position.Epoch {
+	before, now := *fs.DispatchedUpTo.Load(), s.Position()
+	changes, ok := s.Changes(before.Revision)
+	if !ok || now.Epoch != before.Epoch {
 		// Changes after the last round are lost, or the epoch has changed. Each log restarts
 		// empty at the new position. A watcher notices this when the log does not reach back
 		// to its cursor.
 		for f := range fs.index.all() {
 			fs.publishLater(f)
-			f.restart(fs.position, s.Position())
+			f.restart(before, now)
 		}
 	} else {
 		for c, arrived := range changes {
@@ -144,15 +137,15 @@ func (fs *Feeds) appendAll(s *cacher.State, r *roundReports) {
 	fs.publishAll()
 	// The order matters: publish the views, then store DispatchedUpTo. Readers load
 	// DispatchedUpTo before the view, so their view has every event up to that position.
-	fs.position = s.Position()
-	fs.DispatchedUpTo.Store(new(fs.position))
+	fs.DispatchedUpTo.Store(&now)
 	fs.stats.logBytes.Store(int64(fs.logs.bytes))
 	fs.stats.evictions.Store(fs.logs.evicted)
-	r.end()
+	ended = time.Now()
 	fs.sweep(s)
-	fs.handOver(fs.unpublished, fs.position)
+	fs.handOver(fs.unpublished, now)
 	clear(fs.unpublished)
 	fs.unpublished = fs.unpublished[:0]
+	return ended
 }
 
 // sweep drops outdated states and parts of catch-ups, at most once per parts.CacheAge. The
@@ -200,24 +193,21 @@ func (fs *Feeds) publishLater(f *Feed) {
 func (fs *Feeds) Enter(i *Interest, entered func(f *Feed, position object.Position)) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	entered(fs.join(i), fs.position)
-}
-
-// join adds a watch to the feed of the interest, and returns the feed. The caller holds the mutex.
-func (fs *Feeds) join(i *Interest) *Feed {
+	position := *fs.DispatchedUpTo.Load()
 	f := fs.index.find(i)
 	if f == nil {
-		if fs.empty.base != fs.position {
-			fs.empty = &View{base: fs.position}
+		if fs.empty.base != position {
+			fs.empty = &View{base: position}
 		}
-		f = newFeed(*i, fs, fs.empty)
+		f = &Feed{Feeds: fs, Interest: *i}
+		f.View.Store(fs.empty)
 		fs.index.add(f)
 		fs.stats.interests.Store(int64(fs.index.size))
 	}
 	if f.watches++; f.watches == 2 {
 		f.hadSeveral.Store(true)
 	}
-	return f
+	entered(f, position)
 }
 
 // Remember registers a feed whose cache of parts has content, so that sweeps look at the cache.
@@ -235,12 +225,6 @@ func (fs *Feeds) Exit(f *Feed, watches int, exited func()) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	exited()
-	fs.leave(f, watches)
-}
-
-// leave removes watches from a feed. If they were its last, leave removes the feed, too. The caller
-// holds the mutex.
-func (fs *Feeds) leave(f *Feed, watches int) {
 	if f.watches -= watches; f.watches == 0 {
 		fs.index.remove(f)
 		f.forget()
@@ -251,14 +235,16 @@ func (fs *Feeds) leave(f *Feed, watches int) {
 	}
 }
 
-// IndexDecides reports whether the index alone decides which changes concern an interest. If
-// not, the feed evaluates the selector of the interest for each change that the index
-// yields. At worst, these are all changes in the scope of the interest.
-func (fs *Feeds) IndexDecides(i *Interest) bool { return fs.index.decides(i) }
-
 // Locked calls a function between two rounds.
 func (fs *Feeds) Locked(do func()) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	do()
+}
+
+// publishAll publishes the feeds whose logs have changed.
+func (fs *Feeds) publishAll() {
+	for _, f := range fs.unpublished {
+		f.publish()
+	}
 }

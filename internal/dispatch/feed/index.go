@@ -101,10 +101,11 @@ func (x *index) keyOf(i *Interest) indexKey {
 	return best
 }
 
-// decides reports whether the index key alone decides which changes concern an interest. If
-// so, changes that do not concern the interest cause no work for it. Any goroutine may call
-// decides.
-func (x *index) decides(i *Interest) bool {
+// IndexDecides reports whether the index alone decides which changes concern an interest. If
+// not, the feed evaluates the selector of the interest for each change that the index
+// yields. At worst, these are all changes in the scope of the interest. Any goroutine may call
+// IndexDecides.
+func (fs *Feeds) IndexDecides(i *Interest) bool {
 	switch i.Selector.Requirements() {
 	case 0:
 		return true
@@ -113,7 +114,7 @@ func (x *index) decides(i *Interest) bool {
 			return true
 		}
 		for _, c := range i.Selector.Conditions() {
-			return !c.Not && (c.Index == selector.KeyIndex || slices.Contains(x.fields, c.Index))
+			return !c.Not && (c.Index == selector.KeyIndex || slices.Contains(fs.index.fields, c.Index))
 		}
 	}
 	return false

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"container/list"
 	"math"
 	"sort"
 	"time"
@@ -33,8 +34,8 @@ type segment struct {
 	used int // number of bytes that have events
 	n    int // number of entries that have events
 
-	feed       *Feed
-	prev, next *segment // in the list of logBudget
+	feed  *Feed
+	place *list.Element // in logBudget.segments
 }
 
 // entry describes one event in a segment. The event begins where the previous event ends.
@@ -167,28 +168,17 @@ func (v *View) count(cursor object.Revision) (n int, first object.Revision) {
 // nothing to merge. It compares hashes, so it may return false although all keys are
 // different.
 func (v *View) Distinct(cursor object.Revision) bool {
-	var first uint32
-	var seen map[uint32]bool
-	n := 0
+	seen := map[uint32]bool{}
 	for i := len(v.segments) - 1; i >= 0; i-- {
 		entries := v.segments[i].entries[:v.visible(i)]
 		for j := len(entries) - 1; j >= 0; j-- {
 			if entries[j].revision <= cursor {
 				return true
 			}
-			// The common case is one event, which needs no map.
-			key := entries[j].key
-			switch n++; n {
-			case 1:
-				first = key
-				continue
-			case 2:
-				seen = map[uint32]bool{first: true}
-			}
-			if seen[key] {
+			if seen[entries[j].key] {
 				return false
 			}
-			seen[key] = true
+			seen[entries[j].key] = true
 		}
 	}
 	return true
@@ -281,46 +271,35 @@ walk:
 // dropped events from the window, if the window still has them. The mutex of the Feeds guards
 // the fields.
 type logBudget struct {
-	limit          int
-	bytes          int
-	evicted        int64       // number of segments dropped to make room
-	publishLater   func(*Feed) // see Feeds.publishLater
-	oldest, newest *segment    // the ends of a list of all segments in the order of their creation
+	limit        int
+	bytes        int
+	evicted      int64       // number of segments dropped to make room
+	publishLater func(*Feed) // see Feeds.publishLater
+	segments     list.List   // all segments, as *segment, in the order of their creation
 }
 
 // add counts a new segment. If all segments together exceed the limit, it drops the oldest
 // ones, but never the new one.
 func (b *logBudget) add(s *segment) {
-	s.prev = b.newest
-	if b.newest != nil {
-		b.newest.next = s
-	} else {
-		b.oldest = s
-	}
-	b.newest = s
+	s.place = b.segments.PushBack(s)
 	b.bytes += len(s.bytes)
-	for b.bytes > b.limit && b.oldest != s {
-		// The feed that loses its oldest segment may be incomplete: the round may not have
-		// appended all its events of the present revision yet. So this feed, too, is published
-		// only at the end of the round.
-		b.publishLater(b.oldest.feed)
-		b.oldest.feed.forgetOldest()
+	for b.bytes > b.limit && b.segments.Len() > 1 {
+		b.drop(b.segments.Front())
 		b.evicted++
 	}
 }
 
+// drop drops a segment, which is the oldest of its feed. The feed may be incomplete: the round may not
+// have appended all its events of the present revision yet. So this feed, too, is published only at
+// the end of the round.
+func (b *logBudget) drop(e *list.Element) {
+	f := e.Value.(*segment).feed
+	b.publishLater(f)
+	f.forgetOldest()
+}
+
 // remove returns the memory of a segment to the budget.
 func (b *logBudget) remove(s *segment) {
-	if s.prev != nil {
-		s.prev.next = s.next
-	} else {
-		b.oldest = s.next
-	}
-	if s.next != nil {
-		s.next.prev = s.prev
-	} else {
-		b.newest = s.prev
-	}
-	s.prev, s.next = nil, nil
+	b.segments.Remove(s.place)
 	b.bytes -= len(s.bytes)
 }

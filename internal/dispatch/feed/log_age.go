@@ -28,24 +28,16 @@ func (fs *Feeds) dropOldSegments() {
 // dropUntil drops each segment whose events all arrived before the given time.
 func (b *logBudget) dropUntil(arrived time.Duration) {
 	young := 0
-	for s := b.oldest; s != nil && young < maxYoungSegments; {
-		next := s.next
-		if s.entries[s.n-1].Arrived < arrived {
+	for e := b.segments.Front(); e != nil && young < maxYoungSegments; {
+		next := e.Next()
+		if s := e.Value.(*segment); s.entries[s.n-1].Arrived < arrived {
 			// Older segments of the same feed come earlier in the list, and this loop has
 			// already dropped them. So this segment is the oldest of its feed.
-			b.publishLater(s.feed)
-			s.feed.forgetOldest()
+			b.drop(e)
 		} else {
 			young++
 		}
-		s = next
-	}
-}
-
-// publishAll publishes the feeds whose logs have changed.
-func (fs *Feeds) publishAll() {
-	for _, f := range fs.unpublished {
-		f.publish()
+		e = next
 	}
 }
 

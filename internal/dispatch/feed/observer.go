@@ -31,31 +31,26 @@ type Dispatched struct {
 	Ended   time.Time // when watchers could read the changes
 }
 
-// roundReports collects the reports of one round. Its methods do nothing if the observer
+// roundReports collects the reports of one round. A nil one collects nothing, because the observer
 // wants no reports.
 type roundReports struct {
-	observer Observer // nil: it wants no reports
-	applied  time.Time
-	began    time.Time
-	ended    time.Time
-	all      []Dispatched
+	applied, began time.Time
+	all            []Dispatched
 }
 
 // beginRound asks the observer whether it wants reports. The caller holds no lock, because the
 // observer may use the feeds.
 func (fs *Feeds) beginRound(s *cacher.State) *roundReports {
 	if fs.Config.Observer == nil || !fs.Config.Observer.Wants() {
-		return &noReports
+		return nil
 	}
-	return &roundReports{observer: fs.Config.Observer, applied: s.Published(), began: time.Now()}
+	return &roundReports{applied: s.Published(), began: time.Now()}
 }
-
-var noReports roundReports
 
 // change begins the report of a revision with its first change. The caller then calls the
 // method event for each feed that gets an event from the change.
 func (r *roundReports) change(c *object.Change, arrived time.Time) {
-	if r.observer == nil {
+	if r == nil {
 		return
 	}
 	if n := len(r.all); n == 0 || r.all[n-1].Revision != c.Revision {
@@ -65,7 +60,7 @@ func (r *roundReports) change(c *object.Change, arrived time.Time) {
 
 // event records that the current change caused an event in the feed.
 func (r *roundReports) event(f *Feed) {
-	if r.observer == nil {
+	if r == nil {
 		return
 	}
 	current := &r.all[len(r.all)-1]
@@ -75,20 +70,13 @@ func (r *roundReports) event(f *Feed) {
 	}
 }
 
-// end records that watchers can read the changes now.
-func (r *roundReports) end() {
-	if r.observer != nil {
-		r.ended = time.Now()
-	}
-}
-
-// report calls Observer.Dispatched for each revision.
-func (r *roundReports) report() {
-	if r.observer == nil {
+// report reports each revision to the observer. Watchers can read the changes since the given time.
+func (r *roundReports) report(to Observer, ended time.Time) {
+	if r == nil {
 		return
 	}
 	for _, one := range r.all {
-		one.Ended = r.ended
-		r.observer.Dispatched(one)
+		one.Ended = ended
+		to.Dispatched(one)
 	}
 }

@@ -60,9 +60,8 @@ type Start struct {
 	Epoch object.Epoch // REPLAY: the epoch of the revision
 }
 
-// Part has the events of one message that were not read from the log. For a RESET or a DELTA,
-// they were made from a state. For a REPLAY or a live message, they were made from the
-// window.
+// Part has the events of one message. For a RESET or a DELTA, they were made from a state. For a REPLAY
+// or a live message, they come from the log, or were made from the window.
 type Part struct {
 	Pieces [][]byte
 	End    Cut
@@ -72,12 +71,12 @@ type Part struct {
 	Next   Start // where the next part begins
 	IsLast bool  // there is no next part
 
-	// Parts from the window use the three fields below.
+	// Parts of a REPLAY or a live message use the two fields below.
 
-	CompleteUpTo object.Revision // the part has all events up to this revision; 0: the window may have further events
-	Lost         bool            // the window no longer has the events
+	CompleteUpTo object.Revision // the part has all events up to this revision; 0: there may be further events
 	Arrived      time.Time       // when the first of the changes came from the store
 
+	Lost      bool // neither the window nor a state has the events any more
 	coalesced bool // see coalesce
 }
 

@@ -2,9 +2,8 @@
 //
 // A [Resource] is what the configuration names. Its [Source] is either a cacher with its
 // dispatcher, or etcd itself. Both implement the same interface: a [View] is the resource
-// at one position, for Get and List, and a [Watcher] delivers the messages of a watch.
-// Handlers do not know which of the two they talk to.
+// at one position, for Get and List. A watch is served by the dispatcher, or by a
+// [direct.Watcher] of its own.
 //
-// All methods may be called from any goroutine, except those of a Watcher, which belongs
-// to the goroutine that serves its watch.
+// All methods may be called from any goroutine.
 package backend

@@ -10,7 +10,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
-	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
 // Store is what handlers and metrics need of the store of a resource, besides its source.
@@ -87,18 +86,25 @@ func (r *Resource) Source() Source {
 	if r.Direct != nil {
 		return uncached{r.Direct}
 	}
-	return cached{r.Cacher, r.Dispatcher}
+	return cached{r}
 }
 
 // LagOf returns how far a watch of a cached resource is behind. The position is that of its
 // latest message, and the backlog has the events that wait for it.
 func (r *Resource) LagOf(b feed.Backlog, at object.Position) Lag {
-	return cached{r.Cacher, r.Dispatcher}.lag(b, at)
+	state := r.Cacher.State()
+	if b.Events == 0 || state == nil {
+		return Lag{}
+	}
+	if state.Position().Epoch != at.Epoch {
+		return Lag{IsMinimum: true} // the window has no event of the watcher's epoch
+	}
+	lag := Lag{Revisions: int64(max(0, state.Revision()-at.Revision)), IsMinimum: b.Since < state.Replayable()}
+	if arrived, ok := state.Arrived(b.Since); ok {
+		lag.Waited = time.Since(arrived)
+	}
+	return lag
 }
-
-// Epoch returns the epoch of the resource, or an empty one if it is not known without asking the
-// store.
-func (r *Resource) Epoch() object.Epoch { return r.Position().Epoch }
 
 // Position returns the position up to which the server has all changes of the resource, or the zero
 // position if it is not known without asking the store.
@@ -127,9 +133,7 @@ func (r Resources) Find(name string) (*Resource, error) {
 		return found, nil
 	}
 	if name == "" {
-		var c request.Checker
-		c.Refuse("resource", "must not be empty")
-		return nil, c.Err()
+		return nil, apierr.InvalidError{{Field: "resource", Description: "must not be empty"}}
 	}
 	return nil, apierr.UnknownResourceError(name)
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/time/rate"
 )
 
 // Budget limits the streams that the client of one connection opens and abandons. Any
@@ -46,56 +45,15 @@ const (
 
 var errManySettings = errors.New("a SETTINGS frame has too many settings")
 
-// pace slows down a client that sends very many frames, whatever they are.
-type pace struct {
-	frames, settings *rate.Limiter
-	uncounted        int // control frames since the last batch
-	unyielded        int // frames since the last yield
-}
-
-func newPace() pace {
-	return pace{
-		frames:   rate.NewLimiter(controlFrameRate, controlFrameRate),
-		settings: rate.NewLimiter(settingsRate, settingsBurst),
-	}
-}
-
-// openStream applies the budget to a stream whose header has come.
-func (c *Conn) openStream(id uint32) {
-	c.lastStream = id
-	if c.budget == nil {
-		return
-	}
-	Pause(c.budget.OpenStream(), c.closed)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.young.open(id, time.Now()) // after the pause: the server begins the stream now
-	if !c.ageing {
-		c.ageing = true
-		time.AfterFunc(youngFor, c.dropOld)
-	}
-}
-
-// dropOld drops the streams that are no longer young. It runs again while young streams are
-// left. A closed connection opens no more streams, so that ends soon.
-func (c *Conn) dropOld() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.young.dropOld(time.Now())
-	if c.ageing = len(c.young) > 0; c.ageing {
-		time.AfterFunc(youngFor, c.dropOld)
-	}
-}
-
 // countControlFrame slows down a client that sends very many frames.
 func (c *Conn) countControlFrame() {
-	if c.pace.uncounted++; c.pace.uncounted < controlFrameBatch {
+	if c.uncounted++; c.uncounted < controlFrameBatch {
 		return
 	}
-	c.pace.uncounted = 0
+	c.uncounted = 0
 	c.yield()
 	if c.budget != nil {
-		Pause(c.pace.frames.ReserveN(time.Now(), controlFrameBatch).Delay(), c.closed)
+		Pause(c.controlFrames.ReserveN(time.Now(), controlFrameBatch).Delay(), c.closed)
 	}
 }
 
@@ -108,7 +66,7 @@ func (c *Conn) countSettings(count int) error {
 	case count > maxSettings:
 		return errManySettings
 	default:
-		Pause(c.pace.settings.ReserveN(time.Now(), count).Delay(), c.closed)
+		Pause(c.settings.ReserveN(time.Now(), count).Delay(), c.closed)
 	}
 	return nil
 }
@@ -117,10 +75,10 @@ func (c *Conn) countSettings(count int) error {
 // the client has sent more already. Otherwise a client that sends without a pause would start
 // thousands of handlers, and the work for live events would queue behind all of them.
 func (c *Conn) yield() {
-	if c.pace.unyielded++; c.pace.unyielded < framesPerYield || c.buffered.Buffered() == 0 {
+	if c.unyielded++; c.unyielded < framesPerYield || c.buffered.Buffered() == 0 {
 		return
 	}
-	c.pace.unyielded = 0
+	c.unyielded = 0
 	runtime.Gosched()
 }
 
@@ -144,24 +102,27 @@ func Pause(wait time.Duration, closed <-chan struct{}) {
 	}
 }
 
-// serverEnded notes that the server has ended a stream with its answer.
-func (c *Conn) serverEnded(id uint32) {
-	if c.budget == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.young.remove(id, time.Time{})
-}
+// youngFor is how long a stream is young. A client may reset older streams as it likes, for
+// example thousands of watches at once, or requests whose deadline has passed. The rate of
+// opening bounds these.
+const youngFor = 100 * time.Millisecond
 
 // serverReset notes that the server has reset a stream. The client can provoke that instead of
 // resetting the stream itself: it violates HTTP/2, or sets a deadline that passes at once.
 func (c *Conn) serverReset(id uint32, code http2.ErrCode) {
 	switch code {
 	case http2.ErrCodeNo, http2.ErrCodeInternal, http2.ErrCodeRefusedStream:
-		c.serverEnded(id) // the client is not to blame
+		c.closeStream(id) // the client is not to blame
 	default:
 		c.abandon(id)
+	}
+}
+
+// abandon notes that a stream was reset, and counts it if it is young and the server has not answered
+// it. Streams of a lost connection do not count: the client may have been killed.
+func (c *Conn) abandon(id uint32) {
+	if client, opened, ok := c.closeStream(id); ok && !c.lost.Load() {
+		c.AbandonWatch(client, time.Since(opened))
 	}
 }
 
@@ -184,22 +145,5 @@ func (c *Conn) AbandonWatch(client string, age time.Duration) {
 	}
 	if err := c.budget.AbandonStream(client); err != nil {
 		c.exhausted.CompareAndSwap(nil, &err)
-	}
-}
-
-// abandon counts a stream that was reset, if it is young and the server has not answered it.
-// Streams of a lost connection do not count: the client may have been killed.
-func (c *Conn) abandon(id uint32) {
-	if c.budget == nil || c.lost.begun.Load() {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	client, young := c.young.remove(id, time.Now())
-	if !young || c.exhausted.Load() != nil {
-		return
-	}
-	if err := c.budget.AbandonStream(client); err != nil {
-		c.exhausted.Store(&err)
 	}
 }

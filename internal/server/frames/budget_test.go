@@ -124,7 +124,7 @@ func TestOnlyYoungUnansweredStreamsCount(t *testing.T) {
 		requests := make(chan *Request)
 		go func() {
 			_ = serve(conn, func(uint32) {
-				request, _ := conn.Open(fakeStream{make(chan struct{}, 1)}, func() {})
+				request, _ := conn.Open(fakeStream{make(chan struct{}, 1)})
 				requests <- request
 			})
 		}()
@@ -204,6 +204,26 @@ func TestOnlyYoungUnansweredStreamsCount(t *testing.T) {
 		}
 		if got := budget.clients(); len(got) != 4 {
 			t.Errorf("got %d abandoned streams after the end of the connection, want 4", len(got))
+		}
+	})
+}
+
+// A connection keeps nothing of streams that the server ignores, as it does after a GOAWAY.
+func TestIgnoredStreamsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, client := connected(t, &fakeBudget{})
+		go func() { _ = serve(conn, func(uint32) {}) }()
+		for id := uint32(1); id < 10_000; id += 2 {
+			if err := client.WriteHeaders(http2.HeadersFrameParam{StreamID: id, EndHeaders: true}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(youngFor / 10)
+		}
+		synctest.Wait()
+		conn.mu.Lock()
+		defer conn.mu.Unlock()
+		if n := len(conn.streams); n > fewStreams {
+			t.Errorf("the connection keeps %d streams, want at most %d", n, fewStreams)
 		}
 	})
 }

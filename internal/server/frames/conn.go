@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/time/rate"
 )
 
 // readBufferBytes is how much a connection reads ahead. It is small, because there are very
@@ -38,22 +39,22 @@ type Conn struct {
 	request     *Request // that a DATA frame belongs to; nil: none that is followed
 	endsStream  bool     // the last HEADERS frame had END_STREAM
 	lastStream  uint32   // the highest stream id so far
-	pace        pace
+	uncounted   int      // control frames since the last batch was counted
+	unyielded   int      // frames since the last yield
 
-	mu     sync.Mutex
-	open   map[uint32]openStream // guarded by mu
-	young  youngStreams          // guarded by mu
-	ageing bool                  // guarded by mu: dropOld will run
+	// They slow down a client that sends very many frames, whatever they are.
+	controlFrames, settings *rate.Limiter
 
-	lost     lostStreams
+	mu          sync.Mutex
+	streams     map[uint32]*clientStream // guarded by mu
+	manyStreams int                      // guarded by mu; see openStream
+
+	lost     atomic.Bool   // the client has gone
+	answered chan struct{} // has an element for each stream that was answered since then
 	outgoing outgoing
-}
 
-// openStream is a stream that the server serves.
-type openStream struct {
-	stream  Stream
-	request *Request      // nil: it has come to its end
-	ended   chan struct{} // closed by Ended; nil: nobody waits
+	attach   sync.Once
+	attached any // see Attached
 }
 
 // NewConn returns a connection that follows the frames of conn and applies the budget to the
@@ -61,8 +62,9 @@ type openStream struct {
 func NewConn(conn net.Conn, budget Budget) *Conn {
 	c := &Conn{
 		Conn: conn, buffered: bufio.NewReaderSize(conn, readBufferBytes), budget: budget, closed: make(chan struct{}),
-		prefaceLeft: len(http2.ClientPreface), headerRead: frameHeaderBytes, pace: newPace(), open: map[uint32]openStream{},
-		lost: newLostStreams(),
+		prefaceLeft: len(http2.ClientPreface), headerRead: frameHeaderBytes, streams: map[uint32]*clientStream{}, manyStreams: fewStreams,
+		controlFrames: rate.NewLimiter(controlFrameRate, controlFrameRate), settings: rate.NewLimiter(settingsRate, settingsBurst),
+		answered: make(chan struct{}, lostAtOnce),
 	}
 	c.close = sync.OnceFunc(func() { close(c.closed) })
 	return c
@@ -72,6 +74,13 @@ func NewConn(conn net.Conn, budget Budget) *Conn {
 func (c *Conn) Close() error {
 	c.close()
 	return c.Conn.Close()
+}
+
+// Attached returns what a package above keeps with the connection. The first call makes it. Any
+// goroutine may call Attached.
+func (c *Conn) Attached(first func() any) any {
+	c.attach.Do(func() { c.attached = first() })
+	return c.attached
 }
 
 // CloseWrite closes the connection for writing, as that of net.TCPConn does.
@@ -137,9 +146,7 @@ func (c *Conn) beginFrame() error {
 	c.payloadLeft = c.header.payloadBytes()
 	switch c.header.kind() {
 	case http2.FrameData:
-		c.mu.Lock()
-		c.request = c.open[c.header.stream()].request
-		c.mu.Unlock()
+		c.with(c.header.stream(), func(s *clientStream) { c.request = s.request })
 		c.padding = 0
 		if c.header.has(http2.FlagDataPadded) {
 			c.padding = -1
@@ -189,59 +196,16 @@ func (c *Conn) endFrame() {
 		// Now the server has ended the request, so it does no work for it, even if the
 		// connection must be closed.
 		c.abandon(c.header.stream())
-		c.endRequest(c.header.stream())
 		c.yield()
 	case kind == http2.FrameHeaders:
 		c.yield()
 	case kind == http2.FrameData && request != nil:
 		end := c.header.has(http2.FlagDataEndStream)
 		if end {
-			c.endRequest(c.header.stream())
+			c.with(c.header.stream(), func(s *clientStream) { s.request = nil })
 		}
 		request.endFrame(end)
 		c.endViolator(request)
 		c.yield()
-	}
-}
-
-// Open begins to follow the request whose headers the server has just read. endStream ends its
-// stream when the client violates a rule and the handler does not end it; it must not block. The
-// goroutine that reads the connection calls Open. The caller calls Ended with the id of the
-// stream.
-func (c *Conn) Open(stream Stream, endStream func()) (request *Request, id uint32) {
-	id = c.header.stream()
-	request = &Request{conn: c, id: id, endStream: endStream, ended: c.endsStream}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.open[id] = openStream{stream: stream, request: request}
-	return request, id
-}
-
-// endRequest notes that nothing more of a request comes.
-func (c *Conn) endRequest(id uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s, ok := c.open[id]; ok {
-		s.request = nil
-		c.open[id] = s
-	}
-}
-
-// Ended notes that a stream has ended. Any goroutine may call it.
-func (c *Conn) Ended(id uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.open[id]; s.ended != nil {
-		close(s.ended)
-	}
-	delete(c.open, id)
-}
-
-// setClient notes which client has authenticated on a stream.
-func (c *Conn) setClient(id uint32, name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.young.find(id); s != nil {
-		s.client = name
 	}
 }

@@ -1,21 +1,9 @@
 package frames
 
 import (
-	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 )
-
-// Stream is a stream of the client that the server has begun to serve.
-type Stream interface {
-	// Lost ends the stream because the connection is lost. It must not block.
-	Lost()
-
-	// Violated notes that the request of the stream violates a rule, and makes the handler return
-	// the reason if it can. It returns who ends the stream. It must not block.
-	Violated(reason error) Ender
-}
 
 const (
 	// lostAtOnce is how many streams of a lost connection end at the same time.
@@ -26,43 +14,40 @@ const (
 	lostPatience = 5 * time.Millisecond
 )
 
-// lostStreams ends the streams of a lost connection, a few at a time. gRPC would end all of
-// them at once, and the work for live events would queue behind ten thousand handlers.
-type lostStreams struct {
-	begun    atomic.Bool
-	answered chan struct{} // has an element for each stream that was answered since begun
-}
-
-func newLostStreams() lostStreams { return lostStreams{answered: make(chan struct{}, lostAtOnce)} }
-
-// endLost ends the streams that are open. The reading goroutine calls it before gRPC learns that
-// the connection is lost.
+// endLost ends the streams that are served, a few at a time. gRPC would end all of them at once, and the
+// work for live events would queue behind ten thousand handlers. The reading goroutine calls endLost
+// before gRPC learns that the connection is lost.
 func (c *Conn) endLost() {
+	var served []Stream
 	c.mu.Lock()
-	open := slices.Collect(maps.Values(c.open))
-	c.mu.Unlock()
-	c.lost.begun.Store(true)
-	for batch := range slices.Chunk(open, lostAtOnce) {
-		for _, s := range batch {
-			s.stream.Lost()
+	for _, s := range c.streams {
+		if s.served != nil {
+			served = append(served, s.served)
 		}
-		if !c.lost.await(len(batch), c.closed) {
+	}
+	c.mu.Unlock()
+	c.lost.Store(true)
+	for batch := range slices.Chunk(served, lostAtOnce) {
+		for _, s := range batch {
+			s.Lost()
+		}
+		if !c.awaitAnswers(len(batch)) {
 			return
 		}
 	}
 }
 
-// await waits until so many streams were answered, or some time has passed. It returns false
+// awaitAnswers waits until so many streams were answered, or some time has passed. It returns false
 // if the connection is closed.
-func (l *lostStreams) await(n int, closed <-chan struct{}) bool {
+func (c *Conn) awaitAnswers(n int) bool {
 	timer := time.NewTimer(lostPatience)
 	defer timer.Stop()
 	for range n {
 		select {
-		case <-l.answered:
+		case <-c.answered:
 		case <-timer.C:
 			return true
-		case <-closed:
+		case <-c.closed:
 			return false
 		}
 	}
@@ -71,11 +56,11 @@ func (l *lostStreams) await(n int, closed <-chan struct{}) bool {
 
 // Answered notes that the server has answered a request. Any goroutine may call it.
 func (c *Conn) Answered() {
-	if !c.lost.begun.Load() {
+	if !c.lost.Load() {
 		return
 	}
 	select {
-	case c.lost.answered <- struct{}{}:
+	case c.answered <- struct{}{}:
 	default: // enough were answered
 	}
 }

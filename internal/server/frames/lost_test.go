@@ -15,7 +15,9 @@ type fakeStream struct{ lost chan<- struct{} }
 
 func (s fakeStream) Lost() { s.lost <- struct{}{} }
 
-func (s fakeStream) Violated(error) Ender { return ConnEnds }
+func (s fakeStream) Violated(error) bool { return false }
+
+func (s fakeStream) CutOff() {}
 
 // The streams of a lost connection end a few at a time: the next ones when these are answered,
 // or after some time. gRPC learns of the loss after all of them.
@@ -33,7 +35,7 @@ func TestStreamsOfALostConnectionEndAFewAtATime(t *testing.T) {
 				served := make(chan error, 1)
 				go func() {
 					served <- serve(conn, func(uint32) {
-						conn.Open(fakeStream{lost}, func() {})
+						conn.Open(fakeStream{lost})
 						opened <- struct{}{}
 					})
 				}()

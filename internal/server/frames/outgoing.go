@@ -95,7 +95,7 @@ func (c *Conn) followHeader() {
 	o.payloadLeft = o.header.payloadBytes()
 	switch {
 	case o.header.endsStream():
-		c.serverEnded(o.header.stream())
+		c.closeStream(o.header.stream())
 	case o.header.kind() == http2.FrameGoAway:
 		o.goAway, o.serverGoAway = true, true
 	}

@@ -112,7 +112,7 @@ func TestEndsOfStreamsAreSeenInPieces(t *testing.T) {
 		budget := &fakeBudget{allow: 10}
 		c := NewConn(&writtenConn{}, budget)
 		for id := uint32(1); id <= 7; id += 2 {
-			c.young.open(id, time.Now().Add(time.Hour)) // young, however slow the test is
+			c.streams[id] = &clientStream{opened: time.Now().Add(time.Hour)} // young, however slow the test is
 		}
 		for _, piece := range [][]byte{written[:cut], written[cut:]} {
 			if _, err := c.Write(piece); err != nil {

@@ -34,10 +34,9 @@ var (
 // adds to it. A request that violates a rule ends its own stream, never the connection,
 // which other requests share.
 type Request struct {
-	conn      *Conn
-	id        uint32 // of the stream
-	endStream func()
-	violated  bool // the violation is handled; only the reading goroutine uses it
+	conn     *Conn
+	id       uint32 // of the stream
+	violated bool   // the violation is handled; only the reading goroutine uses it
 
 	mu          sync.Mutex
 	prefix      [prefixBytes]byte // guarded by mu; of the current message
@@ -57,7 +56,9 @@ type Request struct {
 
 // SetClient notes the name of the client that has authenticated. If the client abandons the
 // request, that counts for the client and not for its host.
-func (r *Request) SetClient(name string) { r.conn.setClient(r.id, name) }
+func (r *Request) SetClient(name string) {
+	r.conn.with(r.id, func(s *clientStream) { s.client = name })
+}
 
 // Violation returns the rule that the client has violated with this request, or nil.
 func (r *Request) Violation() error {

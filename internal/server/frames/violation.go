@@ -2,22 +2,6 @@ package frames
 
 import "time"
 
-// Ender is who ends a stream that violates a rule.
-type Ender int
-
-const (
-	// ConnEnds: the request is being read for a handler that does not listen, so the connection
-	// ends the stream. The client may get no reason.
-	ConnEnds Ender = iota
-
-	// HandlerEnds: the handler returns now.
-	HandlerEnds
-
-	// HandlerEndsLater: the handler has just begun, and returns before it lets gRPC read. Until
-	// then the window of the stream bounds what comes.
-	HandlerEndsLater
-)
-
 // violationPatience is how long a connection waits for the end of a stream that violates a rule.
 // Only a handler that is blocked in gRPC takes so long.
 const violationPatience = time.Second
@@ -27,38 +11,27 @@ const violationPatience = time.Second
 // discards them. Otherwise it would make room for the whole message. If gRPC does not
 // read yet, it makes no room, so nothing waits for the handler.
 //
-// If the handler does not listen, or is blocked, endStream ends the stream without that status. gRPC
-// then discards the frames that still come once the handler has returned. Until then the window of
-// the stream bounds them.
+// If the handler is blocked, CutOff ends the stream without that status. gRPC then discards the frames
+// that still come once the handler has returned. Until then the window of the stream bounds them.
 func (c *Conn) endViolator(r *Request) {
 	violation := r.Violation()
 	if violation == nil || r.violated {
 		return
 	}
 	r.violated = true
+	var served Stream
 	ended := make(chan struct{})
-	c.mu.Lock()
-	s, open := c.open[r.id]
-	if open {
-		s.ended = ended
-		c.open[r.id] = s
+	c.with(r.id, func(s *clientStream) { served, s.ended = s.served, ended })
+	if served == nil || !served.Violated(violation) {
+		return
 	}
-	c.mu.Unlock()
-	if open {
-		switch s.stream.Violated(violation) {
-		case HandlerEndsLater:
-			return
-		case HandlerEnds:
-			timer := time.NewTimer(violationPatience)
-			defer timer.Stop()
-			select {
-			case <-ended:
-				return
-			case <-timer.C:
-			case <-c.closed:
-			}
-		case ConnEnds:
-		}
+	timer := time.NewTimer(violationPatience)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return
+	case <-timer.C:
+	case <-c.closed:
 	}
-	r.endStream()
+	served.CutOff()
 }

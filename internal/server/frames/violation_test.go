@@ -12,31 +12,31 @@ import (
 // violator is a stream whose handler may end it when its request violates a rule.
 type violator struct {
 	fakeStream
-	ender   Ender
+	returns bool
 	reasons chan error
+	cuts    chan time.Time
 }
 
-func (v violator) Violated(reason error) Ender {
-	if v.ender == HandlerEnds {
-		v.reasons <- reason
-	}
-	return v.ender
+func (v violator) Violated(reason error) bool {
+	v.reasons <- reason
+	return v.returns
 }
+
+func (v violator) CutOff() { v.cuts <- time.Now() }
 
 // The handler of a request that violates a rule ends the stream, and gRPC gets nothing of the request
-// before that. If the handler does not listen, or does not end the stream, the connection ends it. A
-// handler that has not begun to read has all the time that it needs. In each case, the stream ends at
-// most once, and the connection goes on.
+// before that. If the handler does not return in time, the connection cuts the stream off. It does not
+// wait for a handler that does not return now. In each case, the stream ends at most once, and the
+// connection goes on.
 func TestViolationsEndTheStream(t *testing.T) {
 	for name, c := range map[string]struct {
-		ender Ender
-		ends  bool          // the connection need not end the stream
-		after time.Duration // until the connection ends the stream
+		returns bool
+		ends    bool          // the connection need not end the stream
+		after   time.Duration // until the connection ends the stream
 	}{
-		"the handler ends the stream":         {ender: HandlerEnds, ends: true},
-		"the handler does not end it":         {ender: HandlerEnds, after: violationPatience},
-		"the handler has not begun to read":   {ender: HandlerEndsLater, ends: true},
-		"the handler reads and cannot listen": {ender: ConnEnds},
+		"the handler ends the stream":     {returns: true, ends: true},
+		"the handler does not end it":     {returns: true, after: violationPatience},
+		"the handler does not return now": {returns: false, ends: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestViolationsEndTheStream(t *testing.T) {
 				reasons, cuts := make(chan error, 2), make(chan time.Time, 2)
 				go func() {
 					_ = serve(conn, func(id uint32) {
-						conn.Open(violator{fakeStream{make(chan struct{}, 1)}, c.ender, reasons}, func() { cuts <- time.Now() })
+						conn.Open(violator{fakeStream{make(chan struct{}, 1)}, c.returns, reasons, cuts})
 						opened <- id
 					})
 				}()
@@ -69,16 +69,16 @@ func TestViolationsEndTheStream(t *testing.T) {
 					}
 					written <- err
 				}()
-				if c.ender == HandlerEnds {
-					if got := <-reasons; got != errLargeMessage {
-						t.Errorf("the handler got %v, want %v", got, errLargeMessage)
-					}
+				if got := <-reasons; got != errLargeMessage {
+					t.Errorf("the handler got %v, want %v", got, errLargeMessage)
+				}
+				if c.returns {
 					synctest.Wait()
 					if len(written) > 0 || len(cuts) > 0 {
 						t.Error("the connection did not wait for the handler")
 					}
 				}
-				if c.ender == HandlerEnds && c.ends {
+				if c.returns && c.ends {
 					conn.Ended(1)
 				}
 				if err := <-written; err != nil {

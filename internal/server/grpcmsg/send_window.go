@@ -32,6 +32,7 @@ type SendWindow struct {
 	afterOverdue int32        // bytes sent after an overdue fence; counted up to StreamWindow
 	awaitsFence  atomic.Bool  // a worker has a message to send when the fence is released
 	overdue      atomic.Bool  // the fence was not released within FenceTimeout
+	sending      atomic.Bool  // the waiting sender is sending a message
 	sentAt       atomic.Int64 // time of the latest message that had a fence or came from the waiting sender; Unix nanoseconds
 
 	fence WriteFence
@@ -119,6 +120,7 @@ func (w *SendWindow) BeginTrySend(size int, now time.Time) *WriteFence {
 func (w *SendWindow) BeginSend(now time.Time) *WriteFence {
 	w.awaitsFence.Store(false) // no worker serves the stream now
 	w.sentAt.Store(now.UnixNano())
+	w.sending.Store(true) // after the time, which IsBlocked reads afterwards
 	w.endOverdue()
 	if w.ready == nil || w.overdue.Load() {
 		return nil
@@ -127,9 +129,13 @@ func (w *SendWindow) BeginSend(now time.Time) *WriteFence {
 	return &w.fence
 }
 
+// CancelSend is called instead of EndSend when gRPC has refused the message.
+func (w *SendWindow) CancelSend() { w.sending.Store(false) }
+
 // EndSend is called when gRPC has accepted a message of the waiting sender. The arguments are
 // its size and the result of BeginSend.
 func (w *SendWindow) EndSend(size int, fence *WriteFence) error {
+	w.sending.Store(false)
 	switch {
 	case w.ready == nil:
 	case fence == nil:
@@ -197,15 +203,14 @@ func (w *SendWindow) checkOverdueFence(size int) error {
 // IsBlocked reports whether a message waits for the client. There are three cases: a worker
 // has a message and waits for the fence; the waiting sender has been sending a message for at
 // least blockedAfter; gRPC has held a message with a fence for at least blockedAfter without
-// writing it. A message without a fence does not count once gRPC has accepted it. The argument
-// sending reports whether the waiting sender is sending a message. For most watches, the time
-// does not matter, and reading the clock would take longer than the rest.
-func (w *SendWindow) IsBlocked(sending bool, now func() time.Time) bool {
+// writing it. A message without a fence does not count once gRPC has accepted it. For most watches,
+// the time does not matter, and reading the clock would take longer than the rest.
+func (w *SendWindow) IsBlocked(now func() time.Time) bool {
 	fenceOut := !w.fence.Released()
 	if fenceOut && w.awaitsFence.Load() {
 		return true
 	}
-	return (sending || fenceOut) && now().Sub(time.Unix(0, w.sentAt.Load())) >= blockedAfter
+	return (w.sending.Load() || fenceOut) && now().Sub(time.Unix(0, w.sentAt.Load())) >= blockedAfter
 }
 
 // OnWritten calls a function once, when gRPC has written all messages up to the latest fence, or

@@ -153,25 +153,37 @@ func TestNewFenceIsNotOverdue(t *testing.T) {
 // message.
 func TestBlockedMeansThatAMessageWaits(t *testing.T) {
 	s := newStream()
-	check := func(what string, sending bool, after time.Duration, want bool) {
+	check := func(what string, after time.Duration, want bool) {
 		t.Helper()
-		if got := s.IsBlocked(sending, func() time.Time { return time.Now().Add(after) }); got != want {
+		if got := s.IsBlocked(func() time.Time { return time.Now().Add(after) }); got != want {
 			t.Errorf("%s: got blocked %v, want %v", what, got, want)
 		}
 	}
-	check("before the first message", false, 0, false)
+	check("before the first message", 0, false)
 	if err := s.send(); err != nil {
 		t.Fatal(err)
 	}
-	check("a message was just sent", false, 0, false)
-	check("gRPC does not write a message", false, time.Second, true)
+	check("a message was just sent", 0, false)
+	check("gRPC does not write a message", time.Second, true)
 	if err := s.trySend(); !errors.Is(err, errFull) {
 		t.Fatalf("got %v from the worker while the fence is out, want %v", err, errFull)
 	}
-	check("a worker has a message and waits", false, 0, true)
+	check("a worker has a message and waits", 0, true)
 	s.write()
-	check("everything is written", false, time.Second, false)
-	check("the handler is blocked without a fence", true, time.Second, true)
+	check("everything is written", time.Second, false)
+	if fence := s.BeginSend(time.Now()); fence != nil {
+		fence.Free() // gRPC has written it, but has not accepted the message
+	}
+	check("the handler sends", 0, false)
+	check("the handler is blocked without a fence", time.Second, true)
+	s.CancelSend()
+	check("the message was refused", time.Second, false)
+	fence := s.BeginSend(time.Now())
+	if err := s.EndSend(1, fence); err != nil {
+		t.Fatal(err)
+	}
+	fence.Free()
+	check("the handler has sent", time.Second, false)
 }
 
 // A sender that waits for its fence becomes ready when the fence is released, even if that

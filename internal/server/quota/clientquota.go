@@ -16,31 +16,24 @@ func newClientQuota(total, perClient int) *clientQuota {
 	return &clientQuota{total: total, perClient: perClient, heldBy: map[Client]int{}}
 }
 
-// fullError means that a limit is reached.
-type fullError struct {
+// full is a limit that is reached.
+type full struct {
 	limit int
 	own   bool // the limit is that of the client, not of all clients
 }
 
-func (e *fullError) Error() string {
-	if e.own {
-		return "the client has reached its limit"
-	}
-	return "the limit of all clients is reached"
-}
-
-// take counts one thing of a client until giveBack. The error is a [*fullError].
-func (q *clientQuota) take(c Client) error { return q.takeWithin(c, q.total, q.perClient) }
+// take counts one thing of a client until giveBack. It returns the limit that is reached, or nil.
+func (q *clientQuota) take(c Client) *full { return q.takeWithin(c, q.total, q.perClient) }
 
 // takeWithin is like take with other limits.
-func (q *clientQuota) takeWithin(c Client, total, perClient int) error {
+func (q *clientQuota) takeWithin(c Client, total, perClient int) *full {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case perClient > 0 && q.heldBy[c] >= perClient:
-		return &fullError{limit: perClient, own: true}
+		return &full{limit: perClient, own: true}
 	case total > 0 && q.held >= total:
-		return &fullError{limit: total}
+		return &full{limit: total}
 	}
 	q.held++
 	q.heldBy[c]++

@@ -24,12 +24,9 @@ func (l *Limiter) refuseConnection(limit ConnectionLimit, client Client) {
 	})
 }
 
-// acceptFailure is a kind of log line.
-type acceptFailure struct{}
-
 // AcceptFailed counts and logs that a connection could not be accepted. The listener tries
 // again.
 func (l *Limiter) AcceptFailed(err error) {
 	l.acceptFailures.Add(1)
-	l.throttle.note(acceptFailure{}, func(times int) { l.log.Error("cannot accept connections", "attempts", times, "error", err) })
+	l.throttle.note("accept", func(times int) { l.log.Error("cannot accept connections", "attempts", times, "error", err) })
 }

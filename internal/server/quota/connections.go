@@ -12,24 +12,13 @@ import (
 // turn.
 const maxConnectionDelay = transport.ConnectionTimeout / 5
 
-// connLimiter limits how often a host may open a connection. That costs more than anything
-// else an unauthenticated client can do: a handshake, buffers, goroutines. Connections
-// beyond the rate wait. So a thousand clients behind one address that connect at once all
-// succeed, and a client that reconnects in a loop is slowed down. Refused clients would only
-// come back.
-type connLimiter struct{ ClientLimiters }
-
-func newConnLimiter(perSecond float64, burst int) *connLimiter {
-	return &connLimiter{NewClientLimiters(perSecond, burst)}
-}
-
-// reserve returns how long a connection of the client must wait, or false if it is refused.
-// A nil limiter lets all connections through at once.
-func (l *connLimiter) reserve(c Client, now time.Time) (wait time.Duration, ok bool) {
-	if l == nil {
-		return 0, true
-	}
-	turn := l.Of(c).ReserveN(now, 1)
+// reserveConnection returns how long a connection of the client must wait, or false if it is refused.
+// A connection costs more than anything else an unauthenticated client can do: a handshake, buffers,
+// goroutines. Connections beyond the rate wait. So a thousand clients behind one address that connect
+// at once all succeed, and a client that reconnects in a loop is slowed down. Refused clients would
+// only come back.
+func reserveConnection(often *ClientLimiters, c Client, now time.Time) (wait time.Duration, ok bool) {
+	turn := often.Of(c).ReserveN(now, 1)
 	if wait = turn.DelayFrom(now); wait > maxConnectionDelay {
 		turn.CancelAt(now)
 		return 0, false

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -122,15 +123,15 @@ type Limiter struct {
 	waits          *clientQuota
 	selectors      *selectorQuota
 	connections    *clientQuota
-	connectionRate *connLimiter    // nil: without limit
-	operatorRate   *connLimiter    // of the listener of operators; nil: without limit
-	opened         pairedRate      // streams that clients open
-	abandoned      pairedRate      // streams that clients abandon
-	requestRate    *requestLimiter // nil: without limit
-	reportRate     *requestLimiter // nil: without limit
-	lists          *FairSemaphore  // bytes of list responses
-	requestMemory  *FairSemaphore  // bytes of requests
-	gateway        gatewayReservations
+	connectionRate ClientLimiters
+	operatorRate   ClientLimiters // of connections to the listener of operators
+	opened         pairedRate     // streams that clients open
+	abandoned      pairedRate     // streams that clients abandon
+	requestRate    requestLimiter
+	reportRate     requestLimiter
+	lists          *FairSemaphore // bytes of list responses
+	requestMemory  *FairSemaphore // bytes of requests
+	gateway        gateway
 
 	log                *slog.Logger
 	throttle           throttle // of lines about refusals
@@ -141,23 +142,23 @@ type Limiter struct {
 
 // New returns a limiter.
 func New(cfg Limits, log *slog.Logger) *Limiter {
-	if cfg.RequestBytes == 0 {
-		cfg.RequestBytes = defaultRequestBytes
-	}
+	cfg.RequestBytes = cmp.Or(cfg.RequestBytes, defaultRequestBytes)
 	l := &Limiter{
-		Limits:        cfg,
-		requestRate:   newRequestLimiter(apierr.MaxRequestRate, "requests", cfg.RequestRate, cfg.RequestBurst),
-		reportRate:    newRequestLimiter(apierr.MaxReportRate, "reports", cfg.ReportRate, 0),
-		watches:       newClientQuota(cfg.Watchers, cfg.WatchersPerClient),
-		waits:         newClientQuota(cfg.Waits, cfg.WaitsPerClient),
-		selectors:     newSelectorQuota(cfg.Selectors, cfg.SelectorsPerClient),
-		SnapshotSlots: newFairSemaphore(int64(cfg.Snapshots)),
-		opened:        newPairedRate(cfg.StreamRate, cfg.StreamRatePerClient, openBurst),
-		abandoned:     newPairedRate(cfg.ResetRate, cfg.ResetRatePerClient, abandonBurst),
-		lists:         newFairSemaphore(cfg.ListBytes),
-		requestMemory: newFairSemaphore(cfg.RequestMemory),
-		connections:   newClientQuota(cfg.Connections, cfg.ConnectionsPerClient),
-		Patience:      maxPatience, Lease: lease, RequestPatience: requestPatience,
+		Limits:         cfg,
+		requestRate:    requestLimiter{NewClientLimiters(cfg.RequestRate, cfg.RequestBurst), apierr.MaxRequestRate, "requests"},
+		reportRate:     requestLimiter{NewClientLimiters(cfg.ReportRate, 0), apierr.MaxReportRate, "reports"},
+		watches:        newClientQuota(cfg.Watchers, cfg.WatchersPerClient),
+		waits:          newClientQuota(cfg.Waits, cfg.WaitsPerClient),
+		selectors:      newSelectorQuota(cfg.Selectors, cfg.SelectorsPerClient),
+		SnapshotSlots:  newFairSemaphore(int64(cfg.Snapshots)),
+		opened:         newPairedRate(cfg.StreamRate, cfg.StreamRatePerClient, openBurst),
+		abandoned:      newPairedRate(cfg.ResetRate, cfg.ResetRatePerClient, abandonBurst),
+		lists:          newFairSemaphore(cfg.ListBytes),
+		requestMemory:  newFairSemaphore(cfg.RequestMemory),
+		connections:    newClientQuota(cfg.Connections, cfg.ConnectionsPerClient),
+		connectionRate: NewClientLimiters(cfg.ConnectionRate, cfg.ConnectionBurst),
+		operatorRate:   NewClientLimiters(cfg.ConnectionRate, cfg.ConnectionBurst),
+		Patience:       maxPatience, Lease: lease, RequestPatience: requestPatience,
 		log: log, throttle: throttle{kinds: map[any]*throttledKind{}},
 		refused:            map[apierr.Limit]*atomic.Int64{},
 		refusedConnections: map[ConnectionLimit]*atomic.Int64{},
@@ -168,17 +169,13 @@ func New(cfg Limits, log *slog.Logger) *Limiter {
 	for _, limit := range connectionLimits {
 		l.refusedConnections[limit] = new(atomic.Int64)
 	}
-	if cfg.ConnectionRate > 0 {
-		l.connectionRate = newConnLimiter(cfg.ConnectionRate, cfg.ConnectionBurst)
-		l.operatorRate = newConnLimiter(cfg.ConnectionRate, cfg.ConnectionBurst)
-	}
 	return l
 }
 
 // AdmitConnection counts a connection from an address until it is released. The connection
 // must not be read before it has waited. It returns false if the connection is refused.
 func (l *Limiter) AdmitConnection(address string) (release func(), wait time.Duration, ok bool) {
-	return l.admitConnection(address, l.connectionRate, l.Connections-l.OperatorConnections, l.ConnectionsPerClient)
+	return l.admitConnection(address, &l.connectionRate, l.Connections-l.OperatorConnections, l.ConnectionsPerClient)
 }
 
 // AdmitOperatorConnection is like AdmitConnection, for the listener of operators.
@@ -187,21 +184,20 @@ func (l *Limiter) AdmitOperatorConnection(address string) (release func(), wait 
 	if perClient > 0 {
 		perClient += (l.OperatorConnections + 1) / 2
 	}
-	return l.admitConnection(address, l.operatorRate, l.Connections, perClient)
+	return l.admitConnection(address, &l.operatorRate, l.Connections, perClient)
 }
 
-func (l *Limiter) admitConnection(address string, often *connLimiter, total, perClient int) (release func(), wait time.Duration, ok bool) {
+func (l *Limiter) admitConnection(address string, often *ClientLimiters, total, perClient int) (release func(), wait time.Duration, ok bool) {
 	from := ClientAt(address)
-	err := l.connections.takeWithin(from, total, perClient)
-	if full, ok := errors.AsType[*fullError](err); ok {
+	if reached := l.connections.takeWithin(from, total, perClient); reached != nil {
 		limit := MaxConnections
-		if full.own {
+		if reached.own {
 			limit = MaxConnectionsPerClient
 		}
 		l.refuseConnection(limit, from)
 		return nil, 0, false
 	}
-	if wait, ok = often.reserve(from, time.Now()); !ok {
+	if wait, ok = reserveConnection(often, from, time.Now()); !ok {
 		l.refuseConnection(MaxConnectionRate, from)
 		l.connections.giveBack(from)
 	}
@@ -222,14 +218,17 @@ type WatchQuota struct{ releaseSelector func() } // nil: its selector costs noth
 // selector of its interest has to be evaluated for each change (scans), one among the distinct
 // selectors. Every entrance takes them with this method, so a limit on watches belongs here.
 func (l *Limiter) TakeWatch(c Client, resource string, i *feed.Interest, scans bool) (q WatchQuota, err error) {
-	if err := limitReached(l.watches.take(c), c, "watches", apierr.MaxWatchers, apierr.MaxWatchersPerClient); err != nil || !scans {
-		return q, err
+	if reached := l.watches.take(c); reached != nil {
+		return q, reached.refuse(c, "watches", apierr.MaxWatchers, apierr.MaxWatchersPerClient)
 	}
-	q.releaseSelector, err = l.selectors.acquire(c, selectorKey{resource, i.Scope, i.Selector.String(), i.Projection})
-	if err != nil {
-		l.watches.giveBack(c)
+	if scans {
+		var reached *full
+		if q.releaseSelector, reached = l.selectors.acquire(c, selectorKey{resource, i.Scope, i.Selector.String(), i.Projection}); reached != nil {
+			l.watches.giveBack(c)
+			return q, reached.refuse(c, "different selectors", apierr.MaxSelectors, apierr.MaxSelectorsPerClient)
+		}
 	}
-	return q, limitReached(err, c, "different selectors", apierr.MaxSelectors, apierr.MaxSelectorsPerClient)
+	return q, nil
 }
 
 // ReturnWatch gives back what a watch has taken.
@@ -243,20 +242,17 @@ func (l *Limiter) ReturnWatch(c Client, q WatchQuota) {
 // AppliedWait counts a request that waits until watches have applied a revision, until it is released.
 func (l *Limiter) AppliedWait(ctx context.Context) (release func(), err error) {
 	c := ClientOf(ctx)
-	err = l.waits.take(c)
-	return func() { l.waits.giveBack(c) }, limitReached(err, c, "waits for watches", apierr.MaxWaits, apierr.MaxWaitsPerClient)
+	if reached := l.waits.take(c); reached != nil {
+		return nil, reached.refuse(c, "waits for watches", apierr.MaxWaits, apierr.MaxWaitsPerClient)
+	}
+	return func() { l.waits.giveBack(c) }, nil
 }
 
-// limitReached turns a [*fullError] into the error for the client: with the name total if
-// the limit is the one of all clients, and own if it is that of the client itself. It
-// returns other errors unchanged.
-func limitReached(err error, c Client, what string, total, own apierr.Limit) error {
-	full, ok := errors.AsType[*fullError](err)
-	if !ok {
-		return err
-	}
-	limit := &apierr.LimitError{Name: total, What: what, Limit: float64(full.limit), RetryAfter: retryDelay}
-	if full.own {
+// refuse returns the error for the client: with the name total if the limit is the one of all
+// clients, and own if it is that of the client itself.
+func (f *full) refuse(c Client, what string, total, own apierr.Limit) error {
+	limit := &apierr.LimitError{Name: total, What: what, Limit: float64(f.limit), RetryAfter: retryDelay}
+	if f.own {
 		limit.Name, limit.Client = own, c.String()
 	}
 	return limit
@@ -266,7 +262,7 @@ func limitReached(err error, c Client, what string, total, own apierr.Limit) err
 // bytes. If the memory is not granted at once, the caller must call AwaitList.
 func (l *Limiter) ReserveList(ctx context.Context, largest int) *Reservation {
 	size := int64(largest)
-	if l.gateway.of(ctx) != nil {
+	if l.gateway.answered(ctx) != nil {
 		size *= gatewayCopies
 	}
 	return l.lists.Reserve(ClientOf(ctx), size)
@@ -285,35 +281,29 @@ func (l *Limiter) AwaitList(ctx context.Context, r *Reservation) error {
 // the request of the gateway ends. It returns false for requests of other clients, whose
 // responses need no memory once gRPC has sent them.
 func (l *Limiter) KeepForGateway(ctx context.Context, memory *Reservation, size int) bool {
-	kept := l.gateway.of(ctx)
-	if kept == nil {
+	answered := l.gateway.answered(ctx)
+	if answered == nil {
 		return false
 	}
 	memory.Shrink(gatewayCopies * int64(size))
-	kept.put(memory)
+	context.AfterFunc(answered, memory.Release)
 	return true
 }
 
 // ReserveAnswer waits for the memory of a response to the gateway that is not a list, and
 // releases it when the request of the gateway ends. It does nothing for other clients.
 func (l *Limiter) ReserveAnswer(ctx context.Context, bytes int) error {
-	kept := l.gateway.of(ctx)
-	if kept == nil {
+	answered := l.gateway.answered(ctx)
+	if answered == nil {
 		return nil
 	}
 	memory := l.lists.Reserve(ClientOf(ctx), gatewayCopies*int64(bytes))
 	if err := l.AwaitList(ctx, memory); err != nil {
 		return err
 	}
-	if memory != nil {
-		kept.put(memory)
-	}
+	context.AfterFunc(answered, memory.Release)
 	return nil
 }
-
-// BeginGateway returns the context with which the gateway makes a request. The memory of
-// the response stays reserved until [access.AnsweredOf] the context is done.
-func (l *Limiter) BeginGateway(ctx context.Context) context.Context { return l.gateway.begin(ctx) }
 
 // ReserveRequest waits for the memory of a request.
 func (l *Limiter) ReserveRequest(ctx context.Context, size int64) (*Reservation, error) {

@@ -15,16 +15,22 @@ import (
 // bytes.
 const rememberedClients = 1 << 16
 
+// unlimited is the limiter of a rate without limit.
+var unlimited = rate.NewLimiter(rate.Inf, 0)
+
 // ClientLimiters have a token bucket for each client.
 type ClientLimiters struct {
 	perSecond rate.Limit
 	burst     int
-	limiters  *lru.Cache[Client, *rate.Limiter]
+	limiters  *lru.Cache[Client, *rate.Limiter] // nil: without limit
 }
 
-// NewClientLimiters returns limiters with a rate and a burst. A burst of zero is what one
-// second allows.
+// NewClientLimiters returns limiters with a rate and a burst. A rate of zero means no limit. A burst
+// of zero is what one second allows.
 func NewClientLimiters(perSecond float64, burst int) ClientLimiters {
+	if perSecond == 0 {
+		return ClientLimiters{}
+	}
 	// It fails for a size that is not positive.
 	remember, err := lru.New[Client, *rate.Limiter](rememberedClients)
 	if err != nil {
@@ -44,6 +50,9 @@ func burstOf(perSecond float64, configured int) int {
 
 // Of returns the limiter of a client.
 func (b *ClientLimiters) Of(c Client) *rate.Limiter {
+	if b.limiters == nil {
+		return unlimited
+	}
 	bucket, ok := b.limiters.Get(c)
 	if !ok {
 		bucket = rate.NewLimiter(b.perSecond, b.burst)
@@ -61,20 +70,8 @@ type requestLimiter struct {
 	what string // the kind of requests, in the plural
 }
 
-// newRequestLimiter returns a limiter, or nil if the rate is 0.
-func newRequestLimiter(name apierr.Limit, what string, perSecond float64, burst int) *requestLimiter {
-	if perSecond == 0 {
-		return nil
-	}
-	return &requestLimiter{NewClientLimiters(perSecond, burst), name, what}
-}
-
-// allow counts a request of a client. The error is a [*apierr.LimitError]. A nil limiter
-// allows all requests.
+// allow counts a request of a client. The error is a [*apierr.LimitError].
 func (r *requestLimiter) allow(c Client) error {
-	if r == nil {
-		return nil
-	}
 	bucket, now := r.Of(c), time.Now()
 	if bucket.AllowN(now, 1) {
 		return nil

@@ -19,7 +19,7 @@ func as(ctx context.Context, name string) context.Context {
 func TestRetryAfterIsExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, perSecond := range []float64{0.1, 1, 3, 1000} {
-			r := newRequestLimiter(apierr.MaxRequestRate, "requests", perSecond, 0)
+			r := requestLimiter{NewClientLimiters(perSecond, 0), apierr.MaxRequestRate, "requests"}
 			ctx := as(t.Context(), "ann")
 			served, refused := 0, 0
 			for served < 10 {

@@ -15,12 +15,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// refusalKind is what the log tells apart.
-type refusalKind struct {
-	reason apierr.Reason
-	limit  apierr.Limit // empty: the reason is not a limit
-}
-
 // pushback is the header that tells the retries of gRPC libraries when to try again.
 const pushback = "grpc-retry-pushback-ms"
 
@@ -53,19 +47,19 @@ func (l *Limiter) RefuseCredentials(c Client, fault access.Fault, err error) {
 // Refuse counts and logs a request that is refused with RESOURCE_EXHAUSTED, and tells the
 // client when to try again.
 func (l *Limiter) Refuse(ctx context.Context, err error) {
-	kind := refusalKind{reason: apierr.ReasonOf(err)}
+	reason, name := apierr.ReasonOf(err), apierr.Limit("")
 	if _, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
-		kind.reason = "" // gRPC itself has refused the request
+		reason = "" // gRPC itself has refused the request
 	}
 	if limit, ok := errors.AsType[*apierr.LimitError](err); ok {
-		kind.limit = limit.Name
+		name = limit.Name
 		l.refused[limit.Name].Add(1)
 		// This fails if the stream has ended. Then there is no client to tell.
 		_ = grpc.SetTrailer(ctx, metadata.Pairs(pushback, pushbackFor(limit.RetryAfter)))
 	}
-	l.throttle.note(kind, func(times int) {
-		name, _ := grpc.Method(ctx)
-		l.log.WarnContext(ctx, "requests are refused", "reason", string(kind.reason), "requests", times,
-			"client", ClientOf(ctx).String(), "method", name, "error", err)
+	l.throttle.note([2]string{string(reason), string(name)}, func(times int) {
+		method, _ := grpc.Method(ctx)
+		l.log.WarnContext(ctx, "requests are refused", "reason", string(reason), "requests", times,
+			"client", ClientOf(ctx).String(), "method", method, "error", err)
 	})
 }

@@ -28,17 +28,17 @@ func newSelectorQuota(total, perClient int) *selectorQuota {
 	return &selectorQuota{total: total, perClient: perClient, all: map[selectorKey]int{}, byClient: map[Client]map[selectorKey]int{}}
 }
 
-// acquire counts the selector of a watch of the client until it is released, once. The
-// error is a [*fullError].
-func (q *selectorQuota) acquire(c Client, key selectorKey) (release func(), err error) {
+// acquire counts the selector of a watch of the client until it is released, once. Otherwise it
+// returns the limit that is reached.
+func (q *selectorQuota) acquire(c Client, key selectorKey) (release func(), reached *full) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	own := q.byClient[c]
 	switch {
 	case q.perClient > 0 && own[key] == 0 && len(own) >= q.perClient:
-		return nil, &fullError{limit: q.perClient, own: true}
+		return nil, &full{limit: q.perClient, own: true}
 	case q.total > 0 && q.all[key] == 0 && len(q.all) >= q.total:
-		return nil, &fullError{limit: q.total}
+		return nil, &full{limit: q.total}
 	}
 	if own == nil {
 		own = map[selectorKey]int{}

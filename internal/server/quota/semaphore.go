@@ -65,8 +65,7 @@ func (q *FairSemaphore) Acquire(ctx context.Context, c Client, size int64, patie
 	return s, nil
 }
 
-// Reserve asks for a reservation, which may be granted at once. The caller must wait for it
-// or cancel it.
+// Reserve asks for a reservation, which may be granted at once. The caller must wait for it.
 func (q *FairSemaphore) Reserve(c Client, size int64) *Reservation {
 	if q.capacity == 0 {
 		return nil
@@ -158,24 +157,15 @@ func (s *Reservation) Wait(ctx context.Context, patience time.Duration) error {
 	case <-ctx.Done():
 		why = ctx.Err()
 	}
-	if s.Cancel() {
-		return why
-	}
-	return nil
-}
-
-// Cancel withdraws a reservation that has not been granted. It returns false if the
-// reservation has been granted meanwhile; the caller then has to release it.
-func (s *Reservation) Cancel() bool {
 	q := s.semaphore
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if s.Granted() {
-		return false
+	if s.Granted() { // meanwhile
+		return nil
 	}
 	q.dequeue(s.account, s.element)
 	q.forget(s.account)
-	return true
+	return why
 }
 
 // grant grants what is free. It is called with mu held.

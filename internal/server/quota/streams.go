@@ -9,18 +9,13 @@ import (
 
 // pairedRate is a rate of each connection and a rate of each client.
 type pairedRate struct {
-	perConnection float64         // 0: no limit
-	clients       *ClientLimiters // nil: no limit
-	burst         time.Duration   // a bucket holds what this time allows
+	perConnection float64 // 0: no limit
+	clients       ClientLimiters
+	burst         time.Duration // a bucket holds what this time allows
 }
 
 func newPairedRate(perConnection, perClient float64, burst time.Duration) pairedRate {
-	p := pairedRate{perConnection: perConnection, burst: burst}
-	if perClient > 0 {
-		clients := NewClientLimiters(perClient, burstOf(perClient*burst.Seconds(), 0))
-		p.clients = &clients
-	}
-	return p
+	return pairedRate{perConnection, NewClientLimiters(perClient, burstOf(perClient*burst.Seconds(), 0)), burst}
 }
 
 const (
@@ -42,34 +37,18 @@ const (
 	httpWeight = 10
 )
 
-// ofConnection returns the bucket of a new connection, or nil.
+// ofConnection returns the bucket of a new connection.
 func (p *pairedRate) ofConnection() *rate.Limiter {
 	if p.perConnection == 0 {
-		return nil
+		return unlimited
 	}
 	return rate.NewLimiter(rate.Limit(p.perConnection), burstOf(p.perConnection*p.burst.Seconds(), 0))
 }
 
-// spare returns the bucket of a new connection for when the bucket of its client is empty, or
-// nil.
+// spare returns the bucket of a new connection for when the bucket of its client is empty.
 func (p *pairedRate) spare() *rate.Limiter {
-	if p.clients == nil {
-		return nil
-	}
-	perSecond := spareShare * float64(p.clients.perSecond)
-	burst := int(perSecond * p.burst.Seconds())
-	if burst == 0 {
-		return nil
-	}
-	return rate.NewLimiter(rate.Limit(perSecond), burst)
-}
-
-// ofClient returns the bucket of a client, or nil.
-func (p *pairedRate) ofClient(c Client) *rate.Limiter {
-	if p.clients == nil {
-		return nil
-	}
-	return p.clients.Of(c)
+	perSecond := spareShare * p.clients.perSecond
+	return rate.NewLimiter(perSecond, int(float64(perSecond)*p.burst.Seconds()))
 }
 
 // StreamBudget limits the streams that the client of one connection opens and abandons. It is
@@ -77,8 +56,8 @@ func (p *pairedRate) ofClient(c Client) *rate.Limiter {
 type StreamBudget struct {
 	limits            *Limiter
 	host              Client
-	opened, abandoned *rate.Limiter // of the connection; nil: no limit
-	spare             *rate.Limiter // see spareShare; nil: there is none
+	opened, abandoned *rate.Limiter // of the connection
+	spare             *rate.Limiter // see spareShare
 	weight            int           // of an abandoned stream
 }
 
@@ -102,12 +81,7 @@ func (l *Limiter) streamBudget(address string, weight int) *StreamBudget {
 // authenticated yet.
 func (b *StreamBudget) OpenStream() (wait time.Duration) {
 	now := time.Now()
-	for _, bucket := range []*rate.Limiter{b.opened, b.limits.opened.ofClient(b.host)} {
-		if bucket != nil {
-			wait = max(wait, bucket.ReserveN(now, 1).DelayFrom(now))
-		}
-	}
-	return wait
+	return max(b.opened.ReserveN(now, 1).DelayFrom(now), b.limits.opened.clients.Of(b.host).ReserveN(now, 1).DelayFrom(now))
 }
 
 // AbandonStream counts a stream that its client gave up soon after it had opened it. The
@@ -118,18 +92,18 @@ func (b *StreamBudget) AbandonStream(name string) error {
 	if name != "" {
 		client = Client{Name: name}
 	}
-	now, ofClient := time.Now(), b.limits.abandoned.ofClient(client)
+	now, ofClient := time.Now(), b.limits.abandoned.clients.Of(client)
 	switch {
-	case b.abandoned != nil && !b.allow(b.abandoned, now):
+	case !b.allow(b.abandoned, now):
 		return b.refuse(client, MaxResetRate, b.abandoned)
-	case ofClient != nil && !b.allow(ofClient, now) && !(b.spare != nil && b.allow(b.spare, now)):
+	case !b.allow(ofClient, now) && !b.allow(b.spare, now):
 		return b.refuse(client, MaxResetRatePerClient, ofClient)
 	}
 	return nil
 }
 
 func (b *StreamBudget) allow(bucket *rate.Limiter, now time.Time) bool {
-	return bucket.AllowN(now, min(b.weight, bucket.Burst()))
+	return bucket.AllowN(now, max(1, min(b.weight, bucket.Burst())))
 }
 
 func (b *StreamBudget) refuse(client Client, limit ConnectionLimit, bucket *rate.Limiter) error {

@@ -34,6 +34,9 @@ func (r *Registry) Admit(ctx context.Context, w Watch, req *fanoutv1.WatchReques
 	if err != nil {
 		return nil, err
 	}
+	if !c.starts.many {
+		c.SetName(req.GetSubscriber())
+	}
 	taken, err := limits.TakeWatch(c.Client(), p.Resource.Name, &p.Interest, p.Resource.Scans(&p.Interest))
 	if err != nil {
 		return nil, err
@@ -43,9 +46,6 @@ func (r *Registry) Admit(ctx context.Context, w Watch, req *fanoutv1.WatchReques
 	defer mu.Unlock()
 	reg.resource, reg.scope, reg.summary, reg.taken = p.Resource, p.Interest.Scope, p.summary, taken
 	reg.reports, reg.stage = req.GetReports(), Admitted
-	if !c.starts.many {
-		c.SetName(req.GetSubscriber())
-	}
 	return p, nil
 }
 

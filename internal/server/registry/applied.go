@@ -80,9 +80,7 @@ func (r *Registry) CountApplied(q request.Applied) *Applied {
 	r.counting.Lock()
 	defer r.counting.Unlock()
 	r.appliedCounts.Add(1)
-	resource := r.resources[q.Resource]
-	epoch := resource.Epoch()
-	a := &Applied{Position: resource.Position()}
+	a := &Applied{Position: r.resources[q.Resource].Position()}
 	a.Reached = a.Position.Revision >= q.Revision
 	selects := subscriberFilter(q)
 	r.eachWatch(func(w Watch) {
@@ -99,7 +97,7 @@ func (r *Registry) CountApplied(q request.Applied) *Applied {
 		}
 		a.Watches++
 		var applied bool
-		if applied, p.failed = outcome(w, p.reported, epoch, q); applied {
+		if applied, p.failed = outcome(w, p.reported, a.Position.Epoch, q); applied {
 			a.Applied++
 			return
 		}

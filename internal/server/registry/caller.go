@@ -70,6 +70,13 @@ func (c *Caller) Name() SubscriberName {
 	return SubscriberName{}
 }
 
+// goAway makes the client use another connection for its next requests.
+func (c *Caller) goAway() {
+	if c.Conn != nil {
+		c.Conn.GoAway()
+	}
+}
+
 // AwaitTurn counts a start like a new stream of the connection, and waits as long as the limits
 // require. Only ctx ends the wait early.
 func (c *Caller) AwaitTurn(ctx context.Context) error {

@@ -5,7 +5,7 @@
 //	   ├─ Queues, and the workers that serve them
 //	   └─ Counters of each resource and worker
 //
-// An entrance has two types of its own. The one implements [RPC], the other [Watch], and embeds a
+// An entrance registers its method with [rpc.Registrar.RegisterEntrances]. It has two types of its own. The one implements [RPC], the other [Watch], and embeds a
 // [Registration]. It calls these methods, in this order:
 //
 //   - [Registry.Register] with the RPC. A drain ends it from now on.

@@ -27,9 +27,7 @@ const drainGap = 10 * time.Millisecond
 // drained is an RPC that a drain ends.
 type drained struct {
 	RPC
-	number  uint64
-	conn    *frames.Conn // nil: within the process
-	watches int          // at least 1
+	watches int // at least 1
 }
 
 // Drain refuses new watches and ends the present ones over the period, one connection after
@@ -60,7 +58,7 @@ func (r *Registry) Drain(ctx context.Context, period time.Duration) {
 		if !r.clock.Wait(ctx, began.Add(from+rand.N(max(slice, 1))), r.empty) {
 			return
 		}
-		d.goAway()
+		d.Caller().goAway()
 		r.endOne(d, reason)
 	}
 }
@@ -71,18 +69,19 @@ func (r *Registry) Drain(ctx context.Context, period time.Duration) {
 func byConnection(all []drained) []drained {
 	oldest := map[*frames.Conn]uint64{}
 	for _, d := range all {
-		if n, ok := oldest[d.conn]; !ok || d.number < n {
-			oldest[d.conn] = d.number
+		c := d.Caller()
+		if n, ok := oldest[c.Conn]; !ok || c.number < n {
+			oldest[c.Conn] = c.number
 		}
 	}
 	rank := func(d drained) uint64 {
-		if d.conn == nil {
-			return d.number
+		if c := d.Caller(); c.Conn == nil {
+			return c.number
 		}
-		return oldest[d.conn]
+		return oldest[d.Caller().Conn]
 	}
 	slices.SortFunc(all, func(x, y drained) int {
-		return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(x.number, y.number))
+		return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(x.Caller().number, y.Caller().number))
 	})
 	return all
 }
@@ -96,29 +95,16 @@ func (r *Registry) refuseNew() []drained {
 		r.checkEmpty()
 	}
 	all := make([]drained, 0, r.rpcs.Len())
-	for _, one := range r.rpcs.values {
-		if one != nil {
-			c := one.Caller()
-			all = append(all, drained{one, c.number, c.Conn, max(one.Len(), 1)})
-		}
+	for _, one := range r.rpcs.Values() {
+		all = append(all, drained{one, max(one.Len(), 1)})
 	}
 	return all
 }
 
 // endOne ends an RPC with a reason, if it is still registered.
 func (r *Registry) endOne(d drained, reason error) {
-	r.mu.Lock()
-	found := r.rpcs.At(d.number)
-	r.mu.Unlock()
-	if found != nil {
+	if found := r.rpcAt(d.Caller().number); found != nil {
 		found.EndAll(reason)
-	}
-}
-
-// goAway makes the client use another connection for its next requests.
-func (d drained) goAway() {
-	if d.conn != nil {
-		d.conn.GoAway()
 	}
 }
 

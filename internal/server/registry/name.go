@@ -17,11 +17,13 @@ func nameOf(s *fanoutv1.Subscriber) SubscriberName {
 	if s.GetInstance() == "" && len(s.GetLabels()) == 0 {
 		return SubscriberName{}
 	}
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&fanoutv1.Subscriber{Instance: s.GetInstance(), Labels: s.GetLabels()})
-	if err != nil {
-		b = nil // cannot happen: the request was unmarshalled
-	}
-	return SubscriberName{unique.Make(string(b))}
+	return SubscriberName{encodeOnce(&fanoutv1.Subscriber{Instance: s.GetInstance(), Labels: s.GetLabels()})}
+}
+
+// encodeOnce returns an encoded message. Equal messages share one copy in memory.
+func encodeOnce(m proto.Message) unique.Handle[string] {
+	b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(m) // cannot fail: it was a part of a request
+	return unique.Make(string(b))
 }
 
 // Subscriber returns the name as a message, or nil if there is none.

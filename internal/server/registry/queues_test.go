@@ -1,12 +1,9 @@
 package registry
 
 import (
-	"context"
 	"testing"
 
-	"google.golang.org/grpc/peer"
-
-	"github.com/fanoutd/fanoutd/internal/server/transport"
+	"github.com/fanoutd/fanoutd/internal/server/frames"
 )
 
 // The watches of HTTP requests share one in-process connection, but they are spread over the
@@ -15,25 +12,20 @@ func TestWatchesOverHTTPAreSpreadOverWorkers(t *testing.T) {
 	queues := newQueues()
 	defer queues.workers.Stop()
 	workers := queues.workers.Len()
-	count := func(p *peer.Peer) map[int]int {
-		ctx, n := peer.NewContext(context.Background(), p), map[int]int{}
+	count := func(conn *frames.Conn) map[int]int {
+		n := map[int]int{}
 		for range 10 * workers {
-			q := queues.Acquire(ctx)
-			defer queues.Release(q)
-			n[q.Worker()]++
+			n[queues.Of(conn).Worker()]++
 		}
 		return n
 	}
-	local := count(&peer.Peer{AuthInfo: transport.LocalInfo{}})
+	local := count(nil)
 	for worker := range workers {
 		if local[worker] != 10 {
 			t.Errorf("got %d watches over HTTP for worker %d, want 10", local[worker], worker)
 		}
 	}
-	if remote := count(&peer.Peer{}); len(remote) != 1 {
+	if remote := count(frames.NewConn(nil, nil)); len(remote) != 1 {
 		t.Errorf("got the watches of one connection on %d workers, want one", len(remote))
-	}
-	if n := queues.Len(); n != 0 {
-		t.Errorf("got %d queues without watches, want none", n)
 	}
 }

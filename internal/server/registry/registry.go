@@ -3,8 +3,7 @@ package registry
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
-	"errors"
+	"fmt"
 	"iter"
 	"math"
 	"math/rand/v2"
@@ -19,7 +18,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
-	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // Config configures the watches of a server. TimeLimit and Grace are optional.
@@ -84,14 +82,9 @@ func New(cfg Config) *Registry {
 
 // newRegistry returns a registry without goroutines.
 func newRegistry(cfg Config) *Registry {
-	random := rand.Uint64()
-	b := make([]byte, 0, 6)
-	for i := range cap(b) {
-		b = append(b, byte(random>>(8*i)))
-	}
 	r := &Registry{
 		Interceptors: cfg.Interceptors, resources: cfg.Resources, timeLimit: cfg.TimeLimit, grace: cmp.Or(cfg.Grace, defaultGrace),
-		prefix: hex.EncodeToString(b), tokens: newTokens(), clock: realClock{},
+		prefix: fmt.Sprintf("%012x", rand.Uint64()>>16), tokens: newTokens(), clock: realClock{},
 		counters: map[string][]Counters{}, counts: map[string]*resourceCount{}, empty: make(chan struct{}),
 	}
 	for name := range cfg.Resources {
@@ -117,14 +110,12 @@ func (r *Registry) Register(one RPC) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.draining {
-		if c.Conn != nil {
-			c.Conn.GoAway()
-		}
+		c.goAway()
 		return apierr.ErrDraining
 	}
 	r.latest++
 	c.registry, c.number = r, r.latest
-	r.rpcs.Add(c.number, one)
+	r.rpcs.Set(c.number, one)
 	return nil
 }
 
@@ -132,7 +123,7 @@ func (r *Registry) Register(one RPC) error {
 func (r *Registry) Unregister(one RPC) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.rpcs.Remove(one.Caller().number) != nil {
+	if _, ok := r.rpcs.Delete(one.Caller().number); ok {
 		r.checkEmpty()
 	}
 }
@@ -203,13 +194,18 @@ func (r *Registry) Find(id string) Watch {
 
 // At returns the watch with the number that has begun, or nil.
 func (r *Registry) At(n Number) Watch {
-	r.mu.Lock()
-	found := r.rpcs.At(n.RPC)
-	r.mu.Unlock()
-	if found == nil {
-		return nil
+	if found := r.rpcAt(n.RPC); found != nil {
+		return found.Find(n.Index)
 	}
-	return found.Find(n.Index)
+	return nil
+}
+
+// rpcAt returns the RPC with the number, or nil.
+func (r *Registry) rpcAt(number uint64) RPC {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found, _ := r.rpcs.Get(number)
+	return found
 }
 
 // FindByToken returns the watch with the token that has begun, or nil.
@@ -255,12 +251,4 @@ func (r *Registry) checkFences(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// LogPanic logs an error if it is a panic, and returns the error for the client.
-func (r *Registry) LogPanic(ctx context.Context, err error) error {
-	if p, ok := errors.AsType[*work.PanicError](err); ok {
-		return r.Interceptors.Recovered(ctx, p.Value, p.Stack)
-	}
-	return err
 }

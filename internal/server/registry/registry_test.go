@@ -62,7 +62,7 @@ func TestTheRegistryListsWatchesInOrder(t *testing.T) {
 // are, and after most of them have gone.
 func TestAPageOfWatchesLooksAtNoOthers(t *testing.T) {
 	r := newRegistry(Config{Resources: resources})
-	const streams, watches = 5 * fewValues, 3
+	const streams, watches = 1280, 3
 	all := make([]*fakeRPC, streams)
 	for i := range all {
 		all[i] = newRPC("a", watches)
@@ -104,8 +104,8 @@ func TestAPageOfWatchesLooksAtNoOthers(t *testing.T) {
 	if asked != 6 {
 		t.Errorf("three pages of two streams each looked at %d streams", asked)
 	}
-	if n := len(r.rpcs.values); n > 2*len(left)+32 {
-		t.Errorf("the registry has room for %d RPCs, and has %d", n, len(left))
+	if n := r.rpcs.Len(); n != len(left) {
+		t.Errorf("the registry has %d RPCs, want %d", n, len(left))
 	}
 }
 
@@ -159,7 +159,7 @@ func TestStreamsDrain(t *testing.T) {
 // Each watch that is there all the time is visited once, although others come and go.
 func TestEachWatchIsVisitedOnce(t *testing.T) {
 	r := newRegistry(Config{Resources: resources})
-	const stable = 5 * fewValues
+	const stable = 1280
 	addWatches(t, r, stable, func(int) {})
 	visits := map[Watch]int{}
 	var passing []*fakeRPC

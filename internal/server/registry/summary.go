@@ -16,7 +16,7 @@ type Summary struct{ encoded unique.Handle[string] }
 // summarize returns the summary of a request. It leaves out the beginning of the watch and
 // the consistency. It also leaves out unknown fields, because they may be large.
 func summarize(req *fanoutv1.WatchRequest) Summary {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&fanoutv1.WatchRequest{
+	return Summary{encodeOnce(&fanoutv1.WatchRequest{
 		Resource:         req.GetResource(),
 		LabelSelector:    req.GetLabelSelector(),
 		FieldSelector:    req.GetFieldSelector(),
@@ -28,11 +28,7 @@ func summarize(req *fanoutv1.WatchRequest) Summary {
 		MaxBatchDelay:    req.GetMaxBatchDelay(),
 		TimeLimit:        req.GetTimeLimit(),
 		EveryEvent:       req.GetEveryEvent(),
-	})
-	if err != nil {
-		b = nil // cannot happen: the request was unmarshalled
-	}
-	return Summary{unique.Make(string(b))}
+	})}
 }
 
 // Request returns the summary as a request for a scope.

@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -47,33 +48,23 @@ func onlyReads(method string) bool {
 	return slices.ContainsFunc([]string{"List", "Get", "Watch"}, func(verb string) bool { return strings.HasPrefix(method, verb) })
 }
 
-// Record records a finished request in the audit log, if it belongs there.
+// How many bytes of records the denials of one client may take at once (some hundreds of
+// records) and per second (about one record).
+const (
+	denialBytes          = 128 << 10
+	denialBytesPerSecond = 512
+)
+
+// NewDenials returns the limits of how many denials of one client are recorded. Any client can
+// cause as many as it can send, and the rotation of the audit log would then drop the records of
+// others.
+func NewDenials() quota.ClientLimiters {
+	return quota.NewClientLimiters(denialBytesPerSecond, denialBytes)
+}
+
+// Record records a finished request in the audit log, if it belongs there. It only counts denials of a
+// client that is denied too often.
 func (i *Interceptors) Record(ctx context.Context, c *Call, fullMethod string, err error) {
-	r := i.record(ctx, c, fullMethod, err)
-	if r == nil {
-		return
-	}
-	r.Resource = c.Resource
-	r.Keys, r.KeyCount = keysOf(c.exchange().request)
-	if one, ok := c.exchange().request.(*fanoutv1.EndWatcherRequest); ok {
-		r.Watcher = apierr.Clip(one.GetId(), apierr.MaxEchoBytes)
-	}
-	if at, ok := c.exchange().answer.(interface{ GetRevision() int64 }); ok && err == nil {
-		r.Revision = at.GetRevision()
-	}
-	i.write(r)
-}
-
-// auditHTTP records a denied request of [Interceptors.AdmitHTTP].
-func (i *Interceptors) auditHTTP(ctx context.Context, c *Call, what string, err error) {
-	if r := i.record(ctx, c, apierr.Clip(what, apierr.MaxEchoBytes), err); r != nil {
-		i.write(r)
-	}
-}
-
-// record returns the part of a record that all requests have in common, or nil if the request
-// is not recorded.
-func (i *Interceptors) record(ctx context.Context, c *Call, fullMethod string, err error) *audit.Record {
 	st := status.Convert(err)
 	var reason string
 	for _, detail := range st.Details() {
@@ -83,23 +74,25 @@ func (i *Interceptors) record(ctx context.Context, c *Call, fullMethod string, e
 	}
 	kind, ok := audited(fullMethod, st.Code(), apierr.Reason(reason))
 	if !ok || i.Audit == nil {
-		return nil
+		return
 	}
 	r := &audit.Record{
 		Kind: kind, Method: strings.TrimPrefix(fullMethod, "/"), Identity: c.Identity.Name, Authentication: string(c.Identity.Method),
-		Code: st.Code().String(), Reason: reason,
+		Resource: c.Resource, Code: st.Code().String(), Reason: reason,
 	}
 	r.Peer, r.UserAgent = transport.CallerOf(ctx)
-	return r
-}
-
-// write writes a record. It only counts denials of a client that is denied too often.
-func (i *Interceptors) write(r *audit.Record) {
+	r.Keys, r.KeyCount = keysOf(c.request)
+	if one, ok := c.request.(*fanoutv1.EndWatcherRequest); ok {
+		r.Watcher = apierr.Clip(one.GetId(), apierr.MaxEchoBytes)
+	}
+	if at, ok := c.answer.(interface{ GetRevision() int64 }); ok && err == nil {
+		r.Revision = at.GetRevision()
+	}
 	who := quota.Client{Name: r.Identity}
 	if r.Identity == "" {
 		who = quota.ClientAt(r.Peer)
 	}
-	if r.Kind == audit.Denied && !i.Denials.recorded(who, r) {
+	if r.Kind == audit.Denied && !i.Denials.Of(who).AllowN(time.Now(), r.Size()) {
 		i.Audit.CountOmitted()
 		return
 	}

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/fanoutd/fanoutd/internal/access"
-	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
@@ -21,8 +20,7 @@ import (
 // errNoCredentials refuses anonymous callers where the policy allows them nothing.
 var errNoCredentials error = &access.RefusedError{Message: "the request shows no credentials: neither a bearer token nor a client certificate", Fault: access.FaultMissing}
 
-// authenticate puts the identity of the caller into the context. It is an auth.AuthFunc. It
-// refuses invalid credentials. A caller without credentials is anonymous, and refused if the
+// authenticate puts the identity of the caller into the context. It refuses invalid credentials. A caller without credentials is anonymous, and refused if the
 // policy allows nothing to anonymous callers. Load balancers have no credentials, so Check
 // and Watch of the health service need none; List, which shows the names of resources, does.
 //
@@ -39,8 +37,6 @@ func (i *Interceptors) authenticate(ctx context.Context) (context.Context, error
 func (i *Interceptors) countRefusal(ctx context.Context, err error) error {
 	if refused, ok := errors.AsType[*access.RefusedError](err); ok {
 		i.Limits.RefuseCredentials(quota.ClientOf(ctx), refused.Fault, refused)
-	}
-	if apierr.IsBadCredentials(err) {
 		return cmp.Or(i.Limits.AllowRequest(quota.ClientOf(ctx)), err)
 	}
 	return err
@@ -64,11 +60,12 @@ func (i *Interceptors) identified(ctx context.Context, shown access.Credentials)
 	if err != nil {
 		return nil, err
 	}
-	if pass.Anonymous() && !i.Rights.admitsAnonymous() {
+	if pass.Anonymous() && !i.Rights.policy.Load().AdmitsAnonymous() {
 		return nil, errNoCredentials
 	}
 	noteClient(ctx, &pass.Identity)
-	return withPass(access.With(ctx, pass.Identity), &pass), nil
+	CallOf(ctx).pass = &pass
+	return access.With(ctx, pass.Identity), nil
 }
 
 // credentialsOf returns the credentials of a gRPC request.
@@ -111,20 +108,10 @@ func bearer(values []string) (string, error) {
 	return "", &access.RefusedError{Message: "there is more than one Authorization header", Fault: access.FaultMalformed}
 }
 
-type passKey struct{}
-
-// withPass returns a context with the pass of the caller.
-func withPass(ctx context.Context, pass *access.Pass) context.Context {
-	return context.WithValue(ctx, passKey{}, pass)
-}
-
 // PassOf returns the pass of the caller: how long its credentials are valid. Without an
 // authenticator the pass never expires.
 func PassOf(ctx context.Context) *access.Pass {
-	if pass, ok := ctx.Value(passKey{}).(*access.Pass); ok {
-		return pass
-	}
-	return everlasting
+	return cmp.Or(CallOf(ctx).pass, everlasting)
 }
 
 var everlasting = &access.Pass{}

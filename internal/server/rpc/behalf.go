@@ -22,7 +22,7 @@ func behalf(ctx context.Context) context.Context {
 	md = md.Copy()
 	delete(md, behalfHeader)
 	delete(md, quota.GatewayHeader)
-	if certificate := access.BehalfOf(ctx); certificate != nil {
+	if certificate := access.BehalfOf(ctx).Certificate; certificate != nil {
 		md.Set(behalfHeader, string(certificate.Raw))
 	}
 	return metadata.NewOutgoingContext(ctx, md)

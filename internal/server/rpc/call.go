@@ -3,7 +3,9 @@ package rpc
 import (
 	"context"
 	"strings"
+	"time"
 
+	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
@@ -12,6 +14,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // Call carries what inner interceptors find out to outer ones, such as the identity of the
@@ -19,13 +22,9 @@ import (
 type Call struct {
 	Identity access.Identity // of the caller, once it is known
 	Resource string          // that the request names
-	unary    *exchange       // nil for watches, which are many and do not need it
-}
-
-// exchange is a unary request and its response.
-type exchange struct {
-	request any // nil: it has not been read
-	answer  any // nil: there is none
+	pass     *access.Pass    // see PassOf; nil: there is no authenticator
+	request  any             // of a unary method; nil: it has not been read
+	answer   any             // of a unary method; nil: there is none
 }
 
 // callKey is the key of a *Call in the context of a request.
@@ -39,38 +38,55 @@ func CallOf(ctx context.Context) *Call {
 	return &Call{} // a discarded one
 }
 
-func (c *Call) exchange() *exchange {
-	if c.unary == nil {
-		return &exchange{}
+// serveCall is an interceptor that concludes a call when its handler has returned or panicked. It ends
+// streams when the server stops.
+func (i *Interceptors) serveCall(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	began, client := time.Now(), stream.Context()
+	wrapped := middleware.WrapServerStream(Receiving{stream})
+	if !IsUnary(info) {
+		ctx, cancel := context.WithCancel(client)
+		defer cancel()
+		defer context.AfterFunc(i.Stopping, cancel)()
+		wrapped.WrappedContext = ctx
 	}
-	return c.unary
+	err := work.Guard(func() error {
+		err := handler(srv, wrapped)
+		if err != nil && wrapped.WrappedContext.Err() != nil && client.Err() == nil && !apierr.IsBadCredentials(err) {
+			return apierr.ErrDraining // the client has not cancelled
+		}
+		return err
+	})
+	return i.Conclude(client, info.FullMethod, began, err)
 }
 
-// beginCall turns the error of a call into a status when it ends, and records it in the audit log.
-func (i *Interceptors) beginCall(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	c := CallOf(stream.Context())
-	c.unary = &exchange{}
-	err := i.Finish(stream.Context(), handler(srv, Receiving{stream}))
-	i.Record(stream.Context(), c, info.FullMethod, err)
-	return err
+// Admit is an interceptor that decides whether a request is admitted. It authenticates the caller, and
+// limits the rate, the memory and the size of requests.
+func (i *Interceptors) Admit(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	ctx, err := i.authenticate(stream.Context())
+	if err != nil {
+		return err
+	}
+	CallOf(ctx).Identity = access.From(ctx)
+	if err := i.limitRate(ctx, info.FullMethod); err != nil {
+		return err
+	}
+	admitted := &requestStream{ServerStream: stream, ctx: ctx, limits: i.Limits, info: info}
+	defer func() { admitted.memory.Release() }()
+	return handler(srv, admitted)
 }
 
-// limitRequests limits the memory and the size of requests. The caller is already known.
-func (i *Interceptors) limitRequests(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	CallOf(stream.Context()).Identity = access.From(stream.Context())
-	limited := &requestStream{ServerStream: stream, limits: i.Limits, info: info}
-	defer func() { limited.memory.Release() }()
-	return handler(srv, limited)
-}
-
-// requestStream is a stream whose requests are limited.
+// requestStream is a stream whose caller is known and whose requests are limited.
 type requestStream struct {
 	grpc.ServerStream
+	ctx    context.Context // with the identity of the caller
 	limits *quota.Limiter
 	info   *grpc.StreamServerInfo
 	began  bool               // memory for the first request was reserved
 	memory *quota.Reservation // for the first request, and later ones of the same stream
 }
+
+// Context implements grpc.ServerStream.
+func (s *requestStream) Context() context.Context { return s.ctx }
 
 // RecvMsg implements grpc.ServerStream.
 func (s *requestStream) RecvMsg(m any) (err error) {
@@ -95,10 +111,10 @@ func (s *requestStream) RecvMsg(m any) (err error) {
 	}
 	switch {
 	case IsUnary(s.info):
-		c.exchange().request = m
+		c.request = m
 	case !s.info.IsClientStream:
 		s.memory.Release() // a watch lasts long and keeps little of its request
-	case !intercepts(s.info.FullMethod):
+	default:
 		// A registry knows the watches, and examines them when access changes. Other client streams
 		// are checked with each message.
 		if err := PassOf(s.Context()).Check(); err != nil {
@@ -124,18 +140,14 @@ func violationOr(ctx context.Context, err error) error {
 
 // limitRate limits how many requests a client makes per second. Health checks do not count: an
 // orchestrator restarts a server that does not answer them. Reports have a limit of their own.
-func (i *Interceptors) limitRate(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	allow := i.Limits.AllowRequest
+func (i *Interceptors) limitRate(ctx context.Context, fullMethod string) error {
 	switch {
-	case strings.HasPrefix(info.FullMethod, "/"+healthpb.Health_ServiceDesc.ServiceName+"/"):
-		return handler(srv, stream)
-	case info.FullMethod == fanoutv1.FanoutService_Report_FullMethodName:
-		allow = i.Limits.AllowReport
+	case strings.HasPrefix(fullMethod, "/"+healthpb.Health_ServiceDesc.ServiceName+"/"):
+		return nil
+	case fullMethod == fanoutv1.FanoutService_Report_FullMethodName:
+		return i.Limits.AllowReport(quota.ClientOf(ctx))
 	}
-	if err := allow(quota.ClientOf(stream.Context())); err != nil {
-		return err
-	}
-	return handler(srv, stream)
+	return i.Limits.AllowRequest(quota.ClientOf(ctx))
 }
 
 // streamBytes is the memory that a client stream reserves for as long as it lasts.

@@ -46,7 +46,7 @@ func TestAuditRecordHasTheIdentity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Interceptors{Log: slog.New(slog.DiscardHandler), Limits: quota.New(quota.Limits{}, slog.New(slog.DiscardHandler)), Audit: log, Denials: NewDenials()}
+	s := &Interceptors{Log: slog.New(slog.DiscardHandler), Limits: quota.New(quota.Limits{}, slog.New(slog.DiscardHandler)), Audit: log, Denials: NewDenials(), Stopping: t.Context()}
 	ann := access.Identity{Name: "ann", Method: access.Token}
 	denied := status.Error(codes.PermissionDenied, "no")
 
@@ -64,13 +64,13 @@ func TestAuditRecordHasTheIdentity(t *testing.T) {
 			return denied
 		}
 		authenticate := func(_ any, stream grpc.ServerStream) error {
-			return s.limitRequests(nil, oneRequest{stream, access.With(stream.Context(), ann)}, one.info, handle)
+			return s.Admit(nil, oneRequest{stream, access.With(stream.Context(), ann)}, one.info, handle)
 		}
 		ctx, err := WithStreamContext(s.Limits, t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.beginCall(nil, oneRequest{nil, ctx}, one.info, authenticate); status.Code(err) != codes.PermissionDenied {
+		if err := s.serveCall(nil, oneRequest{nil, ctx}, one.info, authenticate); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("got %v, want PermissionDenied", err)
 		}
 	}
@@ -100,5 +100,28 @@ func TestAuditRecordHasTheIdentity(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("records, -want +got:\n%s", diff)
+	}
+}
+
+// A stream ends with DRAINING when the server stops, but bad credentials are refused as such.
+func TestBadCredentialsAreRefusedWhileTheServerStops(t *testing.T) {
+	stopping, stop := context.WithCancel(t.Context())
+	stop()
+	s := &Interceptors{Log: slog.New(slog.DiscardHandler), Limits: quota.New(quota.Limits{}, slog.New(slog.DiscardHandler)), Denials: NewDenials(), Stopping: stopping}
+	for _, one := range []struct {
+		of   func(ctx context.Context) error
+		want codes.Code
+	}{
+		{func(ctx context.Context) error { return ctx.Err() }, codes.Unavailable},
+		{func(context.Context) error { return access.ErrExpired }, codes.Unauthenticated},
+	} {
+		err := s.serveCall(nil, oneRequest{ctx: t.Context()}, &grpc.StreamServerInfo{FullMethod: "/fanout.v1.AdminService/WatchApplied", IsServerStream: true},
+			func(_ any, stream grpc.ServerStream) error {
+				<-stream.Context().Done()
+				return one.of(stream.Context())
+			})
+		if status.Code(err) != one.want {
+			t.Errorf("got %v, want %v", err, one.want)
+		}
 	}
 }

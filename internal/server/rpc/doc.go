@@ -6,16 +6,14 @@
 // they share one chain of interceptors, in this order:
 //
 //  1. [Observers]: metrics and traces
-//  2. log the end of the request
-//  3. begin the [Call]; when it ends, turn its error into a status ([Interceptors.Finish]) and record
-//     it in the audit log
-//  4. recover from panics
-//  5. authenticate: the identity of the caller is in the context from here on
-//  6. reserve memory for the request, limit its size and its rate; check the credentials of client
-//     streams again with each message
+//  2. end streams when the server stops; when the handler has returned or panicked, turn its error into
+//     a status, log the end of the request, and record it in the audit log ([Interceptors.Conclude])
+//  3. [Interceptors.Admit]: authenticate, so the identity of the caller is in the context from here on;
+//     limit the rate of requests; reserve memory for the request, and limit its size; check the
+//     credentials of client streams again with each message
 //
-// Watch does steps 2 to 4 itself, because the stack of an interceptor would stay in memory
-// for as long as the watch lasts. [Interceptors.Admission] has the others.
+// Watch and Subscribe do step 2 themselves, because the stack of an interceptor would stay in
+// memory for as long as the watch lasts.
 //
 // An inner interceptor cannot change the context of an outer one. So it leaves values for outer
 // ones in the [Call], such as the identity for the audit log.

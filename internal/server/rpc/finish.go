@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // Finish returns the status for the error of a request. It logs what the status hides from
@@ -22,6 +24,7 @@ func (i *Interceptors) Finish(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
+	err = i.LogPanic(ctx, err)
 	sent := apierr.Status(ctx, err)
 	st := status.Convert(sent)
 	if st.Code() == codes.ResourceExhausted {
@@ -38,19 +41,41 @@ func (i *Interceptors) Finish(ctx context.Context, err error) error {
 	return sent
 }
 
-// Conclude does for a handler what the interceptors do at the end of a request, if the handler
-// has used only those of Admission. It returns the status for the client, and writes the audit
-// record and the log line.
+// LogPanic logs an error if it is a panic, and returns the error for the client.
+func (i *Interceptors) LogPanic(ctx context.Context, err error) error {
+	if p, ok := errors.AsType[*work.PanicError](err); ok {
+		i.Log.ErrorContext(ctx, "a handler panicked", "method", Method(ctx), "panic", p.Value, "stack", string(p.Stack))
+		return apierr.ErrPanic
+	}
+	return err
+}
+
+// Conclude is called when a handler has returned. It returns the status for the client, and writes
+// the audit record and the log line. Handlers that use only the interceptor Admit call it
+// themselves.
+//
+// Faults of the server are logged as errors, all other ends as debug lines. An unreachable store, a
+// stopping server and used up limits are logged once where they happen, not for each of ten
+// thousand requests.
 func (i *Interceptors) Conclude(ctx context.Context, fullMethod string, began time.Time, err error) error {
 	result := i.Finish(ctx, err)
 	i.Record(ctx, CallOf(ctx), fullMethod, result)
-	code := status.Code(result)
+	code, level := status.Code(result), slog.LevelDebug
+	switch code {
+	case codes.Internal, codes.Unknown, codes.DataLoss:
+		level = slog.LevelError
+	}
 	address, _ := transport.CallerOf(ctx)
 	service, name := path.Split(fullMethod)
-	i.Log.Log(ctx, slog.Level(LogLevel(code)), "finished call",
+	attributes := []any{
 		"grpc.service", strings.Trim(service, "/"), "grpc.method", name,
-		"grpc.code", code.String(), "grpc.time_ms", time.Since(began).Milliseconds(), "peer.address", address)
-	NoteAnswer(ctx)
+		"grpc.code", code.String(), "grpc.time_ms", float64(time.Since(began).Microseconds()) / 1000, "peer.address", address,
+	}
+	if result != nil {
+		attributes = append(attributes, "grpc.error", result)
+	}
+	i.Log.Log(ctx, level, "finished call", attributes...)
+	noteAnswer(ctx)
 	return result
 }
 

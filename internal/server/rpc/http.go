@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // AdmitHTTP decides about a request over HTTP that does not reach a gRPC method, or has not yet. It
@@ -21,7 +22,7 @@ func (i *Interceptors) AdmitHTTP(ctx context.Context, r access.HTTPRequest, allo
 		err = i.countRefusal(ctx, err)
 	}
 	if err = i.Finish(ctx, err); err != nil {
-		i.auditHTTP(ctx, c, r.Name, err)
+		i.Record(ctx, c, apierr.Clip(r.Name, apierr.MaxEchoBytes), err)
 	}
 	return err
 }

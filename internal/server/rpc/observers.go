@@ -1,6 +1,9 @@
 package rpc
 
 import (
+	"context"
+
+	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
 )
@@ -14,14 +17,6 @@ type Observers struct {
 	Stats  stats.Handler
 }
 
-// interceptors returns the observers as interceptors of all methods.
-func (o Observers) interceptors() []grpc.StreamServerInterceptor {
-	if o.Unary == nil || o.Stream == nil {
-		return nil
-	}
-	return []grpc.StreamServerInterceptor{either(o.Unary, unobserved(o.Stream))}
-}
-
 // Options returns the observers that are options of a gRPC server.
 func (o Observers) Options() []grpc.ServerOption {
 	if o.Stats == nil {
@@ -30,13 +25,24 @@ func (o Observers) Options() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.StatsHandler(o.Stats)}
 }
 
-// unobserved hides the messages of watches from an interceptor, which sees only the beginning
-// and the end. Otherwise ten thousand watches would pay for it with each event.
-func unobserved(next grpc.StreamServerInterceptor) grpc.StreamServerInterceptor {
-	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		if !intercepts(info.FullMethod) {
-			return next(srv, stream, info, handler)
-		}
-		return next(srv, stream, info, func(srv any, _ grpc.ServerStream) error { return handler(srv, stream) })
+// intercept is the interceptor for all methods.
+func (o Observers) intercept(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	switch {
+	case o.Unary == nil:
+		return handler(srv, stream)
+	case IsUnary(info):
+		_, err := o.Unary(stream.Context(), nil, &grpc.UnaryServerInfo{Server: srv, FullMethod: info.FullMethod}, func(ctx context.Context, _ any) (any, error) {
+			wrapped := middleware.WrapServerStream(stream)
+			wrapped.WrappedContext = ctx
+			return nil, handler(srv, wrapped)
+		})
+		return err
 	}
+	return o.Stream(srv, stream, info, handler)
+}
+
+// interceptEnds is intercept for streams that carry watches. It hides the messages: otherwise ten
+// thousand watches would pay for it with each event.
+func (o Observers) interceptEnds(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return o.intercept(srv, stream, info, func(srv any, _ grpc.ServerStream) error { return handler(srv, stream) })
 }

@@ -5,10 +5,7 @@ import (
 	"slices"
 	"time"
 
-	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
-
-	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
 // Registrar registers services behind interceptors. It registers all methods as streams,
@@ -17,13 +14,23 @@ import (
 // is read when they let it through. On the wire there is no difference.
 type Registrar struct {
 	*grpc.Server
-	observers    []grpc.StreamServerInterceptor // the outermost first
-	interceptors []grpc.StreamServerInterceptor // inside of the observers; see intercepts
-	answered     grpc.UnaryServerInterceptor    // of unary methods, after the request has been read
+	Interceptors *Interceptors
+	Observers    Observers // outside of the interceptors
 }
 
 // RegisterService implements grpc.ServiceRegistrar.
 func (r Registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
+	r.register(desc, implementation, nil)
+}
+
+// RegisterEntrances registers a service of which some streams carry watches. Their handlers do
+// themselves what the interceptors do, with [Interceptors.Admit] and [Interceptors.Conclude], because
+// the streams last long, and the stacks of interceptors would stay in memory as long.
+func (r Registrar) RegisterEntrances(desc *grpc.ServiceDesc, names ...string) {
+	r.register(desc, nil, names)
+}
+
+func (r Registrar) register(desc *grpc.ServiceDesc, implementation any, entrances []string) {
 	all := *desc
 	all.Methods, all.Streams = nil, nil
 	for _, m := range desc.Methods {
@@ -35,10 +42,12 @@ func (r Registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 		info := &grpc.StreamServerInfo{
 			FullMethod: "/" + desc.ServiceName + "/" + s.StreamName, IsClientStream: s.ClientStreams, IsServerStream: s.ServerStreams,
 		}
-		if !intercepts(info.FullMethod) {
-			s.Handler = Chain(append([]grpc.StreamServerInterceptor{noteAnswer}, r.interceptors...), s.Handler, info)
+		if slices.Contains(entrances, s.StreamName) {
+			s.Handler = behind(r.Observers.interceptEnds, s.Handler, info)
+			continue
 		}
-		s.Handler = Chain(r.observers, s.Handler, info)
+		s.Handler = behind(r.Interceptors.serveCall, behind(r.Interceptors.Admit, s.Handler, info), info)
+		s.Handler = behind(r.Observers.intercept, s.Handler, info)
 	}
 	r.Server.RegisterService(&all, implementation)
 }
@@ -46,7 +55,7 @@ func (r Registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 // stream returns a handler that reads one request and sends one response.
 func (r Registrar) stream(handler grpc.MethodHandler) grpc.StreamHandler {
 	return func(implementation any, stream grpc.ServerStream) error {
-		answer, err := handler(implementation, stream.Context(), stream.RecvMsg, r.answered)
+		answer, err := handler(implementation, stream.Context(), stream.RecvMsg, r.Interceptors.answered)
 		if err != nil {
 			return err
 		}
@@ -54,51 +63,21 @@ func (r Registrar) stream(handler grpc.MethodHandler) grpc.StreamHandler {
 	}
 }
 
-// Chain returns a handler behind interceptors, the first of which is the outermost.
-func Chain(interceptors []grpc.StreamServerInterceptor, handler grpc.StreamHandler, info *grpc.StreamServerInfo) grpc.StreamHandler {
-	for _, one := range slices.Backward(interceptors) {
-		next := handler
-		handler = func(implementation any, stream grpc.ServerStream) error {
-			return one(implementation, stream, info, next)
-		}
+// behind returns a handler behind an interceptor.
+func behind(by grpc.StreamServerInterceptor, handler grpc.StreamHandler, info *grpc.StreamServerInfo) grpc.StreamHandler {
+	return func(implementation any, stream grpc.ServerStream) error {
+		return by(implementation, stream, info, handler)
 	}
-	return handler
-}
-
-// intercepts reports whether the handler of a method does itself what the interceptors do. Its
-// streams last long, and the stacks of interceptors would stay in memory as long.
-func intercepts(fullMethod string) bool {
-	switch fullMethod {
-	case fanoutv1.FanoutService_Watch_FullMethodName, fanoutv1.FanoutService_Subscribe_FullMethodName:
-		return true
-	}
-	return false
 }
 
 // IsUnary reports whether a method has one request and one response.
 func IsUnary(info *grpc.StreamServerInfo) bool { return !info.IsClientStream && !info.IsServerStream }
-
-// either combines the two interceptors that a library has for unary methods and streams. The
-// unary one sees neither request nor response.
-func either(unary grpc.UnaryServerInterceptor, stream grpc.StreamServerInterceptor) grpc.StreamServerInterceptor {
-	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		if !IsUnary(info) {
-			return stream(srv, s, info, handler)
-		}
-		_, err := unary(s.Context(), nil, &grpc.UnaryServerInfo{Server: srv, FullMethod: info.FullMethod}, func(ctx context.Context, _ any) (any, error) {
-			wrapped := middleware.WrapServerStream(s)
-			wrapped.WrappedContext = ctx
-			return nil, handler(srv, wrapped)
-		})
-		return err
-	}
-}
 
 // answered logs slow unary requests, and leaves the response with the call.
 func (i *Interceptors) answered(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	began := time.Now()
 	resp, err := handler(ctx, req)
 	i.Slow.Note(ctx, "request", time.Since(began), req)
-	CallOf(ctx).exchange().answer = resp
+	CallOf(ctx).answer = resp
 	return resp, err
 }

@@ -49,7 +49,3 @@ func (r *Rights) Examine(caller access.Identity, q policy.Question) error {
 
 // Use replaces the policy in use. With nil everything is allowed.
 func (r *Rights) Use(p *policy.Policy) { r.policy.Store(p) }
-
-// admitsAnonymous reports whether the policy allows anything to callers without
-// credentials.
-func (r *Rights) admitsAnonymous() bool { return r.policy.Load().AdmitsAnonymous() }

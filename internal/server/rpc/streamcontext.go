@@ -1,13 +1,10 @@
 package rpc
 
 import (
-	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
@@ -23,9 +20,8 @@ type streamContext struct {
 	context.Context
 	cancel context.CancelFunc
 	id     uint32                      // see StreamID
-	cutOff atomic.Bool                 // the server has ended the stream
 	timer  atomic.Pointer[time.Timer]  // cuts the stream off if the request does not arrive; nil: it has arrived
-	ended  atomic.Pointer[error]       // the error of the end; nil: the context is not done
+	ended  atomic.Pointer[error]       // why the context has ended; nil: it has not, or only gRPC's context has
 	onDone atomic.Pointer[func(error)] // set by OnDone; nil: not set, or already called
 
 	violations sync.Mutex
@@ -47,30 +43,23 @@ type streamContextKey struct{}
 func WithStreamContext(l *quota.Limiter, ctx context.Context) (context.Context, error) {
 	c := &streamContext{}
 	c.Context, c.cancel = context.WithCancel(ctx)
-	c.timer.Store(time.AfterFunc(l.RequestPatience, c.end))
+	c.timer.Store(time.AfterFunc(l.RequestPatience, c.CutOff))
 	c.conn = transport.FramesOf(ctx)
 	if c.conn != nil {
-		c.request, c.id = c.conn.Open(c, c.end)
+		c.request, c.id = c.conn.Open(c)
 	}
 	context.AfterFunc(ctx, func() {
 		c.arrived()
 		if c.conn != nil {
 			c.conn.Ended(c.id)
 		}
-		c.finish(cmp.Or(ctx.Err(), context.Canceled))
+		c.end(ctx.Err())
 	})
 	return c, nil
 }
 
-// noteAnswer is an interceptor that calls NoteAnswer. Watches do that themselves: a frame more
-// on the stacks of their handlers would double the size of these.
-func noteAnswer(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	defer NoteAnswer(stream.Context())
-	return handler(srv, stream)
-}
-
-// NoteAnswer notes that the handler of the request with this context is about to return.
-func NoteAnswer(ctx context.Context) {
+// noteAnswer notes that the handler of the request with this context is about to return.
+func noteAnswer(ctx context.Context) {
 	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok && c.conn != nil {
 		c.conn.Answered()
 	}
@@ -101,8 +90,8 @@ func OnDone(ctx context.Context, f func(error)) {
 		return
 	}
 	c.onDone.Store(&f)
-	if err := c.ended.Load(); err != nil {
-		c.finish(*err)
+	if c.ended.Load() != nil {
+		c.callOnDone()
 	}
 }
 
@@ -136,20 +125,22 @@ func beginReading(ctx context.Context) error {
 	return violationOr(ctx, nil)
 }
 
-// Violated implements [frames.Stream]. The request has the violation already, so OnViolation and
-// beginReading find it if they come later.
-func (c *streamContext) Violated(reason error) frames.Ender {
+// Violated implements [frames.Stream]. If the handler listens, it returns now. If the request is
+// being read for a handler that does not listen, the stream is cut off, and the client may get no
+// reason. Otherwise the handler has just begun, and returns before it lets gRPC read: the request has
+// the violation already, so OnViolation and beginReading find it.
+func (c *streamContext) Violated(reason error) (returns bool) {
 	c.violations.Lock()
 	refuse, reads := c.refuse, c.reads
 	c.violations.Unlock()
 	switch {
 	case refuse != nil:
 		refuse(violationError(reason))
-		return frames.HandlerEnds
+		return true
 	case reads:
-		return frames.ConnEnds
+		c.CutOff()
 	}
-	return frames.HandlerEndsLater
+	return false
 }
 
 // violationError returns the error for a violation of the rules of package frames.
@@ -157,13 +148,17 @@ func violationError(violation error) error {
 	return apierr.InvalidError{{Description: violation.Error()}}
 }
 
-// finish records the end of the context and calls the function of OnDone, once. The context
-// itself may end a moment later, because gRPC's context ends its children and calls its
-// functions in any order.
-func (c *streamContext) finish(err error) {
-	c.ended.Store(&err)
+// end ends the context, unless it has ended already, and calls the function of OnDone.
+func (c *streamContext) end(err error) {
+	c.ended.CompareAndSwap(nil, &err)
+	c.cancel()
+	c.callOnDone()
+}
+
+// callOnDone calls the function of OnDone, once.
+func (c *streamContext) callOnDone() {
 	if f := c.onDone.Swap(nil); f != nil {
-		(*f)(err)
+		(*f)(*c.ended.Load())
 	}
 }
 
@@ -185,21 +180,16 @@ func (c *streamContext) arrived() {
 // client has not read yet, it gets DEADLINE_EXCEEDED.
 func CutOff(ctx context.Context) {
 	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok {
-		c.end()
+		c.CutOff()
 	}
 }
 
-func (c *streamContext) end() {
-	c.cutOff.Store(true)
-	c.cancel()
-	c.finish(context.DeadlineExceeded)
-}
+// CutOff implements [frames.Stream]. It ends the context with DEADLINE_EXCEEDED, because a client could
+// mistake CANCELED for its own doing.
+func (c *streamContext) CutOff() { c.end(context.DeadlineExceeded) }
 
-// Lost ends the context because the connection is lost. gRPC ends it, too, a moment later.
-func (c *streamContext) Lost() {
-	c.cancel()
-	c.finish(context.Canceled)
-}
+// Lost implements [frames.Stream]. gRPC ends the context, too, a moment later.
+func (c *streamContext) Lost() { c.end(context.Canceled) }
 
 // Value implements [context.Context].
 func (c *streamContext) Value(key any) any {
@@ -212,16 +202,11 @@ func (c *streamContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Err implements [context.Context]. gRPC makes the status of a stream from it. A stream that
-// the server has cut off gets DEADLINE_EXCEEDED, because a client could mistake CANCELED for
-// its own doing.
+// Err implements [context.Context]. gRPC makes the status of a stream from it. The function of OnDone
+// may ask before gRPC's context has ended this one, because it ends its children in any order.
 func (c *streamContext) Err() error {
-	err := c.Context.Err()
-	if ended := c.ended.Load(); err == nil && ended != nil {
-		err = *ended // what OnDone has called may ask before the context itself has ended
+	if ended := c.ended.Load(); ended != nil {
+		return *ended
 	}
-	if err != nil && c.cutOff.Load() {
-		return context.DeadlineExceeded
-	}
-	return err
+	return c.Context.Err()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/wire"
@@ -20,8 +21,7 @@ import (
 type encoder struct {
 	statusOf func(error) error // returns the status for an error, or nil
 
-	parts []part // of the latest response
-	sizes []int  // of the entries of the latest response
+	parts []part // of the response that is being sent
 }
 
 // part is the content of an entry.
@@ -30,14 +30,18 @@ type part struct {
 	kind    wire.EntryContent
 	message *grpcmsg.SharedMessage // nil: see status
 	status  []byte
+
+	size     int               // of the encoded entry
+	resource *backend.Resource // of the message; set by the sink, because the watch may be gone when the entry is sent
 }
 
 // maxEntryHead is the size of the fields of an entry without its ids and its content.
 const maxEntryHead = 16
 
+// encode encodes a response. The caller then calls forget.
 func (c *encoder) encode(r *dispatch.Response) grpcmsg.Response {
-	c.parts, c.sizes = c.parts[:0], c.sizes[:0]
 	copied, pieces := 0, 2 // the last piece, and a write fence
+	c.parts = c.parts[:0]
 	for i := range r.Entries {
 		p := c.part(&r.Entries[i])
 		c.parts = append(c.parts, p)
@@ -58,8 +62,10 @@ func (c *encoder) encode(r *dispatch.Response) grpcmsg.Response {
 		if p.message != nil {
 			size = p.message.Size()
 		}
-		c.sizes = append(c.sizes, wire.SizeEntryHead(p.ids, p.kind, size)+size)
-		b = append(wire.AppendEntryHead(b, p.ids, p.kind, size), p.status...)
+		before := len(b)
+		b = wire.AppendEntryHead(b, p.ids, p.kind, size)
+		p.size = len(b) - before + size
+		b = append(b, p.status...)
 		switch {
 		case p.message == nil:
 		case size <= grpcmsg.CopiedBytes:
@@ -74,11 +80,15 @@ func (c *encoder) encode(r *dispatch.Response) grpcmsg.Response {
 	if r.More {
 		b = wire.AppendMore(b)
 	}
-	clear(c.parts) // messages must not stay in memory
-	if cap(c.parts) > dispatch.MaxKeptEntries {
+	return append(response, mem.SliceBuffer(b))
+}
+
+// forget forgets the parts of the response, because messages must not stay in memory.
+func (c *encoder) forget() {
+	clear(c.parts)
+	if c.parts = c.parts[:0]; cap(c.parts) > dispatch.MaxKeptEntries {
 		c.parts = nil
 	}
-	return append(response, mem.SliceBuffer(b))
 }
 
 func (c *encoder) part(e *dispatch.Entry) part {
@@ -115,7 +125,7 @@ func (s *stream) statusOf(reason error) error {
 		return nil
 	}
 	i := s.service.registry.Interceptors
-	result := i.Finish(s.ctx, s.service.registry.LogPanic(s.ctx, reason))
+	result := i.Finish(s.ctx, reason)
 	if denied, ok := errors.AsType[*apierr.DeniedError](reason); ok {
 		i.Record(s.ctx, &rpc.Call{Identity: *s.caller.Identity, Resource: denied.Question.Resource}, fullMethod, result)
 	}

@@ -1,16 +1,12 @@
 package subscribe
 
 import (
-	"context"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
-	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
-	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/registry"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
@@ -21,32 +17,13 @@ import (
 type Service struct {
 	registry   *registry.Registry
 	resourceOf map[*dispatch.Dispatcher]*backend.Resource
-	newOutbox  func(dispatch.StreamConfig) outbox // dispatch.NewStream, unless a test replaces it
 	ended      endedCounts
 	readers    sync.WaitGroup
 }
 
-// outbox is what this package uses of [dispatch.Stream].
-type outbox interface {
-	Serve() error
-	Abort(cause error)
-	Finish()
-	Ready()
-	Start(*dispatch.Dispatcher, *dispatch.StreamWatch, feed.Interest, catchup.Begin, dispatch.Options)
-	StartDirect(*dispatch.StreamWatch, dispatch.DirectWatcher)
-	Refuse(id uint64, reason error)
-	End(*dispatch.StreamWatch, dispatch.Ending)
-	EndAt(*dispatch.StreamWatch, time.Time, dispatch.Ending)
-	EndAll(dispatch.Ending)
-	AwaitAnswers(ctx context.Context, n int) error
-}
-
 // New returns a service. The caller must stop it.
 func New(watches *registry.Registry, resources backend.Resources) *Service {
-	s := &Service{
-		registry: watches, resourceOf: map[*dispatch.Dispatcher]*backend.Resource{},
-		newOutbox: func(c dispatch.StreamConfig) outbox { return dispatch.NewStream(c) },
-	}
+	s := &Service{registry: watches, resourceOf: map[*dispatch.Dispatcher]*backend.Resource{}}
 	for _, r := range resources {
 		if r.Dispatcher != nil {
 			s.resourceOf[r.Dispatcher] = r
@@ -65,14 +42,14 @@ const fullMethod = fanoutv1.FanoutService_Subscribe_FullMethodName
 var method = &grpc.StreamServerInfo{FullMethod: fullMethod, IsServerStream: true}
 
 // Handler returns the handler of the Subscribe method. Like that of Watch, it uses only the
-// interceptors of [rpc.Interceptors.Admission], and only around stream.begin.
+// interceptor [rpc.Interceptors.Admit], and only around stream.begin.
 func (s *Service) Handler() grpc.StreamHandler {
-	admit := rpc.Chain(s.registry.Interceptors.Admission(), func(st any, requests grpc.ServerStream) error {
-		return st.(*stream).begin(requests)
-	}, method)
+	begin := func(st any, requests grpc.ServerStream) error { return st.(*stream).begin(requests) }
 	return func(_ any, rpcStream grpc.ServerStream) error {
 		st := newStream(s, rpcStream)
-		err := work.OnFreshStack(func() error { return admit(st, rpc.Receiving{ServerStream: rpcStream}) })
+		err := work.OnFreshStack(func() error {
+			return s.registry.Interceptors.Admit(st, rpc.Receiving{ServerStream: rpcStream}, method, begin)
+		})
 		if err == nil {
 			err = st.serve()
 		}

@@ -2,7 +2,6 @@ package subscribe
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -24,10 +23,7 @@ type sink struct {
 	stream  *stream
 	slot    quota.Slot
 	encoder encoder
-	sending atomic.Bool // the handler is sending a response
 	times   catchUpTimes
-
-	resources []*backend.Resource // of the messages of the response that is being sent; nil: none. Only the sender uses it
 }
 
 func (k *sink) init(s *stream) {
@@ -53,11 +49,8 @@ func (k *sink) HasRoom() bool {
 
 // TrySend implements [dispatch.StreamSink].
 func (k *sink) TrySend(r *dispatch.Response, now time.Time) error {
-	switch {
-	case k.NeedsWaitingSender():
+	if k.NeedsWaitingSender() || !k.SendWindow.HasRoom() {
 		return dispatch.ErrNeedsHandler
-	case !k.SendWindow.HasRoom():
-		return dispatch.ErrFull
 	}
 	message := k.encoder.encode(r)
 	if fence := k.BeginTrySend(message.Size(), now); fence != nil {
@@ -80,12 +73,11 @@ func (k *sink) Send(r *dispatch.Response) error {
 		message = append(message, fence)
 	}
 	k.begin(r)
-	k.sending.Store(true)
 	k.times.wait(time.Now())
 	err := k.stream.grpc.SendMsg(message)
 	k.times.endWait(time.Now())
-	k.sending.Store(false)
 	if err != nil {
+		k.CancelSend()
 		return err
 	}
 	if err := k.EndSend(size, fence); err != nil {
@@ -104,9 +96,6 @@ func (k *sink) HoldsReservation() bool { return k.slot.IsHeld() }
 // Release implements [dispatch.StreamSink].
 func (k *sink) Release() { k.slot.Release(k.OnWritten) }
 
-// isBlocked reports whether a response waits for the client.
-func (k *sink) isBlocked() bool { return k.IsBlocked(k.sending.Load(), time.Now) }
-
 // begin records what the client may get to know as soon as gRPC has the response: ids that it may use
 // again, and RESETs.
 func (k *sink) begin(r *dispatch.Response) {
@@ -116,20 +105,18 @@ func (k *sink) begin(r *dispatch.Response) {
 	t := &k.stream.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if cap(k.resources) > dispatch.MaxKeptEntries && len(r.Entries) <= dispatch.MaxKeptEntries {
-		k.resources = nil
-	}
-	k.resources = k.resources[:0]
 	for i := range r.Entries {
 		e := &r.Entries[i]
-		var resource *backend.Resource
 		if e.Batch != nil {
-			resource = k.resourceOf(e)
-			if e.Batch.Header.Kind == object.CatchUpBegin && e.Batch.Header.CatchUp == object.Reset {
-				t.beginReset(e.IDs)
+			k.encoder.parts[i].resource = k.resourceOf(e)
+			if e.Batch.Header.BeginsReset() {
+				for _, id := range e.IDs.All() {
+					if w := t.byID[id]; w != nil {
+						w.BeginReset()
+					}
+				}
 			}
 		}
-		k.resources = append(k.resources, resource)
 		for _, w := range e.Watches {
 			if used := t.byID[w.ID]; used != nil && &used.StreamWatch == w {
 				delete(t.byID, w.ID)
@@ -138,19 +125,10 @@ func (k *sink) begin(r *dispatch.Response) {
 	}
 }
 
-// beginReset records that a RESET of some watches begins. It is called with mu held.
-func (t *table) beginReset(ids *dispatch.IDs) {
-	for _, id := range ids.All() {
-		if e := t.byID[id]; e != nil {
-			e.BeginReset()
-		}
-	}
-}
-
 // done counts and traces a response that gRPC has accepted, and removes the watches that have ended.
 func (k *sink) done(r *dispatch.Response) {
 	s, now := k.stream, time.Now()
-	worker := s.queue.Worker()
+	defer k.encoder.forget()
 	for i := range r.Entries {
 		e := &r.Entries[i]
 		if e.Batch == nil {
@@ -162,18 +140,15 @@ func (k *sink) done(r *dispatch.Response) {
 			}
 			continue
 		}
-		resource, size := k.resources[i], k.encoder.sizes[i]
+		resource, size := k.encoder.parts[i].resource, k.encoder.parts[i].size
 		if resource == nil {
 			continue // the watch of a resource without a cache has been stopped
 		}
-		s.service.registry.Counters(resource.Name, worker).Note(&e.Batch.Message, e.IDs.Len(), size, e.First, now)
+		s.service.registry.Counters(resource.Name, s.worker).Note(&e.Batch.Message, e.IDs.Len(), size, e.First, now)
 		if t := resource.Tracer; t != nil && e.Dispatcher != nil && e.Batch.Header.Kind == object.Live && t.Wants() {
 			k.trace(t, e, size, now)
 		}
 		k.logSlow(e, now)
-	}
-	if cap(k.encoder.sizes) > dispatch.MaxKeptEntries {
-		k.encoder.sizes = nil
 	}
 }
 

@@ -33,23 +33,21 @@ type stream struct {
 	ending   context.Context   // of what must not outlast the stream
 	end      context.CancelFunc
 	caller   registry.Caller
-	queue    *registry.ConnQueue // nil: not admitted
+	worker   int // that serves the stream
 
-	out   outbox
+	out   *dispatch.Stream
 	sink  sink
 	table table
 	waits waits
 
 	endsAll atomic.Bool // EndAll was called
 
-	calls       sync.Mutex  // orders the calls of out; see the comment of the package
-	reason      error       // guarded by calls: of EndAll; nil: EndAll was not called
-	closed      bool        // guarded by calls: finish has begun
-	noRequests  bool        // guarded by calls: the client has closed its side
-	waiting     int         // guarded by calls: watches that wait for etcd
-	expiryTimer *time.Timer // guarded by calls: credentials
-	limitTimer  *time.Timer // guarded by calls: Config.TimeLimit
-	cutOffTimer *time.Timer // guarded by calls: for a client that does not read the last messages
+	calls      sync.Mutex    // orders the calls of out; see the comment of the package
+	reason     error         // guarded by calls: of EndAll; nil: EndAll was not called
+	closed     bool          // guarded by calls: finish has begun
+	noRequests bool          // guarded by calls: the client has closed its side
+	waiting    int           // guarded by calls: watches that wait for etcd
+	timers     []*time.Timer // guarded by calls: of what ends the stream
 }
 
 func newStream(s *Service, rpcStream grpc.ServerStream) *stream {
@@ -72,10 +70,11 @@ func (s *stream) register(requests grpc.ServerStream) error {
 	s.ending, s.end = context.WithCancel(s.ctx)
 	s.caller.Init(s.ctx, true)
 	watches := s.service.registry
-	s.queue = watches.Queues.Acquire(s.ctx)
+	queue := watches.Queues.Of(s.caller.Conn)
+	s.worker = queue.Worker()
 	limit := watches.TimeLimit()
 	s.last = registry.LastBookmark(s.ctx, s.since, limit)
-	s.out = s.service.newOutbox(dispatch.StreamConfig{Queue: s.queue.Queue, Sink: &s.sink, LastBookmark: s.last})
+	s.out = dispatch.NewStream(dispatch.StreamConfig{Queue: queue, Sink: &s.sink, LastBookmark: s.last})
 	s.sink.init(s)
 	s.waits.init()
 	if err := watches.Register(s); err != nil {
@@ -89,10 +88,10 @@ func (s *stream) register(requests grpc.ServerStream) error {
 	}
 	s.calls.Lock()
 	if expires := s.caller.Pass.Expires; !expires.IsZero() {
-		s.expiryTimer = time.AfterFunc(time.Until(expires), func() { s.EndAll(access.ErrExpired) })
+		s.timers = append(s.timers, time.AfterFunc(time.Until(expires), func() { s.EndAll(access.ErrExpired) }))
 	}
 	if limit > 0 {
-		s.limitTimer = time.AfterFunc(time.Until(s.since.Add(limit)), func() { s.EndAll(registry.ErrTimeLimit) })
+		s.timers = append(s.timers, time.AfterFunc(time.Until(s.since.Add(limit)), func() { s.EndAll(registry.ErrTimeLimit) }))
 	}
 	s.calls.Unlock()
 	return nil
@@ -103,7 +102,7 @@ func (s *stream) serve() error {
 	s.service.readers.Go(s.read)
 	err := s.out.Serve()
 	if _, panicked := errors.AsType[*work.PanicError](err); panicked {
-		return s.service.registry.LogPanic(s.ctx, err)
+		return err
 	}
 	if err != nil {
 		if gone := s.ctx.Err(); gone != nil {
@@ -126,7 +125,7 @@ func (s *stream) serve() error {
 func (s *stream) finish(err error) error {
 	watches := 0
 	if panicked := work.Guard(func() error { watches = s.release(); return nil }); panicked != nil {
-		err = s.service.registry.LogPanic(s.ctx, panicked)
+		err = panicked
 	}
 	result := s.service.registry.Interceptors.Conclude(s.ctx, fullMethod, s.since, err)
 	s.service.ended.add(status.Code(result), watches)
@@ -135,17 +134,14 @@ func (s *stream) finish(err error) error {
 
 // release returns the number of watches that were left.
 func (s *stream) release() (watches int) {
-	if s.queue == nil {
+	if s.out == nil {
 		return 0 // not admitted
 	}
 	defer s.service.registry.Unregister(s)
-	defer s.service.registry.Queues.Release(s.queue)
 	s.calls.Lock()
 	s.closed = true
-	for _, timer := range []*time.Timer{s.expiryTimer, s.limitTimer, s.cutOffTimer} {
-		if timer != nil {
-			timer.Stop()
-		}
+	for _, timer := range s.timers {
+		timer.Stop()
 	}
 	s.calls.Unlock()
 	s.end()
@@ -179,7 +175,7 @@ func (s *stream) EndAll(reason error) {
 	s.endsAll.Store(true)
 	s.out.EndAll(endingOf(reason))
 	if grace := s.service.registry.GraceAfter(reason); grace > 0 {
-		s.cutOffTimer = time.AfterFunc(grace, func() { rpc.CutOff(s.grpc.Context()) })
+		s.timers = append(s.timers, time.AfterFunc(grace, func() { rpc.CutOff(s.grpc.Context()) })) // for a client that does not read the last messages
 	}
 }
 

@@ -51,7 +51,7 @@ func (t *table) begin(w *watch) bool {
 		return false
 	}
 	w.Index = t.latest
-	t.begun.Add(w.Index, w)
+	t.begun.Set(w.Index, w)
 	return true
 }
 
@@ -61,7 +61,7 @@ func (t *table) remove(ended ...*dispatch.StreamWatch) []*watch {
 	defer t.mu.Unlock()
 	had := make([]*watch, 0, len(ended))
 	for _, one := range ended {
-		if w := t.begun.Remove(one.Index); w != nil {
+		if w, ok := t.begun.Delete(one.Index); ok {
 			had = append(had, w)
 		}
 	}
@@ -72,7 +72,8 @@ func (t *table) remove(ended ...*dispatch.StreamWatch) []*watch {
 func (t *table) at(index uint32) *watch {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.begun.At(index)
+	w, _ := t.begun.Get(index)
+	return w
 }
 
 // each calls a function for the watches that have begun and have the index or a higher one; see
@@ -109,7 +110,8 @@ func (t *table) appendWaiting(all []*watch) []*watch {
 func (t *table) clear() []*watch {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := t.appendWaiting(t.begun.Clear())
+	all := t.appendWaiting(t.begun.Values())
+	t.begun.Clear()
 	clear(t.byID)
 	return all
 }

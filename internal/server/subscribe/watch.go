@@ -2,6 +2,7 @@ package subscribe
 
 import (
 	"sync"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/server/registry"
@@ -49,7 +50,7 @@ func (w *watch) End(reason error) {
 func (w *watch) Progress() registry.Progress {
 	st := w.StreamWatch.Status()
 	return registry.Progress{
-		Position: st.Sent, CatchingUp: st.CatchingUp, Blocked: st.Waiting || w.stream.sink.isBlocked(),
+		Position: st.Sent, CatchingUp: st.CatchingUp, Blocked: st.Waiting || w.stream.sink.IsBlocked(time.Now),
 		Messages: st.Messages, Bytes: st.Bytes, Backlog: st.Backlog, Shared: w.Shared(),
 	}
 }

@@ -21,7 +21,7 @@ const expiryGrace = 2 * time.Second
 // configured. Connections within the process need none.
 type credentialsOrLocal struct {
 	credentials.TransportCredentials
-	budgets StreamBudgets // nil: no limit
+	budgets StreamBudgets
 	failed  HandshakeFailed
 }
 
@@ -57,11 +57,7 @@ func (t credentialsOrLocal) ServerHandshake(raw net.Conn) (net.Conn, credentials
 		conn = closeAt(conn, shown.State.VerifiedChains[0][0].NotAfter.Add(expiryGrace))
 	}
 	address := raw.RemoteAddr().String()
-	var budget frames.Budget
-	if t.budgets != nil {
-		budget = t.budgets(address)
-	}
-	followed := frames.NewConn(conn, budget)
+	followed := frames.NewConn(conn, t.budgets(address))
 	return followed, ConnInfo{info, followed, address}, nil
 }
 

@@ -25,6 +25,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/fanoutd/fanoutd/internal/server/frames"
 )
 
 const (
@@ -299,7 +301,7 @@ func goAwayServer(t *testing.T) (dial func() *grpc.ClientConn, peers chan *peer.
 				return nil
 			}
 		}
-	}, grpc.Creds(newCredentials(nil, nil, nil))), peers
+	}, grpc.Creds(newCredentials(nil, func(string) frames.Budget { return nil }, nil))), peers
 }
 
 // echo sends a message and receives it back.

@@ -7,16 +7,14 @@ import (
 	"sync/atomic"
 )
 
-// watchContext is the context of a watch. It ends when the context of the request ends, and
-// when the watch has to end for another reason. A context of the standard library would take
-// several times as much memory. Only a goroutine that waits needs the channel of Done, so the
-// channel is made on demand, and forgetDone frees it after the wait.
+// watchContext is how long a watch lasts. It ends when the context of the request ends, and when the
+// watch has to end for another reason. A context of the standard library would take several times as
+// much memory, and only the wait for the store needs one.
 type watchContext struct {
-	context.Context // of the request, with the values that the interceptors have added
+	Context context.Context // of the request, with the values that the interceptors have added
 
 	mu    sync.Mutex
-	done  chan struct{} // guarded by mu; nil until Done is called
-	onEnd func()        // guarded by mu
+	onEnd func() // guarded by mu; nil: nothing has to end
 
 	reason atomic.Pointer[error] // why the watch ends; nil: it continues. A worker reads it for each message
 }
@@ -27,9 +25,6 @@ func (c *watchContext) end(reason error) {
 	if !c.reason.CompareAndSwap(nil, &reason) {
 		c.mu.Unlock()
 		return
-	}
-	if c.done != nil {
-		close(c.done)
 	}
 	onEnd := c.onEnd
 	c.mu.Unlock()
@@ -50,24 +45,12 @@ func (c *watchContext) callOnEnd(f func()) {
 	}
 }
 
-// Done implements [context.Context].
-func (c *watchContext) Done() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.done == nil {
-		c.done = make(chan struct{})
-		if c.reason.Load() != nil {
-			close(c.done)
-		}
-	}
-	return c.done
-}
-
-// forgetDone frees the channel of Done. The caller makes sure that no goroutine waits for it.
-func (c *watchContext) forgetDone() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.done = nil
+// waiting returns a context for a wait, which ends when the watch does. It is no child of that of the
+// request, which would keep memory for its children.
+func (c *watchContext) waiting() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context))
+	c.callOnEnd(cancel)
+	return ctx, cancel
 }
 
 // why returns why the context has ended, or nil if it has not ended. byServer is false if the
@@ -78,16 +61,4 @@ func (c *watchContext) why() (reason error, byServer bool) {
 		return nil, false
 	}
 	return *p, !errors.Is(*p, context.Canceled) && !errors.Is(*p, context.DeadlineExceeded)
-}
-
-// Err implements [context.Context].
-func (c *watchContext) Err() error {
-	reason, _ := c.why()
-	switch {
-	case reason == nil:
-		return nil
-	case errors.Is(reason, context.DeadlineExceeded):
-		return context.DeadlineExceeded
-	}
-	return context.Canceled
 }

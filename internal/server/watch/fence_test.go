@@ -100,7 +100,7 @@ func (b *transportBuffer) accepted() int {
 
 // awaitsFence reports whether the worker has a message and waits for the fence.
 func awaitsFence(h *handler) bool {
-	return h.sender.IsBlocked(false, func() time.Time { return time.Time{} }) // it is blocked for no other reason
+	return h.sender.IsBlocked(func() time.Time { return time.Time{} }) // it is blocked for no other reason
 }
 
 // fillUntilOverdue puts events until the sender of a watch is full, and makes its fence overdue.

@@ -34,7 +34,6 @@ type handler struct {
 	watch  watch
 
 	registry *registry.Registry
-	queue    *registry.ConnQueue
 	out      *dispatch.Stream // nil: the watch was not admitted
 
 	cleanup   []func() // guarded by ctx.mu: called at the end of the watch, in reverse order
@@ -46,30 +45,30 @@ type handler struct {
 var watchMethod = &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName, IsServerStream: true}
 
 // Handler returns the handler of the Watch method, for one server. Of [rpc.Interceptors], the handler uses
-// only [rpc.Interceptors.Admission], and only around handler.begin. The method handler.finish
+// only [rpc.Interceptors.Admit], and only around handler.begin. The method handler.finish
 // does what the other interceptors do for other RPCs: it sets the status and writes the log
 // line and the audit record.
 func Handler(r *registry.Registry) grpc.StreamHandler {
 	ending := work.NewTurns()
-	admit := rpc.Chain(r.Interceptors.Admission(), func(h any, stream grpc.ServerStream) error {
+	begin := func(h any, stream grpc.ServerStream) error {
 		req := &fanoutv1.WatchRequest{}
 		if err := stream.RecvMsg(req); err != nil {
 			return err
 		}
 		return h.(*handler).begin(stream.Context(), req)
-	}, watchMethod)
+	}
 	return func(_ any, stream grpc.ServerStream) error {
 		h := &handler{registry: r}
 		h.ctx.Context = stream.Context()
 		h.watch.SetBegan(time.Now())
 		h.init(stream)
-		err := h.onFreshStack(func() error { return admit(h, rpc.Receiving{ServerStream: stream}) })
+		err := work.OnFreshStack(func() error { return r.Interceptors.Admit(h, rpc.Receiving{ServerStream: stream}, watchMethod, begin) })
 		if err == nil {
 			err = h.serve()
 		}
 		// Very many watches may end at once, so their handlers take turns.
-		ending.Do(func() { err = h.onFreshStack(func() error { return h.finish(err) }) })
-		return err
+		ending.Do(func() { err = work.OnFreshStack(func() error { return h.finish(err) }) })
+		return r.Interceptors.LogPanic(stream.Context(), err)
 	}
 }
 
@@ -77,11 +76,6 @@ func Handler(r *registry.Registry) grpc.StreamHandler {
 func (h *handler) init(stream grpc.ServerStream) {
 	h.watch.handler, h.sender.handler, h.sender.stream = h, h, stream
 }
-
-func (h *handler) onFreshStack(do func() error) error { return h.logPanic(work.OnFreshStack(do)) }
-
-// logPanic logs the error if it is a panic, and returns the error for the client.
-func (h *handler) logPanic(err error) error { return h.registry.LogPanic(h.ctx.Context, err) }
 
 // begin registers the watch and checks the request. ctx is the context of the request with
 // the values that the interceptors have added.
@@ -100,23 +94,23 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	now, request := time.Now(), &admitted.Watch // the time limit includes the wait for the store
 	limit := registry.Shorter(request.TimeLimit, r.TimeLimit())
 	last := registry.LastBookmark(ctx, now, limit)
-	h.queue, w.fromNow = r.Queues.Acquire(ctx), request.FromNow
+	queue := r.Queues.Of(w.caller.Conn)
+	w.fromNow = request.FromNow
 	h.sender.tracer, h.sender.slow, h.sender.interval = admitted.Resource.Tracer, r.Interceptors.Slow, request.Options.BookmarkInterval
-	h.sender.counters = r.Counters(w.Resource(), h.queue.Worker())
+	h.sender.counters = r.Counters(w.Resource(), queue.Worker())
 	start, err := h.await(admitted, last)
 	if err != nil {
-		if reason, byServer := h.ctx.why(); byServer {
-			if errors.Is(reason, apierr.ErrDraining) {
-				return apierr.ErrDraining
-			}
+		switch reason, _ := h.ctx.why(); {
+		case errors.Is(reason, apierr.ErrDraining):
+			return apierr.ErrDraining
+		case reason != nil:
 			return reason
 		}
 		return err
 	}
 	h.open(dispatch.StreamConfig{
-		Queue: h.queue.Queue, Solo: &h.sender, Order: rpc.StreamID(ctx), LastBookmark: last,
+		Queue: queue, Solo: &h.sender, Order: rpc.StreamID(ctx), LastBookmark: last,
 	})
-	h.ctx.forgetDone() // only the wait for the store needed the channel
 	if err := r.Begin(w); err != nil {
 		return err
 	}
@@ -153,8 +147,10 @@ func (h *handler) start(start func()) {
 // await waits until the store is fresh enough for the watch. It returns a function that starts the
 // watch, and releases it if the client has gone before.
 func (h *handler) await(r *registry.Parsed, lastBookmark time.Time) (start func(), err error) {
+	ctx, cancel := h.ctx.waiting()
+	defer cancel()
 	if r.Resource.Direct != nil {
-		w, err := r.Resource.WatchDirect(&h.ctx, &r.Watch, lastBookmark)
+		w, err := r.Resource.WatchDirect(ctx, &r.Watch, lastBookmark)
 		if err != nil {
 			return nil, err
 		}
@@ -165,7 +161,7 @@ func (h *handler) await(r *registry.Parsed, lastBookmark time.Time) (start func(
 		})
 		return func() { h.out.StartDirect(&h.watch.StreamWatch, w) }, nil
 	}
-	begin, err := r.Resource.Await(&h.ctx, &r.Watch)
+	begin, err := r.Resource.Await(ctx, &r.Watch)
 	return func() {
 		h.out.Start(r.Resource.Dispatcher, &h.watch.StreamWatch, r.Interest, backend.BeginOf(&r.Watch, begin), r.Options)
 	}, err
@@ -183,7 +179,7 @@ func (h *handler) serve() error {
 	case errors.Is(err, dispatch.ErrStopped):
 		return apierr.ErrDraining
 	}
-	return h.logPanic(err)
+	return err
 }
 
 // endWatch ends the watch when its context has ended. If the server ends it, its last message has the
@@ -242,9 +238,6 @@ func (h *handler) release() (err error) {
 	for _, f := range slices.Backward(cleanup) {
 		steps = append(steps, f)
 	}
-	if h.queue != nil {
-		steps = append(steps, func() { h.registry.Queues.Release(h.queue) })
-	}
 	steps = append(steps, func() { h.registry.End(&h.watch) }, func() { h.registry.Unregister(&h.watch) })
 	for _, step := range steps {
 		err = cmp.Or(work.Guard(func() error { step(); return nil }), err)
@@ -264,7 +257,7 @@ func (h *handler) stop() {
 // and returns the status for the client.
 func (h *handler) finish(err error) error {
 	if panicked := h.release(); panicked != nil {
-		err = h.logPanic(panicked)
+		err = panicked
 	}
 	return h.registry.Interceptors.Conclude(h.ctx.Context, watchMethod.FullMethod, h.watch.Began(), err)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/frames"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/server/registry"
@@ -221,11 +222,10 @@ func watched(tb testing.TB, watches int) (*registry.Registry, *cachertest.Memory
 		if _, err := r.Admit(caller, e, &fanoutv1.WatchRequest{Resource: "r"}); err != nil {
 			tb.Fatal(err)
 		}
-		h.queue = r.Queues.Acquire(caller)
 		h.sender.counters = r.Counters("r", 0)
 		s := &heldSink{streamSender: &h.sender}
 		s.room.Store(1)
-		h.open(dispatch.StreamConfig{Queue: h.queue.Queue, Solo: s})
+		h.open(dispatch.StreamConfig{Queue: r.Queues.Of(frames.NewConn(nil, nil)), Solo: s})
 		if err := r.Begin(e); err != nil {
 			tb.Fatal(err)
 		}

@@ -30,8 +30,7 @@ func script(t *testing.T, h *handler, sink dispatch.SoloSink) (send func(*object
 func serveScript(t *testing.T, h *handler, sink dispatch.SoloSink, w *scriptedWatcher) {
 	t.Helper()
 	h.sender.counters = &registry.Counters{}
-	h.queue = h.registry.Queues.Acquire(h.ctx.Context)
-	h.open(dispatch.StreamConfig{Queue: h.queue.Queue, Solo: sink})
+	h.open(dispatch.StreamConfig{Queue: h.registry.Queues.Of(nil), Solo: sink})
 	if err := h.registry.Begin(&h.watch); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -32,7 +31,6 @@ type streamSender struct {
 	slot       *quota.Slot   // the permission to send a RESET or a DELTA; nil: the watch does not need it
 	interval   time.Duration // the bookmark interval of the watch
 	catchingUp bool          // SYNCED was not sent
-	sending    atomic.Bool   // Send has not returned
 
 	// notCounted is the part of the time since the watch began that does not count for the slow
 	// log. This is the time before the present catch-up began, and the time in which messages
@@ -87,13 +85,8 @@ func (s *streamSender) TrySend(r *dispatch.Response, now time.Time) error {
 	switch {
 	case e == nil:
 		return nil
-	case s.NeedsWaitingSender():
+	case !s.TakesBatch():
 		return dispatch.ErrNeedsHandler
-	case !s.SendWindow.HasRoom():
-		if s.mayWait() {
-			return dispatch.ErrNeedsHandler
-		}
-		return dispatch.ErrFull
 	}
 	s.begin(r, e)
 	if err := s.SendBatch(e.Batch, s.handler.watch.Status().Sent.Revision, now); err != nil {
@@ -146,10 +139,8 @@ func (s *streamSender) Send(r *dispatch.Response) error {
 	if fence != nil {
 		message = append(message, fence)
 	}
-	s.sending.Store(true)
-	err := s.stream.SendMsg(message)
-	s.sending.Store(false)
-	if err != nil {
+	if err := s.stream.SendMsg(message); err != nil {
+		s.CancelSend()
 		return err
 	}
 	s.notCounted += time.Since(began) // the log of slow catch-ups does not count the time of the client
@@ -160,9 +151,6 @@ func (s *streamSender) Send(r *dispatch.Response) error {
 	s.done(e)
 	return nil
 }
-
-// isBlocked reports whether a message waits for the client.
-func (s *streamSender) isBlocked() bool { return s.IsBlocked(s.sending.Load(), time.Now) }
 
 // messageOf returns the entry of a response that has a message, or nil.
 func messageOf(r *dispatch.Response) *dispatch.Entry {
@@ -181,7 +169,7 @@ func (s *streamSender) begin(r *dispatch.Response, e *dispatch.Entry) {
 	}
 	h := &e.Batch.Header
 	s.catchingUp = s.catchingUp && h.Kind != object.Synced || h.Kind == object.CatchUpBegin
-	if h.Kind == object.CatchUpBegin && h.CatchUp == object.Reset {
+	if h.BeginsReset() {
 		w := &s.handler.watch
 		w.mu.Lock()
 		defer w.mu.Unlock()

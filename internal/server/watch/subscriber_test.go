@@ -156,7 +156,7 @@ func TestAppliedLagGrows(t *testing.T) {
 	}
 	before := lag()
 	memory.Restart("e2") // the window has nothing of the old epoch
-	poll.Until(t, "the window begins again", func() bool { return all[0].Backend().Epoch() == "e2" })
+	poll.Until(t, "the window begins again", func() bool { return all[0].Backend().Position().Epoch == "e2" })
 	if now := lag(); now <= before {
 		t.Errorf("got a lag of %v, and %v before that", now, before)
 	}

@@ -64,7 +64,7 @@ func (w *watch) CheckFence(now time.Time) { w.handler.sender.CheckFence(now) }
 func (w *watch) Progress() registry.Progress {
 	st := w.StreamWatch.Status()
 	return registry.Progress{
-		Position: st.Sent, CatchingUp: st.CatchingUp || st.Messages == 0 && !w.fromNow, Blocked: st.Waiting || w.handler.sender.isBlocked(),
+		Position: st.Sent, CatchingUp: st.CatchingUp || st.Messages == 0 && !w.fromNow, Blocked: st.Waiting || w.handler.sender.IsBlocked(time.Now),
 		Messages: st.Messages, Bytes: st.Bytes, Backlog: st.Backlog,
 	}
 }

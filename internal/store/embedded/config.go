@@ -53,17 +53,10 @@ func (cfg Config) etcd(log *zap.Logger) (*embed.Config, error) {
 		c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*u}, []url.URL{*u}
 	}
 	c.SnapshotCatchUpEntries = catchUpEntries
-	c.MaxWalFiles = 0 // walPurger removes them
-	c.QuotaBackendBytes = cfg.QuotaBytes
-	if c.QuotaBackendBytes == 0 {
-		c.QuotaBackendBytes = 2 << 30
-	}
-	retention := cfg.CompactionRetention
-	if retention == 0 {
-		retention = time.Hour
-	}
+	c.MaxWalFiles = 0 // raftSnapshots removes them
+	c.QuotaBackendBytes = cmp.Or(cfg.QuotaBytes, 2<<30)
 	c.AutoCompactionMode = embed.CompactorModePeriodic
-	c.AutoCompactionRetention = retention.String()
+	c.AutoCompactionRetention = cmp.Or(cfg.CompactionRetention, time.Hour).String()
 	c.MaxTxnOps = cmp.Or(uint(cfg.MaxTransactionOps), embed.DefaultMaxTxnOps)
 	if cfg.UnsafeNoFsync {
 		c.UnsafeNoFsync = true

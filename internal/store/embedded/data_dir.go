@@ -56,21 +56,7 @@ func checkMember(dir string) error {
 		}
 		return fmt.Errorf("the write-ahead log %s is missing: restore a backup", datadir.ToWALDir(dir))
 	}
-	log, err := readLog(datadir.ToWALDir(dir), names)
-	if err != nil {
-		return err
-	}
-	switch {
-	case log.first > log.snapshot:
-		return fmt.Errorf("the write-ahead log %s begins at entry %d instead of %d: files are missing, restore a backup",
-			datadir.ToWALDir(dir), log.first, log.snapshot)
-	case log.last < db.applied:
-		return fmt.Errorf("the write-ahead log %s ends at entry %d, but the database contains entry %d: files are missing, restore a backup",
-			datadir.ToWALDir(dir), log.last, db.applied)
-	case log.snapshot > db.applied:
-		return fmt.Errorf("the database %s ends at entry %d, but the write-ahead log begins after entry %d: restore a backup", path, db.applied, log.snapshot)
-	}
-	return nil
+	return db.checkLog(path, datadir.ToWALDir(dir), names)
 }
 
 // databaseState is what the database of a member contains about the member.
@@ -170,73 +156,68 @@ func (s *databaseState) checkOrigin() error {
 	return nil
 }
 
-// logState is what the write-ahead log of a member contains.
-type logState struct {
-	first    uint64 // index with which the oldest file begins
-	snapshot uint64 // index of the last snapshot record that is committed
-	last     uint64 // index of the last entry
-}
-
-// readLog reads the whole write-ahead log and verifies its checksums.
-func readLog(dir string, names []string) (logState, error) {
+// checkLog reads the whole write-ahead log of a database, and verifies its checksums and that no
+// file is missing.
+func (s *databaseState) checkLog(path, dir string, names []string) error {
 	first, err := checkSequence(dir, names)
 	if err != nil {
-		return logState{}, err
+		return err
 	}
 	readers := make([]fileutil.FileReader, len(names))
 	for i, name := range names {
 		f, err := os.Open(filepath.Join(dir, name))
 		if err != nil {
-			return logState{}, err
+			return err
 		}
 		defer f.Close()
 		readers[i] = fileutil.NewFileReader(f)
 	}
-	state := logState{first: first}
+	var last uint64 // index of the last entry
 	var snapshots []uint64
-	var committed uint64
+	entry, hard, snapshot := &raftpb.Entry{}, &raftpb.HardState{}, &walpb.Snapshot{}
+	messages := map[int64]proto.Message{wal.EntryType: entry, wal.StateType: hard, wal.SnapshotType: snapshot}
 	decoder := wal.NewDecoder(readers...)
 	record := &walpb.Record{}
 	err = decoder.Decode(record)
 	for ; err == nil; err = decoder.Decode(record) {
+		if m, ok := messages[record.GetType()]; ok {
+			if err := proto.Unmarshal(record.GetData(), m); err != nil {
+				return damagedLog(dir, err)
+			}
+		}
 		switch record.GetType() {
 		case wal.EntryType:
-			entry := &raftpb.Entry{}
-			if err := proto.Unmarshal(record.GetData(), entry); err != nil {
-				return state, damagedLog(dir, err)
-			}
-			state.last = entry.GetIndex()
-		case wal.StateType:
-			hard := &raftpb.HardState{}
-			if err := proto.Unmarshal(record.GetData(), hard); err != nil {
-				return state, damagedLog(dir, err)
-			}
-			committed = hard.GetCommit()
+			last = entry.GetIndex()
 		case wal.SnapshotType:
-			snapshot := &walpb.Snapshot{}
-			if err := proto.Unmarshal(record.GetData(), snapshot); err != nil {
-				return state, damagedLog(dir, err)
-			}
 			snapshots = append(snapshots, snapshot.GetIndex())
 		case wal.CrcType:
 			if crc := decoder.LastCRC(); crc != 0 && record.Validate(crc) != nil {
-				return state, damagedLog(dir, wal.ErrCRCMismatch)
+				return damagedLog(dir, wal.ErrCRCMismatch)
 			}
 			decoder.UpdateCRC(record.GetCrc())
 		}
 	}
 	// etcd repairs a log whose last record is incomplete.
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return state, damagedLog(dir, err)
+		return damagedLog(dir, err)
 	}
+	var newest uint64 // index of the last snapshot record that is committed
 	for _, index := range snapshots {
-		if index <= committed {
-			state.snapshot = index
+		if index <= hard.GetCommit() {
+			newest = index
 		}
 	}
+	switch {
+	case first > newest:
+		return fmt.Errorf("the write-ahead log %s begins at entry %d instead of %d: files are missing, restore a backup", dir, first, newest)
 	// A snapshot may stand for entries whose file is gone.
-	state.last = max(state.last, state.snapshot)
-	return state, nil
+	case max(last, newest) < s.applied:
+		return fmt.Errorf("the write-ahead log %s ends at entry %d, but the database contains entry %d: files are missing, restore a backup",
+			dir, max(last, newest), s.applied)
+	case newest > s.applied:
+		return fmt.Errorf("the database %s ends at entry %d, but the write-ahead log begins after entry %d: restore a backup", path, s.applied, newest)
+	}
+	return nil
 }
 
 func damagedLog(dir string, err error) error {

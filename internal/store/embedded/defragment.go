@@ -44,49 +44,37 @@ func (m *Member) defragment() error {
 // It reads the sizes of all records, because SizeInUse of the database may be far more. Deleted
 // data is in use until the readers that may see it have ended, and two more commits. etcd ends its
 // own readers on goroutines that it does not wait for, so on a busy machine that takes a while.
+//
+// A defragmentation puts the records into leaves of whole pages. bbolt begins another leaf once one is
+// nine tenths full, but each has at least two records.
 func (m *Member) defragmentedBytes() (int64, error) {
 	tx := m.backend.ConcurrentReadTx()
 	tx.RLock()
 	defer tx.RUnlock()
-	var bytes int64
+	page := int64(os.Getpagesize())
+	var pages int64
 	for _, bucket := range schema.AllBuckets {
-		leaves := leafPages{size: int64(os.Getpagesize())}
+		var leaf, records int64 // bytes and records of the last leaf
 		err := tx.UnsafeForEach(bucket, func(key, value []byte) error {
-			leaves.add(int64(len(key) + len(value)))
+			bytes := int64(len(key)+len(value)) + leafOverhead
+			if records >= 2 && leaf+bytes > page*9/10 {
+				pages += (leaf + page - 1) / page
+				leaf, records = 0, 0
+			}
+			if records == 0 {
+				leaf = leafOverhead
+			}
+			leaf += bytes
+			records++
 			return nil
 		})
 		if err != nil {
 			return 0, err
 		}
-		bytes += leaves.bytes()
+		pages += (leaf + page - 1) / page
 	}
-	return bytes, nil
-}
-
-// leafPages counts the pages into which a defragmentation puts records. bbolt begins another leaf
-// once one is nine tenths full, but each has at least two records, and whole pages.
-type leafPages struct {
-	size    int64 // of a page
-	full    int64 // number of pages before the last leaf
-	records int   // in the last leaf
-	last    int64 // bytes of the last leaf
+	return pages * page, nil
 }
 
 // leafOverhead is what bbolt stores besides a record, and in each leaf.
 const leafOverhead = 16
-
-func (p *leafPages) add(bytes int64) {
-	bytes += leafOverhead
-	if p.records >= 2 && p.last+bytes > p.size*9/10 {
-		p.full = p.pages()
-		p.records, p.last = 0, 0
-	}
-	if p.records == 0 {
-		p.last = leafOverhead
-	}
-	p.records++
-	p.last += bytes
-}
-
-func (p *leafPages) pages() int64 { return p.full + (p.last+p.size-1)/p.size }
-func (p *leafPages) bytes() int64 { return p.pages() * p.size }

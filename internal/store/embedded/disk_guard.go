@@ -85,10 +85,6 @@ const (
 	diskUnknown           // the free space cannot be read: for all
 )
 
-func (s diskState) String() string {
-	return [...]string{"ok", "low", "full", "unknown"}[s]
-}
-
 // openDisk makes room for the start of etcd in a data directory. It fails if there is too
 // little.
 func openDisk(dataDir, memberDir string, log *slog.Logger) (*diskGuard, error) {

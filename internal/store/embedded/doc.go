@@ -15,7 +15,7 @@
 //	raftSnapshots         the log has ten times its size, and so has the memory after a restart:
 //	                      TestLargeValues
 //	catchUpEntries        old entries fill the memory: TestLargeValues
-//	walPurger             old files fill the disk: TestLargeValues
+//	purge                 old files fill the disk: TestLargeValues
 //	walSegmentBytes       most of a small disk is taken in advance: TestDiskFilledByObjects
 //	spareSegments         etcd cannot write its log on a full disk: TestDiskFilledByOthers; and it reads
 //	                      what a crash has left in them: TestUnfinishedLogFiles

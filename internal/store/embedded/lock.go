@@ -24,11 +24,11 @@ func lockDir(dir string) (unlock func() error, err error) {
 		return nil, fmt.Errorf("lock data directory %s: %w", dir, err)
 	}
 	if !locked {
-		holder, _ := os.ReadFile(path) // optional: the message is useful without it
-		if pid := strings.TrimSpace(string(holder)); pid != "" {
-			return nil, fmt.Errorf("data directory %s is in use by process %s; stop it or choose another directory", dir, pid)
+		holder := "another process"
+		if pid, err := os.ReadFile(path); err == nil && len(pid) > 0 {
+			holder = "process " + strings.TrimSpace(string(pid))
 		}
-		return nil, fmt.Errorf("data directory %s is in use by another process; stop it or choose another directory", dir)
+		return nil, fmt.Errorf("data directory %s is in use by %s; stop it or choose another directory", dir, holder)
 	}
 	if err := os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
 		_ = lock.Unlock()

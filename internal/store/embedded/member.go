@@ -59,6 +59,9 @@ func Start(ctx context.Context, cfg Config, log *slog.Logger) (*Member, error) {
 		return nil, err
 	}
 	m := &Member{fatal: newFatalErrors(), failed: make(chan error, 1), log: log, stopping: new(atomic.Bool), unlock: unlock}
+	context.AfterFunc(m.fatal.happened, func() {
+		m.failed <- fmt.Errorf("embedded etcd in %s failed: %w", cfg.Dir, m.fatal.first())
+	})
 	if err := m.start(ctx, cfg); err != nil {
 		err = fmt.Errorf("start embedded etcd in %s: %w", cfg.Dir, err)
 		if m.etcd == nil {
@@ -71,7 +74,7 @@ func Start(ctx context.Context, cfg Config, log *slog.Logger) (*Member, error) {
 
 // start starts etcd. If it fails, etcd runs only if m.etcd is set.
 func (m *Member) start(ctx context.Context, cfg Config) error {
-	snapshots := &raftSnapshots{dir: cfg.etcdDir()}
+	snapshots := &raftSnapshots{dir: cfg.etcdDir(), log: m.log}
 	etcdConfig, err := cfg.etcd(etcdlog.New(m.log.With("component", "etcd"), m.stopping,
 		zap.WithFatalHook(m.fatal), zap.WithPanicHook(m.fatal), zap.WrapCore(snapshots.wrap)))
 	if err != nil {
@@ -91,25 +94,14 @@ func (m *Member) start(ctx context.Context, cfg Config) error {
 	m.Leases = adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server))
 	m.backend, m.quota = server.Backend(), etcdConfig.QuotaBackendBytes
 	m.disk.begin(func() (file, inUse int64) { return m.backend.Size(), m.backend.SizeInUse() })
-	m.startBackground(ctx, &walPurger{dir: etcdConfig.Dir, saved: &snapshots.saved, log: m.log}, cfg.Dir)
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	m.stopBackground = stop
+	m.background.Go(func() { m.disk.run(background) })
 	return m.During(func() error {
 		if err := snapshots.begin(server); err != nil {
 			return fmt.Errorf("read the raft snapshots: %w", err)
 		}
 		return m.recoverSpace(ctx)
-	})
-}
-
-func (m *Member) startBackground(ctx context.Context, purger *walPurger, dir string) {
-	ctx, m.stopBackground = context.WithCancel(context.WithoutCancel(ctx))
-	m.background.Go(func() { purger.run(ctx) })
-	m.background.Go(func() { m.disk.run(ctx) })
-	m.background.Go(func() {
-		select {
-		case <-m.fatal.happened:
-			m.failed <- fmt.Errorf("embedded etcd in %s failed: %w", dir, m.fatal.first)
-		case <-ctx.Done():
-		}
 	})
 }
 
@@ -140,7 +132,7 @@ func (m *Member) Close(ctx context.Context) error {
 	_ = m.Client.Close()
 	m.stopBackground()
 	m.background.Wait()
-	if m.fatal.any() {
+	if m.fatal.first() != nil {
 		return m.unlock() // etcd would wait for the goroutine that failed
 	}
 	err := m.fatal.during(func() error {

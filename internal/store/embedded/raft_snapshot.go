@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -19,7 +20,7 @@ const snapshotLogBytes = 64 << 20
 const lookInterval = 100
 
 // raftSnapshots makes etcd make a raft snapshot when the write-ahead log after the last one
-// has become large, and knows which snapshots have been saved. etcd only counts entries, and a
+// has become large, and removes the files before a snapshot that was saved. etcd only counts entries, and a
 // low count would cost small writes a tenth of their speed or more. Without it, TestLargeValues
 // finds a log of 736 MiB, and a server that takes 1.4 GiB when it starts again.
 //
@@ -29,15 +30,16 @@ const lookInterval = 100
 // fails if etcd changes that.
 type raftSnapshots struct {
 	dir string // of the member
+	log *slog.Logger
 
 	server  atomic.Pointer[etcdserver.EtcdServer] // nil: etcd has not started
 	atStart uint64                                // index of the newest snapshot file then, which a crash may have left unfinished
-	saved   atomic.Uint64                         // index of the newest snapshot that was saved since; 0: none
 
 	// The fields below belong to the goroutine that applies entries.
 
-	entries int  // applied since the start
-	asked   bool // a snapshot was asked for, and has not been seen yet
+	entries int    // applied since the start
+	asked   bool   // a snapshot was asked for, and has not been seen yet
+	saved   uint64 // index of the newest snapshot that was saved since the start; 0: none
 }
 
 // begin begins to look at the log, for a server that has started.
@@ -68,9 +70,12 @@ func (s *raftSnapshots) note(message string) {
 	}
 	// The file is complete, because this goroutine is the one that writes it. If that failed, etcd
 	// has removed it.
-	if newest > max(s.atStart, s.saved.Load()) {
-		s.saved.Store(newest)
+	if newest > max(s.atStart, s.saved) {
+		s.saved = newest
 		s.asked = false
+	}
+	if err := s.purge(s.saved); err != nil {
+		s.log.Warn("cannot remove old files of the write-ahead log of embedded etcd", "error", err)
 	}
 	if due && s.logBytes(newest) >= snapshotLogBytes {
 		server.ForceSnapshot() // after this entry, or some more

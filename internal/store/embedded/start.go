@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -19,12 +18,15 @@ import (
 // zap's Panic and Fatal, which by default end the process with a stack trace or without any
 // cleanup.
 type fatalErrors struct {
-	once     sync.Once
-	happened chan struct{} // closed after the first error; later ones follow from it
-	first    error         // set before happened is closed
+	happened context.Context // done after the first error, its cause; later ones follow from it
+	report   context.CancelCauseFunc
 }
 
-func newFatalErrors() *fatalErrors { return &fatalErrors{happened: make(chan struct{})} }
+func newFatalErrors() *fatalErrors {
+	f := &fatalErrors{}
+	f.happened, f.report = context.WithCancelCause(context.Background())
+	return f
+}
 
 // OnWrite implements [zapcore.CheckWriteHook]. It reports the error and then blocks the
 // goroutine of etcd forever: etcd must not go on as if nothing had failed, and unwinding
@@ -44,22 +46,8 @@ func (f *fatalErrors) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Fiel
 	select {}
 }
 
-func (f *fatalErrors) report(err error) {
-	f.once.Do(func() {
-		f.first = err
-		close(f.happened)
-	})
-}
-
-// any reports whether there was an error.
-func (f *fatalErrors) any() bool {
-	select {
-	case <-f.happened:
-		return true
-	default:
-		return false
-	}
-}
+// first returns the first error, or nil.
+func (f *fatalErrors) first() error { return context.Cause(f.happened) }
 
 // during calls a function of etcd, or one that waits for etcd. If etcd fails, the function may
 // never return: during then returns the fatal error, and leaves the goroutine of the function
@@ -70,8 +58,8 @@ func (f *fatalErrors) during(call func() error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-f.happened:
-		return f.first
+	case <-f.happened.Done():
+		return f.first()
 	}
 }
 
@@ -112,7 +100,9 @@ func startEtcd(cfg *embed.Config) (*embed.Etcd, error) {
 // If etcd fails in a way that it cannot report, or takes too long, its goroutines are left
 // behind, because nothing can end them. The process is expected to exit.
 func startMember(ctx context.Context, start func() (*embed.Etcd, error), fatal *fatalErrors, limit time.Duration) (*embed.Etcd, error) {
-	timeout := time.AfterFunc(limit, func() { fatal.report(&startTimeoutError{limit}) })
+	timeout := time.AfterFunc(limit, func() {
+		fatal.report(fmt.Errorf("etcd did not become ready within %v: its data may be damaged or belong to a cluster of several members", limit))
+	})
 	defer timeout.Stop()
 	var etcd *embed.Etcd
 	err := fatal.during(func() (err error) {
@@ -143,11 +133,4 @@ func startMember(ctx context.Context, start func() (*embed.Etcd, error), fatal *
 		return nil, err
 	}
 	return etcd, nil
-}
-
-// startTimeoutError means that etcd did not become ready in time.
-type startTimeoutError struct{ limit time.Duration }
-
-func (e *startTimeoutError) Error() string {
-	return fmt.Sprintf("etcd did not become ready within %v: its data may be damaged or belong to a cluster of several members", e.limit)
 }

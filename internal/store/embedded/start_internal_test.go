@@ -25,8 +25,8 @@ func TestCallsEndWhenEtcdFails(t *testing.T) {
 			<-failed // as etcd waits for a goroutine that cannot go on
 			return nil
 		})
-		if !errors.Is(err, first) || !fatal.any() {
-			t.Errorf("got %v, %t, want %v", err, fatal.any(), first)
+		if !errors.Is(err, first) || fatal.first() != first {
+			t.Errorf("got %v, %v, want %v", err, fatal.first(), first)
 		}
 		fatal.report(errors.New("a consequence"))
 		if err := fatal.during(func() error { <-failed; return nil }); !errors.Is(err, first) {

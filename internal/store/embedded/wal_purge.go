@@ -1,12 +1,8 @@
 package embedded
 
 import (
-	"context"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"sync/atomic"
-	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
@@ -24,48 +20,22 @@ const (
 
 	// walSegmentBytes is the size of a file of the log. etcd allocates files in advance.
 	walSegmentBytes = 16 << 20
-
-	// walPurgeInterval is how often files that are not needed any more are removed.
-	walPurgeInterval = time.Second
 )
 
 // etcd has no setting for this. With its own size, files of 64 MiB are taken in advance, and a full
 // disk of 512 MiB has no room for a defragmentation: TestDiskFilledByObjects.
 func init() { wal.SegmentSizeBytes = walSegmentBytes }
 
-// walPurger removes the files of the write-ahead log that etcd does not need any more. etcd
-// would do this only every 30 seconds, and a fast writer fills gigabytes meanwhile: TestLargeValues
-// finds them.
-type walPurger struct {
-	dir   string         // of the member
-	saved *atomic.Uint64 // see raftSnapshots
-	log   *slog.Logger
-}
-
-func (p *walPurger) run(ctx context.Context) {
-	ticker := time.NewTicker(walPurgeInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if err := p.purge(); err != nil {
-			p.log.Warn("cannot remove old files of the write-ahead log of embedded etcd", "error", err)
-		}
-	}
-}
-
-// purge removes the files before the newest snapshot that was saved.
-func (p *walPurger) purge() error {
-	dir := datadir.ToWALDir(p.dir)
+// purge removes the files of the write-ahead log before a snapshot that was saved. etcd would do
+// this only every 30 seconds, and a fast writer fills gigabytes meanwhile: TestLargeValues finds them.
+func (s *raftSnapshots) purge(saved uint64) error {
+	dir := datadir.ToWALDir(s.dir)
 	names, err := walNames(dir)
 	if err != nil {
 		return err
 	}
 	for i := 0; i+1 < len(names); i++ {
-		if _, next, ok := parseWALName(names[i+1]); !ok || next > p.saved.Load() {
+		if _, next, ok := parseWALName(names[i+1]); !ok || next > saved {
 			return nil // names[i] contains the entry
 		}
 		path := filepath.Join(dir, names[i])

@@ -1,8 +1,8 @@
 package epochs
 
 import (
+	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -15,11 +15,15 @@ type History struct {
 	highest    atomic.Int64 // highest revision that etcd was seen to have
 	rolledBack atomic.Bool  // etcd was seen below highest
 
-	ended   chan struct{} // closed by end
-	endOnce sync.Once
+	ended context.Context
+	end   context.CancelFunc // ends the history and all its watches
 }
 
-func newHistory() *History { return &History{ended: make(chan struct{})} }
+func newHistory() *History {
+	h := &History{}
+	h.ended, h.end = context.WithCancel(context.Background())
+	return h
+}
 
 // Advance records that etcd has, or has had, a revision.
 func (h *History) Advance(r object.Revision) {
@@ -47,21 +51,11 @@ func (h *History) Check(r object.Revision, before int64) error {
 	return fmt.Errorf("%w: etcd has gone back from revision %d to %d", object.ErrUnavailable, before, r)
 }
 
-// end ends the history and all its watches.
-func (h *History) end() { h.endOnce.Do(func() { close(h.ended) }) }
-
 // Ended returns a channel that is closed when the history ends.
-func (h *History) Ended() <-chan struct{} { return h.ended }
+func (h *History) Ended() <-chan struct{} { return h.ended.Done() }
 
 // HasEnded reports whether the history has ended.
-func (h *History) HasEnded() bool {
-	select {
-	case <-h.ended:
-		return true
-	default:
-		return false
-	}
-}
+func (h *History) HasEnded() bool { return h.ended.Err() != nil }
 
 // ErrEnded ends a watch whose next change would belong to another history.
 var ErrEnded = fmt.Errorf("%w: etcd has another history than when the watch began", object.ErrUnavailable)

@@ -38,11 +38,10 @@ const (
 // Members is the members of an etcd as a client sees them. Its methods may be called from
 // any goroutine.
 type Members struct {
-	log        *slog.Logger
-	hedgeDelay time.Duration
-	hedges     chan struct{} // semaphore of the hedged reads
-	all        []*member
-	settled    chan struct{} // closed when each member has a state, or after settleTime
+	log     *slog.Logger
+	hedges  chan struct{} // semaphore of the hedged reads
+	all     []*member
+	settled chan struct{} // closed when each member has a state, or after settleTime
 
 	mu sync.Mutex // guards the state and the calls of all members
 }
@@ -75,7 +74,7 @@ func (s state) String() string {
 
 // New returns members of unknown state. Addresses are host:port, as gRPC gets them.
 func New(addresses []string, log *slog.Logger) *Members {
-	m := &Members{log: log, hedgeDelay: hedgeDelay, hedges: make(chan struct{}, maxHedges), settled: make(chan struct{})}
+	m := &Members{log: log, hedges: make(chan struct{}, maxHedges), settled: make(chan struct{})}
 	for _, address := range addresses {
 		m.all = append(m.all, &member{address: address, calls: map[*call]bool{}})
 	}

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/fanoutd/fanoutd/internal/backoff"
 )
 
 // probe is a request for the status of one member.
@@ -61,12 +63,8 @@ func (m *Members) probeRepeatedly(ctx context.Context, client etcdserverpb.Maint
 				m.log.Info("the member of etcd answers again, or its connection is closed", "endpoint", of.address)
 			}
 			unanswered = 0
-			timer := time.NewTimer(interval)
-			select {
-			case <-ctx.Done():
-				timer.Stop()
+			if !backoff.Sleep(ctx, interval) {
 				return
-			case <-timer.C:
 			}
 			continue
 		}

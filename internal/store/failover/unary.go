@@ -94,7 +94,7 @@ func (m *Members) read(ctx context.Context, answer proto.Message, invoke func(ct
 	kind := answer.ProtoReflect().Type() // answer itself belongs to the first request
 	var better proto.Message             // the answer of another member, once hedged is closed
 	hedged := make(chan struct{})
-	timer := time.AfterFunc(m.hedgeDelay, func() {
+	timer := time.AfterFunc(hedgeDelay, func() {
 		defer close(hedged)
 		other := kind.New().Interface()
 		if m.hedge(all, members, func(ctx context.Context) error { return invoke(ctx, other, true) }) == nil {
