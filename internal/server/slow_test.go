@@ -386,9 +386,10 @@ func TestIsolatedFromReadersThatStallAndComeBack(t *testing.T) {
 			t.Errorf("round %d: got %d interests, want only that of the healthy watchers", round, left)
 		}
 		different, encoded, _ := encoder.reset()
-		// An event is encoded once for each of the two interests, once for a snapshot and
-		// once for a difference.
-		if most := 4 * different; encoded > most {
+		// An event is encoded once for each of the two interests, once for a snapshot, once for a
+		// difference, and once for a replay from the window, if the machine is so busy that the log
+		// no longer has it.
+		if most := 5 * different; encoded > most {
 			t.Errorf("round %d: got %d encodings of %d different events, want at most %d", round, encoded, different, most)
 		}
 		used, goroutines, batches = append(used, heap()), append(goroutines, runtime.NumGoroutine()), append(batches, n.batches)
