@@ -256,8 +256,8 @@ export class Connection {
   /** watchFailed goes to another server if that may do for the watch what this one did not. */
   watchFailed(error: FanoutError | undefined): void {
     if (!error || sameElsewhere.has(error.code)) return;
-    this.requestFailed(error);
-    this.#owner.refused(this);
+    if (error.code === status.UNAVAILABLE) this.requestFailed(error);
+    else this.#owner.refused(this);
   }
 
   #watchAlone(request: WatchStart, sink: WatchSink, metadata?: RequestMetadata): OpenWatch {
