@@ -118,7 +118,7 @@ func (c *Cacher) Following() bool { return c.following.Load() }
 // LastContact returns the last time at which the state is known to have contained
 // everything that the store sent or had: an update arrived, or the store confirmed that
 // there is nothing newer. It is the zero time if the store has not answered yet.
-// Its age counts the time for which the machine was suspended, too, so it is a time of the wall clock.
+// It is a time of the wall clock, so its age includes the time in which the machine was suspended.
 func (c *Cacher) LastContact() time.Time { return c.lastContact.get().Round(0) }
 
 // maxUnconfirmed is how long ago the store may have confirmed the state before Advance asks for

@@ -59,6 +59,8 @@ type cursor struct {
 	view           *feed.View      // of the feed; set by streamSource.addLive while it runs
 
 	isMember atomic.Bool // place is not 0
+
+	awaited bool // another cursor has waited for the batch delay, to share this one. Only the worker uses it; here is room
 }
 
 // cursorState is the next step of a cursor.
@@ -116,10 +118,7 @@ func (c *cursor) mark() {
 func (c *cursor) holds(now time.Time) bool {
 	until, delayed := c.timing.HeldUntil(now)
 	if delayed {
-		c.stream.clock.due.add(due{until, &c.due, func() {
-			c.mark()
-			c.share()
-		}})
+		c.stream.clock.due.add(due{at: until, place: &c.due, cursor: c})
 	}
 	return delayed
 }

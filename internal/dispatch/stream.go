@@ -154,7 +154,7 @@ func (s *Stream) End(w *StreamWatch, e Ending) {
 func (s *Stream) EndAt(w *StreamWatch, at time.Time, e Ending) {
 	s.post(func(time.Time) {
 		if !w.isEnding() {
-			s.clock.due.add(due{at, &w.due, func() { s.endNow(w, &e) }})
+			s.clock.due.add(due{at: at, place: &w.due, watch: w, ending: &e})
 		}
 	})
 }

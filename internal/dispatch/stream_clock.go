@@ -42,7 +42,7 @@ func (k *streamClock) fire(s *Stream, now time.Time) {
 	for len(k.due) > 0 && !now.Before(k.due[0].at) {
 		next := k.due[0]
 		k.due.remove(1)
-		next.do()
+		s.do(next)
 	}
 	if k.interval > 0 && !now.Before(k.nextTick) {
 		// The watch with the shortest interval may have ended.

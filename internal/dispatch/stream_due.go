@@ -5,11 +5,26 @@ import (
 	"time"
 )
 
-// due is what a stream has to do at a time.
+// due is what a stream has to do at a time: end a watch, or go on with a cursor. A function would say
+// the same, but cost an allocation for each watch whose events wait for a batch delay.
 type due struct {
-	at    time.Time
-	place *int32 // where the place in the heap is recorded; 0: not in the heap
-	do    func()
+	at     time.Time
+	place  *int32       // where the place in the heap is recorded; 0: not in the heap
+	watch  *StreamWatch // nil: see cursor
+	ending *Ending      // of the watch
+	cursor *cursor      // its events have waited, or its watches have waited to share another one
+}
+
+func (s *Stream) do(d due) {
+	switch c := d.cursor; {
+	case d.watch != nil:
+		s.endNow(d.watch, d.ending)
+	case d.place == &c.delayed:
+		s.candidates = append(s.candidates, c)
+	default:
+		c.mark()
+		c.share()
+	}
 }
 
 // dueHeap has what is due, the next one first. Each watch and each cursor knows its places, so that

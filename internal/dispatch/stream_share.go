@@ -81,8 +81,8 @@ func (c *cursor) unshare() {
 		return
 	}
 	delete(c.group.shared, k)
-	if c.timing == nil || c.timing.batchDelay == 0 {
-		return
+	if !c.awaited {
+		return // very many cursors of the group may close
 	}
 	for other := c.group.cursors.first; other != nil; other = other.next {
 		if other.delayed > 0 && other.shareKey() == k {
@@ -120,7 +120,8 @@ func (s *Stream) tryShare(c *cursor, now time.Time) bool {
 		return true
 	case shared.isHeld():
 		until, _ := shared.timing.HeldUntil(now)
-		s.clock.due.add(due{until, &c.delayed, func() { s.candidates = append(s.candidates, c) }})
+		s.clock.due.add(due{at: until, place: &c.delayed, cursor: c})
+		shared.awaited = true
 		return true
 	case c.isBehind() || shared.isBehind() || c.Epoch != shared.Epoch:
 		return false

@@ -36,7 +36,7 @@ type Codec interface {
 	// served as stored.
 	Decode(stored []byte) (Content, error)
 
-	// ContentType returns the content type of a value for which the writer names none. Text
+	// ContentType returns the content type of a value that was written without one. Text
 	// reports whether the value was sent as text or as bytes.
 	ContentType(text bool) string
 

@@ -23,7 +23,7 @@ func (r Registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 	r.register(desc, implementation, nil)
 }
 
-// RegisterEntrances registers a service of which some streams carry watches. Their handlers do
+// RegisterEntrances registers a service in which the named streams carry watches. Their handlers do
 // themselves what the interceptors do, with [Interceptors.Admit] and [Interceptors.Conclude], because
 // the streams last long, and the stacks of interceptors would stay in memory as long.
 func (r Registrar) RegisterEntrances(desc *grpc.ServiceDesc, names ...string) {
