@@ -207,6 +207,10 @@ test-browser: ## Test the status page in a browser
 test-packaging: ## Test the release binaries and the files in deploy/
 	cd test/packaging && go test -count 1 -timeout 30m ./...
 
+.PHONY: test-robustness
+test-robustness: ## Test short recordings with etcd's validator, and that it notices faults
+	cd test/robustness && go test -count 1 -timeout 20m ./... -args -seeds 2
+
 .PHONY: test-bench
 test-bench: ## Test the benchmark program with a small run of each measurement
 	cd bench && go test -count 1 -parallel 4 -timeout 20m ./...

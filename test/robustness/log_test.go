@@ -22,7 +22,6 @@ import (
 // The validator understands only the comparisons that its own clients make. fanoutd
 // pads a short log with transactions whose conditions can never hold; the copies omit
 // these transactions.
-// these are left out of the copies.
 func persistedRequests(lg *zap.Logger, dataDirs []string, dir string) ([]model.EtcdRequest, error) {
 	copies := make([]string, len(dataDirs))
 	for i, dataDir := range dataDirs {

@@ -186,11 +186,26 @@ func known(recorded []report.ClientReport) (intervals map[model.PutOptions]inter
 
 // same reports whether a request in the log can be the recorded one. fanoutd adds
 // reads to its transactions, to learn why a precondition failed and which leases were
-// replaced.
+// replaced. A put without a precondition gets one: that the object which it replaces is
+// still the one that fanoutd has found not to be opaque.
 func same(recorded, persisted model.EtcdRequest) bool {
 	return persisted.Type == model.Txn &&
-		slices.Equal(recorded.Txn.Conditions, persisted.Txn.Conditions) &&
+		slices.Equal(recorded.Txn.Conditions, withoutOverwrites(persisted.Txn.Conditions, recorded)) &&
 		slices.Equal(recorded.Txn.OperationsOnSuccess, withoutReads(persisted.Txn.OperationsOnSuccess))
+}
+
+// withoutOverwrites returns the conditions without those of keys that the recorded
+// request puts without a condition.
+func withoutOverwrites(conditions []model.EtcdCondition, recorded model.EtcdRequest) []model.EtcdCondition {
+	conditional := map[string]bool{}
+	for _, c := range recorded.Txn.Conditions {
+		conditional[c.Key] = true
+	}
+	free := map[string]bool{}
+	for put := range puts(recorded) {
+		free[put.Key] = !conditional[put.Key]
+	}
+	return slices.DeleteFunc(slices.Clone(conditions), func(c model.EtcdCondition) bool { return free[c.Key] })
 }
 
 func withoutReads(operations []model.EtcdOperation) []model.EtcdOperation {
