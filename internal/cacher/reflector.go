@@ -109,16 +109,20 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 	}
 	c.opaque.begin(epoch)
 	objects, changes, undecryptable := newTree(), newChangeIndex(from, c.cfg.MaxTombstones), 0
-	for r, err := range c.records(ctx, from, object.Scope{}, "") {
+	var differences []Difference
+	for p, err := range c.decodedPages(ctx, from) {
 		if err != nil {
 			return fmt.Errorf("list at revision %d: %w", from, err)
 		}
-		c.missingKeys.Note(r)
-		o := c.build(r)
-		undecryptable += countUndecryptable(o)
-		objects.Set(o)
-		changes.put(nil, o)
+		for i, o := range p.objects {
+			c.missingKeys.Note(&p.records[i])
+			c.noteFailure(&p.records[i], p.failure(i))
+			undecryptable += countUndecryptable(o)
+			objects.Load(o)
+			differences = append(differences, lastChange(o))
+		}
 	}
+	changes.load(differences)
 	if err := c.checkEpoch(ctx, epoch); err != nil {
 		return err
 	}

@@ -91,8 +91,8 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 		clientv3.RetryMaintenanceClient(client, client.ActiveConnection()), client)
 	s := &Store{
 		client: client, log: log, epochs: epochs.New(client, connections, log), versions: &memberVersions{log: log, known: members.Versions},
-		watches: etcdserverpb.NewWatchClient(client.ActiveConnection()),
-		leases:  newLeaseCollector(client, log), grants: clientv3.RetryLeaseClient(client),
+		watches: etcdserverpb.NewWatchClient(client.ActiveConnection()), ranges: rangesOf(etcdserverpb.NewKVClient(client.ActiveConnection())),
+		leases: newLeaseCollector(client, log), grants: clientv3.RetryLeaseClient(client),
 		maxTransactionOps: cmp.Or(cfg.MaxTransactionOps, defaultTransactionOps),
 	}
 	s.leases.start()

@@ -23,6 +23,7 @@ type Store struct {
 	versions *memberVersions // nil: embedded etcd
 
 	watches pb.WatchClient
+	ranges  rangeStream
 
 	leases *leaseCollector
 	grants pb.LeaseClient // grants leases with given ids
