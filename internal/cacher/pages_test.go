@@ -151,3 +151,42 @@ func TestFillFailsInTheMiddle(t *testing.T) {
 		}
 	})
 }
+
+// A fill goes back as far as it needs to fill the window, so that the store does not have to send
+// many more changes than those.
+func TestFillGoesBackAsFarAsTheWindow(t *testing.T) {
+	const window = 2000
+	for name, test := range map[string]struct {
+		revisions int
+		changes   func(revision int) int // of a revision
+		replayed  int                    // the most changes to replay
+		window    int                    // changes in the window
+	}{
+		"all revisions":       {30_000, func(int) int { return 1 }, 2 * window, window},
+		"one of two":          {30_000, func(i int) int { return 1 - i%2 }, 2 * window, window},
+		"one of twenty":       {30_000, func(i int) int { return max(0, 1-i%20) }, window / 2, window / 2}, // ten times the window
+		"no revision":         {30_000, func(int) int { return 0 }, 0, 0},
+		"a hundred at a time": {1500, func(int) int { return 100 }, 1000 * 100, window},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := cachertest.NewMemory()
+				for i := range test.revisions {
+					writes := map[object.Key][]byte{}
+					for j := range test.changes(i) {
+						writes[object.Key(fmt.Sprintf("k%03d", (i+j)%200))] = []byte("v")
+					}
+					m.Commit(writes)
+				}
+				c := run(t, m, windowOf(window), func(cfg *cacher.Config) { cfg.PageSize = 1000 })
+				<-c.Ready()
+				if n := int(c.Counts().Changes); n > test.replayed {
+					t.Errorf("replayed %d changes, want at most %d", n, test.replayed)
+				}
+				if n := c.State().WindowLen(); n != test.window {
+					t.Errorf("the window has %d changes, want %d", n, test.window)
+				}
+			})
+		})
+	}
+}
