@@ -380,11 +380,16 @@ bench-goals: bench-program ## Measure every performance goal, update docs/dev/be
 	@status=0; \
 	{ $(call suite,goals,--duration 3s --require-goals); } || status=$$?; \
 	{ $(call suite,subscribe,--duration 3s --require-goals); } || status=$$?; \
+	{ $(call suite,calls,--duration 3s --require-goals); } || status=$$?; \
 	exit $$status
 
 .PHONY: bench-subscribe
 bench-subscribe: bench-program ## Measure streams with many watches, and update docs/dev/benchmarks.md
 	$(call suite,subscribe,--duration 3s)
+
+.PHONY: bench-calls
+bench-calls: bench-program ## Measure reads and writes, and what default limits cost, and update docs/dev/benchmarks.md
+	$(call suite,calls,--duration 3s)
 
 # bench/copies/python/install installs the Debian packages that this needs.
 .PHONY: bench-copies

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fanoutd/fanoutd/bench/internal/calls"
 	"github.com/fanoutd/fanoutd/bench/internal/load"
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
 	"github.com/fanoutd/fanoutd/bench/internal/report"
@@ -55,9 +56,13 @@ func TestPeersDeliverAllEvents(t *testing.T) {
 	clients := map[string][]string{
 		"fanoutd": append(grpc, load.ClientFanoutd), "etcd": grpc, "grpc-proxy": {load.ClientRaw}, "floor": {load.ClientRaw},
 		"nats": {load.ClientRaw}, "nats-kv": {load.ClientNATS},
+		"fanoutd-embedded": {load.ClientRaw}, "etcd-embedded": {load.ClientRaw},
 	}
 	var cases []scenario.Parameters
 	for _, name := range peer.Names() {
+		if name == "grpc" { // only calls
+			continue
+		}
 		if len(clients[name]) == 0 {
 			t.Errorf("peer %s has no client in this test", name)
 		}
@@ -154,6 +159,61 @@ func TestWatchersConnectAtOnce(t *testing.T) {
 			}
 			if want := int64(p.Keys * p.Watchers); r.Counts.Received != want || r.Expected != want || r.Counts.Lost+r.Counts.Duplicate+r.Counts.OutOfOrder > 0 {
 				t.Errorf("got %+v and %d expected deliveries, want %d received; reason %q, stalled %q", r.Counts, r.Expected, want, r.Reason, r.Stalled)
+			}
+		})
+	}
+}
+
+// Every call is answered, with every method of every peer.
+func TestCallsAreAnswered(t *testing.T) {
+	reads := []string{calls.MethodGet, calls.MethodGetAny}
+	all := append(reads, calls.MethodPut)
+	for name, methods := range map[string][]string{
+		"fanoutd": all, "fanoutd-embedded": all, "etcd": all, "etcd-embedded": all,
+		"nats-kv": {calls.MethodGet, calls.MethodPut}, "grpc": {calls.MethodEmpty},
+	} {
+		for _, method := range methods {
+			t.Run(name+" "+method, func(t *testing.T) {
+				t.Parallel()
+				p := smallRun(name, load.ClientRaw)
+				p.Scenario, p.Method, p.Batch, p.Watchers, p.Outstanding, p.Connections = scenario.Calls, method, 1, 0, 6, 2
+				p.Defaults = name == "fanoutd"
+				r, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				front := r.Servers[len(r.Servers)-1]
+				if r.Deliveries == 0 || r.Each.Count != r.Deliveries || front.Total <= 0 || r.ClientCPU <= 0 {
+					t.Errorf("got incomplete measurements: %+v", r)
+				}
+			})
+		}
+	}
+}
+
+// A call that fails, or whose answer lacks the value, ends the run.
+func TestCallsThatFailEndTheRun(t *testing.T) {
+	for _, name := range []string{"etcd", "fanoutd", "nats-kv"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			system, err := peer.Start(t.Context(), name, peer.Options{Programs: programs})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer system.Stop()
+			protocol, err := peer.Protocol(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			caller, err := calls.Start(t.Context(), programs.Self, calls.Config{
+				Protocol: protocol, Address: system.Address, Method: calls.MethodGet, Connections: 1, InFlight: 1, Keys: 1, ValueSize: 256,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer caller.Stop()
+			if report, err := caller.For(t.Context(), time.Millisecond); err == nil {
+				t.Errorf("got %+v for a key that does not exist, want an error", report)
 			}
 		})
 	}
@@ -283,6 +343,9 @@ func TestBystandersReceiveNothing(t *testing.T) {
 // state: then they receive all of it.
 func TestWatchersIgnoreAPrefilledWindow(t *testing.T) {
 	for _, name := range scenario.Scenarios {
+		if name == scenario.Calls {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := smallRun("fanoutd", load.ClientRaw)
@@ -390,6 +453,18 @@ func TestWriterIsMeasuredWithoutWatchers(t *testing.T) {
 // Invalid parameters are refused before any process starts.
 func TestInvalidParametersAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*scenario.Parameters){
+		"calls with watchers": func(p *scenario.Parameters) {
+			p.Scenario, p.Method, p.Batch, p.Rate = scenario.Calls, calls.MethodGet, 1, 1
+		},
+		"unknown method": func(p *scenario.Parameters) { p.Scenario, p.Method, p.Batch = scenario.Calls, "Post", 1 },
+		"calls of nats": func(p *scenario.Parameters) {
+			p.Peer, p.Scenario, p.Method, p.Batch = "nats", scenario.Calls, calls.MethodGet, 1
+		},
+		"too large calls": func(p *scenario.Parameters) {
+			p.Scenario, p.Method, p.Batch, p.ValueSize = scenario.Calls, calls.MethodPut, 1, 1<<20
+		},
+		"calls besides watches": func(p *scenario.Parameters) { p.Method = calls.MethodGet },
+		"limits of etcd":        func(p *scenario.Parameters) { p.Peer, p.Defaults = "etcd", true },
 		"no watchers":           func(p *scenario.Parameters) { p.Scenario, p.Watchers = scenario.Open, 0 },
 		"negative stream":       func(p *scenario.Parameters) { p.PerStream = -1 },
 		"streams of the floor":  func(p *scenario.Parameters) { p.Peer, p.PerStream = "floor", 2 },

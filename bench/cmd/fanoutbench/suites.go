@@ -20,6 +20,7 @@ var suites = map[string]suite{
 	"short":     {short, report.Part{Tables: true, Goals: true}},
 	"goals":     {goals, report.Part{Tables: true, Goals: true}},
 	"growth":    {growth, report.Part{Curves: true}},
+	"calls":     {called, report.Part{Tables: true, Goals: true}},
 	"subscribe": {subscribe, report.Part{Tables: true, Goals: true}},
 	"full":      {full, report.Part{Tables: true, Curves: true}},
 }

@@ -61,12 +61,39 @@ func (p *Peer) store(ctx context.Context, o Options) (address string, err error)
 	return address, nil
 }
 
+// etcdEmbedded drives an etcd as fanoutd runs it inside of its process, and nothing else.
+func etcdEmbedded(ctx context.Context, p *Peer, o Options) error {
+	address, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	if err := p.run(ctx, "etcd-embedded", address, o.Self, CommandEmbedded, "--dir", filepath.Join(p.dir, "etcd"), "--listen", address); err != nil {
+		return err
+	}
+	writer, err := newEtcdWriter(ctx, address)
+	if err != nil {
+		return err
+	}
+	p.Address, p.Writer, p.Positions = address, writer, writer
+	return nil
+}
+
+// empty drives the server of calls.ServeEmpty, which has no data.
+func empty(ctx context.Context, p *Peer, o Options) (err error) {
+	if p.Address, err = freeAddress(); err != nil {
+		return err
+	}
+	return p.run(ctx, CommandEmpty, p.Address, o.Self, CommandEmpty, "--listen", p.Address)
+}
+
 // CommandEtcd is the command of fanoutbench that runs the etcd of go.mod with etcd's own
 // flags. The other commands are similar.
 const (
-	CommandEtcd  = "etcd"
-	CommandFloor = "floor"
-	CommandNATS  = "nats-server"
+	CommandEtcd     = "etcd"
+	CommandEmbedded = "etcd-embedded"
+	CommandEmpty    = "grpc"
+	CommandFloor    = "floor"
+	CommandNATS     = "nats-server"
 )
 
 // etcdWriter writes to etcd.

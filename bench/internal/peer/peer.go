@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fanoutd/fanoutd/bench/internal/calls"
 	"github.com/fanoutd/fanoutd/bench/internal/load"
 	"github.com/fanoutd/fanoutd/bench/internal/process"
 )
@@ -25,8 +26,8 @@ const startTimeout = time.Minute
 type Peer struct {
 	Servers   []*process.Process // each is measured separately
 	Address   string             // for watchers
-	Writer    Writer
-	Positions Positioner // nil if watches cannot resume
+	Writer    Writer             // nil if there is nothing to write
+	Positions Positioner         // nil if watches cannot resume
 
 	// Metrics has the Prometheus URLs of servers by name. Profile is the pprof URL of the
 	// last server, or "".
@@ -65,6 +66,8 @@ type Options struct {
 	Programs
 	Config load.Config // of the watchers, without the address
 	Window int         // size of fanoutd's window in changes; 0: the default
+
+	DefaultLimits bool // fanoutd has the limits that it has by default; otherwise none per client
 }
 
 // driver starts a system.
@@ -74,12 +77,15 @@ type driver struct {
 }
 
 var drivers = map[string]driver{
-	"fanoutd":    {"fanoutd", fanoutd},
-	"floor":      {"fanoutd", floor},
-	"etcd":       {"etcd", etcd},
-	"grpc-proxy": {"etcd", grpcProxy},
-	"nats":       {"nats", nats},
-	"nats-kv":    {"nats-kv", natsKV},
+	"fanoutd":          {"fanoutd", fanoutd},
+	"fanoutd-embedded": {"fanoutd", fanoutdEmbedded},
+	"floor":            {"fanoutd", floor},
+	"etcd":             {"etcd", etcd},
+	"etcd-embedded":    {"etcd", etcdEmbedded},
+	"grpc-proxy":       {"etcd", grpcProxy},
+	"nats":             {"nats", nats},
+	"nats-kv":          {"nats-kv", natsKV},
+	"grpc":             {calls.ProtocolEmpty, empty},
 }
 
 // Protocol returns the protocol for watchers of a system.

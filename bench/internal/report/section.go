@@ -96,6 +96,16 @@ var lists = append(common[:len(common):len(common)],
 	wrong,
 )
 
+// calling are the columns of the calls.
+var calling = append(common[:len(common):len(common)],
+	column{"CPU", true, func(g, _ *Group) string { return spread(g.Range(CPU)) }},
+	column{"front", true, median(FrontCPU, 1)},
+	column{"per second", true, func(g, _ *Group) string { return spread(g.Range(PerSecond)) }},
+	column{"p50", true, median(EachP50, 1e-3)},
+	column{"p99", true, median(EachP99, 1e-3)},
+	column{"client CPU", true, median(ClientCPU, 1)},
+)
+
 var wrong = column{"wrong", false, func(g, _ *Group) string { return g.Wrong() }}
 
 const (
@@ -103,6 +113,7 @@ const (
 	aboutIdle   = "Memory is that of the front server with all watchers, of all servers per watcher, the peak of the front server, what it keeps when the watchers have left, and the peak of the watching process. CPU is that of all servers while nothing is written. The time in ms is until one event has reached all watchers."
 	aboutOpen   = "Seconds until the server has confirmed all watches, which begin with the next change. CPU is in seconds, of all servers and of the front server. Growth is the largest growth of the front server's memory, and memory per watch is that of all servers. The connections exist before."
 	aboutLists  = "CPU is per list, of all servers and of the front server. Times are those of a list. Growth is the largest growth of the front server's memory."
+	aboutCalls  = "CPU is in µs per call, of all servers, of the front server and of the client. Times are in ms."
 	aboutStorms = "Seconds until all watchers have their first state. CPU is in seconds, of all servers and of the front server. Growth is the largest growth of the front server's memory. The connections exist before."
 )
 
@@ -119,6 +130,7 @@ func sections(groups []*Group) []section {
 		{scenario.Open, section{"All watches are opened at once", aboutOpen, opening, nil}},
 		{scenario.Idle, section{"Idle watchers", aboutIdle, idle, nil}},
 		{scenario.Lists, section{"Lists", aboutLists, lists, nil}},
+		{scenario.Calls, section{"Calls", aboutCalls, calling, nil}},
 	}
 	var filled []section
 	for _, s := range all {
