@@ -381,6 +381,8 @@ bench-goals: bench-program ## Measure every performance goal, update docs/dev/be
 	{ $(call suite,goals,--duration 3s --require-goals); } || status=$$?; \
 	{ $(call suite,subscribe,--duration 3s --require-goals); } || status=$$?; \
 	{ $(call suite,calls,--duration 3s --require-goals); } || status=$$?; \
+	{ $(call suite,state,--require-goals); } || status=$$?; \
+	{ $(call suite,watches,--duration 3s --require-goals); } || status=$$?; \
 	exit $$status
 
 .PHONY: bench-subscribe
@@ -390,6 +392,14 @@ bench-subscribe: bench-program ## Measure streams with many watches, and update 
 .PHONY: bench-calls
 bench-calls: bench-program ## Measure reads and writes, and what default limits cost, and update docs/dev/benchmarks.md
 	$(call suite,calls,--duration 3s)
+
+.PHONY: bench-state
+bench-state: bench-program ## Measure the memory of a million objects, and a start with them, and update docs/dev/benchmarks.md
+	$(call suite,state,)
+
+.PHONY: bench-watches
+bench-watches: bench-program ## Measure events of very many interests, and streams with one watch, and update docs/dev/benchmarks.md
+	$(call suite,watches,--duration 3s)
 
 # bench/copies/python/install installs the Debian packages that this needs.
 .PHONY: bench-copies

@@ -191,6 +191,25 @@ func TestCallsAreAnswered(t *testing.T) {
 	}
 }
 
+// All objects are there after a restart of the server.
+func TestObjectsSurviveARestart(t *testing.T) {
+	for _, name := range []string{"fanoutd", "fanoutd-embedded", "etcd", "etcd-embedded", "nats-kv"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := smallRun(name, load.ClientRaw)
+			p.Scenario, p.Keys, p.Batch, p.Watchers = scenario.State, 2000, 1, 0
+			r, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			front := r.Servers[len(r.Servers)-1]
+			if r.Elapsed <= 0 || front.AnonIdle == 0 || front.AnonEnd == 0 || front.Total <= 0 || r.Servers[0].Peak == 0 {
+				t.Errorf("got incomplete measurements: %+v", r)
+			}
+		})
+	}
+}
+
 // A call that fails, or whose answer lacks the value, ends the run.
 func TestCallsThatFailEndTheRun(t *testing.T) {
 	for _, name := range []string{"etcd", "fanoutd", "nats-kv"} {
@@ -343,7 +362,7 @@ func TestBystandersReceiveNothing(t *testing.T) {
 // state: then they receive all of it.
 func TestWatchersIgnoreAPrefilledWindow(t *testing.T) {
 	for _, name := range scenario.Scenarios {
-		if name == scenario.Calls {
+		if name == scenario.Calls || name == scenario.State {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -465,6 +484,7 @@ func TestInvalidParametersAreRefused(t *testing.T) {
 		},
 		"calls besides watches": func(p *scenario.Parameters) { p.Method = calls.MethodGet },
 		"limits of etcd":        func(p *scenario.Parameters) { p.Peer, p.Defaults = "etcd", true },
+		"state of nats":         func(p *scenario.Parameters) { p.Peer, p.Scenario, p.Batch, p.Watchers = "nats", scenario.State, 1, 0 },
 		"no watchers":           func(p *scenario.Parameters) { p.Scenario, p.Watchers = scenario.Open, 0 },
 		"negative stream":       func(p *scenario.Parameters) { p.PerStream = -1 },
 		"streams of the floor":  func(p *scenario.Parameters) { p.Peer, p.PerStream = "floor", 2 },

@@ -33,6 +33,7 @@ func runCommand() *cobra.Command {
   open        all watches are opened at once, on connections that exist
   calls       unary calls as fast as they are answered: --outstanding are in flight on
               --connections
+  state       write --keys objects, then start the server again
   idle        write nothing except one event at the end`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

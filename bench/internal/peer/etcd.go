@@ -14,8 +14,11 @@ import (
 // etcd drives etcd without a proxy.
 func etcd(ctx context.Context, p *Peer, o Options) error {
 	address, err := p.store(ctx, o)
-	p.Address = address
-	return err
+	if err != nil {
+		return err
+	}
+	p.Address, p.read = address, p.Writer.(*etcdWriter).read
+	return nil
 }
 
 // grpcProxy drives etcd's own proxy, which shares a watch of etcd among equal watches.
@@ -74,7 +77,7 @@ func etcdEmbedded(ctx context.Context, p *Peer, o Options) error {
 	if err != nil {
 		return err
 	}
-	p.Address, p.Writer, p.Positions = address, writer, writer
+	p.Address, p.Writer, p.Positions, p.read = address, writer, writer, writer.read
 	return nil
 }
 
@@ -119,6 +122,18 @@ func (w *etcdWriter) Position(ctx context.Context) (load.Position, error) {
 		return load.Position{}, fmt.Errorf("read the revision of etcd: %w", err)
 	}
 	return load.Position{Revision: response.Header.Revision}, nil
+}
+
+// read makes a linearizable read of a key.
+func (w *etcdWriter) read(ctx context.Context, key string) error {
+	response, err := w.client.Get(ctx, prefix+key)
+	if err == nil && len(response.Kvs) == 0 {
+		err = fmt.Errorf("key %s does not exist", key)
+	}
+	if err != nil {
+		return fmt.Errorf("read from etcd: %w", err)
+	}
+	return nil
 }
 
 // Write puts one value, or several in one transaction.

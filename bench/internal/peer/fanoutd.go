@@ -93,6 +93,7 @@ func (p *Peer) fanoutd(ctx context.Context, o Options, name, store string) (err 
 	p.Metrics[name] = "http://" + admin + "/metrics"
 	p.Profile = "http://" + admin + "/debug/pprof/"
 	p.Positions = positions{p.Address}
+	p.read = positions{p.Address}.read
 	return p.run(ctx, name, p.Address, o.Fanoutd, "--config", config)
 }
 
@@ -149,4 +150,17 @@ func (p positions) Position(ctx context.Context) (load.Position, error) {
 		return load.Position{}, fmt.Errorf("read the position of fanoutd: %w", err)
 	}
 	return load.Position{Epoch: list.GetPosition().GetEpoch(), Revision: list.GetPosition().GetRevision()}, nil
+}
+
+// read makes a linearizable read of a key.
+func (p positions) read(ctx context.Context, key string) error {
+	conn, err := dial(p.address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := fanoutv1.NewFanoutServiceClient(conn).Get(ctx, &fanoutv1.GetRequest{Resource: load.Resource, Key: key}); err != nil {
+		return fmt.Errorf("read from fanoutd: %w", err)
+	}
+	return nil
 }

@@ -34,7 +34,16 @@ type Peer struct {
 	Metrics map[string]string
 	Profile string
 
-	dir string
+	dir   string
+	front launch // the last server
+	// read makes a linearizable read of a key.
+	read func(ctx context.Context, key string) error
+}
+
+// launch is how a server was started.
+type launch struct {
+	name, address, program string
+	args                   []string
 }
 
 // Writer writes to the store of a system. Only one goroutine at a time may write a key.
@@ -144,11 +153,17 @@ func tmpfs() string {
 
 // run starts a server and waits until it accepts connections at the address.
 func (p *Peer) run(ctx context.Context, name, address, program string, args ...string) error {
+	p.front = launch{name, address, program, args}
 	server, err := process.Start(name, program, args, nil, nil)
 	if err != nil {
 		return err
 	}
 	p.Servers = append(p.Servers, server)
+	return await(ctx, server, address)
+}
+
+// await waits until a server accepts connections at the address.
+func await(ctx context.Context, server *process.Process, address string) error {
 	retry := time.NewTicker(20 * time.Millisecond)
 	defer retry.Stop()
 	for {
@@ -159,9 +174,9 @@ func (p *Peer) run(ctx context.Context, name, address, program string, args ...s
 		select {
 		case <-retry.C:
 		case <-server.Exited():
-			return fmt.Errorf("%s exited: %s", name, server.Log())
+			return fmt.Errorf("%s exited: %s", server.Name, server.Log())
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s at %s: %w: %s", name, address, errors.Join(ctx.Err(), err), server.Log())
+			return fmt.Errorf("wait for %s at %s: %w: %s", server.Name, address, errors.Join(ctx.Err(), err), server.Log())
 		}
 	}
 }

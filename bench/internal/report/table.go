@@ -58,6 +58,9 @@ func Case(p scenario.Parameters) string {
 
 // action describes the work of a run without its surroundings.
 func action(p scenario.Parameters) string {
+	if p.Scenario == scenario.State {
+		return fmt.Sprintf("%d objects of %d B", p.Keys, p.ValueSize)
+	}
 	if p.Scenario == scenario.Calls {
 		return fmt.Sprintf("%s, %d at once", p.Method, p.Outstanding)
 	}

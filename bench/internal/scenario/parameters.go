@@ -23,10 +23,11 @@ const (
 	Lists      = "lists"      // all watchers list all objects at once
 	Open       = "open"       // all watches are opened at once, on connections that exist
 	Calls      = "calls"      // unary calls as fast as they are answered
+	State      = "state"      // many objects and no watchers, and a restart of the front server
 )
 
 // Scenarios are the values of Parameters.Scenario.
-var Scenarios = []string{Saturation, Steady, Startup, Resume, Lists, Idle, Open, Calls}
+var Scenarios = []string{Saturation, Steady, Startup, Resume, Lists, Idle, Open, Calls, State}
 
 // Parameters describe a run.
 type Parameters struct {
@@ -77,8 +78,10 @@ func (p *Parameters) Complete() {
 	if p.Watchers == 0 && p.Interest == load.InterestKey {
 		p.Interest = load.InterestAll // the writes are the same
 	}
-	if p.Scenario == Calls {
+	if p.Scenario == Calls || p.Scenario == State {
 		p.Interest, p.Watchers = load.InterestAll, 0
+	}
+	if p.Scenario == Calls {
 		p.Connections = min(cmp.Or(p.Connections, callConnections), p.Outstanding)
 	}
 	if p.Scenario == Lists {
@@ -117,8 +120,8 @@ func (p *Parameters) Validate() error {
 			return fmt.Errorf("%s is %d: at least 1", n.name, n.value)
 		}
 	}
-	if p.Scenario == Calls {
-		return p.validateCalls()
+	if p.Scenario == Calls || p.Scenario == State {
+		return p.withoutWatchers()
 	}
 	if p.Method != "" || p.Connections != 0 {
 		return fmt.Errorf("scenario %s with calls of %q on %d connections: only %s makes calls", p.Scenario, p.Method, p.Connections, Calls)
@@ -166,16 +169,26 @@ func (p *Parameters) Validate() error {
 	return p.load("").Validate()
 }
 
-// validateCalls returns what is wrong with the parameters of scenario Calls.
-func (p *Parameters) validateCalls() error {
-	if p.Watchers > 0 || p.Bystanders > 0 || p.Stalled > 0 || p.Batch != 1 || p.Rate != 0 || p.Writes != 0 || p.Duration <= 0 {
-		return fmt.Errorf("scenario %s has no watchers and no other writes, and some time", Calls)
+// withoutWatchers returns what is wrong with the parameters of scenarios Calls and State.
+func (p *Parameters) withoutWatchers() error {
+	switch {
+	case p.Watchers > 0 || p.Bystanders > 0 || p.Stalled > 0 || p.Batch != 1 || p.Rate != 0 || p.Writes != 0 || p.Duration <= 0:
+		return fmt.Errorf("scenario %s has no watchers and no other writes, and some time", p.Scenario)
+	case p.Scenario == State && (p.Method != "" || p.Keys < 1):
+		return fmt.Errorf("%d objects and calls of %q: scenario %s has at least one object, and no calls", p.Keys, p.Method, State)
+	case p.Scenario == State && !slices.Contains(states, p.Peer):
+		return fmt.Errorf("scenario %s of %s: one of %s", State, p.Peer, strings.Join(states, ", "))
+	case p.Scenario == State:
+		return nil
 	}
 	if _, err := peer.Protocol(p.Peer); err != nil {
 		return err
 	}
 	return p.calls("").Validate()
 }
+
+// states are the systems with a state that they have after a restart, too.
+var states = []string{"etcd", "etcd-embedded", "fanoutd", "fanoutd-embedded", "nats-kv"}
 
 // surroundings returns what is wrong with the bystanders, the additional objects and the
 // window.

@@ -45,6 +45,8 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) 
 		return open(ctx, programs, system, p, o)
 	case Calls:
 		return calling(ctx, programs, system, p, o)
+	case State:
+		return state(ctx, programs, system, p, o)
 	}
 	return written(ctx, programs, system, p, o)
 }
