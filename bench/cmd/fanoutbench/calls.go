@@ -35,15 +35,6 @@ func called(duration time.Duration) []scenario.Parameters {
 // stores are the systems that keep values.
 var stores = []string{"etcd", "fanoutd", "fanoutd-embedded", "etcd-embedded", "nats-kv"}
 
-// kept measures a million objects: the memory for them, and a start with them.
-func kept(duration time.Duration) []scenario.Parameters {
-	s := &plan{duration: duration}
-	s.add(size{0, 1}, []string{"etcd", "fanoutd", "fanoutd-embedded", "nats-kv"}, func(p *scenario.Parameters) {
-		p.Scenario, p.Keys = scenario.State, 1_000_000
-	})
-	return s.runs
-}
-
 // Changes for plan.add.
 
 // calling makes calls to a thousand keys.
@@ -54,4 +45,4 @@ func calling(method string, atOnce int) func(p *scenario.Parameters) {
 }
 
 // limited gives fanoutd its default limits.
-func limited(p *scenario.Parameters) { p.Defaults = true }
+func limited(p *scenario.Parameters) { p.DefaultLimits = true }

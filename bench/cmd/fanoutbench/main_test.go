@@ -164,80 +164,6 @@ func TestWatchersConnectAtOnce(t *testing.T) {
 	}
 }
 
-// Every call is answered, with every method of every peer.
-func TestCallsAreAnswered(t *testing.T) {
-	reads := []string{calls.MethodGet, calls.MethodGetAny}
-	all := append(reads, calls.MethodPut)
-	for name, methods := range map[string][]string{
-		"fanoutd": all, "fanoutd-embedded": all, "etcd": all, "etcd-embedded": all,
-		"nats-kv": {calls.MethodGet, calls.MethodPut}, "grpc": {calls.MethodEmpty},
-	} {
-		for _, method := range methods {
-			t.Run(name+" "+method, func(t *testing.T) {
-				t.Parallel()
-				p := smallRun(name, load.ClientRaw)
-				p.Scenario, p.Method, p.Batch, p.Watchers, p.Outstanding, p.Connections = scenario.Calls, method, 1, 0, 6, 2
-				p.Defaults = name == "fanoutd"
-				r, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				front := r.Servers[len(r.Servers)-1]
-				if r.Deliveries == 0 || r.Each.Count != r.Deliveries || front.Total <= 0 || r.ClientCPU <= 0 {
-					t.Errorf("got incomplete measurements: %+v", r)
-				}
-			})
-		}
-	}
-}
-
-// All objects are there after a restart of the server.
-func TestObjectsSurviveARestart(t *testing.T) {
-	for _, name := range []string{"fanoutd", "fanoutd-embedded", "etcd", "etcd-embedded", "nats-kv"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := smallRun(name, load.ClientRaw)
-			p.Scenario, p.Keys, p.Batch, p.Watchers = scenario.State, 2000, 1, 0
-			r, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			front := r.Servers[len(r.Servers)-1]
-			if r.Elapsed <= 0 || front.AnonIdle == 0 || front.AnonEnd == 0 || front.Total <= 0 || r.Servers[0].Peak == 0 {
-				t.Errorf("got incomplete measurements: %+v", r)
-			}
-		})
-	}
-}
-
-// A call that fails, or whose answer lacks the value, ends the run.
-func TestCallsThatFailEndTheRun(t *testing.T) {
-	for _, name := range []string{"etcd", "fanoutd", "nats-kv"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			system, err := peer.Start(t.Context(), name, peer.Options{Programs: programs})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer system.Stop()
-			protocol, err := peer.Protocol(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			caller, err := calls.Start(t.Context(), programs.Self, calls.Config{
-				Protocol: protocol, Address: system.Address, Method: calls.MethodGet, Connections: 1, InFlight: 1, Keys: 1, ValueSize: 256,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer caller.Stop()
-			if report, err := caller.For(t.Context(), time.Millisecond); err == nil {
-				t.Errorf("got %+v for a key that does not exist, want an error", report)
-			}
-		})
-	}
-}
-
 // Lists return all objects, with and without pages. A list with fewer objects is an error of
 // the run.
 func TestListsReturnAllObjects(t *testing.T) {
@@ -483,7 +409,7 @@ func TestInvalidParametersAreRefused(t *testing.T) {
 			p.Scenario, p.Method, p.Batch, p.ValueSize = scenario.Calls, calls.MethodPut, 1, 1<<20
 		},
 		"calls besides watches": func(p *scenario.Parameters) { p.Method = calls.MethodGet },
-		"limits of etcd":        func(p *scenario.Parameters) { p.Peer, p.Defaults = "etcd", true },
+		"limits of etcd":        func(p *scenario.Parameters) { p.Peer, p.DefaultLimits = "etcd", true },
 		"state of nats":         func(p *scenario.Parameters) { p.Peer, p.Scenario, p.Batch, p.Watchers = "nats", scenario.State, 1, 0 },
 		"no watchers":           func(p *scenario.Parameters) { p.Scenario, p.Watchers = scenario.Open, 0 },
 		"negative stream":       func(p *scenario.Parameters) { p.PerStream = -1 },

@@ -14,11 +14,8 @@ import (
 // etcd drives etcd without a proxy.
 func etcd(ctx context.Context, p *Peer, o Options) error {
 	address, err := p.store(ctx, o)
-	if err != nil {
-		return err
-	}
-	p.Address, p.read = address, p.Writer.(*etcdWriter).read
-	return nil
+	p.Address = address
+	return err
 }
 
 // grpcProxy drives etcd's own proxy, which shares a watch of etcd among equal watches.
@@ -60,7 +57,7 @@ func (p *Peer) store(ctx context.Context, o Options) (address string, err error)
 	if err != nil {
 		return "", err
 	}
-	p.Writer, p.Positions = writer, writer
+	p.Writer, p.Positions, p.read = writer, writer, writer.read
 	return address, nil
 }
 

@@ -3,6 +3,7 @@ package report
 import (
 	"slices"
 
+	"github.com/fanoutd/fanoutd/bench/internal/load"
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
@@ -26,4 +27,23 @@ func objectGoals(system string, most float64, memory string, filled, restarted F
 		{What: "the same after a restart, " + system, Want: most, kind: timesData, of: at(restarted)},
 		{What: "start until a linearizable read, " + millionObjects + ", " + system, Want: 5, kind: seconds, of: at(Seconds)},
 	}
+}
+
+// The figures of scenario State, in bytes or in comparison with the data.
+var (
+	FilledAnonymous    Figure = func(r *scenario.Record) float64 { return float64(front(r).AnonIdle) }
+	FilledPages        Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSIdle - front(r).AnonIdle) }
+	FilledToData       Figure = func(r *scenario.Record) float64 { return FilledAnonymous(r) / data(r) }
+	FilledResident     Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSIdle) / data(r) }
+	RestartedResident  Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSEnd) / data(r) }
+	RestartedAnonymous Figure = func(r *scenario.Record) float64 { return float64(front(r).AnonEnd) }
+	RestartedPages     Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSEnd - front(r).AnonEnd) }
+	RestartedToData    Figure = func(r *scenario.Record) float64 { return RestartedAnonymous(r) / data(r) }
+	StoreSteady        Figure = func(r *scenario.Record) float64 { return float64(r.Servers[0].RSSIdle) }
+	StorePeak          Figure = func(r *scenario.Record) float64 { return float64(r.Servers[0].Peak) }
+)
+
+// data returns the size of the keys and values.
+func data(r *scenario.Record) float64 {
+	return float64(r.Parameters.Keys * (len(load.Key(0)) + r.Parameters.ValueSize))
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fanoutd/fanoutd/bench/internal/load"
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
@@ -124,25 +123,6 @@ var (
 		return sum
 	}
 )
-
-// The figures of scenario State, in bytes or in comparison with the data.
-var (
-	FilledAnonymous    Figure = func(r *scenario.Record) float64 { return float64(front(r).AnonIdle) }
-	FilledPages        Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSIdle - front(r).AnonIdle) }
-	FilledToData       Figure = func(r *scenario.Record) float64 { return FilledAnonymous(r) / data(r) }
-	FilledResident     Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSIdle) / data(r) }
-	RestartedResident  Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSEnd) / data(r) }
-	RestartedAnonymous Figure = func(r *scenario.Record) float64 { return float64(front(r).AnonEnd) }
-	RestartedPages     Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSEnd - front(r).AnonEnd) }
-	RestartedToData    Figure = func(r *scenario.Record) float64 { return RestartedAnonymous(r) / data(r) }
-	StoreSteady        Figure = func(r *scenario.Record) float64 { return float64(r.Servers[0].RSSIdle) }
-	StorePeak          Figure = func(r *scenario.Record) float64 { return float64(r.Servers[0].Peak) }
-)
-
-// data returns the size of the keys and values.
-func data(r *scenario.Record) float64 {
-	return float64(r.Parameters.Keys * (len(load.Key(0)) + r.Parameters.ValueSize))
-}
 
 // otherGoroutines is the number of goroutines that a server may have more than before its watchers
 // came, for other reasons.

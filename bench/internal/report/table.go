@@ -50,7 +50,7 @@ func Case(p scenario.Parameters) string {
 	if p.Window > 0 {
 		text += fmt.Sprintf(", window of %d", p.Window)
 	}
-	if p.Defaults {
+	if p.DefaultLimits {
 		text += ", default limits"
 	}
 	return text

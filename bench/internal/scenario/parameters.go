@@ -39,31 +39,31 @@ type Parameters struct {
 	// PerStream is the number of watches per stream of a service for many watches; 0: each watch
 	// has a stream of its own, from fanoutd with the method Watch. With NATS, a connection is the
 	// stream.
-	PerStream   int           `json:"per_stream"`
-	Interest    string        `json:"interest"`
-	Groups      int           `json:"groups,omitempty"`       // number of distinct labels or interests
-	Bystanders  int           `json:"bystanders,omitempty"`   // additional watchers of objects that never change
-	Bystand     string        `json:"bystand,omitempty"`      // what the bystanders watch, see load.Bystands
-	Keys        int           `json:"keys"`                   // number of keys to write
-	Objects     int           `json:"objects,omitempty"`      // additional objects that never change
-	Window      int           `json:"window,omitempty"`       // size of fanoutd's window in changes, filled first; 0: the default, not filled
-	ValueSize   int           `json:"value_size"`             // bytes
-	Batch       int           `json:"batch"`                  // events per write
-	Outstanding int           `json:"outstanding"`            // concurrent writes or calls
-	Method      string        `json:"method,omitempty"`       // what is called, one of calls.Methods
-	Connections int           `json:"connections,omitempty"`  // for the calls
-	Defaults    bool          `json:"defaults,omitempty"`     // fanoutd has its default limits; otherwise none per client
-	Rate        float64       `json:"rate,omitempty"`         // writes per second; 0: as fast as they are delivered
-	Duration    time.Duration `json:"duration_ns"`            // of the measurement
-	Writes      int           `json:"writes,omitempty"`       // writes of the measurement, instead of its duration; 0: the duration decides
-	State       bool          `json:"state,omitempty"`        // the watches begin with the state, not with the next change
-	Bookmarks   time.Duration `json:"bookmarks_ns,omitempty"` // bookmark interval of the watches; 0: no bookmarks, or what the client has as default
-	Reports     time.Duration `json:"reports_ns,omitempty"`   // each watcher reports its position at most this often; 0: never
-	PageSize    int           `json:"page_size,omitempty"`    // objects per page; 0: the server decides
-	Stalled     int           `json:"stalled,omitempty"`      // additional watchers that do not read
-	Stall       string        `json:"stall,omitempty"`        // how they stall, see load.Stalls
-	StallFor    time.Duration `json:"stall_for_ns,omitempty"` // time after which they reconnect; 0: never
-	Repeat      int           `json:"repeat"`                 // number of the run among equal ones
+	PerStream     int           `json:"per_stream"`
+	Interest      string        `json:"interest"`
+	Groups        int           `json:"groups,omitempty"`         // number of distinct labels or interests
+	Bystanders    int           `json:"bystanders,omitempty"`     // additional watchers of objects that never change
+	Bystand       string        `json:"bystand,omitempty"`        // what the bystanders watch, see load.Bystands
+	Keys          int           `json:"keys"`                     // number of keys to write
+	Objects       int           `json:"objects,omitempty"`        // additional objects that never change
+	Window        int           `json:"window,omitempty"`         // size of fanoutd's window in changes, filled first; 0: the default, not filled
+	ValueSize     int           `json:"value_size"`               // bytes
+	Batch         int           `json:"batch"`                    // events per write
+	Outstanding   int           `json:"outstanding"`              // concurrent writes or calls
+	Method        string        `json:"method,omitempty"`         // what is called, one of calls.Methods
+	Connections   int           `json:"connections,omitempty"`    // for the calls
+	DefaultLimits bool          `json:"default_limits,omitempty"` // fanoutd has its default limits; otherwise none per client
+	Rate          float64       `json:"rate,omitempty"`           // writes per second; 0: as fast as they are delivered
+	Duration      time.Duration `json:"duration_ns"`              // of the measurement
+	Writes        int           `json:"writes,omitempty"`         // writes of the measurement, instead of its duration; 0: the duration decides
+	State         bool          `json:"state,omitempty"`          // the watches begin with the state, not with the next change
+	Bookmarks     time.Duration `json:"bookmarks_ns,omitempty"`   // bookmark interval of the watches; 0: no bookmarks, or what the client has as default
+	Reports       time.Duration `json:"reports_ns,omitempty"`     // each watcher reports its position at most this often; 0: never
+	PageSize      int           `json:"page_size,omitempty"`      // objects per page; 0: the server decides
+	Stalled       int           `json:"stalled,omitempty"`        // additional watchers that do not read
+	Stall         string        `json:"stall,omitempty"`          // how they stall, see load.Stalls
+	StallFor      time.Duration `json:"stall_for_ns,omitempty"`   // time after which they reconnect; 0: never
+	Repeat        int           `json:"repeat"`                   // number of the run among equal ones
 }
 
 // callConnections is the number of connections for calls, if there are so many calls at once.
@@ -200,7 +200,7 @@ func (p *Parameters) surroundings() error {
 		return fmt.Errorf("bystanders need a scenario that writes, not %s", p.Scenario)
 	case p.Bystanders > 0 && p.Peer == "floor":
 		return fmt.Errorf("bystanders of the floor: it sends everything to all watchers")
-	case p.Defaults && !strings.HasPrefix(p.Peer, "fanoutd"):
+	case p.DefaultLimits && !strings.HasPrefix(p.Peer, "fanoutd"):
 		return fmt.Errorf("default limits of %s: only fanoutd has some", p.Peer)
 	case p.Window > 0 && p.Peer != "fanoutd":
 		return fmt.Errorf("a window of %s: only fanoutd has one", p.Peer)
