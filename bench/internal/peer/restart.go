@@ -11,7 +11,7 @@ import (
 )
 
 // restartTimeout bounds the start of a server with data.
-const restartTimeout = 5 * time.Minute
+const restartTimeout = 2 * time.Minute
 
 // StopFront ends the last server, with its data kept, so that Restart can start it again.
 func (p *Peer) StopFront() { p.Servers[len(p.Servers)-1].Stop() }

@@ -79,7 +79,7 @@ func (p *Parameters) Complete() {
 		p.Interest = load.InterestAll // the writes are the same
 	}
 	if p.Scenario == Calls || p.Scenario == State {
-		p.Interest, p.Watchers = load.InterestAll, 0
+		p.Interest, p.Client, p.Watchers = load.InterestAll, load.ClientRaw, 0
 	}
 	if p.Scenario == Calls {
 		p.Connections = min(cmp.Or(p.Connections, callConnections), p.Outstanding)
