@@ -14,7 +14,7 @@ import (
 const (
 	// dialTimeout bounds the time to connect.
 	dialTimeout = time.Minute
-	// answerTimeout is the time in which the last calls must be answered.
+	// answerTimeout bounds the wait for the last answers.
 	answerTimeout = time.Minute
 )
 
