@@ -61,10 +61,12 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 		return object.Commit{}, errors.New("etcd rejected the transaction although every precondition holds")
 	}
 	commit := object.Commit{
-		Revision: object.Revision(resp.Header.GetRevision()), Deleted: make([]bool, len(ops)), Records: make([]*object.Record, len(ops)),
+		Revision: object.Revision(resp.Header.GetRevision()),
+		Deleted:  make([]bool, len(ops)), Leases: make([]int64, len(ops)), Records: make([]*object.Record, len(ops)),
 	}
 	h.Advance(commit.Revision)
 	for i, op := range ops {
+		commit.Leases[i] = int64(leases[i])
 		if op.Kind != object.OpDelete {
 			continue
 		}
@@ -145,7 +147,7 @@ func (c *Collection) conflict(ops []object.Op, resp *clientv3.TxnResponse) error
 		if op.If != nil && have != *op.If && found == nil {
 			found = &object.ConflictError{Current: current, Key: op.Key, Want: *op.If, Have: have, At: at}
 		}
-		stale = stale || op.Seen != nil && have != *op.Seen
+		stale = stale || op.Seen != nil && have != op.Seen.ModRevision
 		next++
 	}
 	switch {
@@ -163,11 +165,15 @@ const maxGrants = 16
 // grantAll grants a lease for each different time to live of the puts: a lease costs etcd
 // as much as a write. The result has one entry per operation; 0 means no lease.
 func (c *Collection) grantAll(ctx context.Context, ops []object.Op) ([]clientv3.LeaseID, error) {
+	leases := make([]clientv3.LeaseID, len(ops))
 	bySeconds := map[int64]*clientv3.LeaseID{}
 	for _, op := range ops {
 		if op.TTL > 0 {
 			bySeconds[leaseSeconds(op.TTL)] = new(clientv3.NoLease)
 		}
+	}
+	if len(bySeconds) == 0 {
+		return leases, nil
 	}
 	granting, grantCtx := errgroup.WithContext(ctx)
 	granting.SetLimit(maxGrants)
@@ -178,7 +184,6 @@ func (c *Collection) grantAll(ctx context.Context, ops []object.Op) ([]clientv3.
 		})
 	}
 	err := granting.Wait()
-	leases := make([]clientv3.LeaseID, len(ops))
 	for i, op := range ops {
 		if op.TTL > 0 {
 			leases[i] = *bySeconds[leaseSeconds(op.TTL)]
@@ -193,6 +198,9 @@ func (c *Collection) grantAll(ctx context.Context, ops []object.Op) ([]clientv3.
 
 // distinct returns the leases, each once.
 func distinct(leases []clientv3.LeaseID) []clientv3.LeaseID {
+	if len(leases) == 0 {
+		return nil
+	}
 	sorted := slices.Compact(slices.Sorted(slices.Values(leases)))
 	return slices.DeleteFunc(sorted, func(id clientv3.LeaseID) bool { return id == clientv3.NoLease })
 }

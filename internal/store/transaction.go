@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -17,9 +18,11 @@ type transaction struct {
 	// For each operation of the commit: the index of its write in writes, or -1.
 	write []int
 
-	// A write may take a key from its lease. The transaction then reads the key, without
-	// its value, right before the write. If there is no room for the reads, the keys are
-	// in unread, and the leases are read afterwards.
+	// A write may take a key from its lease. If the server knows the object that it replaces, the
+	// lease is in replaced. Otherwise the transaction reads the key, without its value, right
+	// before the write. If there is no room for the reads, the keys are in unread, and the leases
+	// are read afterwards.
+	replaced   []clientv3.LeaseID
 	leaseReads []int // indexes in writes: the reads, and deletes that return the record
 	unread     []string
 }
@@ -33,7 +36,7 @@ func (c *Collection) transaction(ops []object.Op, stored [][]byte, leases []clie
 		op := &ops[i]
 		key := c.prefix + string(op.Key)
 		if required, ok := op.Required(); ok {
-			if op.Seen != nil && *op.Seen != required {
+			if op.Seen != nil && op.Seen.ModRevision != required {
 				required = object.Unseen // both cannot hold: the transaction only reads
 			}
 			t.compares = append(t.compares, clientv3.Compare(clientv3.ModRevision(key), "=", int64(required)))
@@ -49,6 +52,8 @@ func (c *Collection) transaction(ops []object.Op, stored [][]byte, leases []clie
 		}
 		if mayReplaceLease(op) {
 			switch {
+			case op.Seen != nil: // if the comparison holds, the key has this lease
+				t.replaced = append(t.replaced, clientv3.LeaseID(op.Seen.Lease))
 			case op.ReturnDeleted: // the write returns the lease
 				t.leaseReads = append(t.leaseReads, len(t.writes))
 			case readLeases:
@@ -90,7 +95,7 @@ func mayReplaceLease(op *object.Op) bool {
 
 // replacedLeases returns the own leases that an applied transaction took keys from.
 func (c *Collection) replacedLeases(ctx context.Context, t *transaction, resp *clientv3.TxnResponse) []clientv3.LeaseID {
-	var leases []clientv3.LeaseID
+	leases := slices.DeleteFunc(t.replaced, func(id clientv3.LeaseID) bool { return !isOwnLease(id) })
 	for _, i := range t.leaseReads {
 		kvs := resp.Responses[i].GetResponseRange().GetKvs()
 		if kvs == nil {
