@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
 
@@ -82,18 +83,24 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 
 // send sends the transaction of a commit. It sends it again only if the transaction depends on
 // leases that were read before, and one of them has changed.
-func (c *Collection) send(ctx context.Context, ops []object.Op, stored [][]byte, leases []clientv3.LeaseID) (*transaction, *clientv3.TxnResponse, error) {
+func (c *Collection) send(ctx context.Context, ops []object.Op, stored [][]byte, leases []clientv3.LeaseID) (*transaction, *pb.TxnResponse, error) {
 	for {
 		kept, err := c.keptLeases(ctx, ops)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read the leases to keep: %w", err)
 		}
 		txn := c.transaction(ops, stored, leases, kept)
-		resp, err := c.store.client.Txn(ctx).If(txn.compares...).Then(txn.writes...).Else(txn.reads...).Commit()
+		resp, err := c.store.txn(ctx, &txn.request)
 		if err != nil || resp.Succeeded || len(kept) == 0 || c.conflict(ops, resp) != nil {
 			return txn, resp, err
 		}
 	}
+}
+
+// txn sends a transaction.
+func (s *Store) txn(ctx context.Context, request *pb.TxnRequest) (*pb.TxnResponse, error) {
+	resp, err := s.kv.Txn(ctx, request, s.kvOptions...)
+	return resp, clientv3.ContextError(ctx, err)
 }
 
 // returnsValue reports whether the answer to an operation may have a value.
@@ -126,7 +133,7 @@ func (c *Collection) RemainingTTL(ctx context.Context, lease int64) (time.Durati
 
 // conflict returns the error for the first operation whose precondition does not hold, or the
 // error for outdated operations, or nil if the comparisons hold.
-func (c *Collection) conflict(ops []object.Op, resp *clientv3.TxnResponse) error {
+func (c *Collection) conflict(ops []object.Op, resp *pb.TxnResponse) error {
 	var found *object.ConflictError
 	stale := false
 	at := object.Revision(resp.Header.GetRevision())
