@@ -97,7 +97,7 @@ func (w *overwrites) seen(key object.Key) object.Revision {
 	switch o := state.Get(key); {
 	case o == nil:
 		return 0
-	case o.Opaque:
+	case o.Opaque():
 		return object.Unseen
 	default:
 		return o.ModRevision
