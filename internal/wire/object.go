@@ -52,10 +52,12 @@ func Preencode(d object.Decoded) *object.Object {
 	if d.ContentType != "" {
 		b = appendText(b, objectContentType, d.ContentType)
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.Labels)) {
-		b = appendMessageHead(b, objectLabels, sizeLabel(name, d.Labels[name]))
-		b = appendText(b, 1, name)
-		b = appendText(b, 2, d.Labels[name])
+	if len(d.Labels) > 0 { // sorting nothing would allocate
+		for _, name := range slices.Sorted(maps.Keys(d.Labels)) {
+			b = appendMessageHead(b, objectLabels, sizeLabel(name, d.Labels[name]))
+			b = appendText(b, 1, name)
+			b = appendText(b, 2, d.Labels[name])
+		}
 	}
 	if d.Opaque {
 		b = appendNumber(b, objectOpaque, 1)
