@@ -94,11 +94,11 @@ func TestFillReadsAFewPartsAhead(t *testing.T) {
 		var decoding, most atomic.Int64
 		c := run(t, s.Memory, windowOf(1), func(cfg *cacher.Config) {
 			cfg.Store = s
-			cfg.Preencode = func(o *object.Object) {
+			cfg.Preencode = func(d object.Decoded) *object.Object {
 				most.Store(max(most.Load(), decoding.Add(1)))
 				defer decoding.Add(-1)
 				<-proceed
-				wire.Preencode(o)
+				return wire.Preencode(d)
 			}
 		})
 		synctest.Wait()
@@ -122,7 +122,10 @@ func TestFillIsCancelled(t *testing.T) {
 		codec, _ := object.CodecByName("raw")
 		c := cacher.New(cacher.Config{
 			Resource: "test", Store: s, Codec: codec, Log: slog.New(slog.DiscardHandler), Window: cacher.WindowLimits{MaxChanges: 1},
-			Preencode: func(*object.Object) { <-proceed },
+			Preencode: func(d object.Decoded) *object.Object {
+				<-proceed
+				return wire.Preencode(d)
+			},
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup

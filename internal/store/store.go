@@ -9,6 +9,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/internal/store/embedded"
 	"github.com/fanoutd/fanoutd/internal/store/epochs"
@@ -22,8 +23,10 @@ type Store struct {
 	epochs   *epochs.Tracker
 	versions *memberVersions // nil: embedded etcd
 
-	watches pb.WatchClient
-	ranges  rangeStream
+	kv        pb.KVClient // sends the transactions of commits
+	kvOptions []grpc.CallOption
+	ranges    rangeStream // reads of whole resources
+	watches   pb.WatchClient
 
 	leases *leaseCollector
 	grants pb.LeaseClient // grants leases with given ids
