@@ -91,6 +91,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/systemd":          {},
 		"internal/backoff":          {},
 		"internal/lag":              {},
+		"internal/collector":        {},
 		"internal/cacher":           {"internal/backoff", "internal/object"},
 		"internal/work":             {},
 		"internal/dispatch/parts":   {"internal/cacher", "internal/object"},
@@ -115,7 +116,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"client/localfile":          {},
 		"clienttest":                {"client", "internal/testserver"}, // for the tests of users
 		"internal/testserver":       {"internal/cacher", "internal/dispatch", "internal/object", "internal/server", "internal/wire"},
-		"cmd/fanoutd":               {"client/localfile", "internal/access", "internal/app", "internal/config", "internal/crypt", "internal/man", "internal/version", "internal/yamlfile"},
+		"cmd/fanoutd":               {"client/localfile", "internal/access", "internal/app", "internal/collector", "internal/config", "internal/crypt", "internal/man", "internal/version", "internal/yamlfile"},
 		"internal/ctl":              {"client", "internal/backoff", "internal/ctl", "internal/lag", "internal/yamlfile", "gen"},
 		"cmd/fanouttest":            {"internal/man", "internal/testserver", "internal/version"},
 		"cmd/fanoutctl":             {"client", "internal/ctl", "internal/man", "internal/object", "internal/selector", "internal/version", "internal/yamlfile"},
