@@ -32,6 +32,10 @@ const (
 	// after it: the heap grows with a burst at once, and shrinks some seconds after it.
 	interval = time.Second
 	fade     = 0.7
+
+	// maxRise is how much dearer collections may become from one second to the next. Go counts the
+	// time of its workers, also while another process has the processor.
+	maxRise = 1.1
 )
 
 // Run adjusts the garbage collector to the heap until ctx is done. It then restores the previous
@@ -96,7 +100,11 @@ type target struct {
 // percentage p, one is due each time live × p / 100 bytes have been allocated.
 func (t *target) percent(before, now reading) int {
 	if n := now.cycles - before.cycles; n > 0 && now.live > 0 {
-		t.costPerByte = (now.cpu - before.cpu) / float64(n) / float64(now.live)
+		cost := (now.cpu - before.cpu) / float64(n) / float64(now.live)
+		if t.costPerByte > 0 {
+			cost = min(cost, t.costPerByte*maxRise)
+		}
+		t.costPerByte = cost
 	}
 	t.rate = max(t.rate*fade, float64(now.allocated-before.allocated)/now.at.Sub(before.at).Seconds())
 	cheap := 100 * t.costPerByte * t.rate / maxShare / float64(now.processors)
