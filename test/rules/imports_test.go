@@ -152,7 +152,7 @@ func TestImportsGoOneWay(t *testing.T) {
 func TestLibrariesHaveOneOwner(t *testing.T) {
 	owners := map[string][]string{
 		"go.etcd.io/etcd":                    {"internal/store", "test"},
-		"google.golang.org/grpc":             {"client", "clienttest", "conformance", "internal/server", "internal/testserver", "internal/store", "gen", "test", "internal/admin", "internal/tracing", "internal/ctl/admin"},
+		"google.golang.org/grpc":             {"client", "clienttest", "conformance", "internal/server", "internal/testserver", "internal/store", "gen", "test", "internal/admin", "internal/metrics", "internal/tracing", "internal/ctl/admin"},
 		"google.golang.org/protobuf":         {"client", "conformance", "internal/object", "internal/store", "internal/server", "internal/wire", "gen", "test", "internal/admin"},
 		"go.etcd.io/etcd/server":             {"internal/store/embedded", "test"},
 		"go.etcd.io/bbolt":                   {"internal/store/embedded", "test"},
@@ -163,7 +163,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"k8s.io/apimachinery":                {"internal/object", "internal/selector"},
 		"k8s.io/client-go":                   {"internal/ctl/output"},
 		"google.golang.org/genproto":         {"client", "conformance", "gen", "internal/server", "internal/testserver", "test", "internal/admin"},
-		"github.com/grpc-ecosystem":          {"internal/server", "internal/admin", "internal/metrics", "gen/http"},
+		"github.com/grpc-ecosystem":          {"internal/server", "internal/admin", "gen/http"},
 		"github.com/gofrs/flock":             {"internal/store/embedded", "cmd/fanoutd"},
 		"go.uber.org/zap":                    {"internal/store/embedded", "internal/store/etcdlog", "test"},
 		"github.com/prometheus":              {"internal/metrics", "test"},
