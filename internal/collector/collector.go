@@ -21,6 +21,10 @@ const (
 	// step is the smallest change of the growth, because each change stops the program for a moment.
 	step = 5
 
+	// releaseAfter is how far the heap must have been allowed to grow, so that memory is returned to
+	// the system when it is large and quiet again.
+	releaseAfter = 50
+
 	// minGrowth is how far a small heap may grow: less would save nothing.
 	minGrowth = 32 << 20
 
@@ -47,6 +51,7 @@ func Run(ctx context.Context) {
 	defer ticker.Stop()
 	var t target
 	percent, before := maxPercent, read()
+	highest := percent // since memory was last returned to the system
 	for {
 		select {
 		case <-ticker.C:
@@ -54,6 +59,11 @@ func Run(ctx context.Context) {
 			if p := t.percent(before, now); p != percent {
 				debug.SetGCPercent(p)
 				percent = p
+			}
+			highest = max(highest, percent)
+			if percent == minPercent && highest >= releaseAfter {
+				debug.FreeOSMemory() // it collects, too; Go would keep what the heap had before
+				highest = percent
 			}
 			before = now
 		case <-ctx.Done():
