@@ -62,6 +62,7 @@ func (i *Interceptors) serveCall(srv any, stream grpc.ServerStream, info *grpc.S
 // Admit is an interceptor that decides whether a request is admitted. It authenticates the caller, and
 // limits the rate, the memory and the size of requests.
 func (i *Interceptors) Admit(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	sendWait(stream.Context())
 	ctx, err := i.authenticate(stream.Context())
 	if err != nil {
 		return err

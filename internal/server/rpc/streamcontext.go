@@ -2,9 +2,13 @@ package rpc
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
@@ -20,6 +24,7 @@ type streamContext struct {
 	context.Context
 	cancel context.CancelFunc
 	id     uint32                      // see StreamID
+	waited time.Duration               // for the turn of its connection; 0: not noticeably
 	timer  atomic.Pointer[time.Timer]  // cuts the stream off if the request does not arrive; nil: it has arrived
 	ended  atomic.Pointer[error]       // why the context has ended; nil: it has not, or only gRPC's context has
 	onDone atomic.Pointer[func(error)] // set by OnDone; nil: not set, or already called
@@ -46,7 +51,7 @@ func WithStreamContext(l *quota.Limiter, ctx context.Context) (context.Context, 
 	c.timer.Store(time.AfterFunc(l.RequestPatience, c.CutOff))
 	c.conn = transport.FramesOf(ctx)
 	if c.conn != nil {
-		c.request, c.id = c.conn.Open(c)
+		c.request, c.id, c.waited = c.conn.Open(c)
 	}
 	context.AfterFunc(ctx, func() {
 		c.arrived()
@@ -62,6 +67,18 @@ func WithStreamContext(l *quota.Limiter, ctx context.Context) (context.Context, 
 func noteAnswer(ctx context.Context) {
 	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok && c.conn != nil {
 		c.conn.Answered()
+	}
+}
+
+// waitedHeader is the response header with how long the server was too busy to begin the request, in
+// milliseconds.
+const waitedHeader = "fanoutd-waited-ms"
+
+// sendWait adds the response header to the request with this context, if it had to wait.
+func sendWait(ctx context.Context) {
+	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok && c.waited > 0 {
+		// This fails if the stream has ended. Then there is no client to notice.
+		_ = grpc.SetHeader(ctx, metadata.Pairs(waitedHeader, strconv.FormatInt(c.waited.Milliseconds(), 10)))
 	}
 }
 
