@@ -36,7 +36,7 @@ func TestResponsesSayHowLongTheirRequestsHaveWaited(t *testing.T) {
 	i := &Interceptors{Limits: limits, Log: slog.New(slog.DiscardHandler)}
 	info := &grpc.StreamServerInfo{FullMethod: "/test/Get"}
 	options := append(transport.ServerOptions(nil, 1<<20, func(string) frames.Budget { return waits }, nil),
-		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) { return WithStreamContext(limits, ctx) }),
+		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) { return WithStreamContext(ctx), nil }),
 		grpc.UnknownServiceHandler(func(srv any, stream grpc.ServerStream) error {
 			return i.Admit(srv, stream, info, func(_ any, stream grpc.ServerStream) error { return stream.SendMsg(&emptypb.Empty{}) })
 		}))
