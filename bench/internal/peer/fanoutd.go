@@ -30,8 +30,6 @@ max-connections: 0
 max-connections-per-client: 0
 max-connection-rate: 1000000
 max-waiting-snapshots: 0
-max-stream-rate: 0
-max-stream-rate-per-client: 0
 max-reset-rate: 0
 max-reset-rate-per-client: 0
 max-watchers: 0
