@@ -25,7 +25,7 @@ type Store struct {
 
 	kv        pb.KVClient // sends the transactions of commits
 	kvOptions []grpc.CallOption
-	watches   pb.WatchClient
+	watches   pb.WatchClient // nil: embedded etcd
 
 	leases *leaseCollector
 	grants pb.LeaseClient // grants leases with given ids
