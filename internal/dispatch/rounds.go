@@ -51,11 +51,11 @@ func (d *Dispatcher) roundsOf(q *sendqueue.Queue) *workerRounds {
 	return r
 }
 
-// handOver gives the groups of the feeds that the present round has published to their workers. The
+// handOver gives the groups of the feeds to which the present round has given news to their workers. The
 // caller holds the mutex of the feeds. Each worker gets all its groups under one lock, so it never sees
 // a part of a round.
-func (d *Dispatcher) handOver(published []*feed.Feed, position object.Position) {
-	for _, f := range published {
+func (d *Dispatcher) handOver(news []*feed.Feed, position object.Position) {
+	for _, f := range news {
 		for g := firstGroup(f); g != nil; g = g.sibling {
 			if g.watches > 0 {
 				g.rounds.next = append(g.rounds.next, g)

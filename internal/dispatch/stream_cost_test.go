@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -91,4 +92,37 @@ func TestStreamEventCostsOneEntryForSharedWatches(t *testing.T) {
 	if want := (eventCost{entries: 1, ids: 10_000}); many != want {
 		t.Errorf("got %+v with 10,000 watches, want %+v", many, want)
 	}
+}
+
+// An event may need the room of an older one in the logs. The watches of the older event have received
+// it, so their stream does nothing.
+func TestDroppedSegmentsWakeNoStream(t *testing.T) {
+	inBubble(t, limits{logBytes: 8 << 10}, func(t *testing.T, f *fixture) {
+		value := strings.Repeat("x", 3<<10)
+		quiet, busy := f.stream(t, dispatch.StreamConfig{}), f.stream(t, dispatch.StreamConfig{})
+		f.watchKey(quiet, 1, "quiet")
+		for id := range uint64(10) {
+			f.watchKey(busy, id, object.Key(fmt.Sprint("k/", id)))
+		}
+		f.store.Put("quiet", value)
+		quiet.take()
+		busy.take()
+		asked := func() (n int) {
+			quiet.locked(func() { n = quiet.asked })
+			return n
+		}
+		before := asked()
+		for id := range 10 {
+			f.store.Put(object.Key(fmt.Sprint("k/", id)), value)
+			synctest.Wait()
+		}
+		if n := f.dispatcher.Stats().Evictions; n < 8 {
+			t.Fatalf("the logs have dropped %d segments for others, want at least 8", n)
+		}
+		if n := asked() - before; n != 0 {
+			t.Errorf("the stream of the dropped event looked for something to send %d times, want never", n)
+		}
+		f.store.Put("quiet", "v")
+		quiet.want("1: ~quiet=v")
+	})
 }

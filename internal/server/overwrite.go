@@ -97,10 +97,10 @@ func (w *overwrites) seen(key object.Key) object.Seen {
 	switch o := state.Get(key); {
 	case o == nil:
 		return object.Seen{}
-	case o.Opaque:
+	case o.Opaque():
 		return object.Seen{ModRevision: object.Unseen}
 	default:
-		return object.Seen{ModRevision: o.ModRevision, Lease: o.Lease}
+		return object.Seen{ModRevision: o.ModRevision, Lease: o.Lease()}
 	}
 }
 

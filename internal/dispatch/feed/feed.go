@@ -26,6 +26,7 @@ type Feed struct {
 	key      *indexKey       // the key under which the index lists the feed; nil: see index.whole
 	reported object.Revision // the last revision for which roundReports.event was called
 	next     *View           // the view that the next call of publish will store; nil: nothing has changed
+	hasNews  bool            // the view has events that the published one has not, or the log was restarted
 }
 
 // edit returns the view that the next call of publish will store.
@@ -40,6 +41,7 @@ func (f *Feed) edit() *View {
 // publish.
 func (f *Feed) append(e entry, event []byte) {
 	next := f.edit()
+	f.hasNews = true
 	var last *segment
 	if n := len(next.segments); n > 0 {
 		last = next.segments[n-1]
@@ -72,6 +74,7 @@ func (f *Feed) restart(oldEnd, newBase object.Position) {
 	last := f.edit().lastRevision()
 	f.forget()
 	f.next = &View{base: newBase, dropped: &droppedLog{oldEnd, last}}
+	f.hasNews = true
 }
 
 // forget drops all segments and returns their memory to the budget.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,10 +18,10 @@ import (
 // Feeds has the feeds of one resource. Each change is appended to the feeds that it concerns, in
 // rounds.
 type Feeds struct {
-	Config         Config                                            // with the defaults
-	handOver       func(published []*Feed, position object.Position) // called at the end of a round, with mu held
-	DispatchedUpTo atomic.Pointer[object.Position]                   // all changes up to this position are in the feeds that they concern; zero before the first state
-	Created        time.Time                                         // arrival times in logs count from here
+	Config         Config                                       // with the defaults
+	handOver       func(news []*Feed, position object.Position) // called at the end of a round, with mu held
+	DispatchedUpTo atomic.Pointer[object.Position]              // all changes up to this position are in the feeds that they concern; zero before the first state
+	Created        time.Time                                    // arrival times in logs count from here
 	CatchUps       parts.Budget
 	Retained       parts.RetainedStates
 	stats          counters
@@ -39,7 +40,7 @@ type Feeds struct {
 
 // NewFeeds returns no feeds. Nothing is appended to a feed until Run is called. The function handOver
 // gets the feeds with new events at the end of each round. It must not wait.
-func NewFeeds(cfg Config, handOver func(published []*Feed, position object.Position)) *Feeds {
+func NewFeeds(cfg Config, handOver func(news []*Feed, position object.Position)) *Feeds {
 	cfg.MessageBytes = cmp.Or(cfg.MessageBytes, 1<<20)
 	cfg.LogBytes = cmp.Or(cfg.LogBytes, 64<<20)
 	cfg.LogAge = cmp.Or(cfg.LogAge, time.Minute)
@@ -142,9 +143,7 @@ func (fs *Feeds) appendAll(s *cacher.State, r *roundReports) (ended time.Time) {
 	fs.stats.evictions.Store(fs.logs.evicted)
 	ended = time.Now()
 	fs.sweep(s)
-	fs.handOver(fs.unpublished, now)
-	clear(fs.unpublished)
-	fs.unpublished = fs.unpublished[:0]
+	fs.handOver(fs.takeNews(), now)
 	return ended
 }
 
@@ -179,7 +178,7 @@ func (fs *Feeds) appendTo(f *Feed, c *object.Change, arrived time.Time) bool {
 	return true
 }
 
-// publishLater makes the current round publish a feed and hand its groups to their workers.
+// publishLater makes the current round publish a feed.
 func (fs *Feeds) publishLater(f *Feed) {
 	if f.next == nil {
 		f.edit()
@@ -240,6 +239,19 @@ func (fs *Feeds) Locked(do func()) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	do()
+}
+
+// takeNews empties the list of the feeds that the round has published, and returns those with news. The
+// others have only lost old segments: no watch reads anything because of that. The result is valid until
+// the next round.
+func (fs *Feeds) takeNews() []*Feed {
+	news := slices.DeleteFunc(fs.unpublished, func(f *Feed) bool {
+		had := f.hasNews
+		f.hasNews = false
+		return !had
+	})
+	fs.unpublished = fs.unpublished[:0]
+	return news
 }
 
 // publishAll publishes the feeds whose logs have changed.

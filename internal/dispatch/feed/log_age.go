@@ -41,11 +41,9 @@ func (b *logBudget) dropUntil(arrived time.Duration) {
 	}
 }
 
-// ageLogs drops old segments while nothing changes. No watcher is woken, because there is no
-// new event.
+// ageLogs drops old segments while nothing changes.
 func (fs *Feeds) ageLogs() {
 	fs.dropOldSegments()
 	fs.publishAll()
-	clear(fs.unpublished)
-	fs.unpublished = fs.unpublished[:0]
+	fs.takeNews() // there are none
 }
