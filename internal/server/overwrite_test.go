@@ -15,6 +15,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/store"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // everyWriter runs a test with cached and uncached resources, with the seams of their stores. The
@@ -223,6 +224,48 @@ func TestPutsOfObjectsThatOthersChange(t *testing.T) {
 		resp, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: documents, Key: "k"})
 		if err != nil || resp.GetObject().GetText() != `{"n": 3}` || !resp.GetObject().GetHasTtl() || resp.GetObject().GetVersion() != 3 {
 			t.Errorf("got %v, %v", resp, err)
+		}
+	})
+}
+
+// A put ends the lease of the object that it replaces, however the server knows that lease.
+func TestPutsEndTheLeasesOfReplacedObjects(t *testing.T) {
+	everyWriter(t, func(ctx context.Context, t *testing.T, in *instance, _ map[string]*seam) {
+		c := in.collections[documents]
+		put := func(p *fanoutv1.PutOperation) {
+			t.Helper()
+			if _, err := in.writes.Put(ctx, putOf(documents, p)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		keeping := func(key string, overwrite bool) *fanoutv1.PutOperation {
+			p := putText(key, `{"n": 2}`)
+			p.KeepTtl, p.OverwriteOpaque = true, overwrite
+			return p
+		}
+		for key, between := range map[string]func(key string){
+			"written": func(string) {},
+			"kept":    func(key string) { put(keeping(key, false)) },
+			"unseen":  func(key string) { put(keeping(key, true)) },
+			"read": func(key string) { // now it is in the cache
+				if _, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: documents, Key: key}); err != nil {
+					t.Fatal(err)
+				}
+			},
+		} {
+			mortal := putText(key, `{"n": 1}`)
+			mortal.Ttl = durationpb.New(maxTTL)
+			put(mortal)
+			records, _, err := c.List(ctx, 0, object.ExactKey(object.Key(key)), "", 1)
+			if err != nil || len(records) != 1 || records[0].Lease == 0 {
+				t.Fatalf("%s: got %v, %v, want an object with a lease", key, records, err)
+			}
+			between(key)
+			put(putText(key, `{"n": 3}`))
+			poll.Until(t, "the lease has ended: "+key, func() bool {
+				left, err := c.RemainingTTL(ctx, records[0].Lease)
+				return err == nil && left == 0
+			})
 		}
 	})
 }

@@ -107,6 +107,31 @@ func TestReplacedLeasesAreRevoked(t *testing.T) {
 	})
 }
 
+// The lease of a replaced object is revoked if the server knows the lease, and kept with KeepTTL.
+func TestKnownLeasesAreRevoked(t *testing.T) {
+	both(t, func(t *testing.T, e *etcd) {
+		c := e.collection()
+		done, err := c.Commit(contextFor(t), []object.Op{mortal("k", "1")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := leaseOf(t, e.client, "k")
+		if done.Leases[0] != int64(lease) {
+			t.Errorf("got lease %x of the commit, want %x", done.Leases[0], lease)
+		}
+		keeping := keepTTL("k", "2")
+		keeping.Seen = &object.Seen{ModRevision: done.Revision, Lease: int64(lease)}
+		at := commit(t, c, keeping)
+		if got := leaseOf(t, e.client, "k"); got != lease {
+			t.Errorf("got lease %x, want %x", got, lease)
+		}
+		immortal := put("k", "3")
+		immortal.Seen = &object.Seen{ModRevision: at, Lease: int64(lease)}
+		commit(t, c, immortal)
+		awaitLeases(t, e.client)
+	})
+}
+
 // Writers that are faster than the revocations wait for them.
 func TestLeasesAreBoundedWhileTheQueueIsFull(t *testing.T) {
 	both(t, func(t *testing.T, e *etcd) {

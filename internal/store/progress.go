@@ -22,6 +22,13 @@ func (w *watch) RequestProgress(ctx context.Context) error {
 	if !w.collection.store.versions.progressIsReliable(ctx) {
 		return w.collection.writeProgressMark(ctx, w.history, object.Revision(w.delivered.Load()))
 	}
+	if w.live != nil {
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
+		w.live.RequestProgress()
+		return nil
+	}
 	// The client blocks while it connects, hence the timeout. It finds the gRPC stream
 	// by the context of the watch.
 	call, cancel := context.WithTimeout(w.ctx, requestTimeout)

@@ -25,8 +25,8 @@ type Store struct {
 
 	kv        pb.KVClient // sends the transactions of commits
 	kvOptions []grpc.CallOption
-	ranges    rangeStream // reads of whole resources
-	watches   pb.WatchClient
+	ranges    rangeStream    // reads of whole resources
+	watches   pb.WatchClient // nil: embedded etcd
 
 	leases *leaseCollector
 	grants pb.LeaseClient // grants leases with given ids

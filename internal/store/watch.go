@@ -24,35 +24,43 @@ func (c *Collection) Watch(ctx context.Context, scope object.Scope, after object
 	}
 	c.store.calls.count(opWatch, nil)
 	w := &watch{
-		collection: c, history: h, scope: scope, previous: previous, limits: newLimitedWatch(c.store.watches, maxUnread),
-	}
-	if previous {
-		w.limits.maxUnread = maxUnreadPrevious
+		collection: c, history: h, scope: scope, previous: previous,
 	}
 	w.first, w.end = c.keyRange(scope)
 	if scope != (object.Scope{}) && !c.store.versions.progressIsReliable(ctx) {
 		w.first, w.end = c.prefix, c.end // a range that includes the progress marks
 	}
-	// Each watch gets its own watcher. A watcher multiplexes its watches on one gRPC
-	// stream, and etcd answers a progress request only when every watch of the stream is
-	// up to date. A progress request before or after the watch opens another stream;
-	// closing the watcher closes that stream, too.
-	w.watcher = clientv3.NewWatchFromWatchClient(w.limits, c.store.client)
 	// A member that lost its leader ends the watch, and the client moves to another
 	// member. Otherwise a disconnected member would look like an idle etcd.
 	w.ctx, w.cancel = context.WithCancel(clientv3.WithRequireLeader(ctx))
 	w.delivered.Store(int64(after.Revision))
-	if c.store.member != nil {
-		w.backlog = c.store.member.Backlog(w.first, w.end, previous, int64(after.Revision))
+	m := c.store.member
+	if m == nil {
+		w.connect(after.Revision)
+		return w, nil
 	}
-	if w.backlog == nil {
-		w.open(after.Revision)
+	w.live = m.Live(w.first, w.end, previous)
+	if w.backlog = m.Backlog(w.first, w.end, previous, int64(after.Revision)); w.backlog != nil {
+		return w, nil
+	}
+	if err := w.live.Open(int64(after.Revision)); err != nil {
+		w.Close()
+		return nil, classify(ctx, err)
 	}
 	return w, nil
 }
 
-// open opens the watch of etcd.
-func (w *watch) open(after object.Revision) {
+// connect opens a watch of an external etcd.
+func (w *watch) connect(after object.Revision) {
+	w.limits = newLimitedWatch(w.collection.store.watches, maxUnread)
+	if w.previous {
+		w.limits.maxUnread = maxUnreadPrevious
+	}
+	// Each watch gets its own watcher. A watcher multiplexes its watches on one gRPC
+	// stream, and etcd answers a progress request only when every watch of the stream is
+	// up to date. A progress request before or after the watch opens another stream;
+	// closing the watcher closes that stream, too.
+	w.watcher = clientv3.NewWatchFromWatchClient(w.limits, w.collection.store.client)
 	options := []clientv3.OpOption{clientv3.WithRange(w.end), clientv3.WithRev(int64(after) + 1), clientv3.WithProgressNotify()}
 	if w.previous {
 		options = append(options, clientv3.WithPrevKV())
@@ -63,21 +71,26 @@ func (w *watch) open(after object.Revision) {
 // watch is a running watch. It keeps its context because the client finds the watch
 // by the metadata in the context.
 type watch struct {
-	collection    *Collection
-	history       *epochs.History
-	scope         object.Scope
-	first, end    string // range of keys of the watch of etcd, which includes the scope
-	previous      bool   // with the record before each change
-	ctx           context.Context
-	cancel        context.CancelFunc
-	backlog       *embedded.Backlog // what an embedded etcd had at the start; nil: it has been read
+	collection *Collection
+	history    *epochs.History
+	scope      object.Scope
+	first, end string // range of keys of the watch of etcd, which includes the scope
+	previous   bool   // with the record before each change
+	ctx        context.Context
+	cancel     context.CancelFunc
+	parts      [][]*mvccpb.Event // of the last response, that are left
+	delivered  atomic.Int64      // revision up to which everything has been delivered
+
+	// Of an embedded etcd.
+	backlog *embedded.Backlog // what etcd had at the start; nil: it has been read
+	live    *embedded.Live    // not open while there is a backlog; nil: external etcd
+
+	// Of an external etcd.
 	limits        *limitedWatch
-	taken         int               // size of the changes in the last response
-	parts         [][]*mvccpb.Event // of the last response, that are left
+	taken         int // size of the changes in the last response
 	watcher       clientv3.Watcher
-	responses     clientv3.WatchChan // nil while there is a backlog
-	verifiedOpens int64              // value of limits.opens when the epoch was last verified
-	delivered     atomic.Int64       // revision up to which everything has been delivered
+	responses     clientv3.WatchChan
+	verifiedOpens int64 // value of limits.opens when the epoch was last verified
 }
 
 // Next implements [object.Watch].
@@ -112,10 +125,12 @@ func (w *watch) advance(through object.Revision) {
 // receive waits for the next response. The caller has processed the response before.
 func (w *watch) receive(ctx context.Context) (_ *clientv3.WatchResponse, err error) {
 	defer func() { w.collection.store.calls.countFailure(opWatch, err) }()
-	w.limits.take(w.taken)
-	w.taken = 0
 	if w.backlog != nil {
 		return w.receiveBacklog(ctx)
+	}
+	if w.limits != nil {
+		w.limits.take(w.taken)
+		w.taken = 0
 	}
 	for {
 		select {
@@ -123,6 +138,17 @@ func (w *watch) receive(ctx context.Context) (_ *clientv3.WatchResponse, err err
 			return nil, ctx.Err()
 		case <-w.history.Ended():
 			return nil, epochs.ErrEnded
+		case <-w.ctx.Done():
+			return nil, w.ctx.Err()
+		case r, ok := <-w.live.Changes():
+			if !ok || w.history.HasEnded() {
+				return nil, cmp.Or(w.ctx.Err(), epochs.ErrEnded)
+			}
+			resp, err := w.live.Response(r)
+			if err != nil {
+				return nil, w.endError(ctx, err)
+			}
+			return resp, nil
 		case resp, ok := <-w.responses:
 			if !ok {
 				if err := w.ctx.Err(); err != nil {
@@ -142,8 +168,7 @@ func (w *watch) receive(ctx context.Context) (_ *clientv3.WatchResponse, err err
 	}
 }
 
-// receiveBacklog returns the next part of the backlog. After the last part, it opens the watch
-// of etcd.
+// receiveBacklog returns the next part of the backlog. After the last part, it opens the live watch.
 func (w *watch) receiveBacklog(ctx context.Context) (*clientv3.WatchResponse, error) {
 	if w.history.HasEnded() {
 		return nil, epochs.ErrEnded
@@ -153,7 +178,9 @@ func (w *watch) receiveBacklog(ctx context.Context) (*clientv3.WatchResponse, er
 		return nil, w.endError(ctx, err)
 	}
 	if last, done := w.backlog.Done(); done {
-		w.open(object.Revision(last))
+		if err := w.live.Open(last); err != nil {
+			return nil, err
+		}
 		w.backlog = nil
 	}
 	return resp, nil
@@ -163,9 +190,8 @@ func (w *watch) receiveBacklog(ctx context.Context) (*clientv3.WatchResponse, er
 // the start of the watch. The client reopens a broken watch on its own, and continues
 // even if etcd was restored in between.
 func (w *watch) verifyIfReopened(ctx context.Context) error {
-	isExternal := w.collection.store.member == nil
 	opens := w.limits.opens.Load()
-	if isExternal && opens != w.verifiedOpens {
+	if opens != w.verifiedOpens {
 		if err := w.verify(ctx); err != nil {
 			return err
 		}
@@ -233,10 +259,12 @@ func (w *watch) update(events []*mvccpb.Event) object.Update {
 // goroutines have ended.
 func (w *watch) Close() {
 	w.cancel()
-	if w.responses != nil {
-		for range w.responses {
-			// drain until the client closes the channel
-		}
+	if w.live != nil {
+		w.live.Close()
+		return
+	}
+	for range w.responses {
+		// drain until the client closes the channel
 	}
 	_ = w.watcher.Close() // the error only reports that the watch was cancelled
 }

@@ -56,7 +56,7 @@ func (b *Backlog) Next(ctx context.Context) (*clientv3.WatchResponse, error) {
 			return nil, rpctypes.ErrCompacted
 		}
 		if b.previous {
-			b.addPrevious(ctx, events)
+			addPrevious(ctx, b.member.etcd.Server.KV(), events)
 		}
 		if len(events) > 0 {
 			b.through = events[len(events)-1].Kv.ModRevision
@@ -133,12 +133,12 @@ const keyField = 1
 
 // addPrevious adds the records before the changes, as a watch of etcd does. A record that etcd
 // has compacted is missing.
-func (b *Backlog) addPrevious(ctx context.Context, events []*mvccpb.Event) {
+func addPrevious(ctx context.Context, kv mvcc.KV, events []*mvccpb.Event) {
 	for _, e := range events {
 		if e.Type == mvccpb.Event_PUT && e.Kv.CreateRevision == e.Kv.ModRevision {
 			continue
 		}
-		r, err := b.member.etcd.Server.KV().Range(ctx, e.Kv.Key, nil, mvcc.RangeOptions{Rev: e.Kv.ModRevision - 1})
+		r, err := kv.Range(ctx, e.Kv.Key, nil, mvcc.RangeOptions{Rev: e.Kv.ModRevision - 1})
 		if err == nil && len(r.KVs) > 0 {
 			e.PrevKv = r.KVs[0]
 		}

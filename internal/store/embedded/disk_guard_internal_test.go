@@ -52,6 +52,28 @@ func TestLentReserveIsNotCreatedAgain(t *testing.T) {
 	}
 }
 
+// A guard does not look at the disk before each small write.
+func TestSmallWritesAreAdmittedTogether(t *testing.T) {
+	g := newGuard(t)
+	if g.state != diskOK {
+		t.Skip("the disk of the test has too little space")
+	}
+	looks := 0
+	g.size = func() (file, inUse int64) { looks++; return 0, 0 }
+	const bytes = 1 << 10
+	for range diskCheckBytes / bytes {
+		if err := g.admit(bytes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if looks > 0 {
+		t.Errorf("the guard has looked at the disk %d times", looks)
+	}
+	if err := g.admit(bytes); err != nil || looks == 0 {
+		t.Errorf("the guard has not looked at the disk after %d bytes, %v", diskCheckBytes, err)
+	}
+}
+
 // Writes that were refused do not count as recent writes, and neither does their refusal.
 func TestRefusedWritesDoNotCount(t *testing.T) {
 	g := newGuard(t)

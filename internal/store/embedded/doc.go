@@ -25,6 +25,8 @@
 //	                      (TestDefragmentationNeedsNoSpaceForDeletedData)
 //	clientRequests        watches of etcd's clients delay the stop (TestCloseEndsWatchesOfEtcdClients of
 //	                      package store), and its clients fill the disk: TestDiskFilledByOthers
+//	Live                  etcd's client passes each change through several goroutines, alone
+//	                      (TestChangesOfOneMomentArriveTogether of package store)
 //	Backlog               each watch loads its history at once (TestResumeFarBehindCostsLittle of
 //	                      package direct)
 //

@@ -26,10 +26,9 @@ import (
 // goroutine.
 type Member struct {
 	// The clients call etcd without a socket.
-	Client  *clientv3.Client
-	KV      pb.KVClient
-	Watches pb.WatchClient
-	Leases  pb.LeaseClient
+	Client *clientv3.Client
+	KV     pb.KVClient
+	Leases pb.LeaseClient
 
 	etcd     *embed.Etcd
 	backend  backend.Backend // of etcd; a single member never gets another one
@@ -92,7 +91,6 @@ func (m *Member) start(ctx context.Context, cfg Config) error {
 	server := m.etcd.Server
 	m.Client = v3client.New(server)
 	m.KV = adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server))
-	m.Watches = adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(server))
 	m.Leases = adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server))
 	m.backend, m.quota = server.Backend(), etcdConfig.QuotaBackendBytes
 	m.disk.begin(func() (file, inUse int64) { return m.backend.Size(), m.backend.SizeInUse() })

@@ -152,13 +152,17 @@ func (m *Members) begin(ctx context.Context, c *call) context.Context {
 	return context.WithValue(ctx, callKey{}, c)
 }
 
-// end ends a call.
-func (m *Members) end(c *call) {
+// end ends a call, and notes a sign of life of its member if it was answered.
+func (m *Members) end(c *call, answered bool) {
 	c.cancel(nil)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if c.member != nil {
-		delete(c.member.calls, c)
+	if c.member == nil {
+		return
+	}
+	delete(c.member.calls, c)
+	if answered {
+		c.member.heard = time.Now()
 	}
 }
 

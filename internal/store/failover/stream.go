@@ -17,11 +17,11 @@ func (m *Members) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cl
 	s, err := open(sent, desc, cc, method, opts...)
 	if err != nil {
 		err = asUnavailable(sent, err)
-		m.end(c)
+		m.end(c, false)
 		return nil, err
 	}
 	// A client that has cancelled its stream does not have to receive the end.
-	context.AfterFunc(sent, func() { m.end(c) })
+	context.AfterFunc(sent, func() { m.end(c, false) })
 	return &movableStream{ClientStream: s, members: m, call: c, ctx: sent}, nil
 }
 
@@ -41,7 +41,7 @@ func (s *movableStream) RecvMsg(msg any) error {
 		return nil
 	}
 	err = asUnavailable(s.ctx, err)
-	s.members.end(s.call)
+	s.members.end(s.call, false)
 	return err
 }
 

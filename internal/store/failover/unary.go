@@ -74,14 +74,14 @@ func withoutResults(opts []grpc.CallOption) []grpc.CallOption {
 // send sends a request to one member.
 func (m *Members) send(ctx context.Context, c *call, invoke func(context.Context) error) error {
 	sent := m.begin(ctx, c)
-	defer m.end(c)
+	answered := false
+	defer func() { m.end(c, answered) }()
 	err := invoke(sent)
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
 		return asUnavailable(sent, err)
-	default:
-		m.answered(c) // if only with an error
 	}
+	answered = true // if only with an error
 	return err
 }
 
