@@ -380,11 +380,26 @@ bench-goals: bench-program ## Measure every performance goal, update docs/dev/be
 	@status=0; \
 	{ $(call suite,goals,--duration 3s --require-goals); } || status=$$?; \
 	{ $(call suite,subscribe,--duration 3s --require-goals); } || status=$$?; \
+	{ $(call suite,calls,--duration 3s --require-goals); } || status=$$?; \
+	{ $(call suite,state,--require-goals); } || status=$$?; \
+	{ $(call suite,watches,--duration 3s --require-goals); } || status=$$?; \
 	exit $$status
 
 .PHONY: bench-subscribe
 bench-subscribe: bench-program ## Measure streams with many watches, and update docs/dev/benchmarks.md
 	$(call suite,subscribe,--duration 3s)
+
+.PHONY: bench-calls
+bench-calls: bench-program ## Measure reads and writes, and what default limits cost, and update docs/dev/benchmarks.md
+	$(call suite,calls,--duration 3s)
+
+.PHONY: bench-state
+bench-state: bench-program ## Measure the memory of a million objects, and a start with them, and update docs/dev/benchmarks.md
+	$(call suite,state,)
+
+.PHONY: bench-watches
+bench-watches: bench-program ## Measure events of very many interests, and streams with one watch, and update docs/dev/benchmarks.md
+	$(call suite,watches,--duration 3s)
 
 # bench/copies/python/install installs the Debian packages that this needs.
 .PHONY: bench-copies

@@ -164,12 +164,12 @@ func readPassword(cfg *config.Config) config.Problems {
 	return nil
 }
 
-// readDescriptors reads the descriptor sets of resources with the codec protobuf.
+// readDescriptors reads the descriptor sets of resources whose codec needs one.
 func readDescriptors(cfg *config.Config) config.Problems {
 	var problems config.Problems
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
-		if r.DescriptorSet == "" || r.Codec != "protobuf" {
+		if r.DescriptorSet == "" || !r.HasMessages() {
 			continue
 		}
 		set, err := os.ReadFile(r.DescriptorSet)

@@ -12,12 +12,15 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/internal/app"
+	"github.com/fanoutd/fanoutd/internal/collector"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/man"
 	"github.com/fanoutd/fanoutd/internal/version"
@@ -137,15 +140,18 @@ func rootCommand(environ []string) *cobra.Command {
 			}
 			log := newLogger(cmd.ErrOrStderr(), cfg)
 			slog.SetDefault(log) // for libraries
+			running, stop := context.WithCancel(cmd.Context())
+			var beside sync.WaitGroup
+			defer beside.Wait()
+			defer stop()
+			if !setsCollector(environ) {
+				beside.Go(func() { collector.Run(running) })
+			}
 			a, err := app.Build(cmd.Context(), cfg, log)
 			if err != nil {
 				return err
 			}
-			running, stop := context.WithCancel(cmd.Context())
-			var checking sync.WaitGroup
-			checking.Go(func() { checkFilesOnHangup(running, a, log) })
-			defer checking.Wait()
-			defer stop()
+			beside.Go(func() { checkFilesOnHangup(running, a, log) })
 			return a.Run(cmd.Context())
 		},
 	}
@@ -159,6 +165,15 @@ func rootCommand(environ []string) *cobra.Command {
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error { return usage(cmd, groups) })
 	cmd.AddCommand(configCommand(environ), keysetCommand(), policyCommand(environ), tokenCommand(), versionCommand(), man.Command())
 	return cmd
+}
+
+// setsCollector reports whether the environment has settings of Go's garbage collector. They win:
+// whoever grants a process memory need not save it.
+func setsCollector(environ []string) bool {
+	return slices.ContainsFunc(environ, func(variable string) bool {
+		name, value, _ := strings.Cut(variable, "=")
+		return (name == "GOGC" || name == "GOMEMLIMIT") && value != ""
+	})
 }
 
 // arguments turns the errors of check into usage errors.

@@ -51,7 +51,7 @@ func (c *Cacher) replace(key object.Key, at object.Revision, o *object.Object) (
 
 // countUndecryptable returns 1 for an object whose value cannot be decrypted, else 0.
 func countUndecryptable(o *object.Object) int {
-	if o != nil && o.Undecryptable {
+	if o != nil && o.Undecryptable() {
 		return 1
 	}
 	return 0
@@ -66,6 +66,10 @@ func (c *Cacher) advance(to object.Revision) {
 	c.opaque.commit(to)
 	c.window.trim(c.cfg.Window, time.Now())
 	if c.position.Revision >= c.publishFrom {
+		if c.filling {
+			compact(c.objects)
+			compact(c.changes.byRevision)
+		}
 		c.publish()
 		if !c.publishAsked.IsZero() {
 			c.fresh.Confirm(c.publishAsked)
@@ -114,7 +118,6 @@ func (c *Cacher) build(r *object.Record) *object.Object {
 // decode returns the object of a record. It always returns one; the error explains why the
 // object is opaque.
 func (c *Cacher) decode(r *object.Record) (*object.Object, error) {
-	o, err := object.Build(c.cfg.Codec, r)
-	c.cfg.Preencode(o)
-	return o, err
+	d, err := object.Build(c.cfg.Codec, r)
+	return c.cfg.Preencode(d), err
 }

@@ -17,7 +17,7 @@ type Config struct {
 	Resource  string
 	Store     Store
 	Codec     object.Codec
-	Preencode func(*object.Object) // encodes a new object before readers see it
+	Preencode func(object.Decoded) *object.Object // encodes a new object
 	Window    WindowLimits
 	Log       *slog.Logger
 

@@ -73,7 +73,7 @@ func values(t *testing.T, objects func(func(*object.Object) bool)) map[object.Ke
 			t.Errorf("key %q comes after %q", o.Key, last)
 		}
 		last = o.Key
-		got[o.Key] = string(o.Value)
+		got[o.Key] = string(wire.Decode(o).Value)
 	}
 	return got
 }
@@ -138,7 +138,7 @@ func TestStatesAndOlderStatesEqualTheStore(t *testing.T) {
 					if change.New == nil {
 						delete(replayed, change.Key)
 					} else {
-						replayed[change.Key] = string(change.New.Value)
+						replayed[change.Key] = string(wire.Decode(change.New).Value)
 					}
 				}
 				if diff := cmp.Diff(m.State(s.Revision()), replayed); diff != "" {
@@ -431,10 +431,10 @@ func TestOpaqueValuesAreServedUnchanged(t *testing.T) {
 		m.Put("fine", `{"a":1}`)
 		c := run(t, m, func(cfg *cacher.Config) { cfg.Codec, _ = object.CodecByName("json") })
 		s := read(t, c, object.Consistency{})
-		if o := s.Get("k"); o == nil || !o.Opaque || string(o.Value) != "not json" {
+		if o := s.Get("k"); o == nil || !o.Opaque() || string(wire.Decode(o).Value) != "not json" {
 			t.Errorf("object: got %+v", o)
 		}
-		if o := s.Get("fine"); o == nil || o.Opaque {
+		if o := s.Get("fine"); o == nil || o.Opaque() {
 			t.Errorf("object: got %+v", o)
 		}
 		if n := c.Counts().Opaque; n != 1 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/tidwall/btree"
 
@@ -12,17 +13,18 @@ import (
 
 // changeIndex finds what became of every key that changed since a revision. It indexes
 // the objects by the revision of their last change, and keeps tombstones for a limited
-// number of deleted keys. Its trees are copied on write; a copy is frozen with each state.
+// number of deleted keys. A tombstone is an object that only stands for its key, with the revision
+// of the deletion. The trees are copied on write; a copy is frozen with each state.
 type changeIndex struct {
-	byRevision *btree.BTreeG[Difference] // objects and tombstones, by revision and key
-	tombstones *btree.BTreeG[Difference] // by key
-	floor      object.Revision           // changes after this revision are complete, except for gaps
-	gaps       []gap                     // oldest first; replaced, never modified
+	byRevision *btree.BTreeG[*object.Object] // objects and tombstones, by revision and key
+	tombstones *btree.BTreeG[*object.Object] // by key
+	floor      object.Revision               // changes after this revision are complete, except for gaps
+	gaps       []gap                         // oldest first; replaced, never modified
 
 	// The fields below belong to the writer. A frozen copy does not have them.
 
 	maxTombstones int
-	deletions     *btree.BTreeG[Difference] // the tombstones, by revision and key
+	deletions     *btree.BTreeG[*object.Object] // the tombstones, by revision and key
 }
 
 // ChangeID identifies a change. Changes are ordered by revision and then by key.
@@ -58,20 +60,26 @@ type gap struct{ after, until object.Revision }
 const maxGaps = 16
 
 func newChangeIndex(floor object.Revision, maxTombstones int) changeIndex {
-	noLocks := btree.Options{NoLocks: true}
-	byRevision := func(a, b Difference) bool { return a.compare(b.ChangeID) < 0 }
+	byRevision := func(a, b *object.Object) bool { return changeOf(a).compare(changeOf(b)) < 0 }
 	return changeIndex{
-		byRevision:    btree.NewBTreeGOptions(byRevision, noLocks),
-		tombstones:    btree.NewBTreeGOptions(func(a, b Difference) bool { return a.Key < b.Key }, noLocks),
-		deletions:     btree.NewBTreeGOptions(byRevision, noLocks),
+		byRevision:    newTreeBy(byRevision),
+		tombstones:    newTree(),
+		deletions:     newTreeBy(byRevision),
 		floor:         floor,
 		maxTombstones: maxTombstones,
 	}
 }
 
-// lastChange returns the difference that an object is.
+// changeOf returns the change that an object or a tombstone is.
+func changeOf(o *object.Object) ChangeID { return ChangeID{At: o.ModRevision, Key: o.Key} }
+
+// lastChange returns the difference that an object or a tombstone is.
 func lastChange(o *object.Object) Difference {
-	return Difference{ChangeID: ChangeID{At: o.ModRevision, Key: o.Key}, Object: o}
+	d := Difference{ChangeID: changeOf(o)}
+	if !o.IsKeyOnly() {
+		d.Object = o
+	}
+	return d
 }
 
 // freeze returns a copy that does not change.
@@ -82,20 +90,21 @@ func (x *changeIndex) freeze() changeIndex {
 // put records that o has replaced old, which is nil for a new key.
 func (x *changeIndex) put(old, o *object.Object) {
 	if old == nil {
-		if t, ok := x.tombstones.Delete(Difference{ChangeID: ChangeID{Key: o.Key}}); ok {
+		if t, ok := x.tombstones.Delete(o); ok {
 			x.byRevision.Delete(t)
 			x.deletions.Delete(t)
 		}
 	} else {
-		x.byRevision.Delete(lastChange(old))
+		x.byRevision.Delete(old)
 	}
-	x.byRevision.Set(lastChange(o))
+	x.byRevision.Set(o)
 }
 
 // remove records the deletion of an object, and removes the oldest tombstones above the limit.
 func (x *changeIndex) remove(old *object.Object, at object.Revision) {
-	t := Difference{ChangeID: ChangeID{At: at, Key: old.Key}}
-	x.byRevision.Delete(lastChange(old))
+	// The key of the object shares the memory of its value.
+	t := &object.Object{Key: object.Key(strings.Clone(string(old.Key))), ModRevision: at}
+	x.byRevision.Delete(old)
 	x.byRevision.Set(t)
 	x.tombstones.Set(t)
 	x.deletions.Set(t)
@@ -103,7 +112,7 @@ func (x *changeIndex) remove(old *object.Object, at object.Revision) {
 		oldest, _ := x.deletions.PopMin()
 		x.tombstones.Delete(oldest)
 		x.byRevision.Delete(oldest)
-		x.floor = max(x.floor, oldest.At)
+		x.floor = max(x.floor, oldest.ModRevision)
 	}
 }
 
@@ -145,7 +154,8 @@ func (s *State) Since(after object.Revision, scope object.Scope, last ChangeID) 
 			}
 			return
 		}
-		s.changes.byRevision.Ascend(Difference{ChangeID: last}, func(d Difference) bool {
+		s.changes.byRevision.Ascend(&object.Object{Key: last.Key, ModRevision: last.At}, func(o *object.Object) bool {
+			d := lastChange(o)
 			return !d.isAfter(last) || !scope.Contains(d.Key) || yield(d)
 		})
 	}
@@ -157,20 +167,19 @@ func (s *State) Since(after object.Revision, scope object.Scope, last ChangeID) 
 func (s *State) sinceByKey(last ChangeID, scope object.Scope) ([]Difference, bool) {
 	index, tombstones := s.changes.byRevision, s.changes.tombstones
 	first := &object.Object{Key: scope.First()}
-	keys := countIn(s.objects, scope, first.Key, func(o *object.Object) object.Key { return o.Key }) +
-		countIn(tombstones, scope, first.Key, func(d Difference) object.Key { return d.Key })
-	if keys >= index.Len()-rank(index, func(d Difference) bool { return d.isAfter(last) }) {
+	keys := countIn(s.objects, scope, first.Key) + countIn(tombstones, scope, first.Key)
+	if keys >= index.Len()-rank(index, func(o *object.Object) bool { return lastChange(o).isAfter(last) }) {
 		return nil, false
 	}
 	var entries []Difference
-	add := func(d Difference) bool {
-		if scope.Contains(d.Key) && d.isAfter(last) {
+	add := func(o *object.Object) bool {
+		if d := lastChange(o); scope.Contains(d.Key) && d.isAfter(last) {
 			entries = append(entries, d)
 		}
-		return scope.Contains(d.Key)
+		return scope.Contains(o.Key)
 	}
-	s.objects.Ascend(first, func(o *object.Object) bool { return add(lastChange(o)) })
-	tombstones.Ascend(Difference{ChangeID: ChangeID{Key: first.Key}}, add)
+	s.objects.Ascend(first, add)
+	tombstones.Ascend(first, add)
 	slices.SortFunc(entries, func(a, b Difference) int { return a.compare(b.ChangeID) })
 	return entries, true
 }

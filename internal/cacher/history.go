@@ -50,7 +50,7 @@ func (s *State) CountAt(at object.Revision, scope object.Scope, start object.Key
 		return 0, false
 	}
 	start = max(start, scope.First())
-	n := countIn(s.objects, scope, start, func(o *object.Object) object.Key { return o.Key })
+	n := countIn(s.objects, scope, start)
 	for _, c := range s.firstChanges(at, scope, start, "") {
 		if c.Old != nil {
 			n++
@@ -119,18 +119,18 @@ func (s *State) keyAhead(from object.Key, count int) object.Key {
 	return ""
 }
 
-// countIn returns how many items of a tree by key are in the scope, from the key start on. The
-// nodes of the tree know the sizes of their subtrees, so this does not walk the items.
-func countIn[T any](tree *btree.BTreeG[T], scope object.Scope, start object.Key, key func(T) object.Key) int {
-	end := rank(tree, func(item T) bool { return key(item) >= start && !scope.Contains(key(item)) })
-	return end - rank(tree, func(item T) bool { return key(item) >= start })
+// countIn returns how many objects of a tree by key are in the scope, from the key start on. The
+// nodes of the tree know the sizes of their subtrees, so this does not walk the objects.
+func countIn(tree *btree.BTreeG[*object.Object], scope object.Scope, start object.Key) int {
+	end := rank(tree, func(o *object.Object) bool { return o.Key >= start && !scope.Contains(o.Key) })
+	return end - rank(tree, func(o *object.Object) bool { return o.Key >= start })
 }
 
-// rank returns the number of items before the first one for which isAfter is true.
-func rank[T any](tree *btree.BTreeG[T], isAfter func(T) bool) int {
+// rank returns the number of objects before the first one for which isAfter is true.
+func rank(tree *btree.BTreeG[*object.Object], isAfter func(*object.Object) bool) int {
 	return sort.Search(tree.Len(), func(i int) bool {
-		item, _ := tree.GetAt(i)
-		return isAfter(item)
+		o, _ := tree.GetAt(i)
+		return isAfter(o)
 	})
 }
 

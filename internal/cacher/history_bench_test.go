@@ -17,7 +17,7 @@ func BenchmarkCount(b *testing.B) {
 			s := c.State()
 			var start object.Key
 			for o := range s.Objects(object.Scope{}, "") {
-				if start = o.Key; o.CreateRevision == object.Revision(objects/2) {
+				if start = o.Key; o.CreateRevision() == object.Revision(objects/2) {
 					break
 				}
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
@@ -50,7 +51,7 @@ func TestChangesThatTheStoreCannotSend(t *testing.T) {
 			t.Fatalf("at the start: got revision %d, want %d", state.Revision(), last)
 		}
 		last = s.Put("k", large)
-		if state := read(t, c, object.Consistency{}); string(state.Get("k").Value) != large {
+		if state := read(t, c, object.Consistency{}); string(wire.Decode(state.Get("k")).Value) != large {
 			t.Errorf("after a large change at revision %d: got revision %d", last, state.Revision())
 		}
 		before := s.watches.Load()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
@@ -97,8 +98,8 @@ func shown(c *cacher.Cacher) string {
 	s := c.State()
 	all := []string{string(s.Position().Epoch), fmt.Sprint(s.Undecryptable())}
 	for o := range s.Objects(object.Scope{}, "") {
-		value := string(o.Value)
-		if o.Undecryptable {
+		value := string(wire.Decode(o).Value)
+		if o.Undecryptable() {
 			value = "!"
 		}
 		all = append(all, string(o.Key)+"="+value)

@@ -67,12 +67,10 @@ func (n *naive) learn(history [][]object.Record) {
 }
 
 func built(r object.Record) *object.Object {
-	o := &object.Object{
+	return wire.Preencode(object.Decoded{
 		Key: r.Key, Value: r.Value, ContentType: object.ContentBinary,
 		CreateRevision: r.CreateRevision, ModRevision: r.ModRevision, Version: r.Version,
-	}
-	wire.Preencode(o)
-	return o
+	})
 }
 
 // now returns the newest state.

@@ -65,10 +65,10 @@ func (c *Cacher) compareWithStore(ctx context.Context, s *State) error {
 			return fmt.Errorf("%w at revision %d: key %q is missing", errMismatch, s.Revision(), theirs.Key)
 		case o.Key < theirs.Key:
 			return fmt.Errorf("%w at revision %d: key %q does not exist", errMismatch, s.Revision(), o.Key)
-		case o.Undecryptable != theirs.Undecryptable && o.ModRevision == theirs.ModRevision:
+		case o.Undecryptable() != theirs.Undecryptable() && o.ModRevision == theirs.ModRevision:
 			// A decryption key has arrived, and the cacher is about to fill again. Or a
 			// key was removed: the cacher goes on serving the value that it knows.
-		case !bytes.Equal(o.Encoded, theirs.Encoded):
+		case !bytes.Equal(o.Encoded(), theirs.Encoded()):
 			return fmt.Errorf("%w at revision %d: key %q is not the same", errMismatch, s.Revision(), o.Key)
 		}
 	}

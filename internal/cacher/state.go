@@ -21,10 +21,23 @@ type State struct {
 	superseded    chan struct{} // closed when a newer state has been published
 }
 
+// newTree returns an empty tree of objects by key.
 func newTree() *btree.BTreeG[*object.Object] {
-	less := func(a, b *object.Object) bool { return a.Key < b.Key }
+	return newTreeBy(func(a, b *object.Object) bool { return a.Key < b.Key })
+}
+
+// newTreeBy returns an empty tree of objects.
+func newTreeBy(less func(a, b *object.Object) bool) *btree.BTreeG[*object.Object] {
 	// The writer has its own copy and readers have frozen ones, so no locks are needed.
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
+}
+
+// compact releases the memory that a tree keeps after it was filled in order: each full node was
+// split, and its halves share an array that is twice as large as what is left in it. The copy of a
+// node has an array of its own.
+func compact(tree *btree.BTreeG[*object.Object]) {
+	_ = tree.Copy() // so that the writer owns no node
+	tree.ScanMut(func(*object.Object) bool { return true })
 }
 
 // Position returns the position of the state. It includes every change up to there.

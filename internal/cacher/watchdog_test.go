@@ -10,6 +10,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
@@ -64,7 +65,7 @@ func TestSelfCheckRepairsLostChanges(t *testing.T) {
 func valuesOf(s *cacher.State) map[object.Key]string {
 	values := map[object.Key]string{}
 	for o := range s.Objects(object.Scope{}, "") {
-		values[o.Key] = string(o.Value)
+		values[o.Key] = string(wire.Decode(o).Value)
 	}
 	return values
 }

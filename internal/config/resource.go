@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -77,7 +78,7 @@ func NewResource(name string) Resource {
 // unfilled returns the defaults that do not depend on other settings.
 func unfilled() Resource {
 	return Resource{
-		Codec: "object",
+		Codec: object.DefaultCodec,
 		Cache: true,
 
 		Encrypt: encryptAuto,
@@ -105,8 +106,8 @@ func (r *Resource) fill() {
 	if r.Prefix == "" {
 		r.Prefix = "/fanoutd/" + r.Name + "/"
 	}
-	if r.Codec == "json" && r.LabelsPath == "" {
-		r.LabelsPath = object.DefaultLabelsPath
+	if r.LabelsPath == "" {
+		r.LabelsPath = object.SettingsOfCodec(r.Codec).DefaultLabelsPath
 	}
 	if r.Window.MinEvents == unset {
 		r.Window.MinEvents = max(1, min(minEventsByDefault, r.Window.MaxEvents))
@@ -118,14 +119,17 @@ func (c *Config) Encrypts(r *Resource) bool {
 	return c.KeysetFile != "" && r.Encrypt != encryptOff
 }
 
-// Schema returns the location of labels and fields in the values. For the codec protobuf,
-// Descriptors must be set.
+// HasMessages reports whether the codec needs the type of messages.
+func (r *Resource) HasMessages() bool { return object.SettingsOfCodec(r.Codec).Message }
+
+// Schema returns the location of labels and fields in the values. If the codec needs the type of
+// messages, Descriptors must be set.
 func (r *Resource) Schema() (object.Schema, error) {
 	s := object.Schema{Labels: r.LabelsPath}
 	for _, f := range r.Fields {
 		s.Fields = append(s.Fields, object.Field{Name: f.Name, Path: f.Path, Indexed: f.Indexed})
 	}
-	if r.Codec != codecProtobuf {
+	if !r.HasMessages() {
 		return s, nil
 	}
 	descriptors, err := object.ParseDescriptors(r.Descriptors)
@@ -138,34 +142,27 @@ func (r *Resource) Schema() (object.Schema, error) {
 	return s, nil
 }
 
-// The codecs that other settings depend on.
-const (
-	codecJSON     = "json"
-	codecProtobuf = "protobuf"
-	codecRaw      = "raw"
-)
-
 // maxFields limits the cost of a change, because every field is looked up in every value. It
 // is arbitrary, and well above normal use.
 const maxFields = 64
 
 // schema validates the paths of labels and fields.
 func (v *validator) schema(path string, r *Resource) {
-	message := v.message(path, r)
+	may, message := object.SettingsOfCodec(r.Codec), v.message(path, r)
 	switch {
 	case r.LabelsPath == "":
-	case r.Codec == codecRaw:
-		v.add(path+"labels-path", "cannot be set for the codec raw, whose values have no labels")
-	case r.Codec != codecJSON && r.Codec != codecProtobuf:
-		v.add(path+"labels-path", "can be set only for the codecs json and protobuf")
+	case !may.Fields:
+		v.add(path+"labels-path", "cannot be set for the codec %s, whose values have no labels", r.Codec)
+	case !may.LabelsPath:
+		v.add(path+"labels-path", "can be set only for %s", codecsWith(func(s object.CodecSettings) bool { return s.LabelsPath }))
 	case message != nil:
 		v.check(path+"labels-path", message.CheckLabels(r.LabelsPath))
 	default:
 		v.check(path+"labels-path", object.CheckPath(r.LabelsPath))
 	}
 	switch {
-	case len(r.Fields) > 0 && r.Codec == codecRaw:
-		v.add(path+"fields", "cannot be set for the codec raw, whose values have no fields")
+	case len(r.Fields) > 0 && !may.Fields:
+		v.add(path+"fields", "cannot be set for the codec %s, whose values have no fields", r.Codec)
 		return
 	case len(r.Fields) > maxFields:
 		v.add(path+"fields", "has %d fields, the limit is %d", len(r.Fields), maxFields)
@@ -191,20 +188,34 @@ func (v *validator) schema(path string, r *Resource) {
 	}
 }
 
+// codecsWith names the codecs whose resources may have a setting.
+func codecsWith(setting func(object.CodecSettings) bool) string {
+	var names []string
+	for _, name := range object.CodecNames() {
+		if setting(object.SettingsOfCodec(name)) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 1 {
+		return "the codec " + names[0]
+	}
+	return "the codecs " + strings.Join(names, " and ")
+}
+
 // message validates the message type and returns it, or nil if it is not known.
 func (v *validator) message(path string, r *Resource) *object.MessageType {
 	settings := []setting{{"descriptor-set", r.DescriptorSet}, {"message", r.Message}}
-	if r.Codec != codecProtobuf {
+	if !r.HasMessages() {
 		for _, s := range settings {
 			if s.value != "" {
-				v.add(path+s.key, "can be set only for the codec protobuf")
+				v.add(path+s.key, "can be set only for %s", codecsWith(func(s object.CodecSettings) bool { return s.Message }))
 			}
 		}
 		return nil
 	}
 	for _, s := range settings {
 		if s.value == "" {
-			v.add(path+s.key, "must be set for the codec protobuf")
+			v.add(path+s.key, "must be set for the codec %s", r.Codec)
 		}
 	}
 	if r.DescriptorSet == "" || r.Descriptors == nil {

@@ -37,9 +37,9 @@ func TestGuaranteesUnderRandomLoad(t *testing.T) {
 		labelled(t, object.Scope{}, "color=red"),
 		labelled(t, below(t, "c"), "color notin (red, green)"),
 	}
-	picks := map[int]func(*object.Object) bool{
-		5: func(o *object.Object) bool { return o.Labels["color"] == "red" },
-		6: func(o *object.Object) bool { return o.Labels["color"] != "red" && o.Labels["color"] != "green" },
+	picks := map[int]func(*object.Decoded) bool{
+		5: func(o *object.Decoded) bool { return o.Labels["color"] == "red" },
+		6: func(o *object.Decoded) bool { return o.Labels["color"] != "red" && o.Labels["color"] != "green" },
 	}
 	readers := make([]*reader, 21)
 	var reading sync.WaitGroup

@@ -93,12 +93,11 @@ func (s *Source) nextPage(ctx context.Context, p *page) error {
 
 // decode returns the object of a record.
 func (s *Source) decode(r *object.Record) *object.Object {
-	o, err := object.Build(s.cfg.Codec, r)
+	d, err := object.Build(s.cfg.Codec, r)
 	if err != nil && s.opaqueLog.Note(s.log, r, err) {
 		s.opaque.Add(1)
 	}
-	s.cfg.Preencode(o)
-	return o
+	return s.cfg.Preencode(d)
 }
 
 // servedEpoch returns the epoch that readers see, for an epoch of the store. It is an epoch

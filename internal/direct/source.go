@@ -36,7 +36,7 @@ type Config struct {
 	Resource  string
 	Store     Store
 	Codec     object.Codec
-	Preencode func(*object.Object) // encodes a new object before readers see it
+	Preencode func(object.Decoded) *object.Object // encodes a new object
 	Encoder   feed.Encoder
 	Log       *slog.Logger
 

@@ -17,7 +17,7 @@ import (
 type witness struct {
 	fixture *fixture
 	done    sync.WaitGroup
-	changes []object.Change
+	changes []check.Change
 	err     error
 
 	mu      sync.Mutex
@@ -64,13 +64,13 @@ func (f *fixture) witness(t testing.TB) *witness {
 
 func (w *witness) note(e *clientv3.Event) {
 	key := object.Key(strings.TrimPrefix(string(e.Kv.Key), etcdPrefix))
-	c := object.Change{Revision: object.Revision(e.Kv.ModRevision), Key: key}
+	c := check.Change{Revision: object.Revision(e.Kv.ModRevision), Key: key}
 	if e.Type != mvccpb.Event_DELETE {
 		content, err := w.fixture.codec.Decode(e.Kv.Value)
 		if err != nil {
 			content = object.OpaqueContent(e.Kv.Value)
 		}
-		c.New = &object.Object{
+		c.New = &object.Decoded{
 			Key: key, Value: append([]byte{}, content.Value...), ContentType: content.ContentType, Labels: content.Labels, Opaque: err != nil,
 			CreateRevision: object.Revision(e.Kv.CreateRevision), ModRevision: c.Revision, Version: e.Kv.Version,
 		}

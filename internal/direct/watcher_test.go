@@ -17,6 +17,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
 	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/check"
 	"github.com/fanoutd/fanoutd/test/poll"
 )
@@ -64,7 +65,7 @@ func TestObjectsAtRevisions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			keys = append(keys, string(o.Key)+"="+string(o.Value))
+			keys = append(keys, string(o.Key)+"="+string(wire.Decode(o).Value))
 		}
 		return strings.Join(keys, " ")
 	}

@@ -156,13 +156,13 @@ func (a *away) leave() absent {
 func listed(s *cacher.State) map[object.Key]string {
 	all := make(map[object.Key]string, s.Len())
 	for o := range s.Objects(object.Scope{}, "") {
-		all[o.Key] = written(o)
+		all[o.Key] = written(wire.Decode(o))
 	}
 	return all
 }
 
 // written describes an object by its revisions, version and value.
-func written(o *object.Object) string {
+func written(o object.Decoded) string {
 	return fmt.Sprint(o.CreateRevision, " ", o.ModRevision, " ", o.Version, " ", string(o.Value))
 }
 
@@ -182,7 +182,7 @@ func (a *away) comeBack(t *testing.T, client absent) (changed, deleted int) {
 			size += len(wire.Encoder{}.AppendEvent(nil, gone, object.Projection{}))
 			deleted++
 		default:
-			size += len(s.Get(k.Key).Encoded)
+			size += len(s.Get(k.Key).Encoded())
 			changed++
 		}
 		due[k.Key] = k.changed
@@ -217,7 +217,7 @@ func (a *away) comeBack(t *testing.T, client absent) (changed, deleted int) {
 			if e.Type == object.Deleted {
 				delete(client.objects, key)
 			} else {
-				client.objects[key] = written(&e.Object)
+				client.objects[key] = written(e.Object)
 			}
 		}
 	}

@@ -238,12 +238,12 @@ func prefix(t testing.TB, path string) object.Scope {
 // truth returns the history of the store for the checkers.
 func (f *fixture) truth(t testing.TB) *check.Truth {
 	t.Helper()
-	var changes []object.Change
+	var changes []check.Change
 	for i, records := range f.store.History() {
 		for _, r := range records {
-			c := object.Change{Revision: object.Revision(i + 1), Key: r.Key}
+			c := check.Change{Revision: object.Revision(i + 1), Key: r.Key}
 			if !r.Deleted {
-				c.New = &object.Object{
+				c.New = &object.Decoded{
 					Key: r.Key, Value: r.Value, ContentType: object.ContentBinary,
 					CreateRevision: r.CreateRevision, ModRevision: r.ModRevision, Version: r.Version,
 				}

@@ -25,8 +25,8 @@ type document struct {
 }
 
 // decoded returns the object of a record, decoded by the standard library.
-func decoded(r object.Record) *object.Object {
-	o := &object.Object{
+func decoded(r object.Record) *object.Decoded {
+	o := &object.Decoded{
 		Key: r.Key, Value: r.Value,
 		CreateRevision: r.CreateRevision, ModRevision: r.ModRevision, Version: r.Version,
 	}
@@ -39,10 +39,10 @@ func decoded(r object.Record) *object.Object {
 	return o
 }
 
-func color(o *object.Object) string { return field(o, 0) }
-func size(o *object.Object) string  { return field(o, 1) }
+func color(o *object.Decoded) string { return field(o, 0) }
+func size(o *object.Decoded) string  { return field(o, 1) }
 
-func field(o *object.Object, i int) string {
+func field(o *object.Decoded, i int) string {
 	if o.Opaque {
 		return ""
 	}
@@ -52,46 +52,46 @@ func field(o *object.Object, i int) string {
 // criterion is a selector with a plain implementation of it.
 type criterion struct {
 	text  string
-	picks func(*object.Object) bool
+	picks func(*object.Decoded) bool
 }
 
-func label(o *object.Object, name string) string { return o.Labels[name] }
+func label(o *object.Decoded, name string) string { return o.Labels[name] }
 
-func has(o *object.Object, name string) bool { _, ok := o.Labels[name]; return ok }
+func has(o *object.Decoded, name string) bool { _, ok := o.Labels[name]; return ok }
 
 var labelCriteria = []criterion{
-	{"", func(*object.Object) bool { return true }},
-	{"env=prod", func(o *object.Object) bool { return label(o, "env") == "prod" }},
-	{"env!=prod", func(o *object.Object) bool { return label(o, "env") != "prod" }},
-	{"env in (prod,test)", func(o *object.Object) bool { return has(o, "env") }},
-	{"env notin (prod,test)", func(o *object.Object) bool { return !has(o, "env") }},
-	{"env,tier!=gold", func(o *object.Object) bool { return has(o, "env") && label(o, "tier") != "gold" }},
-	{"!env", func(o *object.Object) bool { return !has(o, "env") }},
+	{"", func(*object.Decoded) bool { return true }},
+	{"env=prod", func(o *object.Decoded) bool { return label(o, "env") == "prod" }},
+	{"env!=prod", func(o *object.Decoded) bool { return label(o, "env") != "prod" }},
+	{"env in (prod,test)", func(o *object.Decoded) bool { return has(o, "env") }},
+	{"env notin (prod,test)", func(o *object.Decoded) bool { return !has(o, "env") }},
+	{"env,tier!=gold", func(o *object.Decoded) bool { return has(o, "env") && label(o, "tier") != "gold" }},
+	{"!env", func(o *object.Decoded) bool { return !has(o, "env") }},
 }
 
 var fieldCriteria = []criterion{
-	{"", func(*object.Object) bool { return true }},
-	{"color=red", func(o *object.Object) bool { return color(o) == "red" }},
-	{"color==blue", func(o *object.Object) bool { return color(o) == "blue" }},
-	{"color!=red", func(o *object.Object) bool { return color(o) != "red" }},
-	{"color=", func(o *object.Object) bool { return color(o) == "" }},
-	{"size=1", func(o *object.Object) bool { return size(o) == "1" }},
-	{"color=red,size!=1", func(o *object.Object) bool { return color(o) == "red" && size(o) != "1" }},
-	{"name=0", func(o *object.Object) bool { return o.Key.Name() == "0" }},
-	{"name=1,color=blue", func(o *object.Object) bool { return o.Key.Name() == "1" && color(o) == "blue" }},
-	{"key=c/1", func(o *object.Object) bool { return o.Key == "c/1" }},
-	{"key=a/b/0,color!=blue", func(o *object.Object) bool { return o.Key == "a/b/0" && color(o) != "blue" }},
+	{"", func(*object.Decoded) bool { return true }},
+	{"color=red", func(o *object.Decoded) bool { return color(o) == "red" }},
+	{"color==blue", func(o *object.Decoded) bool { return color(o) == "blue" }},
+	{"color!=red", func(o *object.Decoded) bool { return color(o) != "red" }},
+	{"color=", func(o *object.Decoded) bool { return color(o) == "" }},
+	{"size=1", func(o *object.Decoded) bool { return size(o) == "1" }},
+	{"color=red,size!=1", func(o *object.Decoded) bool { return color(o) == "red" && size(o) != "1" }},
+	{"name=0", func(o *object.Decoded) bool { return o.Key.Name() == "0" }},
+	{"name=1,color=blue", func(o *object.Decoded) bool { return o.Key.Name() == "1" && color(o) == "blue" }},
+	{"key=c/1", func(o *object.Decoded) bool { return o.Key == "c/1" }},
+	{"key=a/b/0,color!=blue", func(o *object.Decoded) bool { return o.Key == "a/b/0" && color(o) != "blue" }},
 }
 
 // naiveHistory is the history of a store in the simplest form: a copy of the state at each
 // revision.
 type naiveHistory struct {
-	states  []map[object.Key]*object.Object // at each revision, beginning with 0
-	changes []object.Change
+	states  []map[object.Key]*object.Decoded // at each revision, beginning with 0
+	changes []check.Change
 }
 
 func newNaiveHistory(history [][]object.Record) *naiveHistory {
-	n := &naiveHistory{states: []map[object.Key]*object.Object{{}}}
+	n := &naiveHistory{states: []map[object.Key]*object.Decoded{{}}}
 	for _, records := range history {
 		state := maps.Clone(n.states[len(n.states)-1])
 		for _, r := range records {
@@ -110,14 +110,14 @@ func newNaiveHistory(history [][]object.Record) *naiveHistory {
 }
 
 // between returns the changes that lead from one state to another, in order of keys.
-func (n *naiveHistory) between(from, to object.Revision) []object.Change {
+func (n *naiveHistory) between(from, to object.Revision) []check.Change {
 	before, after := n.states[from], n.states[to]
 	keys := maps.Clone(before)
 	maps.Copy(keys, after)
-	var all []object.Change
+	var all []check.Change
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if before[key] != after[key] {
-			all = append(all, object.Change{Revision: to, Key: key, Old: before[key], New: after[key]})
+			all = append(all, check.Change{Revision: to, Key: key, Old: before[key], New: after[key]})
 		}
 	}
 	return all
@@ -126,7 +126,7 @@ func (n *naiveHistory) between(from, to object.Revision) []object.Change {
 // events returns all events of a watcher between two revisions.
 func (n *naiveHistory) events(h *check.History, after, through object.Revision) []check.Event {
 	var all []check.Event
-	first, _ := slices.BinarySearchFunc(n.changes, after+1, func(c object.Change, r object.Revision) int { return cmp.Compare(c.Revision, r) })
+	first, _ := slices.BinarySearchFunc(n.changes, after+1, func(c check.Change, r object.Revision) int { return cmp.Compare(c.Revision, r) })
 	for _, c := range n.changes[first:] {
 		if c.Revision > through {
 			break
@@ -151,12 +151,12 @@ func (n *naiveHistory) events(h *check.History, after, through object.Revision) 
 	return all
 }
 
-func (n *naiveHistory) inView(h *check.History, o *object.Object) bool {
+func (n *naiveHistory) inView(h *check.History, o *object.Decoded) bool {
 	return o != nil && h.Scope.Contains(o.Key) && h.Picks(o)
 }
 
 // served returns an object as a watcher receives it.
-func served(h *check.History, o *object.Object) object.Object {
+func served(h *check.History, o *object.Decoded) object.Decoded {
 	s := *o
 	s.Fields = nil
 	if h.OmitValues {
@@ -166,8 +166,8 @@ func served(h *check.History, o *object.Object) object.Object {
 }
 
 // state returns the objects in view at a revision.
-func (n *naiveHistory) state(h *check.History, at object.Revision) map[object.Key]object.Object {
-	all := map[object.Key]object.Object{}
+func (n *naiveHistory) state(h *check.History, at object.Revision) map[object.Key]object.Decoded {
+	all := map[object.Key]object.Decoded{}
 	for key, o := range n.states[at] {
 		if n.inView(h, o) {
 			all[key] = served(h, o)
@@ -191,7 +191,7 @@ var mergeTable = map[pair]object.EventType{
 // A deletion has the object that the watcher had before. A resumed watcher also gets a
 // deletion for each object that was added and deleted again. merge calls onPair with each
 // pair.
-func merge(events []check.Event, had map[object.Key]object.Object, resumed bool, onPair func(pair)) []check.Event {
+func merge(events []check.Event, had map[object.Key]object.Decoded, resumed bool, onPair func(pair)) []check.Event {
 	pending, cancelled := map[object.Key]check.Event{}, map[object.Key]check.Event{}
 	for _, e := range events {
 		before, ok := pending[e.Object.Key]
@@ -230,7 +230,7 @@ func merge(events []check.Event, had map[object.Key]object.Object, resumed bool,
 // validate applies the messages of a watcher as a client does. At each position it compares
 // the events since the last position, and the resulting state, with the history.
 func (n *naiveHistory) validate(h *check.History, onPair func(pair)) error {
-	var state map[object.Key]object.Object
+	var state map[object.Key]object.Decoded
 	for i, s := range h.Streams {
 		var at object.Revision // the position of the watcher
 		var mode object.CatchUp
@@ -252,7 +252,7 @@ func (n *naiveHistory) validate(h *check.History, onPair func(pair)) error {
 			case object.CatchUpBegin:
 				mode, pending = m.CatchUp, nil
 				if mode == object.Reset {
-					state = map[object.Key]object.Object{}
+					state = map[object.Key]object.Decoded{}
 				}
 			case object.Synced:
 				at = max(at, m.Position.Revision)
@@ -323,13 +323,13 @@ func sameEvent(a, b *check.Event) bool {
 	return a.Previous == nil || sameObject(a.Previous, b.Previous)
 }
 
-func sameObject(a, b *object.Object) bool {
+func sameObject(a, b *object.Decoded) bool {
 	x, y := *a, *b
 	same := maps.Equal(x.Labels, y.Labels)
 	x.Labels, y.Labels = nil, nil
 	return same && reflect.DeepEqual(x, y)
 }
 
-func sameState(a, b map[object.Key]object.Object) bool {
-	return maps.EqualFunc(a, b, func(x, y object.Object) bool { return sameObject(&x, &y) })
+func sameState(a, b map[object.Key]object.Decoded) bool {
+	return maps.EqualFunc(a, b, func(x, y object.Decoded) bool { return sameObject(&x, &y) })
 }

@@ -90,7 +90,7 @@ func newSubscriber(name string, c chooser) (*subscriber, error) {
 	s.asked = check.History{
 		Watcher:    name,
 		Scope:      s.interest.Scope,
-		Picks:      func(o *object.Object) bool { return labels.picks(o) && fields.picks(o) },
+		Picks:      func(o *object.Decoded) bool { return labels.picks(o) && fields.picks(o) },
 		Selects:    s.interest.Selector.String(),
 		Previous:   s.interest.Projection.Previous,
 		OmitValues: s.interest.Projection.OmitValues,

@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -22,23 +21,19 @@ import (
 // Metrics contains all metrics of a process.
 type Metrics struct {
 	registry *prometheus.Registry
-	requests *grpcprom.ServerMetrics
+	requests *requests
 	log      *slog.Logger
 }
-
-// handlingBounds are the histogram buckets of request durations in seconds. Reads from
-// memory take a fraction of a millisecond; writes depend on etcd's disk.
-var handlingBounds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
 // New returns metrics of the process. Register adds those of the server.
 func New(log *slog.Logger) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
-		requests: grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram(grpcprom.WithHistogramBuckets(handlingBounds))),
+		requests: newRequests(),
 		log:      log,
 	}
+	m.registry.MustRegister(m.requests.all()...)
 	m.registry.MustRegister(
-		m.requests,
 		newBuildInfo(),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -59,17 +54,12 @@ func newBuildInfo() prometheus.Collector {
 	}, func() float64 { return 1 })
 }
 
-// Observers returns the interceptors that count the requests of a server.
-func (m *Metrics) Observers() rpc.Observers {
-	return rpc.Observers{Unary: m.requests.UnaryServerInterceptor(), Stream: m.requests.StreamServerInterceptor()}
-}
+// Observers returns what counts the requests of a server.
+func (m *Metrics) Observers() rpc.Observers { return rpc.Observers{Calls: m.requests.of} }
 
 // Register adds the metrics of a server, its resources, its store, its audit log and its certificate.
 // The last two may be nil. The caller calls it at most once.
 func (m *Metrics) Register(srv *server.Server, resources []backend.Resource, st Store, log *audit.Log, certificate func() *x509.Certificate) {
-	// Initialize the counters of all methods to 0. Otherwise the rate of the first failure
-	// of a method would be unknown.
-	m.requests.InitializeMetrics(srv)
 	m.registry.MustRegister(collector(func(s scrape) {
 		s.watches(srv)
 		s.limits(srv.Usage())

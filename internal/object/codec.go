@@ -53,29 +53,54 @@ type ContentError struct {
 
 func (e *ContentError) Error() string { return e.Field + " " + e.Reason }
 
-var codecs = map[string]func(Schema) (Codec, error){
-	"object":   func(s Schema) (Codec, error) { return envelopeCodec{s}, nil },
-	"json":     func(s Schema) (Codec, error) { return jsonCodec{s}, nil },
-	"protobuf": newProtobufCodec,
-	"raw":      func(Schema) (Codec, error) { return rawCodec{}, nil },
+// DefaultCodec is the value codec of resources that name none.
+const DefaultCodec = "object"
+
+// codecs are the value codecs by name.
+var codecs = map[string]struct {
+	make func(Schema) (Codec, error)
+	CodecSettings
+}{
+	DefaultCodec: {func(s Schema) (Codec, error) { return envelopeCodec{s}, nil }, CodecSettings{Fields: true}},
+	"json":       {func(s Schema) (Codec, error) { return jsonCodec{s}, nil }, CodecSettings{Fields: true, LabelsPath: true, DefaultLabelsPath: DefaultLabelsPath}},
+	"protobuf":   {newProtobufCodec, CodecSettings{Fields: true, LabelsPath: true, Message: true}},
+	"raw":        {func(Schema) (Codec, error) { return rawCodec{}, nil }, CodecSettings{}},
+}
+
+// CodecSettings says which settings a resource may have with a value codec.
+type CodecSettings struct {
+	Fields            bool   // the values have fields
+	LabelsPath        bool   // the values have labels inside
+	DefaultLabelsPath string // where they are, unless the resource says so
+	Message           bool   // the resource must name the type of its messages
 }
 
 // CodecNames returns the names of all value codecs, sorted.
 func CodecNames() []string { return slices.Sorted(maps.Keys(codecs)) }
 
+// SettingsOfCodec returns the settings for the value codec with the given name. Those of an unknown
+// one are those of the default, so that only the name is refused.
+func SettingsOfCodec(name string) CodecSettings {
+	c, ok := codecs[name]
+	if !ok {
+		c = codecs[DefaultCodec]
+	}
+	return c.CodecSettings
+}
+
 // CodecByName returns the value codec with the given name for an empty schema. It fails for
-// "protobuf", which needs the message type from a schema.
+// one that needs the message type from a schema.
 func CodecByName(name string) (Codec, error) { return NewCodec(name, Schema{}) }
 
 // NewCodec returns the value codec with the given name for a schema. The codec "raw" ignores
 // the schema. The codec "protobuf" checks the paths of the schema against the message
 // type; the other codecs accept any path.
 func NewCodec(name string, s Schema) (Codec, error) {
-	newCodec, ok := codecs[name]
+	c, ok := codecs[name]
 	if !ok {
 		return nil, fmt.Errorf("unknown codec %q, must be one of %s", name, strings.Join(CodecNames(), ", "))
 	}
-	return newCodec(s)
+	return c.make(s)
 }
 
 // Encode returns the stored form of content. Text reports whether the writer sent the value

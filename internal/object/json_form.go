@@ -23,29 +23,28 @@ func JSONForm(c Codec) *MessageType {
 	return nil
 }
 
-// InJSON returns an object with its value in the JSON form of the type, but not encoded. It
+// InJSON returns an object with its value in the JSON form of the type. It
 // returns false if the value has to stay as it is: it is opaque or too large, or the JSON form
 // would lose a part of it, such as a field that the type does not have.
-func (t *MessageType) InJSON(o *Object) (*Object, bool) {
-	if o.Opaque {
-		return nil, false
+func (t *MessageType) InJSON(d Decoded) (Decoded, bool) {
+	if d.Opaque {
+		return d, false
 	}
-	m, err := t.unmarshal(o.Value)
+	m, err := t.unmarshal(d.Value)
 	if err != nil || t.hasUnknownFields(m) {
-		return nil, false
+		return d, false
 	}
 	text, err := (protojson.MarshalOptions{Resolver: t.types}).Marshal(m.Interface())
 	if err != nil {
-		return nil, false
+		return d, false
 	}
 	// The library adds random spaces.
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, text); err != nil || compact.Len() > maxJSONForm {
-		return nil, false
+		return d, false
 	}
-	form := *o
-	form.Value, form.ContentType, form.Encoded = compact.Bytes(), ContentJSON, nil
-	return &form, true
+	d.Value, d.ContentType = compact.Bytes(), ContentJSON
+	return d, true
 }
 
 // hasUnknownFields reports whether a message, or one inside of it, has fields that its type does

@@ -28,7 +28,7 @@ func TestJSONFormsAreExact(t *testing.T) {
 		value := stored(t, c, text)
 		var first []byte
 		for range 20 { // the library adds random spaces
-			o, ok := form.InJSON(&object.Object{Value: value, ContentType: object.ContentProtobuf})
+			o, ok := form.InJSON(object.Decoded{Value: value, ContentType: object.ContentProtobuf})
 			if !ok {
 				t.Fatalf("%s has no JSON form", text)
 			}
@@ -51,7 +51,7 @@ func TestValuesWithoutAJSONForm(t *testing.T) {
 		}
 	}
 	form := object.JSONForm(routes(t, ""))
-	for what, o := range map[string]object.Object{
+	for what, o := range map[string]object.Decoded{
 		"opaque":                          {Value: []byte("\xff"), Opaque: true},
 		"undecryptable":                   {Opaque: true, Undecryptable: true},
 		"an unknown field":                {Value: []byte("\x12\x02eu\xf8\x07\x01")},
@@ -61,7 +61,7 @@ func TestValuesWithoutAJSONForm(t *testing.T) {
 		"a time that JSON cannot have":    {Value: []byte("\x8a\x01\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f")},
 		"a value that is large as a text": {Value: bytes.Repeat([]byte("\x62\x00"), 1<<20)},
 	} {
-		if got, ok := form.InJSON(&o); ok {
+		if got, ok := form.InJSON(o); ok {
 			t.Errorf("%s: got %.100s", what, got.Value)
 		}
 	}
@@ -83,7 +83,7 @@ func TestValuesOfAnyWithoutAJSONForm(t *testing.T) {
 		return string(text)
 	}
 	for _, value := range []string{within(""), within(within(""))} {
-		if _, ok := form.InJSON(&object.Object{Value: []byte(value)}); !ok {
+		if _, ok := form.InJSON(object.Decoded{Value: []byte(value)}); !ok {
 			t.Errorf("%q has no JSON form", value)
 		}
 	}
@@ -95,7 +95,7 @@ func TestValuesOfAnyWithoutAJSONForm(t *testing.T) {
 		"a value that is no such message":   within("\xff"),
 		"an unknown field and nothing else": unknown,
 	} {
-		if got, ok := form.InJSON(&object.Object{Value: []byte(value)}); ok {
+		if got, ok := form.InJSON(object.Decoded{Value: []byte(value)}); ok {
 			t.Errorf("%s: got %s", what, got.Value)
 		}
 	}

@@ -33,10 +33,16 @@ type Op struct {
 
 	If *Revision // required mod revision of the key; 0: must not exist; nil: no precondition
 
-	// Seen is the mod revision of the object that a put replaces and that the server has
-	// checked; 0: there was none; [Unseen]: it was not checked; nil: any object may be replaced.
-	// If the key has another mod revision, the write fails with a [*StaleError].
-	Seen *Revision
+	// Seen is the object that a put replaces and that the server has checked; nil: any object may
+	// be replaced. If the key has another mod revision, the write fails with a [*StaleError].
+	Seen *Seen
+}
+
+// Seen is what the server knows of the object with a key. The mod revision and the lease belong
+// together: as long as a key has that mod revision, it has that lease.
+type Seen struct {
+	ModRevision Revision // 0: there is no object; [Unseen]: the server does not know a valid one
+	Lease       int64    // the store's lease that the key is attached to; 0: none
 }
 
 // Unseen is a mod revision that no key has, not even one that does not exist.
@@ -45,10 +51,11 @@ const Unseen Revision = -1
 // Required returns the mod revision that the key of an applied operation has had before. It
 // returns false if that may be any.
 func (op *Op) Required() (Revision, bool) {
-	for _, required := range []*Revision{op.If, op.Seen} {
-		if required != nil {
-			return *required, true
-		}
+	switch {
+	case op.If != nil:
+		return *op.If, true
+	case op.Seen != nil:
+		return op.Seen.ModRevision, true
 	}
 	return 0, false
 }
@@ -57,6 +64,7 @@ func (op *Op) Required() (Revision, bool) {
 type Commit struct {
 	Revision Revision // of the changes; of the comparison if there were no changes
 	Deleted  []bool   // for each operation: whether it deleted a key
+	Leases   []int64  // for each operation: the lease granted for its time to live; 0: none
 
 	// Records has an entry for each operation: what a delete with ReturnDeleted deleted.
 	Records []*Record

@@ -40,19 +40,19 @@ func TestMatchesLikeKubernetes(t *testing.T) {
 		for range r.IntN(3) {
 			ofFields = append(ofFields, some(r, 1, "region", "tier")[0]+some(r, 1, "=", "!=")[0]+some(r, 1, "", "1", "2")[0])
 		}
-		o := &object.Object{Key: "k", Labels: map[string]string{}, Fields: some(r, 2, "", "1", "2")}
+		d := object.Decoded{Key: "k", Labels: map[string]string{}, Fields: some(r, 2, "", "1", "2")}
 		for _, key := range some(r, r.IntN(5), keys...) {
-			o.Labels[key] = some(r, 1, texts...)[0]
+			d.Labels[key] = some(r, 1, texts...)[0]
 		}
 		l, f := strings.Join(ofLabels, ","), strings.Join(ofFields, ",")
 		theirs, err := labels.Parse(l)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := theirs.Matches(labels.Set(o.Labels)) &&
-			fields.ParseSelectorOrDie(f).Matches(fields.Set{"region": o.Fields[0], "tier": o.Fields[1]})
-		if got := parse(t, l, f).Matches(o); got != want {
-			t.Fatalf("%q and %q with labels %v and fields %q: got %v, want %v", l, f, o.Labels, o.Fields, got, want)
+		want := theirs.Matches(labels.Set(d.Labels)) &&
+			fields.ParseSelectorOrDie(f).Matches(fields.Set{"region": d.Fields[0], "tier": d.Fields[1]})
+		if got := parse(t, l, f).Matches(object.New(d, nil, 0)); got != want {
+			t.Fatalf("%q and %q with labels %v and fields %q: got %v, want %v", l, f, d.Labels, d.Fields, got, want)
 		}
 		if want {
 			matched++
@@ -79,7 +79,7 @@ func sizes() []struct{ name, text string } {
 }
 
 // shop is an object with three labels.
-var shop = &object.Object{Key: "team/app", Labels: map[string]string{"app": "shop", "env": "prod", "tier": "web"}}
+var shop = object.New(object.Decoded{Key: "team/app", Labels: map[string]string{"app": "shop", "env": "prod", "tier": "web"}}, nil, 0)
 
 func TestMatchingAllocatesNothing(t *testing.T) {
 	for _, c := range sizes() {
@@ -110,7 +110,7 @@ func BenchmarkMatches(b *testing.B) {
 		b.Run(c.name+"/kubernetes", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				theirs.Matches(labels.Set(shop.Labels))
+				theirs.Matches(labels.Set(shop.Labels()))
 			}
 		})
 	}

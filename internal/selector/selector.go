@@ -73,8 +73,9 @@ func FieldValue(o *object.Object, index int) string {
 		return string(o.Key)
 	case index == NameIndex:
 		return o.Key.Name()
-	case index < len(o.Fields):
-		return o.Fields[index]
+	}
+	if fields := o.Fields(); index < len(fields) {
+		return fields[index]
 	}
 	return ""
 }
@@ -124,7 +125,7 @@ func (s Selector) Matches(o *object.Object) bool {
 			return false
 		}
 	}
-	return s.labels == nil || s.labels.match(o.Labels)
+	return s.labels == nil || s.labels.match(o.Labels())
 }
 
 // And returns the conjunction of a selector of labels and a selector of fields.

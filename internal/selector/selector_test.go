@@ -24,11 +24,11 @@ func parse(t *testing.T, ofLabels, ofFields string) selector.Selector {
 }
 
 func TestMatches(t *testing.T) {
-	o := &object.Object{
+	o := object.New(object.Decoded{
 		Key:    "team/app/limits",
 		Labels: map[string]string{"env": "prod", "canary": ""},
 		Fields: []string{"eu", ""},
-	}
+	}, nil, 0)
 	tests := []struct {
 		labels, fields string
 		want           bool
@@ -73,7 +73,7 @@ func TestMatches(t *testing.T) {
 		}
 	}
 	// An opaque object has no fields.
-	if !parse(t, "", "region=").Matches(&object.Object{Key: "k"}) || parse(t, "", "region=eu").Matches(&object.Object{Key: "k"}) {
+	if !parse(t, "", "region=").Matches(object.New(object.Decoded{Key: "k"}, nil, 0)) || parse(t, "", "region=eu").Matches(object.New(object.Decoded{Key: "k"}, nil, 0)) {
 		t.Error("a missing field does not match like the empty value")
 	}
 }
@@ -165,7 +165,7 @@ func FuzzSelectors(f *testing.F) {
 	f.Add("a in (1,2),!b", "region=eu,name!=x")
 	f.Add("a==1", "key=a\\,b")
 	f.Add("a", "key=\xff")
-	o := &object.Object{Key: "a/b", Labels: map[string]string{"a": "1"}, Fields: []string{"eu", "1"}}
+	o := object.New(object.Decoded{Key: "a/b", Labels: map[string]string{"a": "1"}, Fields: []string{"eu", "1"}}, nil, 0)
 	f.Fuzz(func(t *testing.T, ofLabels, ofFields string) {
 		l, err := selector.ParseLabels(ofLabels)
 		if err != nil {
@@ -195,7 +195,7 @@ func TestFieldNamesMayContainDots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !s.Matches(&object.Object{Key: "k", Fields: []string{"c", "a"}}) || s.Matches(&object.Object{Key: "k", Fields: []string{"b", "a"}}) {
+	if !s.Matches(object.New(object.Decoded{Key: "k", Fields: []string{"c", "a"}}, nil, 0)) || s.Matches(object.New(object.Decoded{Key: "k", Fields: []string{"b", "a"}}, nil, 0)) {
 		t.Errorf("%v selects the wrong objects", s)
 	}
 }

@@ -40,12 +40,13 @@ func adminDesc(a *admin) *grpc.ServiceDesc {
 	return &desc
 }
 
+// unary returns the handler of a method. It needs no interceptor, see [rpc.Registrar].
 func unary[Request, Response any](handle func(context.Context, *Request) (Response, error)) grpc.MethodHandler {
-	return func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		req := new(Request)
 		if err := decode(req); err != nil {
 			return nil, err
 		}
-		return interceptor(ctx, req, nil, func(ctx context.Context, req any) (any, error) { return handle(ctx, req.(*Request)) })
+		return handle(ctx, req)
 	}
 }

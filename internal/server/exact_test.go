@@ -107,7 +107,7 @@ func TestExactReadsReturnTheStateAtTheirRevision(t *testing.T) {
 			req.Consistency = exactRevision(at)
 			read := l.read(ctx, t, req)
 			if req.GetLabelSelector() != "" {
-				read.Picks = func(o *object.Object) bool { return o.Labels["number"] == "odd" }
+				read.Picks = func(o *object.Decoded) bool { return o.Labels["number"] == "odd" }
 			}
 			if err := check.Consistent(read, truth); err != nil {
 				t.Error(err)
@@ -116,7 +116,7 @@ func TestExactReadsReturnTheStateAtTheirRevision(t *testing.T) {
 		state := truth.State(object.Scope{}, object.Revision(at))
 		for _, key := range []string{"a/0", "b/3", "never"} {
 			got, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: key, Consistency: exactRevision(at)})
-			i := slices.IndexFunc(state, func(o *object.Object) bool { return string(o.Key) == key })
+			i := slices.IndexFunc(state, func(o *object.Decoded) bool { return string(o.Key) == key })
 			switch {
 			case i < 0:
 				wantRefusal(t, err, keyNotFound(key, at))

@@ -65,12 +65,12 @@ const ttlTimeout = time.Second
 // remainingTTL returns what is left of the time to live of an object. It returns false if the
 // object has none, if the request does not ask etcd, and if etcd does not answer.
 func remainingTTL(ctx context.Context, r *backend.Resource, get request.Get, o *object.Object) (time.Duration, bool) {
-	if o.Lease == 0 || get.Consistency.Level == object.AnyRevision || get.Consistency.Level == object.Exactly {
+	if o.Lease() == 0 || get.Consistency.Level == object.AnyRevision || get.Consistency.Level == object.Exactly {
 		return 0, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, ttlTimeout)
 	defer cancel()
-	left, err := r.Store.RemainingTTL(ctx, o.Lease)
+	left, err := r.Store.RemainingTTL(ctx, o.Lease())
 	return left, err == nil
 }
 

@@ -20,15 +20,15 @@ import (
 type ledger struct {
 	*instance
 	resource string
-	objects  map[object.Key]*object.Object // the current state
-	changes  []object.Change
+	objects  map[object.Key]*object.Decoded // the current state
+	changes  []check.Change
 	at       int64 // revision of the last write
 
 	labels func(text string) map[string]string // of objects; nil: none
 }
 
 func (in *instance) ledger(resource string) *ledger {
-	return &ledger{instance: in, resource: resource, objects: map[object.Key]*object.Object{}}
+	return &ledger{instance: in, resource: resource, objects: map[object.Key]*object.Decoded{}}
 }
 
 // commit stores all texts at one revision. A nil text deletes its key.
@@ -72,11 +72,11 @@ func (l *ledger) record(key object.Key, text *string) {
 	if text == nil {
 		if old != nil {
 			delete(l.objects, key)
-			l.changes = append(l.changes, object.Change{Revision: object.Revision(l.at), Key: key})
+			l.changes = append(l.changes, check.Change{Revision: object.Revision(l.at), Key: key})
 		}
 		return
 	}
-	o := &object.Object{
+	o := &object.Decoded{
 		Key: key, Value: []byte(*text), ContentType: object.ContentText,
 		CreateRevision: object.Revision(l.at), ModRevision: object.Revision(l.at), Version: 1,
 	}
@@ -87,7 +87,7 @@ func (l *ledger) record(key object.Key, text *string) {
 		o.CreateRevision, o.Version = old.CreateRevision, old.Version+1
 	}
 	l.objects[key] = o
-	l.changes = append(l.changes, object.Change{Revision: o.ModRevision, Key: key, New: o})
+	l.changes = append(l.changes, check.Change{Revision: o.ModRevision, Key: key, New: o})
 }
 
 func (l *ledger) set(ctx context.Context, t *testing.T, key, text string) int64 {

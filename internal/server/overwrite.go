@@ -29,8 +29,8 @@ type overwrites struct {
 
 // written is what a write of this server has left of a key. The cache may not have it yet.
 type written struct {
-	modRevision object.Revision // 0: the key was deleted
-	at          object.Revision // of the write
+	object object.Seen
+	at     object.Revision // of the write
 }
 
 const (
@@ -81,26 +81,26 @@ func (w *overwrites) commit(ctx context.Context, ops []object.Op, write func() (
 	}
 }
 
-// seen returns the mod revision of the object with the key, as far as the server knows it. A wrong
-// one, and that of an opaque object, only makes the first attempt fail.
-func (w *overwrites) seen(key object.Key) object.Revision {
+// seen returns the object with the key, as far as the server knows it. If it has another one
+// meanwhile, or one that is opaque, only the first attempt fails.
+func (w *overwrites) seen(key object.Key) object.Seen {
 	w.mu.Lock()
 	latest := w.latest[key]
 	w.mu.Unlock()
 	if w.resource.Cacher == nil {
-		return latest.modRevision
+		return latest.object
 	}
 	state := w.resource.Cacher.State()
 	if state == nil || latest.at > state.Revision() {
-		return latest.modRevision
+		return latest.object
 	}
 	switch o := state.Get(key); {
 	case o == nil:
-		return 0
-	case o.Opaque:
-		return object.Unseen
+		return object.Seen{}
+	case o.Opaque():
+		return object.Seen{ModRevision: object.Unseen}
 	default:
-		return o.ModRevision
+		return object.Seen{ModRevision: o.ModRevision, Lease: o.Lease()}
 	}
 }
 
@@ -109,17 +109,17 @@ func (w *overwrites) seen(key object.Key) object.Revision {
 func (w *overwrites) look(ctx context.Context, ops []object.Op, found *object.StaleError) error {
 	for i := range ops {
 		seen, have := ops[i].Seen, found.Have[i]
-		if seen == nil || *seen == have {
+		if seen == nil || seen.ModRevision == have {
 			continue
 		}
-		if *seen = have; have == 0 {
+		if *seen = (object.Seen{}); have == 0 {
 			continue
 		}
 		records, _, err := w.resource.Store.List(ctx, found.At, object.ExactKey(ops[i].Key), "", 1)
 		switch {
 		case errors.Is(err, object.ErrCompacted), err == nil && (len(records) == 0):
 			// The revision is gone, or the store was restored meanwhile. The next attempt finds another one.
-			*seen = object.Unseen
+			seen.ModRevision = object.Unseen
 			continue
 		case err != nil:
 			return err
@@ -128,6 +128,7 @@ func (w *overwrites) look(ctx context.Context, ops []object.Op, found *object.St
 		if o, reason := object.Build(w.resource.Codec, r); o.Opaque {
 			return &apierr.OpaqueError{Key: r.Key, ModRevision: r.ModRevision, Codec: w.resource.Codec.Name(), Reason: reason}
 		}
+		*seen = object.Seen{ModRevision: r.ModRevision, Lease: r.Lease}
 	}
 	return nil
 }
@@ -139,8 +140,13 @@ func (w *overwrites) note(ops []object.Op, commit object.Commit) {
 	for i, op := range ops {
 		now := written{at: commit.Revision}
 		switch {
+		case op.Kind == object.OpPut && op.KeepTTL && op.Seen == nil:
+			delete(w.latest, op.Key) // its lease is not known
+			continue
+		case op.Kind == object.OpPut && op.KeepTTL:
+			now.object = object.Seen{ModRevision: commit.Revision, Lease: op.Seen.Lease}
 		case op.Kind == object.OpPut:
-			now.modRevision = commit.Revision
+			now.object = object.Seen{ModRevision: commit.Revision, Lease: commit.Leases[i]}
 		case !commit.Deleted[i]:
 			continue
 		}

@@ -144,16 +144,16 @@ func TestRemainingCountIsOmittedWhereItIsCostly(t *testing.T) {
 		l.write(ctx, t, map[string]*string{fmt.Sprint(i): new(fmt.Sprint(i))})
 	}
 	truth := l.truth(ctx, t, check.Conditions{})
-	odd := func(o *object.Object) bool { return o.Labels["number"] == "odd" }
+	odd := func(o *object.Decoded) bool { return o.Labels["number"] == "odd" }
 	for name, c := range map[string]struct {
 		req   *fanoutv1.ListRequest
-		picks func(*object.Object) bool
+		picks func(*object.Decoded) bool
 	}{
 		"label selector":           {&fanoutv1.ListRequest{LabelSelector: "number=odd"}, odd},
-		"field selector":           {&fanoutv1.ListRequest{FieldSelector: "name!=3"}, func(o *object.Object) bool { return o.Key != "3" }},
+		"field selector":           {&fanoutv1.ListRequest{FieldSelector: "name!=3"}, func(o *object.Decoded) bool { return o.Key != "3" }},
 		"history":                  {&fanoutv1.ListRequest{Consistency: exactRevision(l.at - 5)}, nil},
 		"history, label selector":  {&fanoutv1.ListRequest{Consistency: exactRevision(l.at - 5), LabelSelector: "number=odd"}, odd},
-		"selector without a match": {&fanoutv1.ListRequest{LabelSelector: "number=neither"}, func(*object.Object) bool { return false }},
+		"selector without a match": {&fanoutv1.ListRequest{LabelSelector: "number=neither"}, func(*object.Decoded) bool { return false }},
 	} {
 		// If only the number is asked for, the objects are examined.
 		counting := proto.CloneOf(c.req)

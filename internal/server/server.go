@@ -151,7 +151,7 @@ func New(cfg Config) *Server {
 		grpc.ForceServerCodecV2(grpcmsg.NewGRPCCodec()),
 		grpc.WaitForHandlers(true),
 		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
-			return rpc.WithStreamContext(s.limits, ctx)
+			return rpc.WithStreamContext(ctx), nil
 		}),
 	)
 	s.within = grpc.NewServer(options...)

@@ -142,7 +142,7 @@ func (n *mixedReaders) write(ctx context.Context, t *testing.T, batches int) {
 		if i := len(revisions) - ahead; i >= 0 {
 			n.reach(ctx, t, revisions[i])
 		}
-		texts, before := map[string]*string{}, map[object.Key]*object.Object{}
+		texts, before := map[string]*string{}, map[object.Key]*object.Decoded{}
 		for i := range slowBatch {
 			number := n.batches*slowBatch + i
 			key := fmt.Sprintf("key %03d", number%slowKeys)

@@ -168,9 +168,8 @@ func result(codec object.Codec, values object.Projection, applied bool, at objec
 
 // protoObject returns the object that a record holds.
 func protoObject(codec object.Codec, values object.Projection, r *object.Record) (*fanoutv1.Object, error) {
-	o, _ := object.Build(codec, r) // a value that cannot be decoded is served as opaque
-	wire.Preencode(o)
-	o = wire.InForm(o, values)
+	d, _ := object.Build(codec, r) // a value that cannot be decoded is served as opaque
+	o := wire.InForm(wire.Preencode(d), values)
 	var holder fanoutv1.GetResponse // its field for the object has the number that Preencode uses
 	if err := proto.Unmarshal(wire.ObjectField(o), &holder); err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func (e *encodingCounter) AppendEvent(b []byte, event object.Event, v object.Pro
 func (e *encodingCounter) AddedEvent(o *object.Object, v object.Projection) []byte {
 	e.count(fmt.Sprint(o.Key, "@", o.ModRevision))
 	event := e.Encoder.AddedEvent(o, v)
-	if !v.OmitValues && &event[0] != &o.Encoded[0] {
+	if !v.OmitValues && &event[0] != &o.Encoded()[0] {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.copied++

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
 
@@ -61,10 +62,12 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 		return object.Commit{}, errors.New("etcd rejected the transaction although every precondition holds")
 	}
 	commit := object.Commit{
-		Revision: object.Revision(resp.Header.GetRevision()), Deleted: make([]bool, len(ops)), Records: make([]*object.Record, len(ops)),
+		Revision: object.Revision(resp.Header.GetRevision()),
+		Deleted:  make([]bool, len(ops)), Leases: make([]int64, len(ops)), Records: make([]*object.Record, len(ops)),
 	}
 	h.Advance(commit.Revision)
 	for i, op := range ops {
+		commit.Leases[i] = int64(leases[i])
 		if op.Kind != object.OpDelete {
 			continue
 		}
@@ -80,18 +83,24 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 
 // send sends the transaction of a commit. It sends it again only if the transaction depends on
 // leases that were read before, and one of them has changed.
-func (c *Collection) send(ctx context.Context, ops []object.Op, stored [][]byte, leases []clientv3.LeaseID) (*transaction, *clientv3.TxnResponse, error) {
+func (c *Collection) send(ctx context.Context, ops []object.Op, stored [][]byte, leases []clientv3.LeaseID) (*transaction, *pb.TxnResponse, error) {
 	for {
 		kept, err := c.keptLeases(ctx, ops)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read the leases to keep: %w", err)
 		}
 		txn := c.transaction(ops, stored, leases, kept)
-		resp, err := c.store.client.Txn(ctx).If(txn.compares...).Then(txn.writes...).Else(txn.reads...).Commit()
+		resp, err := c.store.txn(ctx, &txn.request)
 		if err != nil || resp.Succeeded || len(kept) == 0 || c.conflict(ops, resp) != nil {
 			return txn, resp, err
 		}
 	}
+}
+
+// txn sends a transaction.
+func (s *Store) txn(ctx context.Context, request *pb.TxnRequest) (*pb.TxnResponse, error) {
+	resp, err := s.kv.Txn(ctx, request, s.kvOptions...)
+	return resp, clientv3.ContextError(ctx, err)
 }
 
 // returnsValue reports whether the answer to an operation may have a value.
@@ -124,7 +133,7 @@ func (c *Collection) RemainingTTL(ctx context.Context, lease int64) (time.Durati
 
 // conflict returns the error for the first operation whose precondition does not hold, or the
 // error for outdated operations, or nil if the comparisons hold.
-func (c *Collection) conflict(ops []object.Op, resp *clientv3.TxnResponse) error {
+func (c *Collection) conflict(ops []object.Op, resp *pb.TxnResponse) error {
 	var found *object.ConflictError
 	stale := false
 	at := object.Revision(resp.Header.GetRevision())
@@ -145,7 +154,7 @@ func (c *Collection) conflict(ops []object.Op, resp *clientv3.TxnResponse) error
 		if op.If != nil && have != *op.If && found == nil {
 			found = &object.ConflictError{Current: current, Key: op.Key, Want: *op.If, Have: have, At: at}
 		}
-		stale = stale || op.Seen != nil && have != *op.Seen
+		stale = stale || op.Seen != nil && have != op.Seen.ModRevision
 		next++
 	}
 	switch {
@@ -163,11 +172,15 @@ const maxGrants = 16
 // grantAll grants a lease for each different time to live of the puts: a lease costs etcd
 // as much as a write. The result has one entry per operation; 0 means no lease.
 func (c *Collection) grantAll(ctx context.Context, ops []object.Op) ([]clientv3.LeaseID, error) {
+	leases := make([]clientv3.LeaseID, len(ops))
 	bySeconds := map[int64]*clientv3.LeaseID{}
 	for _, op := range ops {
 		if op.TTL > 0 {
 			bySeconds[leaseSeconds(op.TTL)] = new(clientv3.NoLease)
 		}
+	}
+	if len(bySeconds) == 0 {
+		return leases, nil
 	}
 	granting, grantCtx := errgroup.WithContext(ctx)
 	granting.SetLimit(maxGrants)
@@ -178,7 +191,6 @@ func (c *Collection) grantAll(ctx context.Context, ops []object.Op) ([]clientv3.
 		})
 	}
 	err := granting.Wait()
-	leases := make([]clientv3.LeaseID, len(ops))
 	for i, op := range ops {
 		if op.TTL > 0 {
 			leases[i] = *bySeconds[leaseSeconds(op.TTL)]
@@ -193,6 +205,9 @@ func (c *Collection) grantAll(ctx context.Context, ops []object.Op) ([]clientv3.
 
 // distinct returns the leases, each once.
 func distinct(leases []clientv3.LeaseID) []clientv3.LeaseID {
+	if len(leases) == 0 {
+		return nil
+	}
 	sorted := slices.Compact(slices.Sorted(slices.Values(leases)))
 	return slices.DeleteFunc(sorted, func(id clientv3.LeaseID) bool { return id == clientv3.NoLease })
 }

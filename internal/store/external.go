@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 
@@ -46,6 +47,18 @@ const defaultTransactionOps = 128
 // minutes, which would delay the recovery of the store after etcd is back.
 var reconnect = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second}
 
+// The flow-control windows of the connection. Fixed ones keep gRPC from measuring the bandwidth: it
+// would send a ping with almost every answer, and etcd would have to answer it.
+const (
+	streamWindow     = 1 << 20
+	connectionWindow = 4 << 20
+)
+
+// kvOptions are the options with which etcd's client sends a transaction.
+var kvOptions = []grpc.CallOption{
+	grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(2 << 20), grpc.MaxCallRecvMsgSize(math.MaxInt32),
+}
+
 // Dial returns a store in an external etcd. It does not wait for a connection, so a
 // server can start while etcd is unreachable. With a user name, etcd must be reachable
 // to check the password. Dial fails at once if a certificate file is unusable.
@@ -61,6 +74,7 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 	members := failover.New(addresses(cfg.Endpoints), log)
 	options := append(members.DialOptions(),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: cfg.DialTimeout}),
+		grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(connectionWindow),
 		grpc.WithStatsHandler(connections),
 	)
 	if cfg.ServerName != "" {
@@ -91,6 +105,7 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 		clientv3.RetryMaintenanceClient(client, client.ActiveConnection()), client)
 	s := &Store{
 		client: client, log: log, epochs: epochs.New(client, connections, log), versions: &memberVersions{log: log, known: members.Versions},
+		kv: clientv3.RetryKVClient(client), kvOptions: kvOptions,
 		watches: etcdserverpb.NewWatchClient(client.ActiveConnection()),
 		leases:  newLeaseCollector(client, log), grants: clientv3.RetryLeaseClient(client),
 		maxTransactionOps: cmp.Or(cfg.MaxTransactionOps, defaultTransactionOps),

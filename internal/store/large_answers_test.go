@@ -170,7 +170,7 @@ func TestStaleWriteReadsNoValues(t *testing.T) {
 	c, direct, _ := behindProxy(t, 512<<10)
 	at := commit(t, direct, put("k", large))
 	op := put("k", "v")
-	op.Seen = new(object.Revision(0))
+	op.Seen = &object.Seen{}
 	_, err := c.Commit(contextFor(t), []object.Op{op})
 	if stale, ok := errors.AsType[*object.StaleError](err); !ok || stale.Have[0] != at || stale.At < at {
 		t.Errorf("got %v, want that the object has revision %d", err, at)

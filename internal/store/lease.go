@@ -61,10 +61,3 @@ func ownLeases(kvs []*mvccpb.KeyValue) []clientv3.LeaseID {
 	}
 	return own
 }
-
-// readLease reads a key with its lease, but without its value. By default, etcd 3.7 answers
-// a read without values from its index, which has no leases. It does not if the order
-// depends on values.
-func readLease(key string, options ...clientv3.OpOption) clientv3.Op {
-	return clientv3.OpGet(key, append(options, clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByValue, clientv3.SortAscend))...)
-}

@@ -9,6 +9,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/internal/store/embedded"
 	"github.com/fanoutd/fanoutd/internal/store/epochs"
@@ -22,7 +23,9 @@ type Store struct {
 	epochs   *epochs.Tracker
 	versions *memberVersions // nil: embedded etcd
 
-	watches pb.WatchClient
+	kv        pb.KVClient // sends the transactions of commits
+	kvOptions []grpc.CallOption
+	watches   pb.WatchClient
 
 	leases *leaseCollector
 	grants pb.LeaseClient // grants leases with given ids

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
@@ -42,7 +43,7 @@ func (s *Server) newInstance() *instance {
 	}
 	cfg := server.Config{
 		Writes: true, MaxValueBytes: maxValueBytes, MaxOperations: maxOperations, MaxTTL: maxTTL, Log: discard,
-		Observers: s.refuser(),
+		Observers: rpc.Observers{Calls: func(*grpc.StreamServerInfo) rpc.CallObserver { return refuser{s} }},
 	}
 	for _, store := range s.store.collections {
 		c := cacher.New(cacher.Config{Resource: store.name, Store: store, Codec: codec, Preencode: wire.Preencode, Log: discard})
@@ -67,23 +68,20 @@ func (i *instance) stop() {
 	i.tasks.Wait()
 }
 
-// refuser returns interceptors that answer requests with the error of [Server.Refuse].
-func (s *Server) refuser() rpc.Observers {
-	return rpc.Observers{
-		Unary: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			if err := s.refusing.Load().Err(); err != nil {
-				return nil, err
-			}
-			return handler(ctx, req)
-		},
-		Stream: func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-			if err := s.refusing.Load().Err(); err != nil {
-				return err
-			}
-			return handler(srv, stream)
-		},
-	}
-}
+// refuser answers requests with the error of [Server.Refuse].
+type refuser struct{ *Server }
+
+// Begin implements [rpc.CallObserver].
+func (r refuser) Begin() error { return r.refusing.Load().Err() }
+
+// Received implements [rpc.CallObserver].
+func (refuser) Received() {}
+
+// Sent implements [rpc.CallObserver].
+func (refuser) Sent() {}
+
+// End implements [rpc.CallObserver].
+func (refuser) End(codes.Code, time.Duration) {}
 
 // plaintext says that values are not encrypted.
 type plaintext struct{}

@@ -116,7 +116,7 @@ func (c *collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 		return object.Commit{}, conflict
 	}
 	at := s.lockedRevision() + 1
-	commit := object.Commit{Deleted: make([]bool, len(ops)), Records: make([]*object.Record, len(ops))}
+	commit := object.Commit{Deleted: make([]bool, len(ops)), Leases: make([]int64, len(ops)), Records: make([]*object.Record, len(ops))}
 	var records []object.Record
 	for i, op := range ops {
 		old, exists := c.now[op.Key]
@@ -133,6 +133,7 @@ func (c *collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 			}
 			if op.TTL > 0 {
 				r.Lease = c.grantLocked(op.Key, op.TTL)
+				commit.Leases[i] = r.Lease
 			}
 			c.now[op.Key] = r
 			records = append(records, r)
@@ -167,7 +168,7 @@ func (c *collection) conflictLocked(ops []object.Op) error {
 	for i, op := range ops {
 		have, exists := c.now[op.Key]
 		seen[i] = have.ModRevision
-		stale = stale || op.Seen != nil && have.ModRevision != *op.Seen
+		stale = stale || op.Seen != nil && have.ModRevision != op.Seen.ModRevision
 		if op.If == nil {
 			continue
 		}

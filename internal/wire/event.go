@@ -15,7 +15,7 @@ func (c Encoder) AddedEvent(o *object.Object, p object.Projection) []byte {
 	if p.OmitValues {
 		return c.AppendEvent(nil, object.Event{Type: object.Added, Revision: o.ModRevision, Key: o.Key, Object: o}, p)
 	}
-	return InForm(o, p).Encoded
+	return InForm(o, p).Encoded()
 }
 
 // AppendEvent appends the event, with the given projection, to b as an element of
@@ -27,7 +27,7 @@ func (Encoder) AppendEvent(b []byte, e object.Event, p object.Projection) []byte
 		e.Previous = InForm(e.Previous, p)
 	}
 	if e.Type != object.Deleted && !hasPrevious && !p.OmitValues {
-		b = append(b, e.Object.Encoded...)
+		b = append(b, e.Object.Encoded()...)
 		b[len(b)-1] = byte(e.Type)
 		return b
 	}
@@ -59,15 +59,14 @@ type body struct{ key, rest []byte }
 
 // contentOf returns the body of an object.
 func contentOf(o *object.Object, p object.Projection) body {
-	field := ObjectField(o)
-	_, head := protowire.ConsumeVarint(field[1:])
-	content := field[1+head:]
+	content := bodyOf(o)
 	key := sizeText(objectKey, len(o.Key))
-	rest := key
-	if p.OmitValues {
-		rest += sizeValue(o)
+	rest := content[key:]
+	if p.OmitValues && !o.Undecryptable() {
+		number, wireType, tag := protowire.ConsumeTag(rest)
+		rest = rest[tag+protowire.ConsumeFieldValue(number, wireType, rest[tag:]):]
 	}
-	return body{content[:key], content[rest:]}
+	return body{content[:key], rest}
 }
 
 // ObjectFieldWithoutValue returns o without its value as an element of ListResponse.objects.

@@ -7,10 +7,9 @@ func InForm(o *object.Object, p object.Projection) *object.Object {
 	if p.JSON == nil || p.OmitValues || o == nil {
 		return o
 	}
-	form, ok := p.JSON.InJSON(o)
+	form, ok := p.JSON.InJSON(Decode(o))
 	if !ok {
 		return o
 	}
-	Preencode(form)
-	return form
+	return Preencode(form)
 }

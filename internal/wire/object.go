@@ -34,74 +34,108 @@ const (
 // sizeEventType is the encoded size of Event.type: a tag and a number below 128.
 const sizeEventType = 2
 
-// Preencode sets o.Encoded, and makes o.Value a part of it. The value is then in memory
-// only once, and the record can be freed. Preencode is the last step of building an object.
-func Preencode(o *object.Object) {
-	body := sizeObject(o)
+// Preencode encodes an object, with a copy of its key and its value. The record can be freed.
+func Preencode(d object.Decoded) *object.Object {
+	body := sizeObject(&d)
 	field := sizeText(elementField, body)
-	event := field + sizeEventRevision(o.ModRevision) + sizeEventType
+	event := field + sizeEventRevision(d.ModRevision) + sizeEventType
 
 	b := make([]byte, 0, sizeText(elementField, event))
 	b = appendMessageHead(b, elementField, event)
 	b = appendMessageHead(b, elementField, body)
-	b = appendText(b, objectKey, string(o.Key))
-	if !o.Undecryptable {
-		b = protowire.AppendTag(b, valueField(o), protowire.BytesType)
-		b = protowire.AppendBytes(b, o.Value)
-		o.Value = b[len(b)-len(o.Value) : len(b) : len(b)]
+	b = appendText(b, objectKey, string(d.Key))
+	keyAt := len(b) - len(d.Key)
+	if !d.Undecryptable {
+		b = protowire.AppendTag(b, valueField(&d), protowire.BytesType)
+		b = protowire.AppendBytes(b, d.Value)
 	}
-	if o.ContentType != "" {
-		b = appendText(b, objectContentType, o.ContentType)
+	if d.ContentType != "" {
+		b = appendText(b, objectContentType, d.ContentType)
 	}
-	for _, name := range slices.Sorted(maps.Keys(o.Labels)) {
-		b = appendMessageHead(b, objectLabels, sizeLabel(name, o.Labels[name]))
-		b = appendText(b, 1, name)
-		b = appendText(b, 2, o.Labels[name])
+	if len(d.Labels) > 0 { // sorting nothing would allocate
+		for _, name := range slices.Sorted(maps.Keys(d.Labels)) {
+			b = appendMessageHead(b, objectLabels, sizeLabel(name, d.Labels[name]))
+			b = appendText(b, 1, name)
+			b = appendText(b, 2, d.Labels[name])
+		}
 	}
-	if o.Opaque {
+	if d.Opaque {
 		b = appendNumber(b, objectOpaque, 1)
 	}
-	b = appendNumber(b, objectCreateRevision, uint64(o.CreateRevision))
-	b = appendNumber(b, objectVersion, uint64(o.Version))
-	b = appendNumber(b, objectModRevision, uint64(o.ModRevision))
-	if o.Lease != 0 {
+	b = appendNumber(b, objectCreateRevision, uint64(d.CreateRevision))
+	b = appendNumber(b, objectVersion, uint64(d.Version))
+	b = appendNumber(b, objectModRevision, uint64(d.ModRevision))
+	if d.Lease != 0 {
 		b = appendNumber(b, objectHasTTL, 1)
 	}
-	b = appendNumber(b, eventRevision, uint64(o.ModRevision))
+	b = appendNumber(b, eventRevision, uint64(d.ModRevision))
 	b = appendNumber(b, eventType, uint64(object.Added))
-	o.Encoded = b
+	return object.New(d, b, keyAt)
+}
+
+// Decode returns what an object was encoded from. Its value shares the memory of the object.
+func Decode(o *object.Object) object.Decoded {
+	d := object.Decoded{
+		Key: o.Key, ModRevision: o.ModRevision, Labels: o.Labels(), Fields: o.Fields(), Lease: o.Lease(),
+		Opaque: o.Opaque(), Undecryptable: o.Undecryptable(),
+	}
+	for b := bodyOf(o); len(b) > 0; {
+		number, wireType, tag := protowire.ConsumeTag(b)
+		end := tag + protowire.ConsumeFieldValue(number, wireType, b[tag:])
+		switch number {
+		case objectText, objectData:
+			d.Value, _ = protowire.ConsumeBytes(b[tag:end:end])
+		case objectContentType:
+			d.ContentType, _ = protowire.ConsumeString(b[tag:])
+		case objectCreateRevision:
+			n, _ := protowire.ConsumeVarint(b[tag:])
+			d.CreateRevision = object.Revision(n)
+		case objectVersion:
+			n, _ := protowire.ConsumeVarint(b[tag:])
+			d.Version = int64(n)
+		}
+		b = b[end:]
+	}
+	return d
 }
 
 // ObjectField returns o as an element of ListResponse.objects, which is also
 // GetResponse.object. The bytes are shared and must not be modified.
 func ObjectField(o *object.Object) []byte {
-	_, head := protowire.ConsumeVarint(o.Encoded[1:])
-	return o.Encoded[1+head : len(o.Encoded)-sizeEventRevision(o.ModRevision)-sizeEventType]
+	encoded := o.Encoded()
+	_, head := protowire.ConsumeVarint(encoded[1:])
+	return encoded[1+head : len(encoded)-sizeEventRevision(o.ModRevision)-sizeEventType]
 }
 
-func valueField(o *object.Object) protowire.Number {
-	if object.IsText(o.ContentType, o.Value) {
+// bodyOf returns o as a message of its own.
+func bodyOf(o *object.Object) []byte {
+	body, _ := protowire.ConsumeBytes(ObjectField(o)[1:])
+	return body
+}
+
+func valueField(d *object.Decoded) protowire.Number {
+	if object.IsText(d.ContentType, d.Value) {
 		return objectText
 	}
 	return objectData
 }
 
-func sizeObject(o *object.Object) int {
-	n := sizeText(objectKey, len(o.Key))
-	n += sizeValue(o)
-	if o.ContentType != "" {
-		n += sizeText(objectContentType, len(o.ContentType))
+func sizeObject(d *object.Decoded) int {
+	n := sizeText(objectKey, len(d.Key))
+	n += sizeValue(d)
+	if d.ContentType != "" {
+		n += sizeText(objectContentType, len(d.ContentType))
 	}
-	for name, value := range o.Labels {
+	for name, value := range d.Labels {
 		n += sizeText(objectLabels, sizeLabel(name, value))
 	}
-	if o.Opaque {
+	if d.Opaque {
 		n += sizeNumber(objectOpaque, 1)
 	}
-	n += sizeNumber(objectCreateRevision, uint64(o.CreateRevision))
-	n += sizeNumber(objectVersion, uint64(o.Version))
-	n += sizeNumber(objectModRevision, uint64(o.ModRevision))
-	if o.Lease != 0 {
+	n += sizeNumber(objectCreateRevision, uint64(d.CreateRevision))
+	n += sizeNumber(objectVersion, uint64(d.Version))
+	n += sizeNumber(objectModRevision, uint64(d.ModRevision))
+	if d.Lease != 0 {
 		n += sizeNumber(objectHasTTL, 1)
 	}
 	return n
@@ -109,11 +143,11 @@ func sizeObject(o *object.Object) int {
 
 // sizeValue returns the size of the value field. An undecryptable object has no value
 // field.
-func sizeValue(o *object.Object) int {
-	if o.Undecryptable {
+func sizeValue(d *object.Decoded) int {
+	if d.Undecryptable {
 		return 0
 	}
-	return sizeText(objectText, len(o.Value))
+	return sizeText(objectText, len(d.Value))
 }
 
 func sizeLabel(name, value string) int {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -16,15 +17,15 @@ import (
 )
 
 var objects = map[string]struct {
-	object object.Object
+	object object.Decoded
 	proto  *fanoutv1.Object
 }{
 	"JSON is text": {
-		object.Object{Key: "a/b", Value: []byte(`{"x":1}`), ContentType: "application/json", CreateRevision: 3, ModRevision: 300, Version: 7},
+		object.Decoded{Key: "a/b", Value: []byte(`{"x":1}`), ContentType: "application/json", CreateRevision: 3, ModRevision: 300, Version: 7},
 		&fanoutv1.Object{Key: "a/b", Value: &fanoutv1.Object_Text{Text: `{"x":1}`}, ContentType: "application/json", CreateRevision: 3, ModRevision: 300, Version: 7},
 	},
 	"binary with labels": {
-		object.Object{
+		object.Decoded{
 			Key: "k", Value: []byte{0xff, 0}, ContentType: "application/octet-stream",
 			Labels: map[string]string{"tier": "gold", "app": "x", "empty": ""}, CreateRevision: 1, ModRevision: 1, Version: 1,
 		},
@@ -34,19 +35,19 @@ var objects = map[string]struct {
 		},
 	},
 	"with a time to live": {
-		object.Object{Key: "k", Value: []byte("x"), ContentType: "text/plain", CreateRevision: 1, ModRevision: 300, Version: 1, Lease: 77},
+		object.Decoded{Key: "k", Value: []byte("x"), ContentType: "text/plain", CreateRevision: 1, ModRevision: 300, Version: 1, Lease: 77},
 		&fanoutv1.Object{Key: "k", Value: &fanoutv1.Object_Text{Text: "x"}, ContentType: "text/plain", CreateRevision: 1, ModRevision: 300, Version: 1, HasTtl: true},
 	},
 	"text that is not UTF-8 is data": {
-		object.Object{Key: "k", Value: []byte{0xff}, ContentType: "text/plain", CreateRevision: 1, ModRevision: 1, Version: 1},
+		object.Decoded{Key: "k", Value: []byte{0xff}, ContentType: "text/plain", CreateRevision: 1, ModRevision: 1, Version: 1},
 		&fanoutv1.Object{Key: "k", Value: &fanoutv1.Object_Data{Data: []byte{0xff}}, ContentType: "text/plain", CreateRevision: 1, ModRevision: 1, Version: 1},
 	},
 	"empty opaque value": {
-		object.Object{Key: "k", Opaque: true, CreateRevision: 1 << 40, ModRevision: 1<<62 + 1, Version: 1 << 20},
+		object.Decoded{Key: "k", Opaque: true, CreateRevision: 1 << 40, ModRevision: 1<<62 + 1, Version: 1 << 20},
 		&fanoutv1.Object{Key: "k", Value: &fanoutv1.Object_Data{Data: []byte{}}, Opaque: true, CreateRevision: 1 << 40, ModRevision: 1<<62 + 1, Version: 1 << 20},
 	},
 	"undecryptable object without a value": {
-		object.Object{Key: "k", Opaque: true, Undecryptable: true, CreateRevision: 1, ModRevision: 300, Version: 2},
+		object.Decoded{Key: "k", Opaque: true, Undecryptable: true, CreateRevision: 1, ModRevision: 300, Version: 2},
 		&fanoutv1.Object{Key: "k", Opaque: true, CreateRevision: 1, ModRevision: 300, Version: 2},
 	},
 }
@@ -65,11 +66,9 @@ func decode[M proto.Message](t *testing.T, message M, bytes []byte) M {
 func TestEventsEqualTheGeneratedEncoding(t *testing.T) {
 	for name, tc := range objects {
 		t.Run(name, func(t *testing.T) {
-			o := tc.object
-			wire.Preencode(&o)
+			o := wire.Preencode(tc.object)
 
-			before := object.Object{Key: tc.object.Key, Value: []byte("old"), ContentType: "x/y", CreateRevision: 1, ModRevision: 2, Version: 1}
-			wire.Preencode(&before)
+			before := wire.Preencode(object.Decoded{Key: tc.object.Key, Value: []byte("old"), ContentType: "x/y", CreateRevision: 1, ModRevision: 2, Version: 1})
 			previous := &fanoutv1.Object{Key: tc.proto.Key, Value: &fanoutv1.Object_Data{Data: []byte("old")}, ContentType: "x/y", CreateRevision: 1, ModRevision: 2, Version: 1}
 			valueless := func(o *fanoutv1.Object) *fanoutv1.Object {
 				o = proto.CloneOf(o)
@@ -98,11 +97,11 @@ func TestEventsEqualTheGeneratedEncoding(t *testing.T) {
 				ResumeAtOnce: true,
 			}
 			all, values, both := object.Projection{}, object.Projection{OmitValues: true}, object.Projection{Previous: true}
-			modified := object.Event{Type: object.Modified, Revision: o.ModRevision, Key: o.Key, Object: &o, Previous: &before}
+			modified := object.Event{Type: object.Modified, Revision: o.ModRevision, Key: o.Key, Object: o, Previous: before}
 			vanished := object.Event{Type: object.Deleted, Revision: 77, Key: o.Key}
-			removed := object.Event{Type: object.Deleted, Revision: o.ModRevision + 128, Key: o.Key, Object: &o, Previous: &o}
-			b := append([]byte(nil), wire.Encoder{}.AddedEvent(&o, all)...)
-			b = append(b, wire.Encoder{}.AddedEvent(&o, values)...)
+			removed := object.Event{Type: object.Deleted, Revision: o.ModRevision + 128, Key: o.Key, Object: o, Previous: o}
+			b := append([]byte(nil), wire.Encoder{}.AddedEvent(o, all)...)
+			b = append(b, wire.Encoder{}.AddedEvent(o, values)...)
 			b = wire.Encoder{}.AppendEvent(b, modified, all)
 			b = wire.Encoder{}.AppendEvent(b, modified, both)
 			b = wire.Encoder{}.AppendEvent(b, modified, object.Projection{Previous: true, OmitValues: true})
@@ -138,11 +137,10 @@ func TestListAndGetShareTheEncodedObject(t *testing.T) {
 	position := object.Position{Epoch: "e", Revision: 9}
 	for name, tc := range objects {
 		t.Run(name, func(t *testing.T) {
-			o := tc.object
-			wire.Preencode(&o)
-			field := wire.ObjectField(&o)
-			_, head := protowire.ConsumeVarint(o.Encoded[1:])
-			if &field[0] != &o.Encoded[1+head] {
+			o := wire.Preencode(tc.object)
+			field := wire.ObjectField(o)
+			_, head := protowire.ConsumeVarint(o.Encoded()[1:])
+			if &field[0] != &o.Encoded()[1+head] {
 				t.Error("ObjectField copied the object")
 			}
 
@@ -159,7 +157,7 @@ func TestListAndGetShareTheEncodedObject(t *testing.T) {
 
 			valueless := proto.CloneOf(tc.proto)
 			valueless.Value = nil
-			gotKeys := decode(t, &fanoutv1.ListResponse{}, wire.ObjectFieldWithoutValue(&o))
+			gotKeys := decode(t, &fanoutv1.ListResponse{}, wire.ObjectFieldWithoutValue(o))
 			if diff := cmp.Diff(&fanoutv1.ListResponse{Objects: []*fanoutv1.Object{valueless}}, gotKeys, protocmp.Transform()); diff != "" {
 				t.Errorf("list without values differs (-want +got):\n%s", diff)
 			}
@@ -176,11 +174,25 @@ func TestListAndGetShareTheEncodedObject(t *testing.T) {
 
 func TestPreencodeKeepsTheValueOnce(t *testing.T) {
 	value := []byte("a value")
-	o := object.Object{Key: "k", Value: value, ContentType: object.ContentText}
-	wire.Preencode(&o)
+	o := wire.Preencode(object.Decoded{Key: "k", Value: value, ContentType: object.ContentText})
 	value[0] = 'X'
-	if string(o.Value) != "a value" {
-		t.Errorf("got the value %q, want a copy that does not share memory with the record", o.Value)
+	if got := wire.Decode(o).Value; string(got) != "a value" {
+		t.Errorf("got the value %q, want a copy that does not share memory with the record", got)
+	}
+}
+
+// What an object does not keep beside its wire form is found in it.
+func TestDecodeInvertsPreencode(t *testing.T) {
+	for name, tc := range objects {
+		t.Run(name, func(t *testing.T) {
+			o := wire.Preencode(tc.object)
+			if diff := cmp.Diff(tc.object, wire.Decode(o), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("the object differs (-want +got):\n%s", diff)
+			}
+			if got := o.CreateRevision(); got != tc.object.CreateRevision {
+				t.Errorf("got the create revision %d, want %d", got, tc.object.CreateRevision)
+			}
+		})
 	}
 }
 
@@ -216,7 +228,6 @@ func BenchmarkPreencode(b *testing.B) {
 	value := make([]byte, 256)
 	b.ReportAllocs()
 	for b.Loop() {
-		o := object.Object{Key: "team-a/limits", Value: value, ContentType: object.ContentBinary, CreateRevision: 100, ModRevision: 100000, Version: 5}
-		wire.Preencode(&o)
+		wire.Preencode(object.Decoded{Key: "team-a/limits", Value: value, ContentType: object.ContentBinary, CreateRevision: 100, ModRevision: 100000, Version: 5})
 	}
 }

@@ -19,17 +19,17 @@ type write struct {
 func at(revision object.Revision, keys ...object.Key) write { return write{revision, keys} }
 
 // changesOf returns the changes with the revisions and versions that etcd would assign.
-func changesOf(writes ...write) []object.Change {
-	var changes []object.Change
-	state := map[object.Key]*object.Object{}
+func changesOf(writes ...write) []check.Change {
+	var changes []check.Change
+	state := map[object.Key]*object.Decoded{}
 	for _, w := range writes {
 		for _, key := range w.keys {
-			c := object.Change{Revision: w.revision, Key: key}
+			c := check.Change{Revision: w.revision, Key: key}
 			if key[0] == '-' {
 				c.Key = key[1:]
 				delete(state, c.Key)
 			} else {
-				o := &object.Object{
+				o := &object.Decoded{
 					Key:            key,
 					Value:          fmt.Appendf(nil, "%s at %d", key, w.revision),
 					ContentType:    object.ContentText,
@@ -76,9 +76,9 @@ func newTruth(t *testing.T) *check.Truth {
 // events returns the events of a correct server for the given changes of happened.
 func events(changes ...change) []check.Event {
 	var all []check.Event
-	last := map[object.Key]object.Object{}
+	last := map[object.Key]object.Decoded{}
 	existed := map[change]object.EventType{}
-	became := map[change]object.Object{}
+	became := map[change]object.Decoded{}
 	for _, c := range changesOf(happened...) {
 		old, before := last[c.Key]
 		name := change{c.Key, c.Revision}
@@ -200,7 +200,7 @@ func as(kind object.EventType, c change) []check.Event {
 
 // gone returns the event of a DELTA for a key that the watcher no longer sees.
 func gone(c change) []check.Event {
-	return []check.Event{{Type: object.Deleted, Revision: c.revision, Object: object.Object{Key: c.key}}}
+	return []check.Event{{Type: object.Deleted, Revision: c.revision, Object: object.Decoded{Key: c.key}}}
 }
 
 // before returns the event with a previous object.

@@ -38,7 +38,7 @@ func (t *Truth) changedKeys(scope object.Scope, after, through object.Revision) 
 func (h *History) merged(t *Truth, from, to object.Revision) map[object.Key]Event {
 	all := map[object.Key]Event{}
 	for key := range t.changedKeys(h.Scope, from, to) {
-		c := object.Change{Key: key, Old: t.object(key, from), New: t.object(key, to)}
+		c := Change{Key: key, Old: t.object(key, from), New: t.object(key, to)}
 		if left := h.left(t, key, from, to); left != nil {
 			c.Revision = left.Revision
 		}
@@ -51,8 +51,8 @@ func (h *History) merged(t *Truth, from, to object.Revision) map[object.Key]Even
 
 // left returns the last change between two positions with which an object left the view, or
 // nil.
-func (h *History) left(t *Truth, key object.Key, from, to object.Revision) *object.Change {
-	var left *object.Change
+func (h *History) left(t *Truth, key object.Key, from, to object.Revision) *Change {
+	var left *Change
 	for _, c := range t.byKey[key] {
 		if from < c.Revision && c.Revision <= to && h.sees(c.Old) && !h.sees(c.New) {
 			left = c
@@ -118,7 +118,7 @@ func (h *History) became(t *Truth, key object.Key, from, to object.Revision) bec
 }
 
 // latest returns the event of a DELTA for an object that changed since a position.
-func (h *History) latest(o *object.Object, since object.Revision) Event {
+func (h *History) latest(o *object.Decoded, since object.Revision) Event {
 	e := Event{Type: object.Modified, Revision: o.ModRevision, Object: h.image(o)}
 	if o.CreateRevision > since {
 		e.Type = object.Added
@@ -128,5 +128,5 @@ func (h *History) latest(o *object.Object, since object.Revision) Event {
 
 // gone returns the event of a DELTA for an object that the watcher does not see.
 func gone(key object.Key, at object.Revision) Event {
-	return Event{Type: object.Deleted, Revision: at, Object: object.Object{Key: key}}
+	return Event{Type: object.Deleted, Revision: at, Object: object.Decoded{Key: key}}
 }

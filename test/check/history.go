@@ -15,7 +15,7 @@ type History struct {
 	// them. Picks replaces the selectors of the request, so package check does not parse
 	// them with the code under test. Selects describes Picks in words.
 	Scope   object.Scope
-	Picks   func(*object.Object) bool
+	Picks   func(*object.Decoded) bool
 	Selects string
 
 	Previous   bool          // events have the objects as they were before
@@ -93,8 +93,8 @@ type Message struct {
 type Event struct {
 	Type     object.EventType
 	Revision object.Revision // at which it happened
-	Object   object.Object
-	Previous *object.Object // nil: the event has none
+	Object   object.Decoded
+	Previous *object.Decoded // nil: the event has none
 }
 
 func (e *Event) String() string {

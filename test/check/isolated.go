@@ -20,7 +20,7 @@ func Isolated(h *History, t *Truth) error {
 		if later > t.Backlog {
 			v.add(at, "%v comes when %d later writes have been acknowledged", event, later)
 		}
-	}, func(at place, change *object.Change, later int) {
+	}, func(at place, change *Change, later int) {
 		if later > t.Backlog {
 			v.add(at, "the change of %q at %d has not come when %d later writes have been acknowledged", change.Key, change.Revision, later)
 		}
@@ -34,7 +34,7 @@ func Backlog(h *History, t *Truth) int {
 	most := 0
 	backlogs(h, t,
 		func(_ place, _ *Event, later int) { most = max(most, later) },
-		func(_ place, _ *object.Change, later int) { most = max(most, later) })
+		func(_ place, _ *Change, later int) { most = max(most, later) })
 	return most
 }
 
@@ -42,7 +42,7 @@ func Backlog(h *History, t *Truth) int {
 // to date. It calls came for each event that arrived, and missed for a change whose event
 // had not arrived when the watcher stopped reading. Both get the number of writes that were
 // acknowledged in between.
-func backlogs(h *History, t *Truth, came func(place, *Event, int), missed func(place, *object.Change, int)) {
+func backlogs(h *History, t *Truth, came func(place, *Event, int), missed func(place, *Change, int)) {
 	acknowledged := map[object.Revision]time.Time{}
 	for _, a := range t.Acknowledged {
 		acknowledged[a.Revision] = a.At

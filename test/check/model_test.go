@@ -196,7 +196,7 @@ var faults = map[string]func(*rand.Rand, *check.History) bool{
 	},
 	"DELTA has what did not change": func(_ *rand.Rand, h *check.History) bool {
 		return inDelta(h, func(m *check.Message) {
-			o := object.Object{Key: "team-1/3"}
+			o := object.Decoded{Key: "team-1/3"}
 			m.Events = append([]check.Event{{Type: object.Deleted, Revision: m.Position.Revision, Object: o}}, m.Events...)
 		})
 	},

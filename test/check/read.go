@@ -12,7 +12,7 @@ type Read struct {
 
 	// The requested objects, as in [History].
 	Scope    object.Scope
-	Picks    func(*object.Object) bool
+	Picks    func(*object.Decoded) bool
 	Selects  string
 	StartKey object.Key // only this key and those after it. Empty: all
 
@@ -37,7 +37,7 @@ type Read struct {
 // Page is one page of a List.
 type Page struct {
 	Position  object.Position
-	Objects   []object.Object
+	Objects   []object.Decoded
 	Size      int    // the requested page size. 0: any
 	Remaining *int64 // the number of objects after this page, as the server says
 }
@@ -64,12 +64,12 @@ func Consistent(r *Read, t *Truth) error {
 		return broken("the state is of revision %d instead of the %d that was asked for", at.Revision, r.Exact)
 	}
 
-	view := History{Scope: r.Scope, Picks: func(o *object.Object) bool {
+	view := History{Scope: r.Scope, Picks: func(o *object.Decoded) bool {
 		return o.Key >= r.StartKey && (r.Picks == nil || r.Picks(o))
 	}}
 	want := view.state(t, at.Revision)
 	read := 0
-	var got []*object.Object
+	var got []*object.Decoded
 	for i := range r.Pages {
 		p := &r.Pages[i]
 		if p.Position != at {

@@ -61,7 +61,7 @@ func TestBrokenReadsAreFound(t *testing.T) {
 	without.Position.Epoch = ""
 	beyond := whole
 	beyond.Position = pos(10)
-	picks := func(*object.Object) bool { return true }
+	picks := func(*object.Decoded) bool { return true }
 	tests := []struct {
 		name string
 		read check.Read

@@ -12,14 +12,14 @@ import (
 // other applies each event at once, and must be correct, too.
 type replica struct {
 	immediate bool // the second kind
-	objects   map[object.Key]*object.Object
+	objects   map[object.Key]*object.Decoded
 	waiting   []Event         // after the position, because more events belong to them
 	ahead     object.Revision // of the newest event that was applied
 	resets    bool            // a RESET has begun and not ended
 }
 
-func (r *replica) begin(objects []*object.Object) {
-	*r = replica{immediate: r.immediate, objects: map[object.Key]*object.Object{}}
+func (r *replica) begin(objects []*object.Decoded) {
+	*r = replica{immediate: r.immediate, objects: map[object.Key]*object.Decoded{}}
 	for _, o := range objects {
 		r.objects[o.Key] = o
 	}
@@ -57,8 +57,8 @@ func (r *replica) apply(s *step) {
 func (r *replica) isAt(at object.Revision) bool { return !r.resets && r.ahead <= at }
 
 // state returns the objects in order of keys.
-func (r *replica) state() []*object.Object {
-	state := make([]*object.Object, 0, len(r.objects))
+func (r *replica) state() []*object.Decoded {
+	state := make([]*object.Decoded, 0, len(r.objects))
 	for _, key := range slices.Sorted(maps.Keys(r.objects)) {
 		state = append(state, r.objects[key])
 	}

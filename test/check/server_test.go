@@ -137,13 +137,13 @@ func (m *model) catchUp(present object.Revision) bool {
 
 // delta sends the last change of each changed key, in one or more messages.
 func (m *model) delta(from, to object.Revision) {
-	latest := map[object.Key]*object.Change{}
+	latest := map[object.Key]*check.Change{}
 	for c := range m.truth.Between(m.history.Scope, from, to) {
 		latest[c.Key] = c
 	}
 	m.send(begin(object.Delta, from))
 	p := part(from, nil)
-	for _, c := range slices.SortedFunc(maps.Values(latest), func(a, b *object.Change) int {
+	for _, c := range slices.SortedFunc(maps.Values(latest), func(a, b *check.Change) int {
 		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Key, b.Key))
 	}) {
 		e := check.Event{Type: object.Modified, Revision: c.Revision}
@@ -182,11 +182,11 @@ func (m *model) reset(at object.Revision) {
 	m.at = at
 }
 
-func (m *model) matches(o *object.Object) bool {
+func (m *model) matches(o *object.Decoded) bool {
 	return o != nil && (m.history.Picks == nil || m.history.Picks(o))
 }
 
-func (m *model) shown(o *object.Object) object.Object {
+func (m *model) shown(o *object.Decoded) object.Decoded {
 	shown := *o
 	if m.history.OmitValues {
 		shown.Value = nil
@@ -197,7 +197,7 @@ func (m *model) shown(o *object.Object) object.Object {
 // between returns the events of the watcher between two revisions, for messages of a kind.
 func (m *model) between(kind object.MessageKind, from, to object.Revision) []check.Event {
 	var all []check.Event
-	had := map[object.Key]object.Object{} // before the first event
+	had := map[object.Key]object.Decoded{} // before the first event
 	for c := range m.truth.Between(m.history.Scope, from, to) {
 		was, is := m.matches(c.Old), m.matches(c.New)
 		if !was && !is {

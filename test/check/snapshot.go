@@ -16,7 +16,7 @@ import (
 // one.
 func Snapshot(h *History, t *Truth) error {
 	v := violations{history: h, guarantee: "snapshot"}
-	var objects []*object.Object
+	var objects []*object.Decoded
 	first := false // this is the first catch-up of the stream
 	for _, s := range walk(h) {
 		asked := &h.Streams[s.stream]
@@ -65,8 +65,8 @@ func Snapshot(h *History, t *Truth) error {
 }
 
 // differences describes how two states differ. It returns "" if they are equal.
-func differences(want, got []*object.Object) string {
-	byKey := map[object.Key]*object.Object{}
+func differences(want, got []*object.Decoded) string {
+	byKey := map[object.Key]*object.Decoded{}
 	for _, o := range got {
 		byKey[o.Key] = o
 	}

@@ -10,6 +10,15 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
+// Change is one put or delete of a key at a revision, with the object before and after it. At
+// least one of Old and New is set.
+type Change struct {
+	Revision object.Revision
+	Key      object.Key
+	Old      *object.Decoded // nil: the key did not exist
+	New      *object.Decoded // nil: the key was deleted
+}
+
 // Truth is the history of a resource as etcd recorded it.
 type Truth struct {
 	// Through is the last revision of the truth. It has every change up to there.
@@ -17,10 +26,10 @@ type Truth struct {
 
 	Conditions
 
-	changes []object.Change            // in order of revision, with Old filled in
-	at      map[version]*object.Change // the change of a key at a revision
-	keys    []object.Key               // all that ever existed, sorted
-	byKey   map[object.Key][]*object.Change
+	changes []Change            // in order of revision, with Old filled in
+	at      map[version]*Change // the change of a key at a revision
+	keys    []object.Key        // all that ever existed, sorted
+	byKey   map[object.Key][]*Change
 }
 
 // version names a change: etcd changes a key at most once per revision.
@@ -32,12 +41,12 @@ type version struct {
 // NewTruth returns the truth of the given puts and deletes. New is the object that was put,
 // or nil for a delete. NewTruth sets Old. It returns an error if the changes contradict each
 // other, so that a broken recording is not mistaken for a broken server.
-func NewTruth(changes []object.Change, through object.Revision) (*Truth, error) {
+func NewTruth(changes []Change, through object.Revision) (*Truth, error) {
 	t := &Truth{
 		Through: through,
 		changes: slices.Clone(changes),
-		at:      map[version]*object.Change{},
-		byKey:   map[object.Key][]*object.Change{},
+		at:      map[version]*Change{},
+		byKey:   map[object.Key][]*Change{},
 	}
 	last := object.Revision(0)
 	for i := range t.changes {
@@ -67,7 +76,7 @@ func NewTruth(changes []object.Change, through object.Revision) (*Truth, error) 
 }
 
 // consistent checks the revisions and the version of a key against those before.
-func consistent(c *object.Change) error {
+func consistent(c *Change) error {
 	switch {
 	case c.New == nil && c.Old == nil:
 		return fmt.Errorf("deleted, but it did not exist")
@@ -95,8 +104,8 @@ func (t *Truth) Len() int { return len(t.changes) }
 func (t *Truth) Has(key object.Key, at object.Revision) bool { return t.at[version{key, at}] != nil }
 
 // Between returns the changes of the scope after one revision and up to another.
-func (t *Truth) Between(scope object.Scope, after, through object.Revision) iter.Seq[*object.Change] {
-	return func(yield func(*object.Change) bool) {
+func (t *Truth) Between(scope object.Scope, after, through object.Revision) iter.Seq[*Change] {
+	return func(yield func(*Change) bool) {
 		i := sort.Search(len(t.changes), func(i int) bool { return t.changes[i].Revision > after })
 		for ; i < len(t.changes) && t.changes[i].Revision <= through; i++ {
 			if c := &t.changes[i]; scope.Contains(c.Key) && !yield(c) {
@@ -107,8 +116,8 @@ func (t *Truth) Between(scope object.Scope, after, through object.Revision) iter
 }
 
 // State returns the objects of the scope at a revision, in order of keys.
-func (t *Truth) State(scope object.Scope, at object.Revision) []*object.Object {
-	var state []*object.Object
+func (t *Truth) State(scope object.Scope, at object.Revision) []*object.Decoded {
+	var state []*object.Decoded
 	for _, key := range t.keys {
 		if !scope.Contains(key) {
 			continue
@@ -121,7 +130,7 @@ func (t *Truth) State(scope object.Scope, at object.Revision) []*object.Object {
 }
 
 // last returns the last change of a key up to a revision, or nil.
-func (t *Truth) last(key object.Key, at object.Revision) *object.Change {
+func (t *Truth) last(key object.Key, at object.Revision) *Change {
 	changes := t.byKey[key]
 	n := sort.Search(len(changes), func(i int) bool { return changes[i].Revision > at })
 	if n == 0 {
@@ -131,7 +140,7 @@ func (t *Truth) last(key object.Key, at object.Revision) *object.Change {
 }
 
 // object returns the object that a key has at a revision, or nil.
-func (t *Truth) object(key object.Key, at object.Revision) *object.Object {
+func (t *Truth) object(key object.Key, at object.Revision) *object.Decoded {
 	if c := t.last(key, at); c != nil {
 		return c.New
 	}

@@ -13,30 +13,30 @@ import (
 
 func TestContradictoryTruthIsRefused(t *testing.T) {
 	tests := map[string]struct {
-		tamper  func([]object.Change) []object.Change
+		tamper  func([]check.Change) []check.Change
 		through object.Revision
 		says    string
 	}{
-		"intact":                  {func(c []object.Change) []object.Change { return c }, end, ""},
-		"goes further":            {func(c []object.Change) []object.Change { return c }, end + 5, ""},
-		"ends too early":          {func(c []object.Change) []object.Change { return c }, end - 1, "goes to 8 only"},
-		"revisions go back":       {func(c []object.Change) []object.Change { c[0], c[1] = c[1], c[0]; return c }, end, "comes after revision 3"},
-		"key twice in a revision": {func(c []object.Change) []object.Change { return slices.Insert(c, 1, c[0]) }, end, "changes twice"},
-		"deletion of nothing":     {func(c []object.Change) []object.Change { return c[2:] }, end, ""},
-		"lost put":                {func(c []object.Change) []object.Change { return slices.Delete(c, 1, 2) }, end, "it did not exist"},
-		"lost first put":          {func(c []object.Change) []object.Change { return c[1:] }, end, "should be 4 and 1"},
-		"object of another key": {func(c []object.Change) []object.Change {
-			c[0].New = &object.Object{Key: "b", ModRevision: 2, CreateRevision: 2, Version: 1}
+		"intact":                  {func(c []check.Change) []check.Change { return c }, end, ""},
+		"goes further":            {func(c []check.Change) []check.Change { return c }, end + 5, ""},
+		"ends too early":          {func(c []check.Change) []check.Change { return c }, end - 1, "goes to 8 only"},
+		"revisions go back":       {func(c []check.Change) []check.Change { c[0], c[1] = c[1], c[0]; return c }, end, "comes after revision 3"},
+		"key twice in a revision": {func(c []check.Change) []check.Change { return slices.Insert(c, 1, c[0]) }, end, "changes twice"},
+		"deletion of nothing":     {func(c []check.Change) []check.Change { return c[2:] }, end, ""},
+		"lost put":                {func(c []check.Change) []check.Change { return slices.Delete(c, 1, 2) }, end, "it did not exist"},
+		"lost first put":          {func(c []check.Change) []check.Change { return c[1:] }, end, "should be 4 and 1"},
+		"object of another key": {func(c []check.Change) []check.Change {
+			c[0].New = &object.Decoded{Key: "b", ModRevision: 2, CreateRevision: 2, Version: 1}
 			return c
 		}, end, "another key"},
-		"object of another revision": {func(c []object.Change) []object.Change {
-			c[0].New = &object.Object{Key: "a", ModRevision: 1, CreateRevision: 1, Version: 1}
+		"object of another revision": {func(c []check.Change) []check.Change {
+			c[0].New = &object.Decoded{Key: "a", ModRevision: 1, CreateRevision: 1, Version: 1}
 			return c
 		}, end, "mod revision 1"},
 	}
 	// Without the puts of a and b, the deletion is the first contradiction.
 	deletion := tests["deletion of nothing"]
-	deletion.tamper = func(c []object.Change) []object.Change { return []object.Change{c[4]} }
+	deletion.tamper = func(c []check.Change) []check.Change { return []check.Change{c[4]} }
 	deletion.says = "it did not exist"
 	tests["deletion of nothing"] = deletion
 

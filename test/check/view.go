@@ -10,13 +10,13 @@ import (
 )
 
 // sees reports whether the watcher sees an object.
-func (h *History) sees(o *object.Object) bool {
+func (h *History) sees(o *object.Decoded) bool {
 	return o != nil && h.Scope.Contains(o.Key) && (h.Picks == nil || h.Picks(o))
 }
 
 // image returns the object as the watcher receives it. The value is nil only if the watcher
 // asked for no values.
-func (h *History) image(o *object.Object) object.Object {
+func (h *History) image(o *object.Decoded) object.Decoded {
 	shown := *o
 	switch {
 	case h.OmitValues:
@@ -28,8 +28,8 @@ func (h *History) image(o *object.Object) object.Object {
 }
 
 // state returns the objects that the watcher sees at a revision, in order of keys.
-func (h *History) state(t *Truth, at object.Revision) []*object.Object {
-	var state []*object.Object
+func (h *History) state(t *Truth, at object.Revision) []*object.Decoded {
+	var state []*object.Decoded
 	for _, o := range t.State(h.Scope, at) {
 		if h.sees(o) {
 			shown := h.image(o)
@@ -41,7 +41,7 @@ func (h *History) state(t *Truth, at object.Revision) []*object.Object {
 
 // event returns the event of a change for the watcher, or false if there is none. An object
 // that begins to match the selectors is added, and one that no longer matches is deleted.
-func (h *History) event(c *object.Change) (Event, bool) {
+func (h *History) event(c *Change) (Event, bool) {
 	before, after := h.sees(c.Old), h.sees(c.New)
 	switch {
 	case before && after:
@@ -54,7 +54,7 @@ func (h *History) event(c *object.Change) (Event, bool) {
 	return Event{}, false
 }
 
-func (h *History) previous(o *object.Object) *object.Object {
+func (h *History) previous(o *object.Decoded) *object.Decoded {
 	if !h.Previous {
 		return nil
 	}
@@ -88,7 +88,7 @@ func wrong(want, got *Event) string {
 }
 
 // difference describes how two objects of one key differ.
-func difference(want, got *object.Object) string {
+func difference(want, got *object.Decoded) string {
 	var all []string
 	differ := func(field string, want, got any) {
 		all = append(all, fmt.Sprintf("has %s %v instead of %v", field, got, want))

@@ -12,7 +12,7 @@ import (
 // 6 on, and c from 4 until its deletion.
 func even(h *check.History) {
 	h.Selects = "the revision is even"
-	h.Picks = func(o *object.Object) bool {
+	h.Picks = func(o *object.Decoded) bool {
 		revision, err := strconv.Atoi(o.Labels["revision"])
 		return err == nil && revision%2 == 0
 	}

@@ -62,7 +62,7 @@ const fieldsConfig = `
 `
 
 // readFields sets the fields of an object in the truth.
-func readFields(o *object.Object) {
+func readFields(o *object.Decoded) {
 	o.Fields = make([]string, declaredFields)
 	var d document
 	if o.ContentType == contentJSON && json.Unmarshal(o.Value, &d) == nil {
@@ -74,7 +74,7 @@ func readFields(o *object.Object) {
 // independently, a function with the same meaning.
 type selection struct {
 	labels, fields string
-	picks          func(*object.Object) bool
+	picks          func(*object.Decoded) bool
 }
 
 func (s selection) String() string {
@@ -88,24 +88,24 @@ func (s selection) String() string {
 }
 
 var selections = []selection{
-	{labels: "tier=1", picks: func(o *object.Object) bool { return o.Labels["tier"] == "1" }},
-	{labels: "tier in (0, 2)", picks: func(o *object.Object) bool { return o.Labels["tier"] == "0" || o.Labels["tier"] == "2" }},
-	{labels: "tier!=1", picks: func(o *object.Object) bool { return o.Labels["tier"] != "1" }},
-	{labels: "!tier", picks: func(o *object.Object) bool { _, has := o.Labels["tier"]; return !has }},
-	{labels: "tier,writer notin (writer-0, etcd-writer-1)", picks: func(o *object.Object) bool {
+	{labels: "tier=1", picks: func(o *object.Decoded) bool { return o.Labels["tier"] == "1" }},
+	{labels: "tier in (0, 2)", picks: func(o *object.Decoded) bool { return o.Labels["tier"] == "0" || o.Labels["tier"] == "2" }},
+	{labels: "tier!=1", picks: func(o *object.Decoded) bool { return o.Labels["tier"] != "1" }},
+	{labels: "!tier", picks: func(o *object.Decoded) bool { _, has := o.Labels["tier"]; return !has }},
+	{labels: "tier,writer notin (writer-0, etcd-writer-1)", picks: func(o *object.Decoded) bool {
 		_, has := o.Labels["tier"]
 		return has && o.Labels["writer"] != "writer-0" && o.Labels["writer"] != "etcd-writer-1"
 	}},
-	{fields: "owner=ann", picks: func(o *object.Object) bool { return o.Fields[ownerField] == "ann" }},
-	{fields: "owner=bob", picks: func(o *object.Object) bool { return o.Fields[ownerField] == "bob" }},
-	{fields: "owner!=ann,phase!=old", picks: func(o *object.Object) bool {
+	{fields: "owner=ann", picks: func(o *object.Decoded) bool { return o.Fields[ownerField] == "ann" }},
+	{fields: "owner=bob", picks: func(o *object.Decoded) bool { return o.Fields[ownerField] == "bob" }},
+	{fields: "owner!=ann,phase!=old", picks: func(o *object.Decoded) bool {
 		return o.Fields[ownerField] != "ann" && o.Fields[phaseField] != "old"
 	}},
-	{fields: "phase=", picks: func(o *object.Object) bool { return o.Fields[phaseField] == "" }},
-	{fields: "name=key-1", picks: func(o *object.Object) bool { return o.Key.Name() == "key-1" }},
-	{fields: "key=team-1/svc-1/key-1", picks: func(o *object.Object) bool { return o.Key == "team-1/svc-1/key-1" }},
-	{labels: "tier=1", fields: "owner=bob", picks: func(o *object.Object) bool {
+	{fields: "phase=", picks: func(o *object.Decoded) bool { return o.Fields[phaseField] == "" }},
+	{fields: "name=key-1", picks: func(o *object.Decoded) bool { return o.Key.Name() == "key-1" }},
+	{fields: "key=team-1/svc-1/key-1", picks: func(o *object.Decoded) bool { return o.Key == "team-1/svc-1/key-1" }},
+	{labels: "tier=1", fields: "owner=bob", picks: func(o *object.Decoded) bool {
 		return o.Labels["tier"] == "1" && o.Fields[ownerField] == "bob"
 	}},
-	{labels: "tier=never", picks: func(o *object.Object) bool { return false }},
+	{labels: "tier=never", picks: func(o *object.Decoded) bool { return false }},
 }

@@ -27,7 +27,7 @@ func encodeEnvelope(contentType string, labels map[string]string, value []byte) 
 }
 
 // decodeEnvelope sets the fields of an object from its stored value.
-func decodeEnvelope(o *object.Object, stored []byte) error {
+func decodeEnvelope(o *object.Decoded, stored []byte) error {
 	message, sealed := bytes.CutPrefix(stored, envelopeMagic)
 	if !sealed {
 		o.Opaque = true

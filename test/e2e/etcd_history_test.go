@@ -16,7 +16,7 @@ import (
 // compacted.
 type etcdHistory struct {
 	mu      sync.Mutex
-	changes []object.Change // to the resource
+	changes []check.Change // to the resource
 	through object.Revision
 	err     error
 	grown   chan struct{} // closed and replaced when something changes
@@ -68,7 +68,7 @@ func (c *etcdHistory) write(ctx context.Context, client *clientv3.Client) {
 				c.note(nil, 0, answer.Err())
 				return
 			}
-			var changes []object.Change
+			var changes []check.Change
 			through := object.Revision(0)
 			for _, event := range answer.Events {
 				through = object.Revision(event.Kv.ModRevision)
@@ -88,7 +88,7 @@ func (c *etcdHistory) write(ctx context.Context, client *clientv3.Client) {
 	}
 }
 
-func (c *etcdHistory) note(changes []object.Change, through object.Revision, err error) {
+func (c *etcdHistory) note(changes []check.Change, through object.Revision, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.changes = append(c.changes, changes...)

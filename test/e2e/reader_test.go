@@ -93,7 +93,7 @@ func (r *reader) get(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		page.Position, page.Objects = recorded.Position(answer.GetPosition()), []object.Object{o}
+		page.Position, page.Objects = recorded.Position(answer.GetPosition()), []object.Decoded{o}
 	}
 	read.Pages = []check.Page{page}
 	r.reads = append(r.reads, read)

@@ -56,7 +56,7 @@ func readTruth(t *testing.T, client *clientv3.Client) *check.Truth {
 	return truth
 }
 
-func readHistory(ctx context.Context, client *clientv3.Client) ([]object.Change, object.Revision, error) {
+func readHistory(ctx context.Context, client *clientv3.Client) ([]check.Change, object.Revision, error) {
 	present, err := client.Get(ctx, "x", clientv3.WithCountOnly())
 	if err != nil {
 		return nil, 0, err
@@ -64,7 +64,7 @@ func readHistory(ctx context.Context, client *clientv3.Client) ([]object.Change,
 	through := present.Header.GetRevision()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var changes []object.Change
+	var changes []check.Change
 	last := int64(1) // an empty etcd is at revision 1
 	// Watch all keys: then the last revision is sure to have an event.
 	watch := client.Watch(ctx, "", clientv3.WithPrefix(), clientv3.WithRev(1))
@@ -92,12 +92,12 @@ func readHistory(ctx context.Context, client *clientv3.Client) ([]object.Change,
 	return changes, object.Revision(last), nil
 }
 
-func changeOf(key object.Key, event *clientv3.Event) (object.Change, error) {
-	c := object.Change{Revision: object.Revision(event.Kv.ModRevision), Key: key}
+func changeOf(key object.Key, event *clientv3.Event) (check.Change, error) {
+	c := check.Change{Revision: object.Revision(event.Kv.ModRevision), Key: key}
 	if event.Type == mvccpb.Event_DELETE {
 		return c, nil
 	}
-	c.New = &object.Object{
+	c.New = &object.Decoded{
 		Key:            key,
 		CreateRevision: object.Revision(event.Kv.CreateRevision),
 		ModRevision:    object.Revision(event.Kv.ModRevision),

@@ -22,7 +22,7 @@ import (
 // them.
 type etcd struct {
 	*clientv3.Client
-	changes []object.Change // to the resource, as far as they have been read
+	changes []check.Change // to the resource, as far as they have been read
 	through object.Revision
 }
 
@@ -122,10 +122,10 @@ func (e *etcd) truth(t *testing.T) *check.Truth {
 }
 
 // changeOf converts an event.
-func changeOf(key object.Key, event *clientv3.Event) object.Change {
-	c := object.Change{Revision: object.Revision(event.Kv.ModRevision), Key: key}
+func changeOf(key object.Key, event *clientv3.Event) check.Change {
+	c := check.Change{Revision: object.Revision(event.Kv.ModRevision), Key: key}
 	if event.Type != mvccpb.Event_DELETE {
-		c.New = &object.Object{
+		c.New = &object.Decoded{
 			Key: key, Value: append([]byte{}, event.Kv.Value...), ContentType: "application/octet-stream",
 			CreateRevision: object.Revision(event.Kv.CreateRevision), ModRevision: c.Revision, Version: event.Kv.Version,
 		}

@@ -91,6 +91,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/systemd":          {},
 		"internal/backoff":          {},
 		"internal/lag":              {},
+		"internal/collector":        {},
 		"internal/cacher":           {"internal/backoff", "internal/object"},
 		"internal/work":             {},
 		"internal/dispatch/parts":   {"internal/cacher", "internal/object"},
@@ -115,7 +116,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"client/localfile":          {},
 		"clienttest":                {"client", "internal/testserver"}, // for the tests of users
 		"internal/testserver":       {"internal/cacher", "internal/dispatch", "internal/object", "internal/server", "internal/wire"},
-		"cmd/fanoutd":               {"client/localfile", "internal/access", "internal/app", "internal/config", "internal/crypt", "internal/man", "internal/version", "internal/yamlfile"},
+		"cmd/fanoutd":               {"client/localfile", "internal/access", "internal/app", "internal/collector", "internal/config", "internal/crypt", "internal/man", "internal/version", "internal/yamlfile"},
 		"internal/ctl":              {"client", "internal/backoff", "internal/ctl", "internal/lag", "internal/yamlfile", "gen"},
 		"cmd/fanouttest":            {"internal/man", "internal/testserver", "internal/version"},
 		"cmd/fanoutctl":             {"client", "internal/ctl", "internal/man", "internal/object", "internal/selector", "internal/version", "internal/yamlfile"},
@@ -151,7 +152,7 @@ func TestImportsGoOneWay(t *testing.T) {
 func TestLibrariesHaveOneOwner(t *testing.T) {
 	owners := map[string][]string{
 		"go.etcd.io/etcd":                    {"internal/store", "test"},
-		"google.golang.org/grpc":             {"client", "clienttest", "conformance", "internal/server", "internal/testserver", "internal/store", "gen", "test", "internal/admin", "internal/tracing", "internal/ctl/admin"},
+		"google.golang.org/grpc":             {"client", "clienttest", "conformance", "internal/server", "internal/testserver", "internal/store", "gen", "test", "internal/admin", "internal/metrics", "internal/tracing", "internal/ctl/admin"},
 		"google.golang.org/protobuf":         {"client", "conformance", "internal/object", "internal/store", "internal/server", "internal/wire", "gen", "test", "internal/admin"},
 		"go.etcd.io/etcd/server":             {"internal/store/embedded", "test"},
 		"go.etcd.io/bbolt":                   {"internal/store/embedded", "test"},
@@ -162,7 +163,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"k8s.io/apimachinery":                {"internal/object", "internal/selector"},
 		"k8s.io/client-go":                   {"internal/ctl/output"},
 		"google.golang.org/genproto":         {"client", "conformance", "gen", "internal/server", "internal/testserver", "test", "internal/admin"},
-		"github.com/grpc-ecosystem":          {"internal/server", "internal/admin", "internal/metrics", "gen/http"},
+		"github.com/grpc-ecosystem":          {"internal/server", "internal/admin", "gen/http"},
 		"github.com/gofrs/flock":             {"internal/store/embedded", "cmd/fanoutd"},
 		"go.uber.org/zap":                    {"internal/store/embedded", "internal/store/etcdlog", "test"},
 		"github.com/prometheus":              {"internal/metrics", "test"},

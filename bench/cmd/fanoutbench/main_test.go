@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fanoutd/fanoutd/bench/internal/calls"
 	"github.com/fanoutd/fanoutd/bench/internal/load"
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
 	"github.com/fanoutd/fanoutd/bench/internal/report"
@@ -55,9 +56,13 @@ func TestPeersDeliverAllEvents(t *testing.T) {
 	clients := map[string][]string{
 		"fanoutd": append(grpc, load.ClientFanoutd), "etcd": grpc, "grpc-proxy": {load.ClientRaw}, "floor": {load.ClientRaw},
 		"nats": {load.ClientRaw}, "nats-kv": {load.ClientNATS},
+		"fanoutd-embedded": {load.ClientRaw}, "etcd-embedded": {load.ClientRaw},
 	}
 	var cases []scenario.Parameters
 	for _, name := range peer.Names() {
+		if name == "grpc" { // only calls
+			continue
+		}
 		if len(clients[name]) == 0 {
 			t.Errorf("peer %s has no client in this test", name)
 		}
@@ -283,6 +288,9 @@ func TestBystandersReceiveNothing(t *testing.T) {
 // state: then they receive all of it.
 func TestWatchersIgnoreAPrefilledWindow(t *testing.T) {
 	for _, name := range scenario.Scenarios {
+		if name == scenario.Calls || name == scenario.State {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := smallRun("fanoutd", load.ClientRaw)
@@ -390,6 +398,19 @@ func TestWriterIsMeasuredWithoutWatchers(t *testing.T) {
 // Invalid parameters are refused before any process starts.
 func TestInvalidParametersAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*scenario.Parameters){
+		"calls with watchers": func(p *scenario.Parameters) {
+			p.Scenario, p.Method, p.Batch, p.Rate = scenario.Calls, calls.MethodGet, 1, 1
+		},
+		"unknown method": func(p *scenario.Parameters) { p.Scenario, p.Method, p.Batch = scenario.Calls, "Post", 1 },
+		"calls of nats": func(p *scenario.Parameters) {
+			p.Peer, p.Scenario, p.Method, p.Batch = "nats", scenario.Calls, calls.MethodGet, 1
+		},
+		"too large calls": func(p *scenario.Parameters) {
+			p.Scenario, p.Method, p.Batch, p.ValueSize = scenario.Calls, calls.MethodPut, 1, 1<<20
+		},
+		"calls besides watches": func(p *scenario.Parameters) { p.Method = calls.MethodGet },
+		"limits of etcd":        func(p *scenario.Parameters) { p.Peer, p.DefaultLimits = "etcd", true },
+		"state of nats":         func(p *scenario.Parameters) { p.Peer, p.Scenario, p.Batch, p.Watchers = "nats", scenario.State, 1, 0 },
 		"no watchers":           func(p *scenario.Parameters) { p.Scenario, p.Watchers = scenario.Open, 0 },
 		"negative stream":       func(p *scenario.Parameters) { p.PerStream = -1 },
 		"streams of the floor":  func(p *scenario.Parameters) { p.Peer, p.PerStream = "floor", 2 },

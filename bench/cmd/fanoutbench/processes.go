@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 
@@ -10,6 +12,9 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"go.uber.org/zap"
 
+	"github.com/fanoutd/fanoutd/internal/store/embedded"
+
+	"github.com/fanoutd/fanoutd/bench/internal/calls"
 	"github.com/fanoutd/fanoutd/bench/internal/floor"
 	"github.com/fanoutd/fanoutd/bench/internal/load"
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
@@ -17,7 +22,7 @@ import (
 
 // processes returns the commands that a benchmark starts as processes of this program.
 func processes() []*cobra.Command {
-	return []*cobra.Command{copyCommand(), loadCommand(), etcdCommand(), floorCommand(), natsCommand()}
+	return []*cobra.Command{copyCommand(), loadCommand(), callsCommand(), etcdCommand(), embeddedCommand(), emptyCommand(), floorCommand(), natsCommand()}
 }
 
 func loadCommand() *cobra.Command {
@@ -27,6 +32,51 @@ func loadCommand() *cobra.Command {
 			return load.Run(cmd.Context(), os.Stdin, os.Stdout)
 		},
 	}
+}
+
+func callsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: calls.CommandName, Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return calls.Run(cmd.Context(), os.Stdin, os.Stdout)
+		},
+	}
+}
+
+// embeddedCommand runs the etcd that fanoutd has in its process, without fanoutd.
+func embeddedCommand() *cobra.Command {
+	var config embedded.Config
+	cmd := &cobra.Command{
+		Use: peer.CommandEmbedded, Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			member, err := embedded.Start(cmd.Context(), config, slog.New(slog.DiscardHandler))
+			if err != nil {
+				return err
+			}
+			<-cmd.Context().Done()
+			return member.Close(context.WithoutCancel(cmd.Context()))
+		},
+	}
+	cmd.Flags().StringVar(&config.Dir, "dir", "", "data directory")
+	cmd.Flags().StringVar(&config.ListenClient, "listen", "", "address to listen on")
+	return cmd
+}
+
+// emptyCommand runs a server of grpc-go whose only method does nothing.
+func emptyCommand() *cobra.Command {
+	var listen string
+	cmd := &cobra.Command{
+		Use: peer.CommandEmpty, Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			listener, err := net.Listen("tcp", listen)
+			if err != nil {
+				return fmt.Errorf("listen: %w", err)
+			}
+			return calls.ServeEmpty(cmd.Context(), listener)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "", "address to listen on")
+	return cmd
 }
 
 // etcdCommand runs etcd with the flags of etcd; "etcd grpc-proxy start" runs its proxy.

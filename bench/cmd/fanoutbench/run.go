@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fanoutd/fanoutd/bench/internal/calls"
 	"github.com/fanoutd/fanoutd/bench/internal/load"
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
@@ -30,6 +31,9 @@ func runCommand() *cobra.Command {
   resume      all watchers reconnect at once and get a change of each key
   lists       all watchers list all keys at once
   open        all watches are opened at once, on connections that exist
+  calls       unary calls as fast as they are answered: --outstanding are in flight on
+              --connections
+  state       write --keys objects, then start the server again
   idle        write nothing except one event at the end`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,7 +66,10 @@ func runCommand() *cobra.Command {
 	flags.IntVar(&p.Window, "window", 0, "size of fanoutd's window in changes, filled first; 0: the default, not filled")
 	flags.IntVar(&p.ValueSize, "value-size", 256, "bytes per value")
 	flags.IntVar(&p.Batch, "batch", 1, "events per write")
-	flags.IntVar(&p.Outstanding, "outstanding", 1, "concurrent writes")
+	flags.IntVar(&p.Outstanding, "outstanding", 1, "concurrent writes or calls")
+	flags.StringVar(&p.Method, "method", "", fmt.Sprintf("what to call with --scenario calls: %q", calls.Methods))
+	flags.IntVar(&p.Connections, "connections", 0, "connections for the calls; 0: 8, or as many as there are calls at once")
+	flags.BoolVar(&p.DefaultLimits, "default-limits", false, "fanoutd has its default limits; otherwise none per client")
 	flags.Float64Var(&p.Rate, "rate", 0, "writes per second with --scenario steady")
 	flags.DurationVar(&p.Duration, "duration", 5*time.Second, "duration of the measurement")
 	flags.IntVar(&p.Writes, "writes", 0, "writes of the measurement, instead of a duration")

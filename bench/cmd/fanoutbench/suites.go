@@ -20,7 +20,10 @@ var suites = map[string]suite{
 	"short":     {short, report.Part{Tables: true, Goals: true}},
 	"goals":     {goals, report.Part{Tables: true, Goals: true}},
 	"growth":    {growth, report.Part{Curves: true}},
+	"calls":     {called, report.Part{Tables: true, Goals: true}},
+	"state":     {kept, report.Part{Tables: true, Goals: true}},
 	"subscribe": {subscribe, report.Part{Tables: true, Goals: true}},
+	"watches":   {watched, report.Part{Tables: true, Goals: true}},
 	"full":      {full, report.Part{Tables: true, Curves: true}},
 }
 
@@ -205,6 +208,9 @@ func full(duration time.Duration) []scenario.Parameters {
 	s.include(goals(duration))
 	s.include(growth(duration))
 	s.include(subscribe(duration))
+	s.include(called(duration))
+	s.include(kept(duration))
+	s.include(watched(duration))
 	return s.runs
 }
 

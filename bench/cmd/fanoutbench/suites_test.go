@@ -18,7 +18,7 @@ func fakeResults(name string) []*report.Group {
 	for _, p := range suites[name].runs(time.Second) {
 		p.Complete()
 		summary := delivery.Summary{Count: 1, P50: 1, P99: 1, P999: 1, Max: 1}
-		server := scenario.Server{CPU: 1, Total: 1 + int64(p.Watchers), Peak: 2, RSSBefore: 1, RSSIdle: 1, PerWatcher: 1, LiveLeft: 1}
+		server := scenario.Server{CPU: 1, Total: 1 + int64(p.Watchers), Peak: 2, RSSBefore: 1, RSSIdle: 1, RSSEnd: 1, PerWatcher: 1, LiveLeft: 1, AnonIdle: 1, AnonEnd: 1}
 		records = append(records, &scenario.Record{
 			Parameters: p, Each: summary, Ack: summary, PerSecond: 1, Deliveries: 1, Changes: 1, Elapsed: time.Second, Servers: []scenario.Server{server},
 		})

@@ -34,7 +34,7 @@ func Start(ctx context.Context, program string, c Config) (*Load, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	p, in, out, err := start(program)
+	p, in, out, err := process.StartPiped(CommandName, program)
 	if err != nil {
 		return nil, err
 	}
@@ -53,26 +53,6 @@ func Start(ctx context.Context, program string, c Config) (*Load, error) {
 		return nil, fmt.Errorf("register %d watchers: %w", c.Watchers, err)
 	}
 	return l, nil
-}
-
-// start starts the process with pipes for its input and output.
-func start(program string) (p *process.Process, in, out *os.File, err error) {
-	commands, in, err := os.Pipe()
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("make a pipe: %w", err)
-	}
-	defer commands.Close()
-	out, messages, err := os.Pipe()
-	if err != nil {
-		in.Close()
-		return nil, nil, nil, fmt.Errorf("make a pipe: %w", err)
-	}
-	defer messages.Close()
-	if p, err = process.Start(CommandName, program, []string{CommandName}, commands, messages); err != nil {
-		in.Close()
-		out.Close()
-	}
-	return p, in, out, err
 }
 
 // readMessages reads the messages of the process until its output ends.

@@ -10,7 +10,7 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"golang.org/x/sys/unix"
+	"github.com/fanoutd/fanoutd/bench/internal/process"
 )
 
 // memoryLimit is the memory of a process from which on it collects garbage more often. A million
@@ -60,7 +60,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		if command.Report != nil {
 			w.close()
 			report := w.report(command.Report)
-			report.CPU, report.Peak = usage()
+			report.CPU, report.Peak = process.Self()
 			return messages.write(Message{Report: report})
 		}
 		if err != nil {
@@ -96,13 +96,4 @@ func (w *messageWriter) write(m Message) error {
 		return fmt.Errorf("write a message: %w", err)
 	}
 	return nil
-}
-
-// usage returns the CPU time of this process in microseconds, and its largest memory in bytes.
-func usage() (cpu, peak int64) {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0, 0
-	}
-	return (u.Utime.Nano() + u.Stime.Nano()) / 1000, u.Maxrss << 10
 }

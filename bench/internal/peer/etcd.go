@@ -57,16 +57,43 @@ func (p *Peer) store(ctx context.Context, o Options) (address string, err error)
 	if err != nil {
 		return "", err
 	}
-	p.Writer, p.Positions = writer, writer
+	p.Writer, p.Positions, p.read = writer, writer, writer.read
 	return address, nil
+}
+
+// etcdEmbedded drives an etcd as fanoutd runs it inside of its process, and nothing else.
+func etcdEmbedded(ctx context.Context, p *Peer, o Options) error {
+	address, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	if err := p.run(ctx, "etcd-embedded", address, o.Self, CommandEmbedded, "--dir", filepath.Join(p.dir, "etcd"), "--listen", address); err != nil {
+		return err
+	}
+	writer, err := newEtcdWriter(ctx, address)
+	if err != nil {
+		return err
+	}
+	p.Address, p.Writer, p.Positions, p.read = address, writer, writer, writer.read
+	return nil
+}
+
+// empty drives the server of calls.ServeEmpty, which has no data.
+func empty(ctx context.Context, p *Peer, o Options) (err error) {
+	if p.Address, err = freeAddress(); err != nil {
+		return err
+	}
+	return p.run(ctx, CommandEmpty, p.Address, o.Self, CommandEmpty, "--listen", p.Address)
 }
 
 // CommandEtcd is the command of fanoutbench that runs the etcd of go.mod with etcd's own
 // flags. The other commands are similar.
 const (
-	CommandEtcd  = "etcd"
-	CommandFloor = "floor"
-	CommandNATS  = "nats-server"
+	CommandEtcd     = "etcd"
+	CommandEmbedded = "etcd-embedded"
+	CommandEmpty    = "grpc"
+	CommandFloor    = "floor"
+	CommandNATS     = "nats-server"
 )
 
 // etcdWriter writes to etcd.
@@ -92,6 +119,18 @@ func (w *etcdWriter) Position(ctx context.Context) (load.Position, error) {
 		return load.Position{}, fmt.Errorf("read the revision of etcd: %w", err)
 	}
 	return load.Position{Revision: response.Header.Revision}, nil
+}
+
+// read makes a linearizable read of a key.
+func (w *etcdWriter) read(ctx context.Context, key string) error {
+	response, err := w.client.Get(ctx, prefix+key)
+	if err == nil && len(response.Kvs) == 0 {
+		err = fmt.Errorf("key %s does not exist", key)
+	}
+	if err != nil {
+		return fmt.Errorf("read from etcd: %w", err)
+	}
+	return nil
 }
 
 // Write puts one value, or several in one transaction.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	natsclient "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -22,7 +23,7 @@ func natsKV(ctx context.Context, p *Peer, o Options) error {
 	if err != nil {
 		return err
 	}
-	conn, err := natsclient.Connect("nats://" + address)
+	conn, err := natsclient.Connect("nats://"+address, natsclient.MaxReconnects(-1), natsclient.ReconnectWait(5*time.Millisecond), natsclient.ReconnectJitter(0, 0))
 	if err != nil {
 		return fmt.Errorf("connect to NATS: %w", err)
 	}
@@ -32,6 +33,7 @@ func natsKV(ctx context.Context, p *Peer, o Options) error {
 	if err != nil {
 		return fmt.Errorf("use JetStream: %w", err)
 	}
+	p.read = w.read
 	// As in etcd here: the latest state, on a disk that writes do not wait for.
 	w.bucket, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: load.Subject, History: 1})
 	if err != nil {
@@ -55,6 +57,16 @@ func (w *kvWriter) Position(ctx context.Context) (load.Position, error) {
 	}
 	info := status.(*jetstream.KeyValueBucketStatus).StreamInfo()
 	return load.Position{Revision: int64(info.State.LastSeq)}, nil
+}
+
+// read reads the last value of a key.
+func (w *kvWriter) read(ctx context.Context, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second) // the client does not repeat what a restart lost
+	defer cancel()
+	if _, err := w.bucket.Get(ctx, key); err != nil {
+		return fmt.Errorf("read from the bucket: %w", err)
+	}
+	return nil
 }
 
 // Write puts one value after another, because a bucket has no transactions.

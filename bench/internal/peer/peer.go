@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fanoutd/fanoutd/bench/internal/calls"
 	"github.com/fanoutd/fanoutd/bench/internal/load"
 	"github.com/fanoutd/fanoutd/bench/internal/process"
 )
@@ -25,15 +26,24 @@ const startTimeout = time.Minute
 type Peer struct {
 	Servers   []*process.Process // each is measured separately
 	Address   string             // for watchers
-	Writer    Writer
-	Positions Positioner // nil if watches cannot resume
+	Writer    Writer             // nil if there is nothing to write
+	Positions Positioner         // nil if watches cannot resume
 
 	// Metrics has the Prometheus URLs of servers by name. Profile is the pprof URL of the
 	// last server, or "".
 	Metrics map[string]string
 	Profile string
 
-	dir string
+	dir   string
+	front launch // the last server
+	// read makes a linearizable read of a key.
+	read func(ctx context.Context, key string) error
+}
+
+// launch is how a server was started.
+type launch struct {
+	name, address, program string
+	args                   []string
 }
 
 // Writer writes to the store of a system. Only one goroutine at a time may write a key.
@@ -65,6 +75,8 @@ type Options struct {
 	Programs
 	Config load.Config // of the watchers, without the address
 	Window int         // size of fanoutd's window in changes; 0: the default
+
+	DefaultLimits bool // fanoutd has the limits that it has by default; otherwise none per client
 }
 
 // driver starts a system.
@@ -74,12 +86,15 @@ type driver struct {
 }
 
 var drivers = map[string]driver{
-	"fanoutd":    {"fanoutd", fanoutd},
-	"floor":      {"fanoutd", floor},
-	"etcd":       {"etcd", etcd},
-	"grpc-proxy": {"etcd", grpcProxy},
-	"nats":       {"nats", nats},
-	"nats-kv":    {"nats-kv", natsKV},
+	"fanoutd":          {"fanoutd", fanoutd},
+	"fanoutd-embedded": {"fanoutd", fanoutdEmbedded},
+	"floor":            {"fanoutd", floor},
+	"etcd":             {"etcd", etcd},
+	"etcd-embedded":    {"etcd", etcdEmbedded},
+	"grpc-proxy":       {"etcd", grpcProxy},
+	"nats":             {"nats", nats},
+	"nats-kv":          {"nats-kv", natsKV},
+	"grpc":             {calls.ProtocolEmpty, empty},
 }
 
 // Protocol returns the protocol for watchers of a system.
@@ -138,11 +153,17 @@ func tmpfs() string {
 
 // run starts a server and waits until it accepts connections at the address.
 func (p *Peer) run(ctx context.Context, name, address, program string, args ...string) error {
+	p.front = launch{name, address, program, args}
 	server, err := process.Start(name, program, args, nil, nil)
 	if err != nil {
 		return err
 	}
 	p.Servers = append(p.Servers, server)
+	return await(ctx, server, address)
+}
+
+// await waits until a server accepts connections at the address.
+func await(ctx context.Context, server *process.Process, address string) error {
 	retry := time.NewTicker(20 * time.Millisecond)
 	defer retry.Stop()
 	for {
@@ -153,9 +174,9 @@ func (p *Peer) run(ctx context.Context, name, address, program string, args ...s
 		select {
 		case <-retry.C:
 		case <-server.Exited():
-			return fmt.Errorf("%s exited: %s", name, server.Log())
+			return fmt.Errorf("%s exited: %s", server.Name, server.Log())
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s at %s: %w: %s", name, address, errors.Join(ctx.Err(), err), server.Log())
+			return fmt.Errorf("wait for %s at %s: %w: %s", server.Name, address, errors.Join(ctx.Err(), err), server.Log())
 		}
 	}
 }

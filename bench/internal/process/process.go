@@ -46,6 +46,30 @@ func Start(name, program string, args []string, in, out *os.File) (*Process, err
 	return p, nil
 }
 
+// StartPiped starts a program whose only argument is the name of a command, with pipes to its
+// standard input and from its standard output. The caller closes them.
+func StartPiped(command, program string) (p *Process, in, out *os.File, err error) {
+	commands, in, err := os.Pipe()
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("make a pipe: %w", err)
+	}
+	defer commands.Close()
+	out, messages, err := os.Pipe()
+	if err != nil {
+		in.Close()
+		return nil, nil, nil, fmt.Errorf("make a pipe: %w", err)
+	}
+	defer messages.Close()
+	if p, err = Start(command, program, []string{command}, commands, messages); err != nil {
+		in.Close()
+		out.Close()
+	}
+	return p, in, out, err
+}
+
+// Kill ends the process without its cooperation. The caller still has to stop it.
+func (p *Process) Kill() { _ = p.cmd.Process.Kill() } // fails if the process has ended
+
 // Stop ends the process and waits for it. It kills the process if necessary.
 func (p *Process) Stop() {
 	_ = p.cmd.Process.Signal(os.Interrupt) // fails if the process has ended
@@ -56,7 +80,7 @@ func (p *Process) Stop() {
 		return
 	case <-timer.C:
 	}
-	_ = p.cmd.Process.Kill()
+	p.Kill()
 	<-p.exited
 }
 

@@ -44,6 +44,15 @@ func (p *Process) Usage() (Usage, error) {
 	return u, nil
 }
 
+// Self returns the CPU time of this process in microseconds, and its largest memory in bytes.
+func Self() (cpu, peak int64) {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0, 0
+	}
+	return (u.Utime.Nano() + u.Stime.Nano()) / 1000, u.Maxrss << 10
+}
+
 // ResetPeak resets Usage.Peak.
 func (p *Process) ResetPeak() error {
 	path := filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "clear_refs")

@@ -35,6 +35,7 @@ type Receive func(stream int, message []byte, at int64) error
 type Conn struct {
 	conn   net.Conn
 	in     *Clocked
+	read   *bufio.Reader // of in
 	out    *bufio.Writer
 	framer *http2.Framer
 
@@ -75,7 +76,8 @@ func Dial(ctx context.Context, address string, o Options) (*Conn, error) {
 		conn: conn, in: &Clocked{Conn: conn}, out: bufio.NewWriterSize(conn, 4096), window: o.Window,
 		room: defaultRoom, firstRoom: defaultRoom,
 	}
-	c.framer = http2.NewFramer(c.out, bufio.NewReaderSize(c.in, o.Buffer))
+	c.read = bufio.NewReaderSize(c.in, o.Buffer)
+	c.framer = http2.NewFramer(c.out, c.read)
 	c.framer.SetReuseFrames()
 	c.framer.SetMaxReadFrameSize(16 << 10) // the default of HTTP/2
 	c.encoder = hpack.NewEncoder(&c.headers)
@@ -196,6 +198,10 @@ func (c *Conn) Read(receive Receive, stop func() bool) error {
 		}
 	}
 }
+
+// Buffered returns the number of bytes that have arrived and that Read has not handled. If it is 0, the
+// next frame may take long to arrive.
+func (c *Conn) Buffered() int { return c.read.Buffered() }
 
 func (c *Conn) handle(frame http2.Frame, receive Receive) error {
 	switch f := frame.(type) {

@@ -37,6 +37,8 @@ var (
 	ratioOf      = kind{func(of, by float64) float64 { return of / by }, number}
 	differenceOf = kind{func(of, by float64) float64 { return of - by }, func(x float64) string { return number(x) + " µs" }}
 	milliseconds = kind{func(of, by float64) float64 { return (of - by) / 1000 }, func(x float64) string { return number(x) + " ms" }}
+	seconds      = kind{func(of, by float64) float64 { return of - by }, func(x float64) string { return number(x) + " s" }}
+	timesData    = kind{func(of, by float64) float64 { return of - by }, number}
 	bytesOf      = kind{func(of, by float64) float64 { return of - by }, func(x float64) string { return number(x) + " B" }}
 	megabytes    = kind{func(of, by float64) float64 { return (of - by) / 1e6 }, func(x float64) string { return number(x) + " MB" }}
 )
@@ -95,7 +97,7 @@ var Goals = slices.Concat(
 			of: point{scenario.Lists, list1 + " in pages of 1000", "fanoutd (grpc)", CPU}, by: point{scenario.Lists, list1, "fanoutd (grpc)", CPU},
 		},
 	},
-	subscribeGoals,
+	subscribeGoals, callGoals, stateGoals, watchGoals,
 )
 
 const (

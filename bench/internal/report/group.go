@@ -87,6 +87,7 @@ var (
 	AckP50    Figure = func(r *scenario.Record) float64 { return float64(r.Ack.P50) }
 	AckP99    Figure = func(r *scenario.Record) float64 { return float64(r.Ack.P99) }
 	Seconds   Figure = func(r *scenario.Record) float64 { return r.Elapsed.Seconds() }
+	ClientCPU Figure = func(r *scenario.Record) float64 { return r.ClientCPU }
 	TotalCPU  Figure = func(r *scenario.Record) float64 { // seconds, of all servers
 		sum := 0.0
 		for _, s := range r.Servers {

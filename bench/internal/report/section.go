@@ -96,6 +96,47 @@ var lists = append(common[:len(common):len(common)],
 	wrong,
 )
 
+// calling are the columns of the calls.
+var calling = append(common[:len(common):len(common)],
+	column{"CPU", true, func(g, _ *Group) string { return spread(g.Range(CPU)) }},
+	column{"front", true, median(FrontCPU, 1)},
+	column{"per second", true, func(g, _ *Group) string { return spread(g.Range(PerSecond)) }},
+	column{"p50", true, median(EachP50, 1e-3)},
+	column{"p99", true, median(EachP99, 1e-3)},
+	column{"client CPU", true, median(ClientCPU, 1)},
+)
+
+// stored are the columns of the state scenario.
+var stored = append(common[:len(common):len(common)],
+	column{"MB anonymous", true, megabytesOf(FilledAnonymous)},
+	column{"MB of files", true, megabytesOf(FilledPages)},
+	column{"x data", true, median(FilledToData, 1)},
+	column{"restarted: MB anonymous", true, megabytesOf(RestartedAnonymous)},
+	column{"MB of files", true, megabytesOf(RestartedPages)},
+	column{"x data", true, median(RestartedToData, 1)},
+	column{"start s", true, func(g, _ *Group) string { return spread(g.Range(Seconds)) }},
+	column{"CPU s", true, median(TotalCPU, 1)},
+	column{"store MB", true, ofStore(StoreSteady)},
+	column{"its peak", true, ofStore(StorePeak)},
+)
+
+// megabytesOf returns a cell with the median and range of a figure in bytes.
+func megabytesOf(f Figure) func(g, floor *Group) string {
+	return func(g, _ *Group) string {
+		return spread(g.Range(func(r *scenario.Record) float64 { return f(r) / 1e6 }))
+	}
+}
+
+// ofStore returns a cell with a figure of the process that stores the data, if it is not the front server.
+func ofStore(f Figure) func(g, floor *Group) string {
+	return func(g, floor *Group) string {
+		if len(g.Records[0].Servers) < 2 {
+			return ""
+		}
+		return megabytesOf(f)(g, floor)
+	}
+}
+
 var wrong = column{"wrong", false, func(g, _ *Group) string { return g.Wrong() }}
 
 const (
@@ -103,6 +144,8 @@ const (
 	aboutIdle   = "Memory is that of the front server with all watchers, of all servers per watcher, the peak of the front server, what it keeps when the watchers have left, and the peak of the watching process. CPU is that of all servers while nothing is written. The time in ms is until one event has reached all watchers."
 	aboutOpen   = "Seconds until the server has confirmed all watches, which begin with the next change. CPU is in seconds, of all servers and of the front server. Growth is the largest growth of the front server's memory, and memory per watch is that of all servers. The connections exist before."
 	aboutLists  = "CPU is per list, of all servers and of the front server. Times are those of a list. Growth is the largest growth of the front server's memory."
+	aboutState  = "Memory is that of the front server with all objects, and after a restart: anonymous memory, and the mapped pages of files, which the system can drop. \"x data\" is the anonymous memory in comparison with keys and values. The start lasts until a linearizable read. CPU is that of all servers meanwhile. Memory of the store is that before, and its peak during the start."
+	aboutCalls  = "CPU is in µs per call, of all servers, of the front server and of the client. Times are in ms."
 	aboutStorms = "Seconds until all watchers have their first state. CPU is in seconds, of all servers and of the front server. Growth is the largest growth of the front server's memory. The connections exist before."
 )
 
@@ -119,6 +162,8 @@ func sections(groups []*Group) []section {
 		{scenario.Open, section{"All watches are opened at once", aboutOpen, opening, nil}},
 		{scenario.Idle, section{"Idle watchers", aboutIdle, idle, nil}},
 		{scenario.Lists, section{"Lists", aboutLists, lists, nil}},
+		{scenario.Calls, section{"Calls", aboutCalls, calling, nil}},
+		{scenario.State, section{"Many objects", aboutState, stored, nil}},
 	}
 	var filled []section
 	for _, s := range all {

@@ -50,11 +50,20 @@ func Case(p scenario.Parameters) string {
 	if p.Window > 0 {
 		text += fmt.Sprintf(", window of %d", p.Window)
 	}
+	if p.DefaultLimits {
+		text += ", default limits"
+	}
 	return text
 }
 
 // action describes the work of a run without its surroundings.
 func action(p scenario.Parameters) string {
+	if p.Scenario == scenario.State {
+		return fmt.Sprintf("%d objects of %d B", p.Keys, p.ValueSize)
+	}
+	if p.Scenario == scenario.Calls {
+		return fmt.Sprintf("%s, %d at once", p.Method, p.Outstanding)
+	}
 	text := fmt.Sprintf("%d x %d", p.Watchers, p.PerConnection)
 	if p.Watchers == 0 {
 		text = "no watchers"

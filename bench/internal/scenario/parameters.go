@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,44 +22,52 @@ const (
 	Idle       = "idle"       // no writes except one event at the end
 	Lists      = "lists"      // all watchers list all objects at once
 	Open       = "open"       // all watches are opened at once, on connections that exist
+	Calls      = "calls"      // unary calls as fast as they are answered
+	State      = "state"      // many objects and no watchers, and a restart of the front server
 )
 
 // Scenarios are the values of Parameters.Scenario.
-var Scenarios = []string{Saturation, Steady, Startup, Resume, Lists, Idle, Open}
+var Scenarios = []string{Saturation, Steady, Startup, Resume, Lists, Idle, Open, Calls, State}
 
 // Parameters describe a run.
 type Parameters struct {
 	Scenario      string `json:"scenario"` // one of Scenarios
 	Peer          string `json:"peer"`
 	Client        string `json:"client"`
-	Watchers      int    `json:"watchers"`       // 0 only if events are written all the time
+	Watchers      int    `json:"watchers"`       // 0 only if events are written all the time, or calls are measured
 	PerConnection int    `json:"per_connection"` // watchers per connection
 	// PerStream is the number of watches per stream of a service for many watches; 0: each watch
 	// has a stream of its own, from fanoutd with the method Watch. With NATS, a connection is the
 	// stream.
-	PerStream   int           `json:"per_stream"`
-	Interest    string        `json:"interest"`
-	Groups      int           `json:"groups,omitempty"`       // number of distinct labels or interests
-	Bystanders  int           `json:"bystanders,omitempty"`   // additional watchers of objects that never change
-	Bystand     string        `json:"bystand,omitempty"`      // what the bystanders watch, see load.Bystands
-	Keys        int           `json:"keys"`                   // number of keys to write
-	Objects     int           `json:"objects,omitempty"`      // additional objects that never change
-	Window      int           `json:"window,omitempty"`       // size of fanoutd's window in changes, filled first; 0: the default, not filled
-	ValueSize   int           `json:"value_size"`             // bytes
-	Batch       int           `json:"batch"`                  // events per write
-	Outstanding int           `json:"outstanding"`            // concurrent writes
-	Rate        float64       `json:"rate,omitempty"`         // writes per second; 0: as fast as they are delivered
-	Duration    time.Duration `json:"duration_ns"`            // of the measurement
-	Writes      int           `json:"writes,omitempty"`       // writes of the measurement, instead of its duration; 0: the duration decides
-	State       bool          `json:"state,omitempty"`        // the watches begin with the state, not with the next change
-	Bookmarks   time.Duration `json:"bookmarks_ns,omitempty"` // bookmark interval of the watches; 0: no bookmarks, or what the client has as default
-	Reports     time.Duration `json:"reports_ns,omitempty"`   // each watcher reports its position at most this often; 0: never
-	PageSize    int           `json:"page_size,omitempty"`    // objects per page; 0: the server decides
-	Stalled     int           `json:"stalled,omitempty"`      // additional watchers that do not read
-	Stall       string        `json:"stall,omitempty"`        // how they stall, see load.Stalls
-	StallFor    time.Duration `json:"stall_for_ns,omitempty"` // time after which they reconnect; 0: never
-	Repeat      int           `json:"repeat"`                 // number of the run among equal ones
+	PerStream     int           `json:"per_stream"`
+	Interest      string        `json:"interest"`
+	Groups        int           `json:"groups,omitempty"`         // number of distinct labels or interests
+	Bystanders    int           `json:"bystanders,omitempty"`     // additional watchers of objects that never change
+	Bystand       string        `json:"bystand,omitempty"`        // what the bystanders watch, see load.Bystands
+	Keys          int           `json:"keys"`                     // number of keys to write
+	Objects       int           `json:"objects,omitempty"`        // additional objects that never change
+	Window        int           `json:"window,omitempty"`         // size of fanoutd's window in changes, filled first; 0: the default, not filled
+	ValueSize     int           `json:"value_size"`               // bytes
+	Batch         int           `json:"batch"`                    // events per write
+	Outstanding   int           `json:"outstanding"`              // concurrent writes or calls
+	Method        string        `json:"method,omitempty"`         // what is called, one of calls.Methods
+	Connections   int           `json:"connections,omitempty"`    // for the calls
+	DefaultLimits bool          `json:"default_limits,omitempty"` // fanoutd has its default limits; otherwise none per client
+	Rate          float64       `json:"rate,omitempty"`           // writes per second; 0: as fast as they are delivered
+	Duration      time.Duration `json:"duration_ns"`              // of the measurement
+	Writes        int           `json:"writes,omitempty"`         // writes of the measurement, instead of its duration; 0: the duration decides
+	State         bool          `json:"state,omitempty"`          // the watches begin with the state, not with the next change
+	Bookmarks     time.Duration `json:"bookmarks_ns,omitempty"`   // bookmark interval of the watches; 0: no bookmarks, or what the client has as default
+	Reports       time.Duration `json:"reports_ns,omitempty"`     // each watcher reports its position at most this often; 0: never
+	PageSize      int           `json:"page_size,omitempty"`      // objects per page; 0: the server decides
+	Stalled       int           `json:"stalled,omitempty"`        // additional watchers that do not read
+	Stall         string        `json:"stall,omitempty"`          // how they stall, see load.Stalls
+	StallFor      time.Duration `json:"stall_for_ns,omitempty"`   // time after which they reconnect; 0: never
+	Repeat        int           `json:"repeat"`                   // number of the run among equal ones
 }
+
+// callConnections is the number of connections for calls, if there are so many calls at once.
+const callConnections = 8
 
 // Complete sets the parameters that follow from others.
 func (p *Parameters) Complete() {
@@ -68,6 +77,12 @@ func (p *Parameters) Complete() {
 	p.PerConnection = min(p.PerConnection, max(p.Watchers, 1))
 	if p.Watchers == 0 && p.Interest == load.InterestKey {
 		p.Interest = load.InterestAll // the writes are the same
+	}
+	if p.Scenario == Calls || p.Scenario == State {
+		p.Interest, p.Client, p.Watchers = load.InterestAll, load.ClientRaw, 0
+	}
+	if p.Scenario == Calls {
+		p.Connections = min(cmp.Or(p.Connections, callConnections), p.Outstanding)
 	}
 	if p.Scenario == Lists {
 		p.PerConnection, p.Client = 1, load.ClientGRPC // it reads the objects
@@ -104,6 +119,12 @@ func (p *Parameters) Validate() error {
 		if n.value < 1 {
 			return fmt.Errorf("%s is %d: at least 1", n.name, n.value)
 		}
+	}
+	if p.Scenario == Calls || p.Scenario == State {
+		return p.withoutWatchers()
+	}
+	if p.Method != "" || p.Connections != 0 {
+		return fmt.Errorf("scenario %s with calls of %q on %d connections: only %s makes calls", p.Scenario, p.Method, p.Connections, Calls)
 	}
 	if p.Watchers < 0 || p.Watchers == 0 && !p.writing() {
 		return fmt.Errorf("watchers is %d: at least 1, or with %s and %s 0", p.Watchers, Saturation, Steady)
@@ -148,6 +169,27 @@ func (p *Parameters) Validate() error {
 	return p.load("").Validate()
 }
 
+// withoutWatchers returns what is wrong with the parameters of scenarios Calls and State.
+func (p *Parameters) withoutWatchers() error {
+	switch {
+	case p.Watchers > 0 || p.Bystanders > 0 || p.Stalled > 0 || p.Batch != 1 || p.Rate != 0 || p.Writes != 0 || p.Duration <= 0:
+		return fmt.Errorf("scenario %s has no watchers and no other writes, and some time", p.Scenario)
+	case p.Scenario == State && (p.Method != "" || p.Keys < 1):
+		return fmt.Errorf("%d objects and calls of %q: scenario %s has at least one object, and no calls", p.Keys, p.Method, State)
+	case p.Scenario == State && !slices.Contains(states, p.Peer):
+		return fmt.Errorf("scenario %s of %s: one of %s", State, p.Peer, strings.Join(states, ", "))
+	case p.Scenario == State:
+		return nil
+	}
+	if _, err := peer.Protocol(p.Peer); err != nil {
+		return err
+	}
+	return p.calls("").Validate()
+}
+
+// states are the systems with a state that they have after a restart, too.
+var states = []string{"etcd", "etcd-embedded", "fanoutd", "fanoutd-embedded", "nats-kv"}
+
 // surroundings returns what is wrong with the bystanders, the additional objects and the
 // window.
 func (p *Parameters) surroundings() error {
@@ -158,6 +200,8 @@ func (p *Parameters) surroundings() error {
 		return fmt.Errorf("bystanders need a scenario that writes, not %s", p.Scenario)
 	case p.Bystanders > 0 && p.Peer == "floor":
 		return fmt.Errorf("bystanders of the floor: it sends everything to all watchers")
+	case p.DefaultLimits && !strings.HasPrefix(p.Peer, "fanoutd"):
+		return fmt.Errorf("default limits of %s: only fanoutd has some", p.Peer)
 	case p.Window > 0 && p.Peer != "fanoutd":
 		return fmt.Errorf("a window of %s: only fanoutd has one", p.Peer)
 	case p.Objects > 0 && p.storm():

@@ -29,7 +29,7 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) 
 		return nil, err
 	}
 	o.Phase("start")
-	system, err := peer.Start(ctx, p.Peer, peer.Options{Programs: programs, Config: p.load(""), Window: p.Window})
+	system, err := peer.Start(ctx, p.Peer, peer.Options{Programs: programs, Config: p.load(""), Window: p.Window, DefaultLimits: p.DefaultLimits})
 	if err != nil {
 		return nil, err
 	}
@@ -43,6 +43,10 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) 
 		return idle(ctx, programs, system, p, o)
 	case Open:
 		return open(ctx, programs, system, p, o)
+	case Calls:
+		return calling(ctx, programs, system, p, o)
+	case State:
+		return state(ctx, programs, system, p, o)
 	}
 	return written(ctx, programs, system, p, o)
 }

@@ -247,7 +247,7 @@ func values(c *object.Change, field int) iter.Seq[string] {
 func labels(c *object.Change) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		if c.Old != nil {
-			for label, value := range c.Old.Labels {
+			for label, value := range c.Old.Labels() {
 				if !yield(label, value) {
 					return
 				}
@@ -256,9 +256,9 @@ func labels(c *object.Change) iter.Seq2[string, string] {
 		if c.New == nil {
 			return
 		}
-		for label, value := range c.New.Labels {
+		for label, value := range c.New.Labels() {
 			if c.Old != nil {
-				if before, ok := c.Old.Labels[label]; ok && before == value {
+				if before, ok := c.Old.Labels()[label]; ok && before == value {
 					continue
 				}
 			}

@@ -57,7 +57,7 @@ func (i *Interest) See(c *object.Change) (object.Event, bool) {
 func (i *Interest) SeeDifference(d cacher.Difference, since object.Revision) object.Event {
 	e := object.Event{Revision: d.At, Key: d.Key}
 	switch picked := i.Picks(d.Object); {
-	case picked && d.Object.CreateRevision > since:
+	case picked && d.Object.CreateRevision() > since:
 		e.Type, e.Object = object.Added, d.Object
 	case picked:
 		e.Type, e.Object = object.Modified, d.Object

@@ -134,6 +134,13 @@ func (r *Request) endFrame(end bool) {
 	}
 }
 
+// Arrived reports whether all of the request has come, and nothing follows.
+func (r *Request) Arrived() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended && r.complete
+}
+
 // AwaitSize waits until the size of the first message is known, the client has ended the
 // stream, or ctx is done. It returns size 0 if there is no message. complete means that all
 // of the message has come: what one frame contains comes at once, even if gRPC reads the

@@ -122,7 +122,7 @@ func subscriberFilter(q request.Applied) func(Watch) bool {
 	var last SubscriberName
 	matches := func() bool {
 		s := last.Subscriber()
-		return (q.Instance == "" || s.GetInstance() == q.Instance) && q.Subscribers.Matches(&object.Object{Labels: s.GetLabels()})
+		return (q.Instance == "" || s.GetInstance() == q.Instance) && q.Subscribers.Matches(object.New(object.Decoded{Labels: s.GetLabels()}, nil, 0))
 	}
 	lastMatches := matches()
 	return func(w Watch) bool {

@@ -75,7 +75,7 @@ func (b *Batch) Put(field string, p *fanoutv1.PutOperation) object.Key {
 		b.Refuse(field+".keep_ttl", "must not be set together with ttl")
 	}
 	if mayExist := op.If == nil || *op.If != 0; mayExist && !p.GetOverwriteOpaque() {
-		op.Seen = new(object.Unseen)
+		op.Seen = &object.Seen{ModRevision: object.Unseen}
 	}
 	content := object.Content{ContentType: p.GetContentType(), Labels: p.GetLabels()}
 	b.contentType(field+".content_type", content.ContentType)

@@ -65,6 +65,9 @@ func NewDenials() quota.ClientLimiters {
 // Record records a finished request in the audit log, if it belongs there. It only counts denials of a
 // client that is denied too often.
 func (i *Interceptors) Record(ctx context.Context, c *Call, fullMethod string, err error) {
+	if i.Audit == nil {
+		return
+	}
 	st := status.Convert(err)
 	var reason string
 	for _, detail := range st.Details() {
@@ -73,7 +76,7 @@ func (i *Interceptors) Record(ctx context.Context, c *Call, fullMethod string, e
 		}
 	}
 	kind, ok := audited(fullMethod, st.Code(), apierr.Reason(reason))
-	if !ok || i.Audit == nil {
+	if !ok {
 		return
 	}
 	r := &audit.Record{

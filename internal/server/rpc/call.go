@@ -38,17 +38,15 @@ func CallOf(ctx context.Context) *Call {
 	return &Call{} // a discarded one
 }
 
-// serveCall is an interceptor that concludes a call when its handler has returned or panicked. It ends
-// streams when the server stops.
-func (i *Interceptors) serveCall(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+// serveStream is an interceptor that concludes a call when its handler has returned or panicked. It ends
+// the stream when the server stops.
+func (i *Interceptors) serveStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	began, client := time.Now(), stream.Context()
-	wrapped := middleware.WrapServerStream(Receiving{stream})
-	if !IsUnary(info) {
-		ctx, cancel := context.WithCancel(client)
-		defer cancel()
-		defer context.AfterFunc(i.Stopping, cancel)()
-		wrapped.WrappedContext = ctx
-	}
+	wrapped := middleware.WrapServerStream(stream)
+	ctx, cancel := context.WithCancel(client)
+	defer cancel()
+	defer context.AfterFunc(i.Stopping, cancel)()
+	wrapped.WrappedContext = ctx
 	err := work.Guard(func() error {
 		err := handler(srv, wrapped)
 		if err != nil && wrapped.WrappedContext.Err() != nil && client.Err() == nil && !apierr.IsBadCredentials(err) {
@@ -62,62 +60,78 @@ func (i *Interceptors) serveCall(srv any, stream grpc.ServerStream, info *grpc.S
 // Admit is an interceptor that decides whether a request is admitted. It authenticates the caller, and
 // limits the rate, the memory and the size of requests.
 func (i *Interceptors) Admit(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	ctx, err := i.authenticate(stream.Context())
+	admitted, err := i.admit(stream, info)
 	if err != nil {
 		return err
 	}
+	defer admitted.release()
+	return handler(srv, admitted)
+}
+
+// admit is what Admit does before the request is read. The caller releases the stream.
+func (i *Interceptors) admit(stream grpc.ServerStream, info *grpc.StreamServerInfo) (*requestStream, error) {
+	ctx, err := i.authenticate(stream.Context())
+	if err != nil {
+		return nil, err
+	}
 	CallOf(ctx).Identity = access.From(ctx)
 	if err := i.limitRate(ctx, info.FullMethod); err != nil {
-		return err
+		return nil, err
 	}
-	admitted := &requestStream{ServerStream: stream, ctx: ctx, limits: i.Limits, info: info}
-	defer func() { admitted.memory.Release() }()
-	return handler(srv, admitted)
+	return &requestStream{ServerStream: stream, ctx: ctx, limits: i.Limits, info: info}, nil
 }
 
 // requestStream is a stream whose caller is known and whose requests are limited.
 type requestStream struct {
 	grpc.ServerStream
-	ctx    context.Context // with the identity of the caller
-	limits *quota.Limiter
-	info   *grpc.StreamServerInfo
-	began  bool               // memory for the first request was reserved
-	memory *quota.Reservation // for the first request, and later ones of the same stream
+	ctx     context.Context // with the identity of the caller
+	limits  *quota.Limiter
+	info    *grpc.StreamServerInfo
+	began   bool               // memory for the first request was reserved
+	memory  *quota.Reservation // for the first request, and later ones of the same stream
+	arrived time.Time          // when the request of a unary method had arrived
 }
 
 // Context implements grpc.ServerStream.
 func (s *requestStream) Context() context.Context { return s.ctx }
 
+// release releases the memory of the requests.
+func (s *requestStream) release() { s.memory.Release() }
+
 // RecvMsg implements grpc.ServerStream.
 func (s *requestStream) RecvMsg(m any) (err error) {
 	if !s.began {
 		s.began = true
-		if err := beginReading(s.Context()); err != nil {
+		stop, err := beginReading(s.ctx, s.limits.RequestPatience)
+		if err != nil {
 			return err
 		}
-		s.memory, err = receive(s.limits, s.Context(), s.info)
-		if err := violationOr(s.Context(), err); err != nil {
+		if stop != nil {
+			defer stop()
+		}
+		s.memory, err = receive(s.limits, s.ctx, s.info)
+		if err := violationOr(s.ctx, err); err != nil {
 			return err // gRPC would send another status
 		}
 	}
-	if err := s.ServerStream.RecvMsg(m); err != nil {
+	if err := (Receiving{s.ServerStream}).RecvMsg(m); err != nil {
 		s.memory.Release()
-		return violationOr(s.Context(), err)
+		return violationOr(s.ctx, err)
 	}
-	arrived(s.Context())
-	c := CallOf(s.Context())
+	arrived(s.ctx)
+	c := CallOf(s.ctx)
 	if named, ok := m.(interface{ GetResource() string }); ok {
 		c.Resource = apierr.Clip(named.GetResource(), apierr.MaxEchoBytes)
 	}
 	switch {
 	case IsUnary(s.info):
-		c.request = m
+		c.request, s.arrived = m, time.Now()
 	case !s.info.IsClientStream:
 		s.memory.Release() // a watch lasts long and keeps little of its request
 	default:
 		// A registry knows the watches, and examines them when access changes. Other client streams
 		// are checked with each message.
-		if err := PassOf(s.Context()).Check(); err != nil {
+		if err := PassOf(s.ctx).Check(); err != nil {
 			return err
 		}
 	}
@@ -146,6 +160,8 @@ func (i *Interceptors) limitRate(ctx context.Context, fullMethod string) error {
 		return nil
 	case fullMethod == fanoutv1.FanoutService_Report_FullMethodName:
 		return i.Limits.AllowReport(quota.ClientOf(ctx))
+	case i.Limits.RequestRate == 0:
+		return nil // to find out the client would cost more than all of this
 	}
 	return i.Limits.AllowRequest(quota.ClientOf(ctx))
 }

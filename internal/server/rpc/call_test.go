@@ -66,11 +66,8 @@ func TestAuditRecordHasTheIdentity(t *testing.T) {
 		authenticate := func(_ any, stream grpc.ServerStream) error {
 			return s.Admit(nil, oneRequest{stream, access.With(stream.Context(), ann)}, one.info, handle)
 		}
-		ctx, err := WithStreamContext(s.Limits, t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.serveCall(nil, oneRequest{nil, ctx}, one.info, authenticate); status.Code(err) != codes.PermissionDenied {
+		ctx := WithStreamContext(t.Context())
+		if err := s.serveStream(nil, oneRequest{nil, ctx}, one.info, authenticate); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("got %v, want PermissionDenied", err)
 		}
 	}
@@ -115,7 +112,7 @@ func TestBadCredentialsAreRefusedWhileTheServerStops(t *testing.T) {
 		{func(ctx context.Context) error { return ctx.Err() }, codes.Unavailable},
 		{func(context.Context) error { return access.ErrExpired }, codes.Unauthenticated},
 	} {
-		err := s.serveCall(nil, oneRequest{ctx: t.Context()}, &grpc.StreamServerInfo{FullMethod: "/fanout.v1.AdminService/WatchApplied", IsServerStream: true},
+		err := s.serveStream(nil, oneRequest{ctx: t.Context()}, &grpc.StreamServerInfo{FullMethod: "/fanout.v1.AdminService/WatchApplied", IsServerStream: true},
 			func(_ any, stream grpc.ServerStream) error {
 				<-stream.Context().Done()
 				return one.of(stream.Context())

@@ -3,7 +3,7 @@
 // On the wire, a request with one answer is a stream with one message. gRPC would call the
 // interceptors of such a request only after it has read the message, and so before
 // the client is authenticated. So a [Registrar] registers all methods as streams, and
-// they share one chain of interceptors, in this order:
+// they share these steps, in this order:
 //
 //  1. [Observers]: metrics and traces
 //  2. end streams when the server stops; when the handler has returned or panicked, turn its error into
@@ -11,6 +11,10 @@
 //  3. [Interceptors.Admit]: authenticate, so the identity of the caller is in the context from here on;
 //     limit the rate of requests; reserve memory for the request, and limit its size; check the
 //     credentials of client streams again with each message
+//
+// For streams, these are interceptors. A unary method (unaryMethod) calls the steps one after another,
+// because each interceptor would cost a part of what a read from memory does. What does not depend on
+// the call is found out when the method is registered, and what is off costs nothing.
 //
 // Watch and Subscribe do step 2 themselves, because the stack of an interceptor would stay in
 // memory for as long as the watch lasts.

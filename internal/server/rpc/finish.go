@@ -60,23 +60,30 @@ func (i *Interceptors) LogPanic(ctx context.Context, err error) error {
 func (i *Interceptors) Conclude(ctx context.Context, fullMethod string, began time.Time, err error) error {
 	result := i.Finish(ctx, err)
 	i.Record(ctx, CallOf(ctx), fullMethod, result)
-	code, level := status.Code(result), slog.LevelDebug
-	switch code {
+	level := slog.LevelDebug
+	switch status.Code(result) {
 	case codes.Internal, codes.Unknown, codes.DataLoss:
 		level = slog.LevelError
 	}
+	if i.Log.Enabled(ctx, level) {
+		i.logEnd(ctx, level, fullMethod, began, result)
+	}
+	noteAnswer(ctx)
+	return result
+}
+
+// logEnd logs that a call has ended.
+func (i *Interceptors) logEnd(ctx context.Context, level slog.Level, fullMethod string, began time.Time, err error) {
 	address, _ := transport.CallerOf(ctx)
 	service, name := path.Split(fullMethod)
 	attributes := []any{
 		"grpc.service", strings.Trim(service, "/"), "grpc.method", name,
-		"grpc.code", code.String(), "grpc.time_ms", float64(time.Since(began).Microseconds()) / 1000, "peer.address", address,
+		"grpc.code", status.Code(err).String(), "grpc.time_ms", float64(time.Since(began).Microseconds()) / 1000, "peer.address", address,
 	}
-	if result != nil {
-		attributes = append(attributes, "grpc.error", result)
+	if err != nil {
+		attributes = append(attributes, "grpc.error", err)
 	}
 	i.Log.Log(ctx, level, "finished call", attributes...)
-	noteAnswer(ctx)
-	return result
 }
 
 // Method returns the full name of the method that is being served.

@@ -1,9 +1,7 @@
 package rpc
 
 import (
-	"context"
 	"slices"
-	"time"
 
 	"google.golang.org/grpc"
 )
@@ -34,33 +32,22 @@ func (r Registrar) register(desc *grpc.ServiceDesc, implementation any, entrance
 	all := *desc
 	all.Methods, all.Streams = nil, nil
 	for _, m := range desc.Methods {
-		all.Streams = append(all.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: r.stream(m.Handler)})
+		info := &grpc.StreamServerInfo{FullMethod: "/" + desc.ServiceName + "/" + m.MethodName}
+		method := &unaryMethod{Interceptors: r.Interceptors, info: info, handle: m.Handler}
+		all.Streams = append(all.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: r.Observers.observe(method.serve, info, false)})
 	}
-	all.Streams = append(all.Streams, desc.Streams...)
-	for i := range all.Streams {
-		s := &all.Streams[i]
+	for _, s := range desc.Streams {
 		info := &grpc.StreamServerInfo{
 			FullMethod: "/" + desc.ServiceName + "/" + s.StreamName, IsClientStream: s.ClientStreams, IsServerStream: s.ServerStreams,
 		}
-		if slices.Contains(entrances, s.StreamName) {
-			s.Handler = behind(r.Observers.interceptEnds, s.Handler, info)
-			continue
+		entrance := slices.Contains(entrances, s.StreamName)
+		if !entrance {
+			s.Handler = behind(r.Interceptors.serveStream, behind(r.Interceptors.Admit, s.Handler, info), info)
 		}
-		s.Handler = behind(r.Interceptors.serveCall, behind(r.Interceptors.Admit, s.Handler, info), info)
-		s.Handler = behind(r.Observers.intercept, s.Handler, info)
+		s.Handler = r.Observers.observe(s.Handler, info, !entrance)
+		all.Streams = append(all.Streams, s)
 	}
 	r.Server.RegisterService(&all, implementation)
-}
-
-// stream returns a handler that reads one request and sends one response.
-func (r Registrar) stream(handler grpc.MethodHandler) grpc.StreamHandler {
-	return func(implementation any, stream grpc.ServerStream) error {
-		answer, err := handler(implementation, stream.Context(), stream.RecvMsg, r.Interceptors.answered)
-		if err != nil {
-			return err
-		}
-		return stream.SendMsg(answer)
-	}
 }
 
 // behind returns a handler behind an interceptor.
@@ -72,12 +59,3 @@ func behind(by grpc.StreamServerInterceptor, handler grpc.StreamHandler, info *g
 
 // IsUnary reports whether a method has one request and one response.
 func IsUnary(info *grpc.StreamServerInfo) bool { return !info.IsClientStream && !info.IsServerStream }
-
-// answered logs slow unary requests, and leaves the response with the call.
-func (i *Interceptors) answered(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	began := time.Now()
-	resp, err := handler(ctx, req)
-	i.Slow.Note(ctx, "request", time.Since(began), req)
-	CallOf(ctx).answer = resp
-	return resp, err
-}

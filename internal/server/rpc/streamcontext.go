@@ -9,7 +9,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/frames"
-	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
@@ -20,7 +19,7 @@ type streamContext struct {
 	context.Context
 	cancel context.CancelFunc
 	id     uint32                      // see StreamID
-	timer  atomic.Pointer[time.Timer]  // cuts the stream off if the request does not arrive; nil: it has arrived
+	detach func() bool                 // see concluded
 	ended  atomic.Pointer[error]       // why the context has ended; nil: it has not, or only gRPC's context has
 	onDone atomic.Pointer[func(error)] // set by OnDone; nil: not set, or already called
 
@@ -37,25 +36,29 @@ type streamContext struct {
 type streamContextKey struct{}
 
 // WithStreamContext gives each request a context that [CutOff] can end. It is a
-// [tap.ServerInHandle], so it runs before the stream begins. The request must arrive within
-// the limiter's RequestPatience after its headers. Until then gRPC keeps a goroutine that no
-// other limit counts.
-func WithStreamContext(l *quota.Limiter, ctx context.Context) (context.Context, error) {
+// [tap.ServerInHandle], so it runs before the stream begins.
+func WithStreamContext(ctx context.Context) context.Context {
 	c := &streamContext{}
 	c.Context, c.cancel = context.WithCancel(ctx)
-	c.timer.Store(time.AfterFunc(l.RequestPatience, c.CutOff))
 	c.conn = transport.FramesOf(ctx)
 	if c.conn != nil {
 		c.request, c.id = c.conn.Open(c)
 	}
-	context.AfterFunc(ctx, func() {
-		c.arrived()
+	c.detach = context.AfterFunc(ctx, func() {
 		if c.conn != nil {
 			c.conn.Ended(c.id)
 		}
 		c.end(ctx.Err())
 	})
-	return c, nil
+	return c
+}
+
+// concluded is called when the handler of a unary request with this context is about to return. The
+// context then need not watch gRPC's any more, whose end would start a goroutine.
+func concluded(ctx context.Context) {
+	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok && c.detach() && c.conn != nil {
+		c.conn.Ended(c.id)
+	}
 }
 
 // noteAnswer notes that the handler of the request with this context is about to return.
@@ -113,16 +116,26 @@ func OnViolation(ctx context.Context, f func(error)) {
 }
 
 // beginReading notes that the server is about to read the request with this context. It returns an
-// error if the request has violated a rule by then.
-func beginReading(ctx context.Context) error {
+// error if the request has violated a rule by then. The stream is cut off unless stop is called
+// within the patience, because gRPC keeps a goroutine until then that no other limit counts. If stop
+// is nil, the request has arrived already.
+func beginReading(ctx context.Context, patience time.Duration) (stop func() bool, err error) {
 	c, ok := ctx.Value(streamContextKey{}).(*streamContext)
-	if !ok || c.request == nil {
-		return nil
+	if !ok {
+		return nil, nil
 	}
-	c.violations.Lock()
-	c.reads = true
-	c.violations.Unlock()
-	return violationOr(ctx, nil)
+	if c.request != nil {
+		c.violations.Lock()
+		c.reads = true
+		c.violations.Unlock()
+		if err := violationOr(ctx, nil); err != nil {
+			return nil, err
+		}
+		if c.request.Arrived() {
+			return nil, nil
+		}
+	}
+	return time.AfterFunc(patience, c.CutOff).Stop, nil
 }
 
 // Violated implements [frames.Stream]. If the handler listens, it returns now. If the request is
@@ -165,14 +178,7 @@ func (c *streamContext) callOnDone() {
 // arrived notes that the request with this context is complete.
 func arrived(ctx context.Context) {
 	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok {
-		c.arrived()
 		c.request = nil
-	}
-}
-
-func (c *streamContext) arrived() {
-	if timer := c.timer.Swap(nil); timer != nil {
-		timer.Stop()
 	}
 }
 

@@ -3,31 +3,25 @@ package rpc
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
-	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
 // OnDone reports why a request has ended, even if gRPC's context calls its functions before it
 // ends the contexts that are derived from it. A request that its client has cancelled then
 // already has the status CANCELLED.
 func TestOnDoneReportsTheReason(t *testing.T) {
-	l := quota.New(quota.Limits{}, slog.New(slog.DiscardHandler))
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 2000 { // more children, so that ending them takes time
 			_, release := context.WithCancel(ctx)
 			defer release()
 		}
-		request, err := WithStreamContext(l, ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := WithStreamContext(ctx)
 		why, at := make(chan error, 1), make(chan error, 1)
 		go cancel()
 		OnDone(request, func(err error) {
@@ -41,10 +35,7 @@ func TestOnDoneReportsTheReason(t *testing.T) {
 			t.Fatalf("got %v, want %v", err, context.Canceled)
 		}
 	}
-	request, err := WithStreamContext(l, t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := WithStreamContext(t.Context())
 	CutOff(request)
 	why := make(chan error, 1)
 	OnDone(request, func(err error) { why <- err })

@@ -9,7 +9,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/registry"
-	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/work"
 )
 
@@ -48,7 +47,7 @@ func (s *Service) Handler() grpc.StreamHandler {
 	return func(_ any, rpcStream grpc.ServerStream) error {
 		st := newStream(s, rpcStream)
 		err := work.OnFreshStack(func() error {
-			return s.registry.Interceptors.Admit(st, rpc.Receiving{ServerStream: rpcStream}, method, begin)
+			return s.registry.Interceptors.Admit(st, rpcStream, method, begin)
 		})
 		if err == nil {
 			err = st.serve()

@@ -62,7 +62,7 @@ func Handler(r *registry.Registry) grpc.StreamHandler {
 		h.ctx.Context = stream.Context()
 		h.watch.SetBegan(time.Now())
 		h.init(stream)
-		err := work.OnFreshStack(func() error { return r.Interceptors.Admit(h, rpc.Receiving{ServerStream: stream}, watchMethod, begin) })
+		err := work.OnFreshStack(func() error { return r.Interceptors.Admit(h, stream, watchMethod, begin) })
 		if err == nil {
 			err = h.serve()
 		}

@@ -36,8 +36,7 @@ import (
 
 // oneEvent is a message with one event.
 func oneEvent() feed.Message {
-	o := &object.Object{Key: "key", Value: make([]byte, 200), CreateRevision: 7, ModRevision: 7, Version: 1}
-	wire.Preencode(o)
+	o := wire.Preencode(object.Decoded{Key: "key", Value: make([]byte, 200), CreateRevision: 7, ModRevision: 7, Version: 1})
 	return feed.Message{
 		Events: [][]byte{wire.Encoder{}.AddedEvent(o, object.Projection{})}, Count: 1, Arrived: time.Now(),
 		Header: object.Header{Kind: object.Live, Position: object.Position{Epoch: "epoch", Revision: 7}},

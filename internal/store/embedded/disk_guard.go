@@ -42,8 +42,10 @@ const (
 	// write-ahead log and some pages of the database.
 	startBytes = walSegmentBytes + 8<<20
 
-	// diskCheckInterval is how often the guard looks at the disk while nobody writes.
+	// The guard looks at the disk at this interval, and before a write if those since then have so
+	// many bytes. That is much less than what is allocated in advance.
 	diskCheckInterval = 100 * time.Millisecond
+	diskCheckBytes    = 1 << 20
 
 	// pendingTime is the time after which a write is certainly in the database file. etcd
 	// commits ten times per second.
@@ -68,6 +70,7 @@ type diskGuard struct {
 	size      func() (file, inUse int64) // of the database; nil: etcd has not started
 	free      int64                      // at the last check
 	state     diskState                  // at the last check
+	unchecked int64                      // bytes of the writes since the last check
 	recent    [2]int64                   // bytes of the writes in this and in the last interval of pendingTime
 	rotated   time.Time                  // when the current interval began
 	lent      bool                       // the space of the reserve file is used for something else
@@ -155,7 +158,9 @@ func (g *diskGuard) run(ctx context.Context) {
 func (g *diskGuard) admit(bytes int64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.check(bytes, bytes == 0)
+	if g.unchecked += bytes; g.state != diskOK || g.unchecked > diskCheckBytes {
+		g.check(bytes, bytes == 0)
+	}
 	if g.state == diskFull || g.state == diskLow && bytes > 0 {
 		return fmt.Errorf("%w: the disk of embedded etcd has %s of free space", object.ErrNoSpace, humanize.IBytes(uint64(g.free)))
 	}
@@ -176,6 +181,7 @@ func (g *diskGuard) check(bytes int64, deletion bool) {
 	if g.size == nil {
 		return
 	}
+	g.unchecked = 0
 	if now := time.Now(); now.Sub(g.rotated) > pendingTime {
 		g.recent[1], g.recent[0] = g.recent[0], 0
 		g.rotated = now

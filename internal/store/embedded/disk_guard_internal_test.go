@@ -41,12 +41,12 @@ func TestLentReserveIsNotCreatedAgain(t *testing.T) {
 		t.Skip("the disk of the test has no space for a reserve file")
 	}
 	giveBack := g.lendReserve()
-	_ = g.admit(1)
+	_ = g.admit(diskCheckBytes + 1)
 	if hasReserve(t, g) {
 		t.Error("the reserve file was created again while its space was in use")
 	}
 	giveBack()
-	_ = g.admit(1)
+	_ = g.admit(diskCheckBytes + 1)
 	if !hasReserve(t, g) {
 		t.Error("the reserve file was not created again")
 	}

@@ -27,6 +27,7 @@ import (
 type Member struct {
 	// The clients call etcd without a socket.
 	Client  *clientv3.Client
+	KV      pb.KVClient
 	Watches pb.WatchClient
 	Leases  pb.LeaseClient
 
@@ -90,6 +91,7 @@ func (m *Member) start(ctx context.Context, cfg Config) error {
 	}
 	server := m.etcd.Server
 	m.Client = v3client.New(server)
+	m.KV = adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server))
 	m.Watches = adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(server))
 	m.Leases = adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server))
 	m.backend, m.quota = server.Backend(), etcdConfig.QuotaBackendBytes

@@ -52,8 +52,8 @@ func Position(p *fanoutv1.Position) object.Position {
 
 // Object converts an object. Its value is nil if the object has none, not even an empty
 // one. Errors are those of [Message].
-func Object(o *fanoutv1.Object) (object.Object, error) {
-	out := object.Object{
+func Object(o *fanoutv1.Object) (object.Decoded, error) {
+	out := object.Decoded{
 		Key:            object.Key(o.GetKey()),
 		ContentType:    o.GetContentType(),
 		Labels:         o.GetLabels(),

@@ -361,7 +361,8 @@ export type WatchRequest = Message<"fanout.v1.WatchRequest"> & {
    * the server as dead after three intervals of silence, but wait at least five seconds for
    * the first response of a stream, which the server may have to read from etcd. Count only
    * the time during which you wait for a response. Then open the next stream on another
-   * connection.
+   * connection. A client that reports whether its state is stale may wait less after a
+   * response with an age, see docs/clients/other.md.
    *
    * @generated from field: google.protobuf.Duration bookmark_interval = 10;
    */
@@ -550,8 +551,8 @@ export type WatchResponse = Message<"fanout.v1.WatchResponse"> & {
    * SYNCED alone does not mean that the state is current. If its age is longer than the stream
    * has lasted, writes that were acknowledged before the watch began may be missing. A client
    * that reports whether its state is stale counts from the latest time that any response of
-   * this state had as its arrival minus the age: a later response with a larger age takes
-   * nothing back.
+   * this state had as its arrival minus the age, and minus the second below which no age is
+   * set: a later response with a larger age takes nothing back.
    *
    * @generated from field: google.protobuf.Duration age = 7;
    */

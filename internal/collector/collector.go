@@ -1,0 +1,105 @@
+// Package collector sets how far the heap grows between two garbage collections.
+//
+// Go's default is as much again as is live. That is wasted on a server that holds a large state and
+// allocates little, and right for one that allocates much: a collection costs about the same CPU
+// however much garbage it finds. So [Run] lets the heap grow only as far as collections stay cheap.
+package collector
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+const (
+	// minPercent and maxPercent limit the growth of the heap, relative to what is live. The
+	// maximum is Go's default.
+	minPercent, maxPercent = 25, 100
+
+	// step is the smallest change of the growth, because each change stops the program for a moment.
+	step = 5
+
+	// minGrowth is how far a small heap may grow: less would save nothing.
+	minGrowth = 32 << 20
+
+	// maxShare is the part of all processors that collections may use before the heap may grow
+	// further.
+	maxShare = 0.03
+
+	// interval is the time between two adjustments. fade is what is left of a burst of allocations
+	// after it: the heap grows with a burst at once, and shrinks some seconds after it.
+	interval = time.Second
+	fade     = 0.7
+)
+
+// Run adjusts the garbage collector to the heap until ctx is done. It then restores the previous
+// setting.
+func Run(ctx context.Context) {
+	previous := debug.SetGCPercent(maxPercent)
+	defer debug.SetGCPercent(previous)
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	var t target
+	percent, before := maxPercent, read()
+	for {
+		select {
+		case <-ticker.C:
+			now := read()
+			if p := t.percent(before, now); p != percent {
+				debug.SetGCPercent(p)
+				percent = p
+			}
+			before = now
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reading is the state of the heap at one moment.
+type reading struct {
+	at         time.Time
+	live       uint64  // bytes that the last collection found
+	allocated  uint64  // bytes since the start
+	cycles     uint64  // collections since the start
+	cpu        float64 // seconds of CPU of all collections
+	processors int
+}
+
+func read() reading {
+	samples := []metrics.Sample{
+		{Name: "/gc/heap/live:bytes"},
+		{Name: "/gc/heap/allocs:bytes"},
+		{Name: "/gc/cycles/total:gc-cycles"},
+		{Name: "/cpu/classes/gc/total:cpu-seconds"},
+	}
+	metrics.Read(samples)
+	return reading{
+		at:         time.Now(),
+		live:       samples[0].Value.Uint64(),
+		allocated:  samples[1].Value.Uint64(),
+		cycles:     samples[2].Value.Uint64(),
+		cpu:        samples[3].Value.Float64(),
+		processors: runtime.GOMAXPROCS(0),
+	}
+}
+
+// target is what the percentage depends on, besides the live heap.
+type target struct {
+	costPerByte float64 // seconds of CPU for each live byte, in the last collections
+	rate        float64 // bytes allocated per second, lately
+}
+
+// percent returns the percentage at which collections take maxShare of the processors: with the
+// percentage p, one is due each time live × p / 100 bytes have been allocated.
+func (t *target) percent(before, now reading) int {
+	if n := now.cycles - before.cycles; n > 0 && now.live > 0 {
+		t.costPerByte = (now.cpu - before.cpu) / float64(n) / float64(now.live)
+	}
+	t.rate = max(t.rate*fade, float64(now.allocated-before.allocated)/now.at.Sub(before.at).Seconds())
+	cheap := 100 * t.costPerByte * t.rate / maxShare / float64(now.processors)
+	small := 100 * minGrowth / float64(max(now.live, 1))
+	return int(min(max(cheap, small, minPercent), maxPercent)) / step * step
+}
