@@ -15,8 +15,7 @@ import (
 
 // batchOf returns a batch with one event whose value has a size.
 func batchOf(size int) *feed.Batch {
-	o := &object.Object{Key: "key", Value: make([]byte, size), CreateRevision: 7, ModRevision: 7, Version: 1}
-	wire.Preencode(o)
+	o := wire.Preencode(object.Decoded{Key: "key", Value: make([]byte, size), CreateRevision: 7, ModRevision: 7, Version: 1})
 	return &feed.Batch{Message: feed.Message{
 		Events: [][]byte{wire.Encoder{}.AddedEvent(o, object.Projection{})}, Count: 1,
 		Header: object.Header{Kind: object.Live, Position: object.Position{Epoch: "epoch", Revision: 7}},
