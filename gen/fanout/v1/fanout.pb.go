@@ -709,7 +709,7 @@ type WatchRequest struct {
 	// the server as dead after three intervals of silence, but wait at least five seconds for
 	// the first response of a stream, which the server may have to read from etcd. Count only
 	// the time during which you wait for a response. Then open the next stream on another
-	// connection. A client that reports whether its state is stale may wait less after a
+	// connection. A client that reports whether its state is stale waits less after a
 	// response with an age, see docs/clients/other.md.
 	BookmarkInterval *durationpb.Duration `protobuf:"bytes,10,opt,name=bookmark_interval,json=bookmarkInterval,proto3" json:"bookmark_interval,omitempty"`
 	// Whether the watcher wants every event or only the latest state. Default:

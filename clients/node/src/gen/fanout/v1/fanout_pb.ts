@@ -361,7 +361,7 @@ export type WatchRequest = Message<"fanout.v1.WatchRequest"> & {
    * the server as dead after three intervals of silence, but wait at least five seconds for
    * the first response of a stream, which the server may have to read from etcd. Count only
    * the time during which you wait for a response. Then open the next stream on another
-   * connection. A client that reports whether its state is stale may wait less after a
+   * connection. A client that reports whether its state is stale waits less after a
    * response with an age, see docs/clients/other.md.
    *
    * @generated from field: google.protobuf.Duration bookmark_interval = 10;
