@@ -70,7 +70,7 @@ func (f *fixture) join(t testing.TB, c *crowd, q *sendqueue.Queue, i feed.Intere
 func (f *fixture) joinInOrder(t testing.TB, c *crowd, q *sendqueue.Queue, i feed.Interest, o dispatch.Options, order uint32) *member {
 	t.Helper()
 	m := &member{crowd: c, queue: q, waits: make(chan struct{}), done: make(chan struct{})}
-	m.Stream = dispatch.NewStream(dispatch.StreamConfig{Queue: q, Solo: m, Order: order, LastBookmark: o.LastBookmark})
+	m.Stream = dispatch.NewStream(dispatch.StreamConfig{Queue: q, Sink: m, Solo: true, Order: order, LastBookmark: o.LastBookmark})
 	m.Start(f.dispatcher, &m.StreamWatch, i, catchup.FromNow(f.cacher.State().Position()), o)
 	go func() {
 		defer close(m.done)
@@ -104,7 +104,7 @@ func (c *crowd) after(do func()) {
 // HasRoom implements [dispatch.StreamSink].
 func (m *member) HasRoom() bool { return !m.full }
 
-// TakesBatch implements [dispatch.SoloSink].
+// TakesBatch implements [dispatch.StreamSink].
 func (m *member) TakesBatch() bool { return !m.full }
 
 // Reserve implements [dispatch.StreamSink].
@@ -119,10 +119,10 @@ func (m *member) HoldsReservation() bool { return true }
 // Release implements [dispatch.StreamSink].
 func (m *member) Release() {}
 
-// Size implements [dispatch.SoloSink].
+// Size implements [dispatch.StreamSink].
 func (m *member) Size(*feed.Batch) int { return 0 }
 
-// Prefetch implements [dispatch.SoloSink].
+// Prefetch implements [dispatch.StreamSink].
 func (m *member) Prefetch() int {
 	m.near = true
 	return 1
@@ -147,14 +147,14 @@ func (m *member) TrySend(r *dispatch.Response, now time.Time) error {
 	return nil
 }
 
-// SendBatch implements [dispatch.SoloSink].
-func (m *member) SendBatch(b *feed.Batch, _ object.Revision, _ time.Time) error {
-	m.receive(b)
-	return nil
+// SendBatch implements [dispatch.StreamSink].
+func (m *member) SendBatch(b dispatch.MemberBatch, _ time.Time) (bytes int, err error) {
+	m.receive(b.Batch)
+	return b.Batch.Size(), nil
 }
 
-// CountSent implements [dispatch.SoloSink].
-func (m *member) CountSent(_ *feed.Batch, n int, _ time.Time) {
+// CountSent implements [dispatch.StreamSink].
+func (m *member) CountSent(_ *dispatch.Dispatcher, _ *feed.Batch, n, _ int, _ time.Time) {
 	m.crowd.mu.Lock()
 	defer m.crowd.mu.Unlock()
 	m.crowd.counts = append(m.crowd.counts, n)

@@ -53,7 +53,7 @@ type cursor struct {
 	sentLast       bool // the last bookmark was made
 	watches        []*StreamWatch
 	one            [1]*StreamWatch // the memory of watches while there is one
-	ids            *IDs            // of several watches; nil: not made yet
+	ids            *IDs            // of several watches, or of a member; nil: not made yet
 	resume         object.Position // of the last message that was made
 	announced      *object.Header  // of the CATCH_UP_BEGIN that the worker has made; nil: none, or Serve has begun the catch-up
 	view           *feed.View      // of the feed; set by streamSource.addLive while it runs
@@ -126,15 +126,16 @@ func (c *cursor) holds(now time.Time) bool {
 // isHeld reports whether events wait for the batch delay.
 func (c *cursor) isHeld() bool { return c.due > 0 }
 
-// list returns the ids of the watches. Only a list of several ids is worth its memory.
+// list returns the ids of the watches. Only a list of several ids, or of a member, is worth its memory.
 func (c *cursor) list() *IDs {
-	if len(c.watches) == 1 {
-		return idsOf(c.watches)
+	if c.ids != nil {
+		return c.ids
 	}
-	if c.ids == nil {
-		c.ids = idsOf(c.watches)
+	list := idsOf(c.watches)
+	if len(c.watches) > 1 || c.place > 0 {
+		c.ids = list
 	}
-	return c.ids
+	return list
 }
 
 // entrySize returns an upper limit of the encoded size of an entry with n bytes of events.
@@ -206,7 +207,7 @@ func (s *Stream) fallBehind(c *cursor, now time.Time) {
 	newest := c.dispatcher().feeds.Config.Source.State()
 	c.Step = catchup.StepBehind
 	if newest.Position().Epoch == c.Epoch && c.After >= newest.Replayable() {
-		if s.solo != nil {
+		if s.solo {
 			c.Step = catchup.StepLive
 			s.catchUp(c)
 			return
@@ -261,7 +262,7 @@ func (s *Stream) sourceOf(g *group) *streamSource {
 // bound returns the position up to which the watches of the stream may get events. If there is only
 // one watch, it need not wait until its worker has marked the others.
 func (src *streamSource) bound() object.Position {
-	if src.stream.solo == nil {
+	if !src.stream.solo {
 		return src.rounds.bound
 	}
 	p := *src.dispatcher.feeds.DispatchedUpTo.Load()

@@ -22,10 +22,10 @@
 // a client that does not read costs nothing for each watch. The goroutine of [Stream.Serve] makes
 // the parts of catch-ups. docs/dev/subscribe.md explains the design.
 //
-// A stream with one watch has a [SoloSink] instead. While its cursor needs nothing but the batches of
-// its group, it is a member of the group: at the end of a round, the worker looks up the next [Batch]
-// of the group once and sends it to each member, one connection after another. Otherwise the stream
-// reads the cursor until it can be a member again.
+// While a stream has one cursor, which needs nothing but the batches of its group, the cursor is a member
+// of the group: at the end of a round, the worker looks up the next [feed.Batch] of the group once and
+// sends it to each member, one connection after another. Otherwise the stream reads the cursor until it
+// can be a member again.
 //
 // A worker belongs to package sendqueue, serves thousands of watches and must not wait.
 //

@@ -13,7 +13,7 @@ import (
 )
 
 // Pulled is a watch with a stream of its own, whose sink has room for one message each time that the
-// test asks for one. It implements [SoloSink].
+// test asks for one. It implements [StreamSink].
 type Pulled struct {
 	*StreamWatch
 	stream *Stream
@@ -43,7 +43,7 @@ const (
 // PullCounted is Pull, and counts what happens.
 func (d *Dispatcher) PullCounted(q *sendqueue.Queue, i feed.Interest, b catchup.Begin, o Options, count map[string]int) *Pulled {
 	p := &Pulled{StreamWatch: &StreamWatch{}, out: make(chan feed.Message, 1), done: make(chan struct{}), count: count}
-	p.stream = NewStream(StreamConfig{Queue: q, Solo: p, LastBookmark: o.LastBookmark})
+	p.stream = NewStream(StreamConfig{Queue: q, Sink: p, Solo: true, LastBookmark: o.LastBookmark})
 	p.holdReservation()
 	p.stream.Start(d, p.StreamWatch, i, b, o)
 	p.stream.post(func(time.Time) { p.cursor = p.StreamWatch.cursor.Load() })
@@ -129,7 +129,7 @@ func (p *Pulled) HasRoom() bool {
 	return p.asked
 }
 
-// TakesBatch implements [SoloSink].
+// TakesBatch implements [StreamSink].
 func (p *Pulled) TakesBatch() bool { return p.HasRoom() }
 
 // take takes a message.
@@ -151,23 +151,23 @@ func (p *Pulled) TrySend(r *Response, _ time.Time) error {
 	return nil
 }
 
-// SendBatch implements [SoloSink].
-func (p *Pulled) SendBatch(b *feed.Batch, _ object.Revision, _ time.Time) error {
-	p.take(&b.Message, SentByGroup)
-	return nil
+// SendBatch implements [StreamSink].
+func (p *Pulled) SendBatch(b MemberBatch, _ time.Time) (bytes int, err error) {
+	p.take(&b.Batch.Message, SentByGroup)
+	return b.Batch.Size(), nil
 }
 
-// CountSent implements [SoloSink].
-func (p *Pulled) CountSent(*feed.Batch, int, time.Time) {
+// CountSent implements [StreamSink].
+func (p *Pulled) CountSent(*Dispatcher, *feed.Batch, int, int, time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.happens(Counted)
 }
 
-// Size implements [SoloSink].
+// Size implements [StreamSink].
 func (*Pulled) Size(b *feed.Batch) int { return b.Size() }
 
-// Prefetch implements [SoloSink].
+// Prefetch implements [StreamSink].
 func (*Pulled) Prefetch() int { return 0 }
 
 // Send implements [StreamSink].
@@ -193,7 +193,7 @@ type Polled struct{ cursor }
 
 // Poll returns a cursor of a watch of the interest.
 func (d *Dispatcher) Poll(q *sendqueue.Queue, i feed.Interest, b catchup.Begin, o Options) *Polled {
-	p := &Polled{}
+	p := &Polled{cursor{stream: &Stream{solo: true}}}
 	p.group = d.enter(&i, q)
 	p.Reader = catchup.NewReader(p.group.feed, b, o.Latest, o.EveryEvent)
 	return p

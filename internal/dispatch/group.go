@@ -16,9 +16,9 @@ import (
 // the worker (workerRounds). There are two kinds of cursors:
 //
 //   - The worker marks the cursors in the lists, and their streams read them later.
-//   - The worker sends the next batch to the members at once. A member is the cursor of a stream
-//     with one watch that needs nothing but the batches of the group. Otherwise, the cursor leaves
-//     the members, and its stream reads it, until it can join them again.
+//   - The worker sends the next batch to the members at once. A member is the only cursor of its
+//     stream, and needs nothing but the batches of the group. Otherwise, the cursor leaves the
+//     members, and its stream reads it, until it can join them again.
 //
 // The group does not record what each member has received. cursor.wants compares a batch with the
 // position of the member.
@@ -34,20 +34,21 @@ type group struct {
 
 	// Only the worker uses the fields below.
 
-	cursors cursorList           // of streams with many watches
+	cursors cursorList           // of streams that may have many watches; those that are no members
 	shared  map[shareKey]*cursor // the live cursors that watches with equal keys share; nil: the list has at most one cursor
 
-	*memberList // nil: no stream with one watch has a cursor
+	*memberList // nil: no cursor was a member, and none is of a stream with one watch
 }
 
-// memberList has the cursors of streams with one watch. Only the worker uses it.
+// memberList has the members of a group. Only the worker uses it.
 type memberList struct {
-	apart   cursorList      // those that are no members
+	apart   cursorList      // cursors of streams with one watch that are no members
 	at      object.Position // where the group's next batch begins
 	skip    int             // number of events of the next revision that were in earlier batches; see Reader.Skip
 	members []member
 	size    int // number of members that have not left
 	sorted  int // the members before this index are in order; see sort
+	bounded int // number of members of streams that may have several watches
 
 	fetched        int           // result of the reads in prefetch; without a result, the compiler would remove them
 	yieldAllowance time.Duration // time that the method yield may still take; negative: earlier calls took too long
@@ -58,7 +59,7 @@ type memberList struct {
 type member struct {
 	cursor *cursor // nil: it has left
 	stream *Stream
-	sink   SoloSink
+	sink   StreamSink
 	queue  *sendqueue.Queue
 	order  uint32 // StreamConfig.Order
 }
@@ -93,7 +94,7 @@ func (g *group) dispatcher() *Dispatcher { return g.rounds.dispatcher }
 
 // add adds a cursor to the lists, so that rounds mark it.
 func (g *group) add(c *cursor) {
-	if c.stream.solo != nil {
+	if c.stream.solo {
 		if g.memberList == nil {
 			g.memberList = &memberList{}
 		}
@@ -111,8 +112,8 @@ func (g *group) remove(c *cursor) {
 	switch {
 	case c.place > 0:
 		g.leave(c)
-		g.apart.remove(c)
-	case c.stream.solo != nil:
+		g.remove(c)
+	case c.stream.solo:
 		g.apart.remove(c)
 	default:
 		g.cursors.remove(c)
@@ -129,12 +130,18 @@ func (g *group) mark() {
 
 // join makes a cursor a member. It had nothing to send when its stream last read it.
 func (g *group) join(c *cursor) {
+	g.remove(c)
+	if g.memberList == nil {
+		g.memberList = &memberList{}
+	}
 	if g.size == 0 {
 		g.at, g.skip = c.At(), 0
 	}
-	g.apart.remove(c)
 	s := c.stream
-	g.members = append(g.members, member{c, s, s.solo, s.task.Queue(), s.order})
+	if !s.solo {
+		g.bounded++
+	}
+	g.members = append(g.members, member{c, s, s.sink, s.task.Queue(), s.order})
 	g.size++
 	c.place = int32(len(g.members))
 	c.isMember.Store(true)
@@ -155,7 +162,14 @@ func (g *group) hasLeft(c *cursor) {
 	c.place = 0
 	c.isMember.Store(false)
 	c.resume = c.At()
-	g.apart.add(c)
+	g.add(c)
+	if c.stream.solo {
+		return
+	}
+	g.bounded--
+	if g.shared != nil && c.state == cursorLive {
+		c.sharedOrSelf()
+	}
 }
 
 // run sends the next batch to the members. A panic in member.offer ends only the stream of that
@@ -176,7 +190,11 @@ func (g *group) run(now time.Time) {
 		g.dismiss((*cursor).mark) // their streams read them
 		return
 	}
-	b := g.feed.Batch(feed.Start{View: v, After: g.at.Revision, Skip: g.skip}, now)
+	upTo := feed.AllRevisions
+	if g.bounded > 0 {
+		upTo = g.bound()
+	}
+	b := g.feed.BatchUpTo(feed.Start{View: v, After: g.at.Revision, Skip: g.skip}, upTo, now)
 	if b == nil {
 		return
 	}
@@ -187,6 +205,15 @@ func (g *group) run(now time.Time) {
 	}
 }
 
+// bound returns the bound of the worker. A stream that may have several watches gets nothing after it,
+// because its next watch may need the same revisions in the same response.
+func (g *group) bound() object.Revision {
+	if g.rounds.bound.Epoch != g.at.Epoch {
+		return 0
+	}
+	return g.rounds.bound.Revision
+}
+
 // membersPerTimestamp is the number of members that share one reading of the clock and one
 // call of CountSent.
 const membersPerTimestamp = 32
@@ -194,9 +221,8 @@ const membersPerTimestamp = 32
 // send offers a batch to all members and removes those that leave.
 func (g *group) send(b *feed.Batch, now time.Time) {
 	kept := 0
-	var receiver SoloSink // the sink of one member that received the batch
-	received := 0
-	size := -1 // of the batch; the sinks of a group send the same
+	var receiver StreamSink // the sink of one member that received the batch
+	received, bytes := 0, 0 // watches that received it, and the size of their messages
 	for i := range g.members {
 		if i%membersPerPrefetch == 0 {
 			g.prefetch(g.members[i:min(i+membersPerPrefetch, len(g.members))])
@@ -208,15 +234,13 @@ func (g *group) send(b *feed.Batch, now time.Time) {
 		if kept > 0 && m.queue != g.members[kept-1].queue {
 			now = g.yield(now)
 		}
-		if size < 0 {
-			size = m.sink.Size(b)
-		}
-		sent, stays := m.offer(b, size, now)
-		if sent {
+		o := m.offer(b, now)
+		if o.watches > 0 {
 			receiver = m.sink
-			received++
+			received += o.watches
+			bytes += o.bytes
 		}
-		if stays {
+		if o.stays {
 			if kept < i {
 				g.put(kept, m)
 			}
@@ -224,12 +248,12 @@ func (g *group) send(b *feed.Batch, now time.Time) {
 		}
 		if i%membersPerTimestamp == membersPerTimestamp-1 && received > 0 {
 			now = time.Now() // so that the latency includes the time of sending
-			receiver.CountSent(b, received, now)
-			received = 0
+			receiver.CountSent(g.dispatcher(), b, received, bytes, now)
+			received, bytes = 0, 0
 		}
 	}
 	if received > 0 {
-		receiver.CountSent(b, received, time.Now())
+		receiver.CountSent(g.dispatcher(), b, received, bytes, time.Now())
 	}
 	g.truncate(kept, kept)
 }

@@ -87,7 +87,7 @@ func (s *served) Close() {
 func (d *Dispatcher) serve(t *testing.T, q *sendqueue.Queue) *served {
 	t.Helper()
 	s, w := &served{done: make(chan struct{})}, &StreamWatch{}
-	s.Stream = NewStream(StreamConfig{Queue: q, Solo: &s.sink})
+	s.Stream = NewStream(StreamConfig{Queue: q, Sink: &s.sink, Solo: true})
 	s.Start(d, w, feed.Interest{}, catchup.FromNow(d.feeds.Config.Source.State().Position()), Options{})
 	go func() {
 		defer close(s.done)
@@ -174,21 +174,23 @@ func (s liveSink) HasRoom() bool                      { return true }
 func (s liveSink) TakesBatch() bool                   { return true }
 func (s liveSink) TrySend(*Response, time.Time) error { return nil }
 
-func (s liveSink) SendBatch(*feed.Batch, object.Revision, time.Time) error {
+func (s liveSink) SendBatch(MemberBatch, time.Time) (bytes int, err error) {
 	s.trySend()
-	return nil
+	return 0, nil
 }
 
-func (s liveSink) CountSent(_ *feed.Batch, n int, now time.Time) { s.countSent(n, now) }
+func (s liveSink) CountSent(_ *Dispatcher, _ *feed.Batch, n, _ int, now time.Time) {
+	s.countSent(n, now)
+}
 
 // serveIn serves watches in one group. The returned function ends them, and returns the errors of
 // Serve.
-func (d *Dispatcher) serveIn(t *testing.T, q *sendqueue.Queue, watches int, sink SoloSink) (stop func() []error) {
+func (d *Dispatcher) serveIn(t *testing.T, q *sendqueue.Queue, watches int, sink StreamSink) (stop func() []error) {
 	t.Helper()
 	ended := make(chan error, watches)
 	var all []*Stream
 	for range watches {
-		s, w := NewStream(StreamConfig{Queue: q, Solo: sink}), &StreamWatch{}
+		s, w := NewStream(StreamConfig{Queue: q, Sink: sink, Solo: true}), &StreamWatch{}
 		s.Start(d, w, feed.Interest{}, catchup.FromNow(d.feeds.Config.Source.State().Position()), Options{})
 		all = append(all, s)
 		go func() { ended <- s.Serve() }()

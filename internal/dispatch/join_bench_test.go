@@ -14,7 +14,7 @@ import (
 func aCrowd(watches int) (*group, []cursor) {
 	var f *feed.Feed
 	feed.NewFeeds(feed.Config{}, nil).Enter(&feed.Interest{}, func(entered *feed.Feed, _ object.Position) { f = entered })
-	g, s := &group{feed: f}, NewStream(StreamConfig{Queue: &sendqueue.Queue{}, Solo: &Pulled{}})
+	g, s := &group{feed: f}, NewStream(StreamConfig{Queue: &sendqueue.Queue{}, Sink: &Pulled{}, Solo: true})
 	crowd := make([]cursor, watches)
 	for i := range crowd {
 		crowd[i] = cursor{stream: s, group: g, Reader: catchup.Reader{Feed: f, After: 1, Step: catchup.StepLive}}

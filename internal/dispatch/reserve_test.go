@@ -64,7 +64,7 @@ func (s *reservingSink) TrySend(r *dispatch.Response, _ time.Time) error {
 // reserving returns a watch that is not served yet.
 func (f *fixture) reserving(i feed.Interest, b catchup.Begin) *reservingSink {
 	s := &reservingSink{begun: make(chan struct{})}
-	s.Stream = dispatch.NewStream(dispatch.StreamConfig{Queue: f.workers.NewQueue(), Solo: s})
+	s.Stream = dispatch.NewStream(dispatch.StreamConfig{Queue: f.workers.NewQueue(), Sink: s, Solo: true})
 	s.Start(f.dispatcher, &s.StreamWatch, i, b, dispatch.Options{})
 	return s
 }

@@ -23,31 +23,33 @@ import (
 // a watch of StartDirect. It makes the parts of catch-ups and gives them to the worker, closes
 // watchers, and sends when the sink needs a sender that may wait.
 type Stream struct {
-	mu       sync.Mutex
-	ended    bool  // guarded by mu: Serve has to return
-	draining bool  // guarded by mu: EndAll was called
-	cause    error // guarded by mu: the result of Serve
+	// A group uses the first cache line for each message of a member.
+
+	mu     sync.Mutex
+	ended  bool                  // guarded by mu: Serve has to return
+	unsent bool                  // response was made and not sent; Serve sends it. Only the worker uses it
+	solo   bool                  // see StreamConfig.Solo; never changes
+	inbox  []func(now time.Time) // guarded by mu: what the worker has to do before anything else
+	sink   StreamSink            // never changes
 
 	// These never change.
 
-	sink          StreamSink
-	solo          SoloSink // the same, of a stream with one watch; otherwise nil
-	order         uint32   // see StreamConfig.Order
 	responseBytes int
+	order         uint32         // see StreamConfig.Order
 	task          sendqueue.Task // calls run
 	wakeServe     chan struct{}  // capacity 1: Serve has something to do
 	waits         sync.WaitGroup // for the goroutines that Serve has to wait for
 
 	isWaiting atomic.Bool // the stream has something to send, and the sink had no room when it was last asked
 
-	released bool                  // guarded by mu: the worker does not use the stream any more
-	ctx      context.Context       // guarded by mu: ends when Serve returns; nil: nobody has needed it
-	cancel   context.CancelFunc    // guarded by mu: ends ctx
-	inbox    []func(now time.Time) // guarded by mu: what the worker has to do before anything else
-	toClose  []*cursor             // guarded by mu: Serve has to close these
-	toSend   *Response             // guarded by mu: Serve has to send this; nil: nothing
-	answers  answerCount           // guarded by mu
-	catchUps catchUpQueue          // guarded by mu
+	cause    error              // guarded by mu: the result of Serve
+	released bool               // guarded by mu: the worker does not use the stream any more
+	ctx      context.Context    // guarded by mu: ends when Serve returns; nil: nobody has needed it
+	cancel   context.CancelFunc // guarded by mu: ends ctx
+	toClose  []*cursor          // guarded by mu: Serve has to close these
+	toSend   *Response          // guarded by mu: Serve has to send this; nil: nothing
+	answers  answerCount        // guarded by mu
+	catchUps catchUpQueue       // guarded by mu
 
 	// Only the worker uses the fields below.
 
@@ -66,7 +68,6 @@ type Stream struct {
 	partsNext      bool       // the parts are sent before live events
 	used           int        // upper limit of the size of the response
 	response       Response   // the memory of the response
-	unsent         bool       // response was made and not sent; Serve sends it
 	ready          bool       // the task is ready because a cursor was marked
 	more           bool       // the last response had More
 	finishing      bool       // Serve returns when the last watch has ended
@@ -75,15 +76,18 @@ type Stream struct {
 	clock          streamClock
 }
 
-// StreamConfig configures a stream. Queue, and Sink or Solo, are required.
+// StreamConfig configures a stream. Queue and Sink are required.
 type StreamConfig struct {
 	Queue *sendqueue.Queue // of the connection; its worker sends
 	Sink  StreamSink
-	Solo  SoloSink // instead of Sink: Start or StartDirect is called once
 
-	// Order orders the streams of one queue that have one watch. When several of them get the same
-	// message, those with a lower Order get it first. A stream that the client opened later should
-	// have a higher one.
+	// Solo means that Start or StartDirect is called once. Each response has one message at most, and
+	// an end.
+	Solo bool
+
+	// Order orders the streams of one queue. When several members of a group get the same message,
+	// those with a lower Order get it first. A stream that the client opened later should have a
+	// higher one.
 	Order uint32
 
 	// ResponseBytes limits a response. A single event above it has a response of its own.
@@ -101,9 +105,6 @@ func NewStream(c StreamConfig) *Stream {
 		sink: c.Sink, solo: c.Solo, order: c.Order,
 		responseBytes: cmp.Or(c.ResponseBytes, 1<<20),
 		wakeServe:     make(chan struct{}, 1),
-	}
-	if s.solo != nil {
-		s.sink = s.solo
 	}
 	s.task = c.Queue.NewTask(s.run)
 	s.clock = streamClock{lastBookmark: c.LastBookmark}
@@ -162,14 +163,11 @@ func (s *Stream) EndAt(w *StreamWatch, at time.Time, e Ending) {
 // EndAll ends all watches, and then the stream, as Finish does. Watches at one position share the
 // DRAINING message.
 func (s *Stream) EndAll(e Ending) {
-	s.mu.Lock()
-	s.draining = true
-	s.mu.Unlock()
 	s.post(func(time.Time) {
 		if s.endAll != nil {
 			return
 		}
-		s.finishing, s.endAll = s.solo == nil, &e // Start follows, if the one watch has not begun
+		s.finishing, s.endAll = !s.solo, &e // Start follows, if the one watch has not begun
 		for _, c := range s.cursors() {
 			s.endCursor(c, &e)
 		}

@@ -109,7 +109,7 @@ func (s *Stream) end(w *StreamWatch, e *Ending) {
 			s.closeCursor(c)
 		}
 	}
-	if s.solo != nil {
+	if s.solo {
 		s.finishing, s.soloEnd = true, e.Reason
 	}
 	w.life.Store(watchEnded)

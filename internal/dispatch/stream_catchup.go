@@ -129,7 +129,7 @@ func (s *Stream) grantParts() {
 func (s *Stream) makeParts() {
 	var made madeParts
 	limit := maxPartBytes
-	if s.solo != nil {
+	if s.solo {
 		limit = 1 // each message has a response of its own
 	}
 	bytes := 0
@@ -190,7 +190,7 @@ func (s *Stream) makePartsOf(c *cursor, made *madeParts, limit int) (bytes int, 
 		}
 		if m.Header.Kind == object.CatchUpBegin {
 			if c.NeedsReservation() && !holds {
-				if s.solo != nil && c.announced == nil {
+				if s.solo && c.announced == nil {
 					// The client need not wait to know what comes.
 					c.announced = &m.Header
 					made.messages = append(made.messages, catchUpMessage{cursor: c, message: m})

@@ -48,7 +48,7 @@ func (k *streamClock) fire(s *Stream, now time.Time) {
 		// The watch with the shortest interval may have ended.
 		k.interval = s.tickInterval()
 		k.nextTick = now.Add(k.interval)
-		if c := s.latest; s.solo != nil && c != nil && !c.timing.IsSilent(now) {
+		if c := s.latest; s.solo && c != nil && !c.timing.IsSilent(now) {
 			k.nextTick = c.timing.sentAny.Add(k.interval)
 		} else {
 			s.tick()
@@ -79,7 +79,7 @@ func (c *cursor) tickInterval() time.Duration {
 	switch {
 	case c.timing == nil || c.timing.bookmarkInterval == 0:
 		return 0
-	case c.stream.solo != nil:
+	case c.stream.solo:
 		return c.timing.bookmarkInterval
 	}
 	return max(c.timing.bookmarkInterval/2, time.Millisecond)
@@ -181,7 +181,7 @@ func (src *streamSource) addBookmarks(now time.Time) {
 	left := s.room() - entryBytes
 	again := false
 	ahead := s.clock.interval // a watch gets its bookmark if it would be silent for too long at the next look
-	if s.solo != nil {
+	if s.solo {
 		ahead = 0
 	}
 	for _, c := range src.cursors {

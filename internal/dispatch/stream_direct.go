@@ -82,8 +82,12 @@ func (s *Stream) StartDirect(w *StreamWatch, m DirectWatcher) {
 	}
 }
 
+// hasDirects reports whether the stream has watches of StartDirect.
+func (s *Stream) hasDirects() bool { return s.directs != nil && len(s.directs.all) > 0 }
+
 // beginDirect starts a watch on the worker.
 func (s *Stream) beginDirect(c *cursor) {
+	s.leaveGroup()
 	c.state = cursorLive
 	if s.directs == nil {
 		s.directs = &directCursors{}

@@ -29,7 +29,8 @@ type testStream struct {
 	mu        sync.Mutex
 	responses []response                          // guarded by mu: those that take has not returned
 	room      int                                 // guarded by mu: number of responses that the sink has room for; negative: any
-	asked     int                                 // guarded by mu: calls of HasRoom
+	asked     int                                 // guarded by mu: calls of HasRoom and TakesBatch
+	batches   int                                 // guarded by mu: calls of SendBatch
 	mayTry    bool                                // guarded by mu: HasRoom has reported room, which only a response takes away
 	try       func(r *dispatch.Response) error    // guarded by mu: the result of TrySend; nil: no error
 	send      func(r *dispatch.Response) error    // guarded by mu: the result of Send; nil: no error
@@ -275,6 +276,34 @@ func (s *testStream) Release() {
 		s.holds = false
 	})
 }
+
+// TakesBatch implements [dispatch.StreamSink].
+func (s *testStream) TakesBatch() bool {
+	defer s.enter()()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	return s.room != 0 && s.try == nil // otherwise, TrySend decides
+}
+
+// SendBatch implements [dispatch.StreamSink].
+func (s *testStream) SendBatch(b dispatch.MemberBatch, now time.Time) (bytes int, err error) {
+	defer s.enter()()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.batches++
+	s.recordLocked(&dispatch.Response{Entries: []dispatch.Entry{{IDs: b.IDs, Dispatcher: b.Dispatcher, Batch: b.Batch}}}, now)
+	return b.Batch.Size(), nil
+}
+
+// CountSent implements [dispatch.StreamSink].
+func (s *testStream) CountSent(*dispatch.Dispatcher, *feed.Batch, int, int, time.Time) {}
+
+// Prefetch implements [dispatch.StreamSink].
+func (s *testStream) Prefetch() int { return 0 }
+
+// Size implements [dispatch.StreamSink].
+func (s *testStream) Size(*feed.Batch) int { panic("the stream may have several watches") }
 
 func (s *testStream) recordLocked(r *dispatch.Response, now time.Time) {
 	if s.room > 0 {

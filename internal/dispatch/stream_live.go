@@ -11,7 +11,7 @@ import (
 // addLive adds live events to the response. The events of one revision of a dispatcher leave
 // together, if they fit into a response. Otherwise they leave in consecutive responses.
 func (s *Stream) addLive(now time.Time) {
-	if s.solo != nil {
+	if s.solo {
 		for _, src := range s.sources {
 			src.keep(func(c *cursor) bool { return s.addBatch(c, now) })
 		}

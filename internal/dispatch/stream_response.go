@@ -51,7 +51,7 @@ func (s *Stream) makeResponse(now time.Time) bool {
 
 // isFull reports whether a stream with one watch has a message in the response. Its sink sends each
 // response as a message of its own.
-func (s *Stream) isFull() bool { return s.solo != nil && len(s.response.Entries) > 0 }
+func (s *Stream) isFull() bool { return s.solo && len(s.response.Entries) > 0 }
 
 // room returns how many bytes fit into the response.
 func (s *Stream) room() int {
@@ -80,8 +80,8 @@ func (s *Stream) addMessage(c *cursor, b *feed.Batch, now time.Time) {
 // sizeOf returns the size of a message as ListWatchers shows it. The watches of a stream share
 // messages, so only the size of their events is theirs.
 func (s *Stream) sizeOf(b *feed.Batch) int {
-	if s.solo != nil {
-		return s.solo.Size(b)
+	if s.solo {
+		return s.sink.Size(b)
 	}
 	return b.Size()
 }
@@ -137,6 +137,30 @@ type StreamSink interface {
 
 	// Release gives the permission back: no RESET or DELTA is under way.
 	Release()
+
+	// The methods below serve a stream whose only cursor is a member of its group. The worker then
+	// sends it the batches of the group, without a Response.
+
+	// TakesBatch reports whether SendBatch may be called now. If not, the sink calls
+	// [Stream.Ready] when it has room.
+	TakesBatch() bool
+
+	// SendBatch sends a batch from the worker and must not wait, because thousands of other watches
+	// wait for the same worker. It returns the size of the message. An error ends [Stream.Serve] with
+	// that error.
+	SendBatch(b MemberBatch, now time.Time) (bytes int, err error)
+
+	// CountSent counts the messages of several sinks that have sent the batch to n watches with
+	// SendBatch. The messages have a number of bytes. These sinks belong to one feed and one worker.
+	// The worker calls CountSent of only one of them.
+	CountSent(d *Dispatcher, b *feed.Batch, n, bytes int, now time.Time)
+
+	// Prefetch reads the memory that SendBatch will read; see group.prefetch. It must not wait or
+	// change anything. The result has no meaning.
+	Prefetch() int
+
+	// Size returns the size of a batch as the sink of a stream with one watch sends it.
+	Size(b *feed.Batch) int
 }
 
 // ErrNeedsHandler means that only Serve can send the response, with Send, because the sink may
@@ -179,7 +203,7 @@ func (l *IDs) Len() int { return len(l.all) }
 func (l *IDs) All() []uint64 { return l.all }
 
 // Encoded returns the list as the function encodes it. It is encoded once for each list. Only
-// StreamSink.TrySend and StreamSink.Send call it.
+// StreamSink.TrySend, StreamSink.Send and StreamSink.SendBatch call it.
 func (l *IDs) Encoded(encode func([]uint64) []byte) []byte {
 	if l.encoded == nil {
 		l.encoded = encode(l.all)

@@ -10,6 +10,7 @@ import (
 
 // begin starts a watch on the worker. The watch has joined the feed of the group.
 func (s *Stream) begin(w *StreamWatch, g *group, b catchup.Begin, o *Options, now time.Time) {
+	s.leaveGroup()
 	s.watches++
 	if s.join(w, g, b, o) {
 		return
@@ -102,7 +103,7 @@ func (s *Stream) addSettlingOf(c *cursor, now time.Time) (still bool) {
 // isReached reports whether the bound has reached a revision. It is true if the epoch of the cursor
 // is over. If it is false, the stream runs again when there is a later bound.
 func (c *cursor) isReached(revision object.Revision) bool {
-	if c.stream.solo != nil {
+	if c.stream.solo {
 		return true // there is no other watch that must not be ahead
 	}
 	bound := c.source.rounds.newestBound()
@@ -121,7 +122,7 @@ func (c *cursor) isReached(revision object.Revision) bool {
 func (s *Stream) addReplay(c *cursor, now time.Time) bool {
 	asOf := c.dispatcher().feeds.Config.Source.Confirmed()
 	state := c.dispatcher().feeds.Config.Source.State()
-	if s.solo != nil || c.Step != catchup.StepResume || c.After == 0 || c.Exact > 0 || c.Epoch != state.Position().Epoch || c.After < state.Replayable() {
+	if s.solo || c.Step != catchup.StepResume || c.After == 0 || c.Exact > 0 || c.Epoch != state.Position().Epoch || c.After < state.Replayable() {
 		s.catchUp(c)
 		return false
 	}
@@ -154,7 +155,7 @@ func (s *Stream) goLive(c *cursor) {
 	c.state = cursorLive
 	c.mark()
 	c.share()
-	if s.solo != nil && s.clock.lastBookmarkDone && !c.sentLast {
+	if s.solo && s.clock.lastBookmarkDone && !c.sentLast {
 		s.tick()
 	}
 }

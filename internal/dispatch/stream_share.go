@@ -55,7 +55,7 @@ func (g *group) sharedBy(k shareKey) *cursor {
 // share lets other watches share a cursor that has become live. If there is such a cursor already,
 // the watches move to that one later.
 func (c *cursor) share() {
-	if c.group.shared == nil || c.stream.solo != nil {
+	if c.group.shared == nil || c.stream.solo {
 		return // it is the only cursor of the group, or of its stream
 	}
 	if c.sharedOrSelf() != c {
@@ -170,7 +170,7 @@ type join struct {
 // one that is live and has sent everything that the watch does not want, or one that is about to
 // begin at the same place.
 func (s *Stream) join(w *StreamWatch, g *group, b catchup.Begin, o *Options) bool {
-	if s.solo != nil || b.Kind == catchup.BeginFromSnapshot || b.Exact > 0 || s.endAll != nil || g.dispatcher().stopped.Load() {
+	if s.solo || b.Kind == catchup.BeginFromSnapshot || b.Exact > 0 || s.endAll != nil || g.dispatcher().stopped.Load() {
 		return false
 	}
 	k := keyOf(s, o)

@@ -76,14 +76,17 @@ func (b *Batch) Distinct() bool {
 
 // Batch returns a Batch with the given start, or nil if the view has no event after the start. A
 // Batch that a stream has made may end before the limit of a message.
-func (f *Feed) Batch(start Start, now time.Time) *Batch {
+func (f *Feed) Batch(start Start, now time.Time) *Batch { return f.BatchUpTo(start, AllRevisions, now) }
+
+// BatchUpTo is Batch without the events after the revision to.
+func (f *Feed) BatchUpTo(start Start, to object.Revision, now time.Time) *Batch {
 	if start.View.EndsAt(start.After) {
 		return nil
 	}
-	if b := f.batches.find(now, func(b *Batch) bool { return b.start == start }); b != nil {
+	if b := f.batches.find(now, func(b *Batch) bool { return b.start == start && b.Header.Position.Revision <= to }); b != nil {
 		return b
 	}
-	return f.newBatch(start, f.Feeds.Config.MessageBytes, AllRevisions, true, now)
+	return f.newBatch(start, f.Feeds.Config.MessageBytes, to, true, now)
 }
 
 // BatchTo returns the batch of the events after the start, up to the cut. If possible, it is one that

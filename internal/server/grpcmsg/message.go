@@ -1,6 +1,9 @@
 package grpcmsg
 
 import (
+	"bytes"
+	"sync/atomic"
+
 	"google.golang.org/grpc/mem"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
@@ -11,6 +14,13 @@ import (
 type SharedMessage struct {
 	pieces mem.BufferSlice
 	size   int
+	entry  atomic.Pointer[entryMessage] // the latest; see EncodedEntry
+}
+
+// entryMessage is a response of Subscribe that has one entry.
+type entryMessage struct {
+	ids     []byte
+	message *SharedMessage
 }
 
 // smallMessage is the size up to which the pieces of a message are copied into one. Each further
@@ -33,14 +43,14 @@ func NewSharedMessage(pieces [][]byte, appendHeader func([]byte) []byte) *Shared
 	}
 	if size > smallMessage {
 		joined := Join(pieces, appendHeader(nil))
-		return &SharedMessage{mem.BufferSlice(joined), joined.Size()}
+		return &SharedMessage{pieces: mem.BufferSlice(joined), size: joined.Size()}
 	}
 	b := make([]byte, 0, size+headerBytes)
 	for _, p := range pieces {
 		b = append(b, p...)
 	}
 	b = appendHeader(b)
-	return &SharedMessage{mem.BufferSlice{mem.SliceBuffer(b)}, len(b)}
+	return &SharedMessage{pieces: mem.BufferSlice{mem.SliceBuffer(b)}, size: len(b)}
 }
 
 // Buffers implements [Message].
@@ -58,6 +68,33 @@ func (m *SharedMessage) WithFence(f *WriteFence) Response {
 
 // Encoded returns the encoded message of a batch. All watches share it, whatever their entrance.
 func Encoded(b *feed.Batch) *SharedMessage { return b.Encoded(encode).(*SharedMessage) }
+
+// EncodedEntry returns the encoded response of Subscribe that has only the message of a batch, for the
+// watches with the encoded ids. Most clients number their watches alike, so streams that send the batch
+// one after another often share the response, too.
+func EncodedEntry(b *feed.Batch, ids []byte) *SharedMessage {
+	m := Encoded(b)
+	if latest := m.entry.Load(); latest != nil && bytes.Equal(latest.ids, ids) {
+		return latest.message
+	}
+	entry := &entryMessage{ids, m.newEntry(ids)}
+	m.entry.Store(entry)
+	return entry.message
+}
+
+func (m *SharedMessage) newEntry(ids []byte) *SharedMessage {
+	head := wire.AppendEntryHead(make([]byte, 0, len(ids)+headerBytes+CopiedBytes), ids, wire.EntryResponse, m.size)
+	e := &SharedMessage{size: len(head) + m.size}
+	if m.size > CopiedBytes {
+		e.pieces = append(mem.BufferSlice{mem.SliceBuffer(head)}, m.pieces...)
+		return e
+	}
+	for _, p := range m.pieces {
+		head = append(head, p.ReadOnlyData()...)
+	}
+	e.pieces = mem.BufferSlice{mem.SliceBuffer(head)}
+	return e
+}
 
 func encode(m *feed.Message) any {
 	return NewSharedMessage(m.Events, func(b []byte) []byte { return wire.AppendHeader(b, m.Header) })

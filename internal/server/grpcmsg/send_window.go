@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -112,6 +113,17 @@ func (w *SendWindow) BeginTrySend(size int, now time.Time) *WriteFence {
 	w.fence.Ref()
 	w.beforeFence = w.inFlight
 	return &w.fence
+}
+
+// TakesMessage reports whether a worker may call SendShared.
+func (w *SendWindow) TakesMessage() bool { return !w.NeedsWaitingSender() && w.HasRoom() }
+
+// SendShared sends a message from a worker, which has called TakesMessage.
+func (w *SendWindow) SendShared(stream grpc.ServerStream, m *SharedMessage, now time.Time) error {
+	if fence := w.BeginTrySend(m.Size(), now); fence != nil {
+		return stream.SendMsg(m.WithFence(fence))
+	}
+	return stream.SendMsg(m)
 }
 
 // BeginSend is called when the waiting sender is about to send a message. It returns the fence

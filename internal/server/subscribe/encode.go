@@ -92,7 +92,7 @@ func (c *encoder) forget() {
 }
 
 func (c *encoder) part(e *dispatch.Entry) part {
-	p := part{ids: e.IDs.Encoded(func(ids []uint64) []byte { return wire.AppendWatchIDs(nil, ids...) })}
+	p := part{ids: encodedIDs(e.IDs)}
 	switch {
 	case e.Batch != nil:
 		p.kind, p.message = wire.EntryResponse, grpcmsg.Encoded(e.Batch)
@@ -107,6 +107,10 @@ func (c *encoder) part(e *dispatch.Entry) part {
 		p.kind, p.status = wire.EntryRefused, encodeStatus(e.Refused)
 	}
 	return p
+}
+
+func encodedIDs(l *dispatch.IDs) []byte {
+	return l.Encoded(func(ids []uint64) []byte { return wire.AppendWatchIDs(nil, ids...) })
 }
 
 // encodeStatus encodes a status. That of nil is OK, which is empty.

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
@@ -49,7 +50,7 @@ func (k *sink) HasRoom() bool {
 
 // TrySend implements [dispatch.StreamSink].
 func (k *sink) TrySend(r *dispatch.Response, now time.Time) error {
-	if k.NeedsWaitingSender() || !k.SendWindow.HasRoom() {
+	if !k.TakesMessage() {
 		return dispatch.ErrNeedsHandler
 	}
 	message := k.encoder.encode(r)
@@ -63,6 +64,38 @@ func (k *sink) TrySend(r *dispatch.Response, now time.Time) error {
 	k.done(r)
 	return nil
 }
+
+// TakesBatch implements [dispatch.StreamSink].
+func (k *sink) TakesBatch() bool { return k.TakesMessage() }
+
+// SendBatch implements [dispatch.StreamSink].
+func (k *sink) SendBatch(b dispatch.MemberBatch, now time.Time) (bytes int, err error) {
+	message := grpcmsg.EncodedEntry(b.Batch, encodedIDs(b.IDs))
+	if err := k.SendShared(k.stream.grpc, message, now); err != nil {
+		return 0, err
+	}
+	if t := k.stream.service.resourceOf[b.Dispatcher].Tracer; t != nil && t.Wants() {
+		k.trace(t, b.IDs, b.Batch, b.Before, message.Size(), time.Now())
+	}
+	return message.Size(), nil
+}
+
+// CountSent implements [dispatch.StreamSink].
+func (k *sink) CountSent(d *dispatch.Dispatcher, b *feed.Batch, n, bytes int, now time.Time) {
+	service := k.stream.service
+	service.registry.Counters(service.resourceOf[d].Name, k.stream.worker).Note(&b.Message, n, bytes, false, now)
+}
+
+// Prefetch implements [dispatch.StreamSink].
+func (k *sink) Prefetch() int {
+	if k.stream.grpc.Context() != nil {
+		return 1
+	}
+	return 0
+}
+
+// Size implements [dispatch.StreamSink]. A stream of Subscribe may have several watches.
+func (k *sink) Size(b *feed.Batch) int { return b.Size() }
 
 // Send implements [dispatch.StreamSink].
 func (k *sink) Send(r *dispatch.Response) error {
@@ -146,7 +179,11 @@ func (k *sink) done(r *dispatch.Response) {
 		}
 		s.service.registry.Counters(resource.Name, s.worker).Note(&e.Batch.Message, e.IDs.Len(), size, e.First, now)
 		if t := resource.Tracer; t != nil && e.Dispatcher != nil && e.Batch.Header.Kind == object.Live && t.Wants() {
-			k.trace(t, e, size, now)
+			before := object.Revision(0)
+			if w := s.table.find(e.IDs.All()[0]); w != nil {
+				before = w.StreamWatch.Status().Sent.Revision
+			}
+			k.trace(t, e.IDs, e.Batch, before, size, now)
 		}
 		k.logSlow(e, now)
 	}
@@ -167,20 +204,19 @@ func (k *sink) resourceOf(e *dispatch.Entry) *backend.Resource {
 // counted.
 const maxTraced = 16
 
-// trace reports a live message to the tracer.
-func (k *sink) trace(t backend.WriteTracer, e *dispatch.Entry, size int, now time.Time) {
-	traced := min(e.IDs.Len(), maxTraced)
-	others := e.IDs.Len() - traced // reported with one of the traced watches
-	for _, id := range e.IDs.All()[:traced] {
+// trace reports a live message to the tracer. The revision before is that of the previous message.
+func (k *sink) trace(t backend.WriteTracer, ids *dispatch.IDs, b *feed.Batch, before object.Revision, size int, now time.Time) {
+	traced := min(ids.Len(), maxTraced)
+	others := ids.Len() - traced // reported with one of the traced watches
+	for _, id := range ids.All()[:traced] {
 		w := k.stream.table.find(id)
 		if w == nil {
 			continue // stopped
 		}
-		st := w.StreamWatch.Status()
 		t.Delivered(backend.Delivery{
 			Watch: k.stream.ctx, Watcher: registry.IDOf(w), Peer: k.stream.caller.Peer,
-			After: st.Sent.Revision, Upto: e.Batch.Header.Position.Revision, Shows: w.Shows, Others: others,
-			Events: e.Batch.Count, Bytes: size, Arrived: e.Batch.Arrived, Sent: now,
+			After: before, Upto: b.Header.Position.Revision, Shows: w.Shows, Others: others,
+			Events: b.Count, Bytes: size, Arrived: b.Arrived, Sent: now,
 		})
 		others = 0
 	}

@@ -74,7 +74,7 @@ func (s *stream) register(requests grpc.ServerStream) error {
 	s.worker = queue.Worker()
 	limit := watches.TimeLimit()
 	s.last = registry.LastBookmark(s.ctx, s.since, limit)
-	s.out = dispatch.NewStream(dispatch.StreamConfig{Queue: queue, Sink: &s.sink, LastBookmark: s.last})
+	s.out = dispatch.NewStream(dispatch.StreamConfig{Queue: queue, Sink: &s.sink, Order: rpc.StreamID(s.ctx), LastBookmark: s.last})
 	s.sink.init(s)
 	s.waits.init()
 	if err := watches.Register(s); err != nil {

@@ -109,7 +109,7 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 		return err
 	}
 	h.open(dispatch.StreamConfig{
-		Queue: queue, Solo: &h.sender, Order: rpc.StreamID(ctx), LastBookmark: last,
+		Queue: queue, Sink: &h.sender, Solo: true, Order: rpc.StreamID(ctx), LastBookmark: last,
 	})
 	if err := r.Begin(w); err != nil {
 		return err

@@ -224,7 +224,7 @@ func watched(tb testing.TB, watches int) (*registry.Registry, *cachertest.Memory
 		h.sender.counters = r.Counters("r", 0)
 		s := &heldSink{streamSender: &h.sender}
 		s.room.Store(1)
-		h.open(dispatch.StreamConfig{Queue: r.Queues.Of(frames.NewConn(nil, nil)), Solo: s})
+		h.open(dispatch.StreamConfig{Queue: r.Queues.Of(frames.NewConn(nil, nil)), Sink: s, Solo: true})
 		if err := r.Begin(e); err != nil {
 			tb.Fatal(err)
 		}

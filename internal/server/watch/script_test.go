@@ -14,7 +14,7 @@ import (
 )
 
 // script serves the watch of a handler with a sink. The returned function makes it send a message.
-func script(t *testing.T, h *handler, sink dispatch.SoloSink) (send func(*object.Header)) {
+func script(t *testing.T, h *handler, sink dispatch.StreamSink) (send func(*object.Header)) {
 	t.Helper()
 	w := &scriptedWatcher{messages: make(chan feed.Message)}
 	serveScript(t, h, sink, w)
@@ -27,10 +27,10 @@ func script(t *testing.T, h *handler, sink dispatch.SoloSink) (send func(*object
 }
 
 // serveScript serves the watch of a handler, whose messages the watcher has.
-func serveScript(t *testing.T, h *handler, sink dispatch.SoloSink, w *scriptedWatcher) {
+func serveScript(t *testing.T, h *handler, sink dispatch.StreamSink, w *scriptedWatcher) {
 	t.Helper()
 	h.sender.counters = &registry.Counters{}
-	h.open(dispatch.StreamConfig{Queue: h.registry.Queues.Of(nil), Solo: sink})
+	h.open(dispatch.StreamConfig{Queue: h.registry.Queues.Of(nil), Sink: sink, Solo: true})
 	if err := h.registry.Begin(&h.watch); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
-// streamSender sends the messages of a watch to its gRPC stream. It is the [dispatch.SoloSink] of the
+// streamSender sends the messages of a watch to its gRPC stream. It is the [dispatch.StreamSink] of the
 // watch. The handler is the waiting sender of the [grpcmsg.SendWindow].
 type streamSender struct {
 	stream grpc.ServerStream
@@ -76,8 +76,8 @@ func (s *streamSender) HasRoom() bool {
 // accepts more bytes from the handler than from a worker, which must not wait.
 func (s *streamSender) mayWait() bool { return s.catchingUp || s.handler.ctx.reason.Load() != nil }
 
-// TakesBatch implements [dispatch.SoloSink].
-func (s *streamSender) TakesBatch() bool { return !s.NeedsWaitingSender() && s.SendWindow.HasRoom() }
+// TakesBatch implements [dispatch.StreamSink].
+func (s *streamSender) TakesBatch() bool { return s.TakesMessage() }
 
 // TrySend implements [dispatch.StreamSink].
 func (s *streamSender) TrySend(r *dispatch.Response, now time.Time) error {
@@ -89,36 +89,32 @@ func (s *streamSender) TrySend(r *dispatch.Response, now time.Time) error {
 		return dispatch.ErrNeedsHandler
 	}
 	s.begin(r, e)
-	if err := s.SendBatch(e.Batch, s.handler.watch.Status().Sent.Revision, now); err != nil {
+	if _, err := s.SendBatch(dispatch.MemberBatch{Batch: e.Batch, Before: s.handler.watch.Status().Sent.Revision}, now); err != nil {
 		return err
 	}
 	s.done(e)
 	return nil
 }
 
-// SendBatch implements [dispatch.SoloSink].
-func (s *streamSender) SendBatch(b *feed.Batch, before object.Revision, now time.Time) error {
-	encoded := grpcmsg.Encoded(b)
-	var message any = encoded
-	if fence := s.BeginTrySend(encoded.Size(), now); fence != nil {
-		message = encoded.WithFence(fence)
+// SendBatch implements [dispatch.StreamSink].
+func (s *streamSender) SendBatch(b dispatch.MemberBatch, now time.Time) (bytes int, err error) {
+	encoded := grpcmsg.Encoded(b.Batch)
+	if err := s.SendShared(s.stream, encoded, now); err != nil {
+		return 0, err
 	}
-	if err := s.stream.SendMsg(message); err != nil {
-		return err
-	}
-	s.trace(b, encoded.Size(), before)
-	return nil
+	s.trace(b.Batch, encoded.Size(), b.Before)
+	return encoded.Size(), nil
 }
 
-// Size implements [dispatch.SoloSink].
+// Size implements [dispatch.StreamSink].
 func (s *streamSender) Size(b *feed.Batch) int { return grpcmsg.Encoded(b).Size() }
 
-// CountSent implements [dispatch.SoloSink].
-func (s *streamSender) CountSent(b *feed.Batch, n int, now time.Time) {
-	s.counters.Note(&b.Message, n, n*grpcmsg.Encoded(b).Size(), false, now)
+// CountSent implements [dispatch.StreamSink].
+func (s *streamSender) CountSent(_ *dispatch.Dispatcher, b *feed.Batch, n, bytes int, now time.Time) {
+	s.counters.Note(&b.Message, n, bytes, false, now)
 }
 
-// Prefetch implements [dispatch.SoloSink].
+// Prefetch implements [dispatch.StreamSink].
 func (s *streamSender) Prefetch() int {
 	if s.stream.Context() != nil {
 		return 1

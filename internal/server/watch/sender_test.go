@@ -135,7 +135,7 @@ func startWatches(t *testing.T, watches int, options ...dispatch.Options) *share
 
 // begins starts the watch of a handler.
 func (h *handler) begins(d *dispatch.Dispatcher, b catchup.Begin, o dispatch.Options, q *sendqueue.Queue) {
-	h.open(dispatch.StreamConfig{Queue: q, Solo: &h.sender})
+	h.open(dispatch.StreamConfig{Queue: q, Sink: &h.sender, Solo: true})
 	h.start(func() { h.out.Start(d, &h.watch.StreamWatch, feed.Interest{}, b, o) })
 }
 
