@@ -63,10 +63,6 @@ func bind(c *config.Config) []flagGroup {
 				"maximum `number` of new connections per second and address; others wait")
 			fs.IntVar(&c.MaxConnectionBurst, "max-connection-burst", c.MaxConnectionBurst,
 				"`number` of connections that an idle address may open at once (0: max-connection-rate)")
-			fs.Float64Var(&c.MaxStreamRate, "max-stream-rate", c.MaxStreamRate,
-				"maximum `number` of new requests and watches per second and connection; others are read later")
-			fs.Float64Var(&c.MaxStreamRatePerClient, "max-stream-rate-per-client", c.MaxStreamRatePerClient,
-				"maximum `number` of new requests and watches per second and address; others are read later")
 			fs.Float64Var(&c.MaxResetRate, "max-reset-rate", c.MaxResetRate,
 				"maximum `number` of requests per second that a connection cancels as soon as they have begun; a connection that exceeds it is closed")
 			fs.Float64Var(&c.MaxResetRatePerClient, "max-reset-rate-per-client", c.MaxResetRatePerClient, "the same `number` for all connections of a client")

@@ -167,8 +167,6 @@ func limits(cfg config.Config, connections connectionLimits) quota.Limits {
 		OperatorConnections:  connections.operators,
 		ConnectionRate:       cfg.MaxConnectionRate,
 		ConnectionBurst:      cfg.MaxConnectionBurst,
-		StreamRate:           cfg.MaxStreamRate,
-		StreamRatePerClient:  cfg.MaxStreamRatePerClient,
 		ResetRate:            cfg.MaxResetRate,
 		ResetRatePerClient:   cfg.MaxResetRatePerClient,
 		RequestRate:          cfg.MaxRequestRate,

@@ -36,8 +36,6 @@ func (c *Cacher) Reach(ctx context.Context, want object.Consistency) (*State, ob
 			return s, want.Revision, nil
 		}
 	}
-	waiting, cancel := context.WithTimeout(ctx, c.cfg.ReadWait)
-	defer cancel()
 	before, asked := c.State(), time.Now()
 	now, err := c.storeRevision.Get(ctx)
 	if err != nil {
@@ -55,7 +53,7 @@ func (c *Cacher) Reach(ctx context.Context, want object.Consistency) (*State, ob
 		}
 		needed = want.Revision
 	}
-	s, err := c.await(ctx, waiting, needed)
+	s, err := c.await(ctx, asked.Add(c.cfg.ReadWait), needed)
 	if err == nil && s.Revision() >= now {
 		c.fresh.Confirm(asked)
 	}
@@ -86,13 +84,14 @@ func (c *Cacher) MeasureLag(ctx context.Context) (s *State, lag int64, err error
 	return s, int64(max(0, now-s.Revision())), nil
 }
 
-// await waits for a state that has reached the revision. Waiting is ctx with the time
-// limit of a read.
-func (c *Cacher) await(ctx, waiting context.Context, needed object.Revision) (*State, error) {
+// await waits until the deadline for a state that has reached the revision.
+func (c *Cacher) await(ctx context.Context, deadline time.Time, needed object.Revision) (*State, error) {
 	s := c.State()
 	if s != nil && s.Revision() >= needed {
 		return s, nil
 	}
+	waiting, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
 	c.progress.wait()
 	defer c.progress.done()
 	for {

@@ -12,14 +12,15 @@ import (
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
-// filled is a store that begins with objects of 256 bytes, one for each key. Then they change.
+// filled is a store that begins with an object for each key. Then they change.
 type filled struct {
 	*cachertest.Generator
-	keys []object.Key
+	keys  []object.Key
+	value int // size of the values
 }
 
 func (s filled) record(key object.Key, created, at object.Revision) object.Record {
-	return object.Record{Key: key, Value: make([]byte, 256), CreateRevision: created, ModRevision: at, Version: int64(at)}
+	return object.Record{Key: key, Value: make([]byte, s.value), CreateRevision: created, ModRevision: at, Version: int64(at)}
 }
 
 // Oldest implements cacher.Store.
@@ -45,18 +46,23 @@ func (s filled) List(_ context.Context, at object.Revision, _ object.Scope, star
 // A state costs little more memory than the bytes of its objects, with its trees: after a start,
 // and after all objects have changed.
 func TestMemoryOfAState(t *testing.T) {
+	for value, most := range map[int]int{256: 400, 1024: 1250} {
+		t.Run(fmt.Sprint(value), func(t *testing.T) { testMemory(t, value, most) })
+	}
+}
+
+func testMemory(t *testing.T, value, most int) {
 	const objects, window = 100_000, 100
-	const most = 400 // bytes of an object of 256 bytes
 	keys := make([]object.Key, objects)
 	for i := range keys {
 		keys[i] = object.Key(fmt.Sprintf("%07d", i))
 	}
 	order := rand.New(rand.NewPCG(1, 2)).Perm(objects)
-	var s filled
-	s = filled{keys: keys, Generator: cachertest.NewGenerator(func(at object.Revision) []object.Record {
+	s := filled{keys: keys, value: value}
+	s.Generator = cachertest.NewGenerator(func(at object.Revision) []object.Record {
 		i := order[int(at)%objects]
 		return []object.Record{s.record(keys[i], object.Revision(i+1), at)}
-	})}
+	})
 	s.Advance(objects)
 	before := live()
 	c := runQuietly(t, s, func(cfg *cacher.Config) { cfg.Window = cacher.WindowLimits{MaxChanges: window} })
@@ -66,10 +72,10 @@ func TestMemoryOfAState(t *testing.T) {
 		if n := c.State().Len(); n != objects {
 			t.Fatalf("%s: got %d objects, want %d", when, n, objects)
 		}
-		got := float64(live()-before) / objects
-		t.Logf("%s: %.0f bytes for each object", when, got)
-		if got > most {
-			t.Errorf("%s: got %.0f bytes for each object, want at most %d", when, got, most)
+		got := (live() - before) / objects
+		t.Logf("%s: %d bytes for each object", when, got)
+		if int(got) > most {
+			t.Errorf("%s: got %d bytes for each object, want at most %d", when, got, most)
 		}
 	}
 	check("after the start")

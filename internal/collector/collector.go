@@ -15,14 +15,22 @@ import (
 
 const (
 	// minPercent and maxPercent limit the growth of the heap, relative to what is live. The
-	// maximum is Go's default.
+	// maximum is Go's default. Only a small heap may exceed it, see busyGrowth.
 	minPercent, maxPercent = 25, 100
 
 	// step is the smallest change of the growth, because each change stops the program for a moment.
 	step = 5
 
+	// releaseAfter is how far the heap must have been allowed to grow, so that memory is returned to
+	// the system when it is large and quiet again.
+	releaseAfter = 50
+
 	// minGrowth is how far a small heap may grow: less would save nothing.
 	minGrowth = 32 << 20
+
+	// busyGrowth is how far a small heap may grow while much is allocated. A server that only answers
+	// reads would otherwise spend a sixth of its CPU on collections, to save a few MiB.
+	busyGrowth = 64 << 20
 
 	// maxShare is the part of all processors that collections may use before the heap may grow
 	// further.
@@ -32,6 +40,10 @@ const (
 	// after it: the heap grows with a burst at once, and shrinks some seconds after it.
 	interval = time.Second
 	fade     = 0.7
+
+	// maxRise is how much dearer collections may become from one second to the next. Go counts the
+	// time of its workers, also while another process has the processor.
+	maxRise = 1.1
 )
 
 // Run adjusts the garbage collector to the heap until ctx is done. It then restores the previous
@@ -43,6 +55,7 @@ func Run(ctx context.Context) {
 	defer ticker.Stop()
 	var t target
 	percent, before := maxPercent, read()
+	highest := percent // since memory was last returned to the system
 	for {
 		select {
 		case <-ticker.C:
@@ -50,6 +63,11 @@ func Run(ctx context.Context) {
 			if p := t.percent(before, now); p != percent {
 				debug.SetGCPercent(p)
 				percent = p
+			}
+			highest = max(highest, percent)
+			if percent == minPercent && highest >= releaseAfter {
+				debug.FreeOSMemory() // it collects, too; Go would keep what the heap had before
+				highest = percent
 			}
 			before = now
 		case <-ctx.Done():
@@ -96,10 +114,16 @@ type target struct {
 // percentage p, one is due each time live × p / 100 bytes have been allocated.
 func (t *target) percent(before, now reading) int {
 	if n := now.cycles - before.cycles; n > 0 && now.live > 0 {
-		t.costPerByte = (now.cpu - before.cpu) / float64(n) / float64(now.live)
+		cost := (now.cpu - before.cpu) / float64(n) / float64(now.live)
+		if t.costPerByte > 0 {
+			cost = min(cost, t.costPerByte*maxRise)
+		}
+		t.costPerByte = cost
 	}
 	t.rate = max(t.rate*fade, float64(now.allocated-before.allocated)/now.at.Sub(before.at).Seconds())
 	cheap := 100 * t.costPerByte * t.rate / maxShare / float64(now.processors)
-	small := 100 * minGrowth / float64(max(now.live, 1))
-	return int(min(max(cheap, small, minPercent), maxPercent)) / step * step
+	live := float64(max(now.live, 1))
+	least := min(max(100*minGrowth/live, minPercent), maxPercent)
+	most := max(100*busyGrowth/live, maxPercent)
+	return int(min(max(cheap, least), most)) / step * step
 }

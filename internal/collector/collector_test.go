@@ -20,6 +20,8 @@ func TestGrowthFollowsTheHeapAndItsUse(t *testing.T) {
 		want     int
 	}{
 		{"small", 20, 1, 0.02, maxPercent},
+		{"small and busy", 15, 280, 0.012, 370},
+		{"small and very busy", 16, 2800, 0.012, 400},
 		{"some", 64, 1, 0.05, 50},
 		{"large and idle", 400, 0, 0.5, minPercent},
 		{"large and read", 400, 5, 0.5, minPercent},

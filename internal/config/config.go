@@ -43,8 +43,6 @@ type Config struct {
 	MaxConnectionsPerClient int     `yaml:"max-connections-per-client"`
 	MaxConnectionRate       float64 `yaml:"max-connection-rate"`
 	MaxConnectionBurst      int     `yaml:"max-connection-burst"` // 0: max-connection-rate
-	MaxStreamRate           float64 `yaml:"max-stream-rate"`
-	MaxStreamRatePerClient  float64 `yaml:"max-stream-rate-per-client"`
 	MaxResetRate            float64 `yaml:"max-reset-rate"`
 	MaxResetRatePerClient   float64 `yaml:"max-reset-rate-per-client"`
 
@@ -141,8 +139,6 @@ func Defaults() Config {
 		MaxConnections:           50_000,
 		MaxConnectionsPerClient:  10_000,
 		MaxConnectionRate:        200,
-		MaxStreamRate:            5_000,
-		MaxStreamRatePerClient:   10_000,
 		MaxResetRate:             500,
 		MaxResetRatePerClient:    1_000,
 		ReservedFiles:            100,

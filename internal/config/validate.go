@@ -239,8 +239,6 @@ func (v *validator) limits(c *Config) {
 	v.rate("max-request-rate", c.MaxRequestRate)
 	v.rate("max-report-rate", c.MaxReportRate)
 	v.rate("max-connection-rate", c.MaxConnectionRate)
-	v.rate("max-stream-rate", c.MaxStreamRate)
-	v.rate("max-stream-rate-per-client", c.MaxStreamRatePerClient)
 	v.rate("max-reset-rate", c.MaxResetRate)
 	v.rate("max-reset-rate-per-client", c.MaxResetRatePerClient)
 	if c.MaxRequestBurst > 0 && c.MaxRequestRate == 0 {

@@ -14,6 +14,7 @@ func (s scrape) limits(u quota.Usage) {
 	for limit, n := range u.RefusedConnections {
 		counter(s.with("limit", string(limit)), "connections_refused_total", "Connections refused or closed because of a limit, by limit.", n)
 	}
+	counter(s, "turn_waits_total", "Waits of more than 10 ms until a connection could begin new requests or watches, because the processors were busy.", u.TurnWaits)
 	counter(s, "accept_failures_total", "Failed attempts to accept a connection for lack of file descriptors or memory.", u.AcceptFailures)
 	gauge(s, "watching_clients", "Clients with watches: identities, or hosts of unauthenticated clients.", u.WatchClients)
 	gauge(s, "waits", "Open requests that wait until watches have applied a revision.", u.Waits)

@@ -44,18 +44,22 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (grpcmsg.Res
 		if err != nil {
 			return nil, err
 		}
-		for o, err := range view.Objects(ctx, object.ExactKey(get.Key), "") {
-			if err != nil {
-				return nil, err
-			}
-			end := wire.AppendPosition(nil, view.Position())
-			if left, ok := remainingTTL(ctx, resource, get, o); ok {
-				end = wire.AppendTTL(end, left)
-			}
-			found := grpcmsg.Join([][]byte{wire.ObjectField(wire.InForm(o, get.Projection))}, end)
-			return found, f.limits.ReserveAnswer(ctx, found.Size())
+		o, err := view.Object(ctx, get.Key)
+		if err != nil {
+			return nil, err
 		}
-		return nil, &apierr.NotFoundError{Key: get.Key, Revision: view.Position().Revision}
+		if o == nil {
+			return nil, &apierr.NotFoundError{Key: get.Key, Revision: view.Position().Revision}
+		}
+		left, hasTTL := remainingTTL(ctx, resource, get, o)
+		found := grpcmsg.Follow(wire.ObjectField(wire.InForm(o, get.Projection)), func(b []byte) []byte {
+			b = wire.AppendPosition(b, view.Position())
+			if hasTTL {
+				b = wire.AppendTTL(b, left)
+			}
+			return b
+		})
+		return found, f.limits.ReserveAnswer(ctx, found.Size())
 	})
 }
 

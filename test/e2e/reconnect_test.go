@@ -130,7 +130,7 @@ func runInside(t *testing.T) (address string) {
 	cfg := config.Defaults()
 	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", ""
 	// A fast machine opens and leaves more than the limits allow.
-	cfg.MaxStreamRate, cfg.MaxStreamRatePerClient, cfg.MaxResetRate, cfg.MaxResetRatePerClient, cfg.MaxConnectionRate = 0, 0, 0, 0, 0
+	cfg.MaxResetRate, cfg.MaxResetRatePerClient, cfg.MaxConnectionRate = 0, 0, 0
 	cfg.DataDir, cfg.EmbeddedEtcdUnsafe = filepath.Join(t.TempDir(), "data"), true
 	a, err := app.Build(t.Context(), cfg, slog.New(slog.DiscardHandler))
 	if err != nil {

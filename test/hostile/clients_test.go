@@ -64,6 +64,7 @@ const (
 	sayLittle  kind = "connections that say little"
 	comeAndGo  kind = "clients that connect and leave"
 	beginAndGo kind = "watches that begin and end"
+	readAlways kind = "clients that read as fast as they can"
 )
 
 // loops is the number of clients that connect and leave in parallel.
@@ -87,6 +88,11 @@ func (a *attack) start(ctx context.Context, group *sync.WaitGroup) error {
 		return a.subscribeMany(ctx, group)
 	case subscribeInSilence:
 		return a.subscribeSilently(ctx, group)
+	case readAlways:
+		for i := range a.Size {
+			group.Go(func() { a.readAgain(ctx, i) })
+		}
+		return nil
 	case resetGRPC, resetHTTP:
 		a.untilCalmed(ctx, group, a.reset)
 		return nil
@@ -235,6 +241,21 @@ func (a *attack) begin(ctx context.Context, conn *grpc.ClientConn) {
 	if a.begun.Add(1); err != nil {
 		a.refused.Add(1)
 	}
+}
+
+// readAgain reads an object on one connection, again and again.
+func (a *attack) readAgain(ctx context.Context, i int) {
+	conn := a.dial(i)
+	reads := fanoutv1.NewFanoutServiceClient(conn)
+	for ctx.Err() == nil {
+		_, err := reads.Get(ctx, &fanoutv1.GetRequest{
+			Resource: resource, Key: "first", Consistency: &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: &fanoutv1.AnyRevision{}}},
+		}, grpc.WaitForReady(true))
+		if a.begun.Add(1); err != nil && ctx.Err() == nil {
+			a.refused.Add(1)
+		}
+	}
+	_ = conn.Close()
 }
 
 // connect opens connections that send nothing, only the HTTP/2 preface, or an incomplete

@@ -143,6 +143,7 @@ func TestWellBehavedClientAmongHostileOnes(t *testing.T) {
 		{kind: comeAndGo, hosts: 1},
 		{kind: comeAndGo, hosts: 100},
 		{kind: beginAndGo, hosts: 1},
+		{kind: readAlways, hosts: 1, part: 10},
 		{kind: subscribeNeverRead, hosts: 1},
 		{kind: subscribeWantAll, hosts: 1},
 		{kind: subscribeInSilence, hosts: 1},

@@ -15,8 +15,8 @@ import (
 )
 
 // natsConnection reads and writes keys of a JetStream bucket, with the messages that NATS's own
-// clients send: a write is a message to the stream of the bucket, which acknowledges it, and a read is a
-// request for the last message of the key.
+// clients send. A write is a message to the stream of the bucket, which acknowledges it. A read asks
+// for the last message of the key.
 type natsConnection struct {
 	conn   *raw.Clocked
 	in     *bufio.Reader

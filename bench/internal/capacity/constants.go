@@ -40,6 +40,7 @@ type Constants struct {
 	TLSMemory        Constant `json:"tls_memory"`        // KiB
 	ServerMemory     Constant `json:"server_memory"`     // MiB
 	ObjectMemory     Constant `json:"object_memory"`     // times
+	SmallObject      Constant `json:"small_object"`      // bytes
 	LoadRate         Constant `json:"load_rate"`         // MiB per second
 	EtcdDelivery     Constant `json:"etcd_delivery"`     // µs
 	EtcdDeliveries   Constant `json:"etcd_deliveries"`   // per second

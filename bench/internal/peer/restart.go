@@ -16,8 +16,8 @@ const restartTimeout = 2 * time.Minute
 // StopFront ends the last server, with its data kept, so that Restart can start it again.
 func (p *Peer) StopFront() { p.Servers[len(p.Servers)-1].Stop() }
 
-// Restart starts the last server again after StopFront. It returns when the server has answered a linearizable
-// read of a key.
+// Restart starts the last server again after StopFront. It returns when the server has answered a
+// linearizable read of a key.
 func (p *Peer) Restart(ctx context.Context, key int) error {
 	ctx, cancel := context.WithTimeout(ctx, restartTimeout)
 	defer cancel()

@@ -127,7 +127,8 @@ func megabytesOf(f Figure) func(g, floor *Group) string {
 	}
 }
 
-// ofStore returns a cell with a figure of the process that stores the data, if it is not the front server.
+// ofStore returns a cell with a figure of the process that stores the data, unless that is the front
+// server.
 func ofStore(f Figure) func(g, floor *Group) string {
 	return func(g, floor *Group) string {
 		if len(g.Records[0].Servers) < 2 {

@@ -17,9 +17,8 @@ const (
 	manyObjects = 100_000
 )
 
-// state measures the memory of servers with many objects: after these were written, and after a restart of the front
-// server. It measures how long that takes until a linearizable read of the last object, and what the store needs
-// meanwhile.
+// state measures the memory of servers with many objects, before and after a restart of the front
+// server. The measured time is that from its start to a linearizable read of the last object.
 func state(ctx context.Context, programs peer.Programs, system *peer.Peer, p Parameters, o Observer) (*Record, error) {
 	o.Phase("fill")
 	empty, err := usage(ctx, system)

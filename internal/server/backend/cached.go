@@ -86,6 +86,14 @@ func (v cachedView) Count(_ context.Context, scope object.Scope, start object.Ke
 	return n, nil
 }
 
+// Object implements View.
+func (v cachedView) Object(ctx context.Context, key object.Key) (*object.Object, error) {
+	if v.at == v.state.Position() {
+		return v.state.Get(key), nil
+	}
+	return objectOf(ctx, v, key)
+}
+
 // Objects implements View. It reads from memory if it can, and else from the history of the
 // store.
 func (v cachedView) Objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {

@@ -32,6 +32,14 @@ func ProtoPosition(p object.Position) *fanoutv1.Position {
 	return &fanoutv1.Position{Epoch: string(p.Epoch), Revision: int64(p.Revision)}
 }
 
+// objectOf returns the object with the key in a view, or nil.
+func objectOf(ctx context.Context, v View, key object.Key) (*object.Object, error) {
+	for o, err := range v.Objects(ctx, object.ExactKey(key), "") {
+		return o, err
+	}
+	return nil, nil
+}
+
 // View is a resource at one position.
 type View interface {
 	Position() object.Position
@@ -42,6 +50,9 @@ type View interface {
 	// Count returns the number of objects of the scope with keys from start on. It may be
 	// called only if CountsCheaply is true.
 	Count(ctx context.Context, scope object.Scope, start object.Key) (int, error)
+
+	// Object returns the object with the key, or nil. Its errors are those of Objects.
+	Object(ctx context.Context, key object.Key) (*object.Object, error)
 
 	// Objects returns the objects in the scope with keys from start on. An error ends the
 	// sequence. It is an [apierr.ExpiredError] if the position is too old.

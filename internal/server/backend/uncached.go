@@ -97,6 +97,12 @@ func (v uncachedView) expired(ctx context.Context) error {
 	return &apierr.ExpiredError{Asked: v.at, Oldest: v.source.Oldest(ctx, v.at.Revision)}
 }
 
+// Object implements View.
+func (v uncachedView) Object(ctx context.Context, key object.Key) (*object.Object, error) {
+	return objectOf(ctx, v, key)
+}
+
+// Objects implements View.
 func (v uncachedView) Objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
 	return func(yield func(*object.Object, error) bool) {
 		if v.at.Epoch != v.epoch {

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Budget limits the streams that the client of one connection opens and abandons. Any
+// Budget limits how the client of one connection opens streams, and how many it abandons. Any
 // goroutine may call it.
 type Budget interface {
-	// OpenStream counts a stream that the client opens. The server reads the stream only
-	// after the wait.
-	OpenStream() (wait time.Duration)
+	// AwaitTurn waits until the server may begin a burst of streams of the client, or closed is
+	// closed. It returns how long that took, or 0 if the client need not know.
+	AwaitTurn(closed <-chan struct{}) (waited time.Duration)
 
 	// AbandonStream counts a stream that the client gave up soon after it had opened it.
 	// client is the name of the client that has authenticated on the stream, or empty. An
@@ -71,9 +71,10 @@ func (c *Conn) countSettings(count int) error {
 	return nil
 }
 
-// yield lets the handlers run that the last framesPerYield frames have started or woken, if
-// the client has sent more already. Otherwise a client that sends without a pause would start
-// thousands of handlers, and the work for live events would queue behind all of them.
+// yield lets the handlers run that the last framesPerYield frames have woken or ended, if the client
+// has sent more already. Otherwise a client that sends without a pause would wake thousands of
+// handlers, and the work for live events would queue behind all of them. Bursts do the same for
+// streams that begin.
 func (c *Conn) yield() {
 	if c.unyielded++; c.unyielded < framesPerYield || c.buffered.Buffered() == 0 {
 		return
@@ -82,11 +83,7 @@ func (c *Conn) yield() {
 	runtime.Gosched()
 }
 
-// framesPerYield is the number of frames that start or wake a handler between two yields. A
-// stream has two such frames. If the server read fewer frames at once, other connections would
-// read between them, and gRPC would place the streams of each connection far apart in memory.
-// With a yield after each frame, a delivery to 10,000 watches, 100 on a connection, costs 50
-// percent more CPU (fanoutbench run --watchers 10000 --per-connection 100).
+// framesPerYield is the number of frames that wake or end a handler between two yields.
 const framesPerYield = 32
 
 // Pause waits, unless closed is closed, which usually happens with a connection.
@@ -103,8 +100,7 @@ func Pause(wait time.Duration, closed <-chan struct{}) {
 }
 
 // youngFor is how long a stream is young. A client may reset older streams as it likes, for
-// example thousands of watches at once, or requests whose deadline has passed. The rate of
-// opening bounds these.
+// example thousands of watches at once, or requests whose deadline has passed.
 const youngFor = 100 * time.Millisecond
 
 // serverReset notes that the server has reset a stream. The client can provoke that instead of
@@ -124,15 +120,6 @@ func (c *Conn) abandon(id uint32) {
 	if client, opened, ok := c.closeStream(id); ok && !c.lost.Load() {
 		c.AbandonWatch(client, time.Since(opened))
 	}
-}
-
-// OpenWatch counts a watch that the client starts on one of its streams, like a stream that it
-// opens. The server begins the watch only after the wait.
-func (c *Conn) OpenWatch() (wait time.Duration) {
-	if c.budget == nil {
-		return 0
-	}
-	return c.budget.OpenStream()
 }
 
 // AbandonWatch counts a watch that the client has stopped at the given age, like a stream that

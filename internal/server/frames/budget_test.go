@@ -14,18 +14,31 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// fakeBudget delays each stream, and allows so many abandoned ones.
+// fakeBudget has turns that take so long, and allows so many abandoned streams.
 type fakeBudget struct {
 	wait  time.Duration
 	allow int
 
 	mu        sync.Mutex
+	turns     int      // guarded by mu
 	abandoned []string // guarded by mu: the names of the clients
 }
 
 var errBudget = errors.New("the budget is used up")
 
-func (f *fakeBudget) OpenStream() time.Duration { return f.wait }
+func (f *fakeBudget) AwaitTurn(closed <-chan struct{}) time.Duration {
+	f.mu.Lock()
+	f.turns++
+	f.mu.Unlock()
+	Pause(f.wait, closed)
+	return f.wait
+}
+
+func (f *fakeBudget) turnsSoFar() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.turns
+}
 
 func (f *fakeBudget) AbandonStream(client string) error {
 	f.mu.Lock()
@@ -124,7 +137,7 @@ func TestOnlyYoungUnansweredStreamsCount(t *testing.T) {
 		requests := make(chan *Request)
 		go func() {
 			_ = serve(conn, func(uint32) {
-				request, _ := conn.Open(fakeStream{make(chan struct{}, 1)})
+				request, _, _ := conn.Open(fakeStream{make(chan struct{}, 1)})
 				requests <- request
 			})
 		}()
@@ -228,7 +241,7 @@ func TestIgnoredStreamsAreForgotten(t *testing.T) {
 	})
 }
 
-// A stream begins when the server reads it, however long that was delayed.
+// A stream begins when the server reads it, however long it has waited for its turn.
 func TestDelayedStreamsAreYoung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget := &fakeBudget{wait: time.Minute, allow: 1000}
@@ -247,15 +260,20 @@ func TestDelayedStreamsAreYoung(t *testing.T) {
 	})
 }
 
-// Streams over the rate are read later, and closing the connection ends the wait.
-func TestStreamsOverTheRateAreReadLater(t *testing.T) {
+// Streams begin in bursts, each in a turn. Closing the connection ends the wait for a turn.
+func TestStreamsBeginInBursts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, client := connected(t, &fakeBudget{wait: time.Second})
 		began, opened := time.Now(), 0
 		served := make(chan struct{})
 		go func() {
 			defer close(served)
-			_ = serve(conn, func(uint32) { opened++ })
+			_ = serve(conn, func(uint32) {
+				opened++
+				if _, _, waited := conn.Open(fakeStream{make(chan struct{}, 1)}); (waited != 0) != (opened%burstSize == 1) {
+					t.Errorf("stream %d: got a wait of %v, want one for the first stream of each burst", opened, waited)
+				}
+			})
 		}()
 		go func() {
 			for id := uint32(1); client.WriteHeaders(http2.HeadersFrameParam{StreamID: id, EndHeaders: true}) == nil; id += 2 {
@@ -263,13 +281,51 @@ func TestStreamsOverTheRateAreReadLater(t *testing.T) {
 		}()
 		time.Sleep(10*time.Second + time.Second/2)
 		synctest.Wait()
-		if opened != 10 {
-			t.Errorf("got %d streams after %v, want 10", opened, time.Since(began))
+		if opened != 10*burstSize {
+			t.Errorf("got %d streams after 10 turns, want %d", opened, 10*burstSize)
 		}
 		_ = conn.Close()
 		<-served
 		if took := time.Since(began); took > 11*time.Second {
 			t.Errorf("the connection ended after %v", took)
+		}
+	})
+}
+
+// A client cannot save up a burst.
+func TestBurstsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budget := &fakeBudget{}
+		conn, client := connected(t, budget)
+		go func() { _ = serve(conn, func(uint32) {}) }()
+		id := uint32(1)
+		open := func(count int) (turns int) {
+			t.Helper()
+			before := budget.turnsSoFar()
+			for range count {
+				if err := client.WriteHeaders(http2.HeadersFrameParam{StreamID: id, EndHeaders: true}); err != nil {
+					t.Fatal(err)
+				}
+				id += 2
+			}
+			synctest.Wait()
+			return budget.turnsSoFar() - before
+		}
+		for _, c := range []struct {
+			pause       time.Duration
+			count, want int
+		}{
+			{0, 1, 1},
+			{burstTime, burstSize - 1, 0},
+			{0, 2 * burstSize, 2},
+			{0, 1, 1},
+			{burstTime + 1, 1, 1},
+			{burstTime + 1, burstSize, 1},
+		} {
+			time.Sleep(c.pause)
+			if got := open(c.count); got != c.want {
+				t.Errorf("%d streams after %v: got %d turns, want %d", c.count, c.pause, got, c.want)
+			}
 		}
 	})
 }
@@ -383,10 +439,14 @@ func TestTheLastFrameDoesNotFollowAGoAwayOfTheServer(t *testing.T) {
 // A watch of a stream counts like a stream: when it is started, and when it is stopped young.
 func TestWatchesOfAStreamCountLikeStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		budget := &fakeBudget{wait: time.Second, allow: 1}
+		budget := &fakeBudget{allow: 1}
 		conn, client := connected(t, budget)
-		if wait := conn.OpenWatch(); wait != time.Second {
-			t.Errorf("got a wait of %v, want that of the budget", wait)
+		starts := conn.Starts()
+		for range 3 * burstSize {
+			starts.Await(nil)
+		}
+		if got := budget.turnsSoFar(); got != 3 {
+			t.Errorf("got %d turns for the watches of three bursts, want 3", got)
 		}
 		conn.AbandonWatch("alice", youngFor) // no longer young
 		conn.AbandonWatch("alice", 0)
@@ -407,7 +467,8 @@ func TestWatchesOfAStreamCountLikeStreams(t *testing.T) {
 			t.Errorf("got %v from the connection, want %v", err, errBudget)
 		}
 	})
-	if wait := NewConn(nil, nil).OpenWatch(); wait != 0 {
-		t.Errorf("got a wait of %v without a budget, want none", wait)
+	for _, conn := range []*Conn{nil, NewConn(nil, nil)} {
+		starts := conn.Starts()
+		starts.Await(nil) // without a budget, nothing waits
 	}
 }

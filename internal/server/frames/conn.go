@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/time/rate"
@@ -33,14 +34,16 @@ type Conn struct {
 	// The frame that is being read. Only the reading goroutine uses these fields.
 	prefaceLeft int // bytes of the client preface that are still to come
 	header      frameHeader
-	headerRead  int      // bytes of header that have come
-	payloadLeft int      // bytes of the payload that are still to come
-	padding     int      // bytes at the end of the payload; negative: their number is in the first byte
-	request     *Request // that a DATA frame belongs to; nil: none that is followed
-	endsStream  bool     // the last HEADERS frame had END_STREAM
-	lastStream  uint32   // the highest stream id so far
-	uncounted   int      // control frames since the last batch was counted
-	unyielded   int      // frames since the last yield
+	headerRead  int           // bytes of header that have come
+	payloadLeft int           // bytes of the payload that are still to come
+	padding     int           // bytes at the end of the payload; negative: their number is in the first byte
+	request     *Request      // that a DATA frame belongs to; nil: none that is followed
+	endsStream  bool          // the last HEADERS frame had END_STREAM
+	lastStream  uint32        // the highest stream id so far
+	uncounted   int           // control frames since the last batch was counted
+	unyielded   int           // frames since the last yield
+	burst       burst         // of the streams that the client opens
+	waited      time.Duration // how long the last stream has waited for its turn
 
 	// They slow down a client that sends very many frames, whatever they are.
 	controlFrames, settings *rate.Limiter
@@ -196,8 +199,6 @@ func (c *Conn) endFrame() {
 		// Now the server has ended the request, so it does no work for it, even if the
 		// connection must be closed.
 		c.abandon(c.header.stream())
-		c.yield()
-	case kind == http2.FrameHeaders:
 		c.yield()
 	case kind == http2.FrameData && request != nil:
 		end := c.header.has(http2.FlagDataEndStream)

@@ -7,10 +7,9 @@
 //     part of one stream: the server waits for the size of its message, reserves the
 //     memory, and only then lets gRPC read it.
 //   - A client may open streams and reset them as fast as it can send. A Conn applies a
-//     [Budget]: it counts the streams that the client opens, and those that are reset at once,
-//     before the server has answered them. It reads no faster than the budget allows. A client
-//     that has used up its budget gets a GOAWAY frame with ENHANCE_YOUR_CALM, and its
-//     connection is closed.
+//     [Budget]: streams begin in bursts, each in a turn of the budget, and a Conn counts those
+//     that are reset at once, before the server has answered them. A client that has used up
+//     its budget gets a GOAWAY frame with ENHANCE_YOUR_CALM, and its connection is closed.
 //   - gRPC sends GOAWAY to all connections together (GracefulStop) or by their age, but not to
 //     one connection at a chosen time. [Conn.GoAway] does.
 //

@@ -32,10 +32,8 @@ type clientStream struct {
 // openStream applies the budget to a stream whose header has come.
 func (c *Conn) openStream(id uint32) {
 	c.lastStream = id
-	if c.budget != nil {
-		Pause(c.budget.OpenStream(), c.closed)
-	}
-	now := time.Now() // after the pause: the server begins the stream now
+	c.waited = c.burst.await(c.budget, c.closed)
+	now := time.Now() // after the wait: the server begins the stream now
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.streams[id] = &clientStream{opened: now}
@@ -51,13 +49,14 @@ func (c *Conn) openStream(id uint32) {
 // longer young.
 const fewStreams = 64
 
-// Open begins to follow the request whose headers the server has just read. The goroutine that reads
-// the connection calls Open. The caller calls Ended with the id of the stream.
-func (c *Conn) Open(served Stream) (request *Request, id uint32) {
+// Open begins to follow the request whose headers the server has just read. It returns how long the
+// request has waited for its turn, see [Budget]. The goroutine that reads the connection calls Open.
+// The caller calls Ended with the id of the stream.
+func (c *Conn) Open(served Stream) (request *Request, id uint32, waited time.Duration) {
 	id = c.header.stream()
 	request = &Request{conn: c, id: id, ended: c.endsStream}
 	c.with(id, func(s *clientStream) { s.served, s.request = served, request })
-	return request, id
+	return request, id, c.waited
 }
 
 // with calls a function for a stream, with mu held, if the stream is followed.

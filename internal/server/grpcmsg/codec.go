@@ -64,6 +64,16 @@ func (r Response) OnRelease(release func()) Response {
 	return r
 }
 
+// Follow returns the response that consists of a piece and what end appends to a slice. It copies a
+// small piece, which costs less than a further piece.
+func Follow(piece []byte, end func([]byte) []byte) Response {
+	if len(piece) > CopiedBytes {
+		return Join([][]byte{piece}, end(nil))
+	}
+	b := make([]byte, 0, len(piece)+headerBytes)
+	return Chain(nil, end(append(b, piece...)))
+}
+
 // Join returns the response that consists of the pieces and last.
 func Join(pieces [][]byte, last []byte) Response {
 	buffers := make([]mem.SliceBuffer, len(pieces))

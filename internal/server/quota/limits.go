@@ -62,10 +62,6 @@ type Limits struct {
 	ConnectionRate  float64
 	ConnectionBurst int
 
-	// StreamRate limits how many streams one connection opens per second, and
-	// StreamRatePerClient those of one host. Further ones are read later.
-	StreamRate, StreamRatePerClient float64
-
 	// ResetRate limits how many streams one connection abandons per second, and
 	// ResetRatePerClient those of one client. A stream is abandoned if its client gives it up
 	// as soon as it has opened it. Connections that exceed the limit are closed, except that
@@ -125,8 +121,8 @@ type Limiter struct {
 	connections    *clientQuota
 	connectionRate ClientLimiters
 	operatorRate   ClientLimiters // of connections to the listener of operators
-	opened         pairedRate     // streams that clients open
-	abandoned      pairedRate     // streams that clients abandon
+	turns          perClient[*hostTurns]
+	abandoned      pairedRate // streams that clients abandon
 	requestRate    requestLimiter
 	reportRate     requestLimiter
 	lists          *FairSemaphore // bytes of list responses
@@ -138,6 +134,7 @@ type Limiter struct {
 	refused            map[apierr.Limit]*atomic.Int64
 	refusedConnections map[ConnectionLimit]*atomic.Int64
 	acceptFailures     atomic.Int64
+	turnWaits          atomic.Int64
 }
 
 // New returns a limiter.
@@ -151,8 +148,8 @@ func New(cfg Limits, log *slog.Logger) *Limiter {
 		waits:          newClientQuota(cfg.Waits, cfg.WaitsPerClient),
 		selectors:      newSelectorQuota(cfg.Selectors, cfg.SelectorsPerClient),
 		SnapshotSlots:  newFairSemaphore(int64(cfg.Snapshots)),
-		opened:         newPairedRate(cfg.StreamRate, cfg.StreamRatePerClient, openBurst),
-		abandoned:      newPairedRate(cfg.ResetRate, cfg.ResetRatePerClient, abandonBurst),
+		turns:          newPerClient(newHostTurns),
+		abandoned:      newPairedRate(cfg.ResetRate, cfg.ResetRatePerClient),
 		lists:          newFairSemaphore(cfg.ListBytes),
 		requestMemory:  newFairSemaphore(cfg.RequestMemory),
 		connections:    newClientQuota(cfg.Connections, cfg.ConnectionsPerClient),
@@ -337,6 +334,7 @@ type Usage struct {
 	MaxConnections   int                    // 0: no limit
 	Refused          map[apierr.Limit]int64 // refused requests
 
+	TurnWaits          int64                     // noticeable waits before a connection could begin a burst of streams
 	RefusedConnections map[ConnectionLimit]int64 // refused or closed because of a limit
 	AcceptFailures     int64                     // connections could not be accepted, for example for lack of file descriptors
 }
@@ -358,6 +356,7 @@ func (l *Limiter) Usage() Usage {
 	for limit, n := range l.refusedConnections {
 		u.RefusedConnections[limit] = n.Load()
 	}
+	u.TurnWaits = l.turnWaits.Load()
 	u.AcceptFailures = l.acceptFailures.Load()
 	return u
 }

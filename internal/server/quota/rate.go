@@ -10,19 +10,45 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// rememberedClients is how many clients have a limiter. The least recently used one is
-// dropped first; its client may then exceed its rate by one burst. A limiter takes about 200
-// bytes.
+// rememberedClients is how many clients have a value of a kind. That of the client which has been
+// without a request for the longest time is dropped first; the client then gets a new one.
 const rememberedClients = 1 << 16
+
+// perClient has a value for each client.
+type perClient[T any] struct {
+	values *lru.Cache[Client, T]
+	make   func() T
+}
+
+func newPerClient[T any](make func() T) perClient[T] {
+	// It fails for a size that is not positive.
+	values, err := lru.New[Client, T](rememberedClients)
+	if err != nil {
+		panic(err)
+	}
+	return perClient[T]{values, make}
+}
+
+// of returns the value of a client.
+func (p *perClient[T]) of(c Client) T {
+	value, ok := p.values.Get(c)
+	if !ok {
+		value = p.make()
+		if earlier, found, _ := p.values.PeekOrAdd(c, value); found {
+			value = earlier
+		}
+	}
+	return value
+}
 
 // unlimited is the limiter of a rate without limit.
 var unlimited = rate.NewLimiter(rate.Inf, 0)
 
-// ClientLimiters have a token bucket for each client.
+// ClientLimiters have a token bucket for each client. A client whose bucket is dropped may exceed its
+// rate by one burst. A bucket takes about 200 bytes.
 type ClientLimiters struct {
-	perSecond rate.Limit
-	burst     int
-	limiters  *lru.Cache[Client, *rate.Limiter] // nil: without limit
+	perSecond rate.Limit // 0: without limit
+	limiters  perClient[*rate.Limiter]
 }
 
 // NewClientLimiters returns limiters with a rate and a burst. A rate of zero means no limit. A burst
@@ -31,12 +57,8 @@ func NewClientLimiters(perSecond float64, burst int) ClientLimiters {
 	if perSecond == 0 {
 		return ClientLimiters{}
 	}
-	// It fails for a size that is not positive.
-	remember, err := lru.New[Client, *rate.Limiter](rememberedClients)
-	if err != nil {
-		panic(err)
-	}
-	return ClientLimiters{perSecond: rate.Limit(perSecond), burst: burstOf(perSecond, burst), limiters: remember}
+	limit, size := rate.Limit(perSecond), burstOf(perSecond, burst)
+	return ClientLimiters{limit, newPerClient(func() *rate.Limiter { return rate.NewLimiter(limit, size) })}
 }
 
 // burstOf returns the size of a bucket: the configured one, or if that is zero what one second
@@ -50,17 +72,10 @@ func burstOf(perSecond float64, configured int) int {
 
 // Of returns the limiter of a client.
 func (b *ClientLimiters) Of(c Client) *rate.Limiter {
-	if b.limiters == nil {
+	if b.perSecond == 0 {
 		return unlimited
 	}
-	bucket, ok := b.limiters.Get(c)
-	if !ok {
-		bucket = rate.NewLimiter(b.perSecond, b.burst)
-		if earlier, found, _ := b.limiters.PeekOrAdd(c, bucket); found {
-			bucket = earlier
-		}
-	}
-	return bucket
+	return b.limiters.of(c)
 }
 
 // requestLimiter limits how many requests of a kind a client makes per second.

@@ -11,22 +11,13 @@ import (
 type pairedRate struct {
 	perConnection float64 // 0: no limit
 	clients       ClientLimiters
-	burst         time.Duration // a bucket holds what this time allows
 }
 
-func newPairedRate(perConnection, perClient float64, burst time.Duration) pairedRate {
-	return pairedRate{perConnection, NewClientLimiters(perClient, burstOf(perClient*burst.Seconds(), 0)), burst}
+func newPairedRate(perConnection, perClient float64) pairedRate {
+	return pairedRate{perConnection, NewClientLimiters(perClient, 0)}
 }
 
 const (
-	// openBurst is how long a client may open streams as fast as it can. What is over the
-	// rate only waits, so this is short.
-	openBurst = 100 * time.Millisecond
-
-	// abandonBurst is the same for abandoned streams. It is longer, because connections are
-	// closed that are over the rate.
-	abandonBurst = time.Second
-
 	// spareShare is the share of the rate of a client that each connection may abandon even if
 	// others have used up the rate. So a client that behaves well keeps its connection if it
 	// shares its address with an attacker.
@@ -42,23 +33,24 @@ func (p *pairedRate) ofConnection() *rate.Limiter {
 	if p.perConnection == 0 {
 		return unlimited
 	}
-	return rate.NewLimiter(rate.Limit(p.perConnection), burstOf(p.perConnection*p.burst.Seconds(), 0))
+	return rate.NewLimiter(rate.Limit(p.perConnection), burstOf(p.perConnection, 0))
 }
 
 // spare returns the bucket of a new connection for when the bucket of its client is empty.
 func (p *pairedRate) spare() *rate.Limiter {
 	perSecond := spareShare * p.clients.perSecond
-	return rate.NewLimiter(perSecond, int(float64(perSecond)*p.burst.Seconds()))
+	return rate.NewLimiter(perSecond, int(perSecond))
 }
 
-// StreamBudget limits the streams that the client of one connection opens and abandons. It is
-// a frames.Budget.
+// StreamBudget limits how the client of one connection opens streams, and how many it abandons. It
+// is a frames.Budget.
 type StreamBudget struct {
-	limits            *Limiter
-	host              Client
-	opened, abandoned *rate.Limiter // of the connection
-	spare             *rate.Limiter // see spareShare
-	weight            int           // of an abandoned stream
+	limits    *Limiter
+	host      Client
+	turns     *hostTurns    // of the host
+	abandoned *rate.Limiter // of the connection
+	spare     *rate.Limiter // see spareShare
+	weight    int           // of an abandoned stream
 }
 
 // StreamBudget returns the budget of a new connection of gRPC from an address.
@@ -70,18 +62,20 @@ func (l *Limiter) HTTPStreamBudget(address string) *StreamBudget {
 }
 
 func (l *Limiter) streamBudget(address string, weight int) *StreamBudget {
+	host := ClientAt(address)
 	return &StreamBudget{
-		limits: l, host: ClientAt(address), weight: weight,
-		opened: l.opened.ofConnection(), abandoned: l.abandoned.ofConnection(), spare: l.abandoned.spare(),
+		limits: l, host: host, weight: weight, turns: l.turns.of(host),
+		abandoned: l.abandoned.ofConnection(), spare: l.abandoned.spare(),
 	}
 }
 
-// OpenStream counts a stream that the client opens, and returns how long the server must wait
-// before it reads the stream. The stream counts for the host, because its client has not
-// authenticated yet.
-func (b *StreamBudget) OpenStream() (wait time.Duration) {
-	now := time.Now()
-	return max(b.opened.ReserveN(now, 1).DelayFrom(now), b.limits.opened.clients.Of(b.host).ReserveN(now, 1).DelayFrom(now))
+// AwaitTurn waits until the connection may begin a burst of streams, or closed is closed. It returns
+// how long that took if it is noticeable, or else 0. The turn is that of the host, because the client
+// has not authenticated yet.
+func (b *StreamBudget) AwaitTurn(closed <-chan struct{}) (waited time.Duration) {
+	began := time.Now()
+	b.turns.await(closed)
+	return b.limits.noteWait(b.host, time.Since(began))
 }
 
 // AbandonStream counts a stream that its client gave up soon after it had opened it. The

@@ -29,7 +29,8 @@ type Caller struct {
 type starts struct {
 	client quota.Client // whom limits apply to
 	many   bool         // the RPC may start any number of watches
-	latest *Parsed      // of the latest start, if there may be many. Only the goroutine that reads the requests uses it
+	pace   frames.Starts
+	latest *Parsed // of the latest start, if there may be many. Only the goroutine that reads the requests uses it
 }
 
 // Init sets the caller of the RPC with the context of its handler. The argument many reports
@@ -37,7 +38,7 @@ type starts struct {
 func (c *Caller) Init(ctx context.Context, many bool) {
 	c.Conn, c.Identity, c.Pass = transport.FramesOf(ctx), &rpc.CallOf(ctx).Identity, rpc.PassOf(ctx)
 	c.Peer, c.UserAgent = transport.CallerOf(ctx)
-	c.starts = &starts{client: quota.ClientOf(ctx), many: many}
+	c.starts = &starts{client: quota.ClientOf(ctx), many: many, pace: c.Conn.Starts()}
 }
 
 // Client returns whom limits apply to.
@@ -77,15 +78,9 @@ func (c *Caller) goAway() {
 	}
 }
 
-// AwaitTurn counts a start like a new stream of the connection, and waits as long as the limits
-// require. Only ctx ends the wait early.
+// AwaitTurn waits until a start may begin, like a new stream of the connection. Only ctx ends the wait
+// early.
 func (c *Caller) AwaitTurn(ctx context.Context) error {
-	if c.Conn == nil {
-		return nil
-	}
-	if wait := c.Conn.OpenWatch(); wait > 0 {
-		frames.Pause(wait, ctx.Done())
-		return ctx.Err()
-	}
-	return nil
+	c.starts.pace.Await(ctx.Done())
+	return ctx.Err()
 }

@@ -70,6 +70,7 @@ func (i *Interceptors) Admit(srv any, stream grpc.ServerStream, info *grpc.Strea
 
 // admit is what Admit does before the request is read. The caller releases the stream.
 func (i *Interceptors) admit(stream grpc.ServerStream, info *grpc.StreamServerInfo) (*requestStream, error) {
+	sendWait(stream.Context())
 	ctx, err := i.authenticate(stream.Context())
 	if err != nil {
 		return nil, err

@@ -2,9 +2,13 @@ package rpc
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
@@ -19,6 +23,7 @@ type streamContext struct {
 	context.Context
 	cancel context.CancelFunc
 	id     uint32                      // see StreamID
+	waited time.Duration               // for the turn of its connection; 0: not noticeably
 	detach func() bool                 // see concluded
 	ended  atomic.Pointer[error]       // why the context has ended; nil: it has not, or only gRPC's context has
 	onDone atomic.Pointer[func(error)] // set by OnDone; nil: not set, or already called
@@ -42,7 +47,7 @@ func WithStreamContext(ctx context.Context) context.Context {
 	c.Context, c.cancel = context.WithCancel(ctx)
 	c.conn = transport.FramesOf(ctx)
 	if c.conn != nil {
-		c.request, c.id = c.conn.Open(c)
+		c.request, c.id, c.waited = c.conn.Open(c)
 	}
 	c.detach = context.AfterFunc(ctx, func() {
 		if c.conn != nil {
@@ -65,6 +70,18 @@ func concluded(ctx context.Context) {
 func noteAnswer(ctx context.Context) {
 	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok && c.conn != nil {
 		c.conn.Answered()
+	}
+}
+
+// waitedHeader is the response header with how long the server was too busy to begin the request, in
+// milliseconds.
+const waitedHeader = "fanoutd-waited-ms"
+
+// sendWait adds the response header to the request with this context, if it had to wait.
+func sendWait(ctx context.Context) {
+	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok && c.waited > 0 {
+		// This fails if the stream has ended. Then there is no client to notice.
+		_ = grpc.SetHeader(ctx, metadata.Pairs(waitedHeader, strconv.FormatInt(c.waited.Milliseconds(), 10)))
 	}
 }
 

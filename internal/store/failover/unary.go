@@ -37,6 +37,9 @@ func (m *Members) unary(ctx context.Context, method string, req, reply any, cc *
 		err := m.send(ctx, &call{}, func(ctx context.Context) error { return invoke(ctx, method, req, reply, cc, opts...) })
 		return notRepeated(ctx, err)
 	}
+	if len(m.all) == 1 { // no other member can answer
+		return m.send(ctx, &call{}, func(ctx context.Context) error { return invoke(ctx, method, req, reply, cc, opts...) })
+	}
 	return m.read(ctx, answer, func(ctx context.Context, answer proto.Message, again bool) error {
 		if again {
 			return invoke(ctx, method, req, answer, cc, withoutResults(opts)...)
