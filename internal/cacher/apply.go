@@ -109,10 +109,16 @@ func (c *Cacher) publish() {
 // it.
 func (c *Cacher) build(r *object.Record) *object.Object {
 	o, err := c.decode(r)
+	c.noteFailure(r, err)
+	return o
+}
+
+// noteFailure notes why a value does not decode, unless the error is nil. Only the writer calls
+// it.
+func (c *Cacher) noteFailure(r *object.Record, err error) {
 	if err != nil {
 		c.opaque.note(c.log, r, err)
 	}
-	return o
 }
 
 // decode returns the object of a record. It always returns one; the error explains why the

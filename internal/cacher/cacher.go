@@ -29,7 +29,7 @@ type Config struct {
 	// key.
 	MaxTombstones int
 
-	// PageSize is the number of records to read from the store at once while filling.
+	// PageSize is the number of records to read from the store at once, unless it is a [Scanner].
 	// Default 1,000: with values of some KiB a page is a few MiB.
 	PageSize int
 

@@ -87,6 +87,14 @@ func (x *changeIndex) freeze() changeIndex {
 	return changeIndex{byRevision: x.byRevision.Copy(), tombstones: x.tombstones.Copy(), floor: x.floor, gaps: x.gaps}
 }
 
+// load fills an empty index with the present objects. It sorts the differences.
+func (x *changeIndex) load(differences []Difference) {
+	slices.SortFunc(differences, func(a, b Difference) int { return a.compare(b.ChangeID) })
+	for _, d := range differences {
+		x.byRevision.Load(d.Object)
+	}
+}
+
 // put records that o has replaced old, which is nil for a new key.
 func (x *changeIndex) put(old, o *object.Object) {
 	if old == nil {

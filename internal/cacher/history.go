@@ -140,7 +140,7 @@ func rank(tree *btree.BTreeG[*object.Object], isAfter func(*object.Object) bool)
 // [object.ErrCompacted] if the store has forgotten the revision, too.
 func (c *Cacher) History(ctx context.Context, at object.Revision, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
 	return func(yield func(*object.Object, error) bool) {
-		for r, err := range c.records(ctx, at, scope, start) {
+		for r, err := range inPages(c.pages(ctx, at, scope, start)) {
 			if err != nil {
 				yield(nil, fmt.Errorf("list at revision %d: %w", at, err))
 				return
@@ -149,32 +149,6 @@ func (c *Cacher) History(ctx context.Context, at object.Revision, scope object.S
 			if !yield(o, nil) {
 				return
 			}
-		}
-	}
-}
-
-// records returns the records of the scope with keys from start on as of a revision. It reads
-// them page by page.
-func (c *Cacher) records(ctx context.Context, at object.Revision, scope object.Scope, start object.Key) iter.Seq2[*object.Record, error] {
-	return func(yield func(*object.Record, error) bool) {
-		for {
-			records, more, err := c.cfg.Store.List(ctx, at, scope, start, c.cfg.PageSize)
-			if err == nil && more && len(records) == 0 {
-				err = fmt.Errorf("the store returned an empty page and says there is more after %q", start)
-			}
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for i := range records {
-				if !yield(&records[i], nil) {
-					return
-				}
-			}
-			if !more {
-				return
-			}
-			start = records[len(records)-1].Key + "\x00"
 		}
 	}
 }

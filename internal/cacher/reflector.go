@@ -102,23 +102,27 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 	if err != nil {
 		return fmt.Errorf("read the revision of the store: %w", err)
 	}
-	floor := max(1, now-c.fillReach(ctx, now))
+	floor := max(1, now-c.fillReach(ctx, object.Position{Epoch: epoch, Revision: now}))
 	from, err := c.cfg.Store.Oldest(ctx, floor, now)
 	if err != nil {
 		return fmt.Errorf("find the oldest revision from %d on: %w", floor, err)
 	}
 	c.opaque.begin(epoch)
 	objects, changes, undecryptable := newTree(), newChangeIndex(from, c.cfg.MaxTombstones), 0
-	for r, err := range c.records(ctx, from, object.Scope{}, "") {
+	var differences []Difference
+	for p, err := range c.decodedPages(ctx, from) {
 		if err != nil {
 			return fmt.Errorf("list at revision %d: %w", from, err)
 		}
-		c.missingKeys.Note(r)
-		o := c.build(r)
-		undecryptable += countUndecryptable(o)
-		objects.Set(o)
-		changes.put(nil, o)
+		for i, o := range p.objects {
+			c.missingKeys.Note(&p.records[i])
+			c.noteFailure(&p.records[i], p.failure(i))
+			undecryptable += countUndecryptable(o)
+			objects.Load(o)
+			differences = append(differences, lastChange(o))
+		}
 	}
+	changes.load(differences)
 	if err := c.checkEpoch(ctx, epoch); err != nil {
 		return err
 	}
@@ -141,11 +145,14 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 // window by much. Their size is not known, but some of the present objects show how large values
 // are. The memory of this process does not depend on the guess, because the watch reads at
 // the pace of the cacher, and the window is trimmed meanwhile.
-func (c *Cacher) fillReach(ctx context.Context, now object.Revision) object.Revision {
+//
+// Nor should the reach have many more changes than the window. Ten times a second, etcd reads the
+// rest of a backlog, and sends 1,000 revisions of it.
+func (c *Cacher) fillReach(ctx context.Context, now object.Position) object.Revision {
 	reach := lookback * c.cfg.Window.MaxChanges
 	bytes := 0
 	// Without an answer, reach is as usual. The caller lists next, and reports the error.
-	records, _, _ := c.cfg.Store.List(ctx, now, object.Scope{}, "", min(c.cfg.PageSize, sampleRecords))
+	records, _, _ := c.cfg.Store.List(ctx, now.Revision, object.Scope{}, "", min(c.cfg.PageSize, sampleRecords))
 	for i := range records {
 		bytes += len(records[i].Key) + len(records[i].Value)
 	}
@@ -154,7 +161,42 @@ func (c *Cacher) fillReach(ctx context.Context, now object.Revision) object.Revi
 		// both encoded. So this is four times what the window holds.
 		reach = min(reach, max(minReach, max(c.cfg.Window.MaxBytes, minReachBytes)*len(records)/bytes))
 	}
+	if probe := now.Revision - probeRevisions; probe > 0 && reach > probeRevisions {
+		if n := c.countChanges(ctx, object.Position{Epoch: now.Epoch, Revision: probe}, now.Revision); n > 0 {
+			reach = min(reach, max(probeRevisions, 2*c.cfg.Window.MaxChanges*probeRevisions/n))
+		}
+	}
 	return object.Revision(reach)
+}
+
+// probeRevisions is the number of the last revisions that show how many are changes of the resource.
+const probeRevisions = 1000
+
+// countChanges returns the number of changes between two revisions. It returns 0 if the store does
+// not answer in time.
+func (c *Cacher) countChanges(ctx context.Context, after object.Position, through object.Revision) (changes int) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.ReadWait)
+	defer cancel()
+	watch, err := c.cfg.Store.Watch(ctx, object.Scope{}, after, false)
+	if err != nil {
+		return 0
+	}
+	defer watch.Close()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { c.runProgressTicker(ctx, watch) })
+	c.progress.wait()
+	defer c.progress.done()
+	for {
+		u, err := watch.Next(ctx)
+		if err != nil {
+			return 0
+		}
+		if changes += len(u.Records); u.Through >= through {
+			return changes
+		}
+	}
 }
 
 // sampleRecords is the number of records that show how large values are. minReach and

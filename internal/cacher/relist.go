@@ -23,7 +23,7 @@ func (c *Cacher) relist(ctx context.Context) error {
 	// Collect all records before applying any, so that a failure half-way leaves the
 	// state as it was.
 	var records []object.Record
-	for r, err := range c.records(ctx, now, object.Scope{}, "") {
+	for r, err := range inPages(c.scan(ctx, now)) {
 		if err != nil {
 			return fmt.Errorf("list at revision %d: %w", now, err)
 		}

@@ -52,13 +52,14 @@ func (c *Cacher) compareWithStore(ctx context.Context, s *State) error {
 	}
 	ours, stop := iter.Pull(s.Objects(object.Scope{}, ""))
 	defer stop()
-	for theirs, err := range c.History(ctx, s.Revision(), object.Scope{}, "") {
+	for r, err := range inPages(c.scan(ctx, s.Revision())) {
 		if errors.Is(err, object.ErrCompacted) {
 			return nil // the next check lists a newer revision
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("list at revision %d: %w", s.Revision(), err)
 		}
+		theirs, _ := c.decode(r)
 		o, ok := ours()
 		switch {
 		case !ok || o.Key > theirs.Key:

@@ -2,6 +2,7 @@ package cacher
 
 import (
 	"context"
+	"iter"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -36,6 +37,13 @@ type Store interface {
 	// Next, the store reads little more. Watch returns [object.ErrUnavailable] if the
 	// position is not of the store's epoch.
 	Watch(ctx context.Context, scope object.Scope, after object.Position, previous bool) (object.Watch, error)
+}
+
+// Scanner is a store that reads a whole resource at a lower cost than page by page.
+type Scanner interface {
+	// Scan returns all records as of the revision, in ascending byte order of keys, a few MiB at a
+	// time. An error, which is one of List, ends the sequence.
+	Scan(ctx context.Context, at object.Revision) iter.Seq2[[]object.Record, error]
 }
 
 // Keys are the keys that the store decrypts values with. All methods are safe for

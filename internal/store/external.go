@@ -105,7 +105,7 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 		clientv3.RetryMaintenanceClient(client, client.ActiveConnection()), client)
 	s := &Store{
 		client: client, log: log, epochs: epochs.New(client, connections, log), versions: &memberVersions{log: log, known: members.Versions},
-		kv: clientv3.RetryKVClient(client), kvOptions: kvOptions,
+		kv: clientv3.RetryKVClient(client), kvOptions: kvOptions, ranges: rangesOf(clientv3.RetryKVClient(client)),
 		watches: etcdserverpb.NewWatchClient(client.ActiveConnection()),
 		leases:  newLeaseCollector(client, log), grants: clientv3.RetryLeaseClient(client),
 		maxTransactionOps: cmp.Or(cfg.MaxTransactionOps, defaultTransactionOps),

@@ -25,6 +25,7 @@ type Store struct {
 
 	kv        pb.KVClient // sends the transactions of commits
 	kvOptions []grpc.CallOption
+	ranges    rangeStream // reads of whole resources
 	watches   pb.WatchClient
 
 	leases *leaseCollector
