@@ -538,8 +538,12 @@ func testSubscribe(s *scene) {
 		p.connect(f.Address)
 		for i := range 2 {
 			name := fmt.Sprintf("%s-%d", f.Address, i)
-			p.must(driver.Command{Do: driver.Watch, Name: name, Prefix: s.prefix, BookmarkMillis: 60_000})
+			// With so short an interval, the first message and the header have the same limit.
+			p.must(driver.Command{Do: driver.Watch, Name: name, Prefix: s.prefix, BookmarkMillis: 1600})
 			p.awaitLines(1, name, driver.Updated)
+			if l := p.about(name, driver.Interrupted); len(l) > 0 {
+				s.Errorf("the move to Watch is an interruption: %+v", l[0])
+			}
 		}
 		if streams, watches := len(f.requests("Subscribe")), len(f.requests("Watch")); streams != 1 || watches != 2 {
 			s.Errorf("the server got %d Subscribe and %d Watch requests, want 1 and 2", streams, watches)

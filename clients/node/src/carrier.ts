@@ -12,6 +12,8 @@ export type Report = Omit<Exclude<MessageInitShape<typeof SubscribeRequest_Repor
 
 /** Receives what a server sends for a watch. */
 export interface WatchSink {
+  /** The server is asked for messages. From now on, it may not be silent. */
+  asked(): void;
   message(message: WatchResponse, size: number): void;
   /** The watch has ended: with OK if there is no error. Nothing follows. */
   end(error?: FanoutError): void;

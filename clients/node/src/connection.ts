@@ -200,6 +200,7 @@ export class Connection {
     let alone: OpenWatch | undefined;
     let stopped = false;
     const shared = this.#stream.watch(request, {
+      asked: () => sink.asked(),
       message: (message, size) => sink.message(message, size),
       end: (error, unsupported) => {
         if (!unsupported || stopped || this.#closed) sink.end(error);
@@ -263,6 +264,7 @@ export class Connection {
   #watchAlone(request: WatchStart, sink: WatchSink, metadata?: RequestMetadata): OpenWatch {
     const left = this.#begin();
     let works = false;
+    sink.asked();
     const watch = openWatchCall(
       async () => {
         const all = await this.#open(metadata);

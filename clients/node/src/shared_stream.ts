@@ -16,6 +16,7 @@ const headerTimeout = 5000;
 
 /** Receives what a server sends for a watch, and whether the stream has ended because Subscribe is not supported. */
 export interface SharedSink {
+  asked: WatchSink['asked'];
   message: WatchSink['message'];
   end(error: FanoutError | undefined, unsupported: boolean): void;
 }
@@ -33,6 +34,7 @@ export class SharedStream {
   #over = false;
   #call: SubscribeCall | undefined;
   #headerTimer: NodeJS.Timeout | undefined;
+  #header = false; // the server has answered
   // What waits to be written: each watch has at most a start, a stop and a report.
   #requests: Request[] = [];
   readonly #reports = new Map<bigint, Report>();
@@ -63,6 +65,8 @@ export class SharedStream {
     }, headerTimeout);
     call.on('metadata', () => {
       clearTimeout(this.#headerTimer);
+      this.#header = true;
+      for (const sink of this.#watches.values()) sink?.asked();
     });
     call.on('data', ({ message, size }: Sized<SubscribeResponse>) => this.#receive(message, size));
     call.on('drain', () => this.#write(true));
@@ -79,6 +83,7 @@ export class SharedStream {
     const watchId = this.#free.pop() ?? this.#next++;
     this.#watches.set(watchId, sink);
     this.#live++;
+    if (this.#header) sink.asked(); // until then, only the timeout of the header counts
     this.#send({ request: { case: 'start', value: { watchId, request } } });
     return {
       pausable: false,

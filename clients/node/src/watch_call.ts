@@ -16,7 +16,7 @@ const header = 'fanout-watch';
 export function openWatchCall(
   open: () => Promise<WatchCallStream>,
   send: (watch: string, report: Report) => Promise<FanoutError | undefined>,
-  sink: WatchSink,
+  sink: Omit<WatchSink, 'asked'>,
   left: () => void,
 ): OpenWatch {
   let call: WatchCallStream | undefined;

@@ -294,8 +294,10 @@ class Attempt {
         resolve(end);
       };
       release = onAbort(signal, () => this.#finish({}));
-      this.#await();
       const sink = {
+        asked: () => {
+          if (!this.#over) this.#await();
+        },
         message: (message: WatchResponse, size: number) => {
           if (!this.#over) this.#receive(message, size, signal);
         },

@@ -202,7 +202,7 @@ void test('a stream tells why a report has failed', { timeout: 300_000 }, async 
   let watch: OpenWatch | undefined;
   await new Promise<void>((resolve, reject) => {
     // With metadata, the watch has a stream of its own.
-    watch = connection.watch({ resource: 'config' }, { message: () => resolve(), end: reject }, { own: 'yes' });
+    watch = connection.watch({ resource: 'config' }, { asked: () => {}, message: () => resolve(), end: reject }, { own: 'yes' });
   });
   const results = [];
   for (let n = 0; n < 4; n++) results.push(await watch!.report(at(1)));
