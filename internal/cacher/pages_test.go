@@ -169,7 +169,7 @@ func TestFillGoesBackAsFarAsTheWindow(t *testing.T) {
 		"one of two":          {30_000, func(i int) int { return 1 - i%2 }, 2 * window, window},
 		"one of twenty":       {30_000, func(i int) int { return max(0, 1-i%20) }, window / 2, window / 2}, // ten times the window
 		"no revision":         {30_000, func(int) int { return 0 }, 0, 0},
-		"a hundred at a time": {1500, func(int) int { return 100 }, 1000 * 100, window},
+		"a hundred at a time": {3000, func(int) int { return 100 }, 2 * window, window},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -161,16 +161,31 @@ func (c *Cacher) fillReach(ctx context.Context, now object.Position) object.Revi
 		// both encoded. So this is four times what the window holds.
 		reach = min(reach, max(minReach, max(c.cfg.Window.MaxBytes, minReachBytes)*len(records)/bytes))
 	}
-	if probe := now.Revision - probeRevisions; probe > 0 && reach > probeRevisions {
-		if n := c.countChanges(ctx, object.Position{Epoch: now.Epoch, Revision: probe}, now.Revision); n > 0 {
-			reach = min(reach, max(probeRevisions, 2*c.cfg.Window.MaxChanges*probeRevisions/n))
+	if reach <= probes[len(probes)-1] {
+		return object.Revision(reach)
+	}
+	revisions, changes := 0, 0
+	for _, probe := range probes {
+		if object.Revision(probe) >= now.Revision || changes >= enoughChanges {
+			break
 		}
+		after := object.Position{Epoch: now.Epoch, Revision: now.Revision - object.Revision(probe)}
+		if n := c.countChanges(ctx, after, now.Revision); n > 0 {
+			revisions, changes = probe, n
+		}
+	}
+	if changes > 0 {
+		reach = min(reach, max(1, 2*c.cfg.Window.MaxChanges*revisions/changes))
 	}
 	return object.Revision(reach)
 }
 
-// probeRevisions is the number of the last revisions that show how many are changes of the resource.
-const probeRevisions = 1000
+// probes are how many of the last revisions show how many changes a revision has. Large
+// transactions show it soon. That many changes are enough: to split a large answer costs etcd the
+// square of its changes.
+var probes = []int{16, 128, 1024}
+
+const enoughChanges = 1000
 
 // countChanges returns the number of changes between two revisions. It returns 0 if the store does
 // not answer in time.
