@@ -88,8 +88,12 @@ func (s *sample) warning(r *config.Resource) string {
 	if len(s.candidates) == 0 {
 		return text
 	}
-	// Every value is one of the codec raw, which sorts last.
-	return fmt.Sprintf("%s; the codec %q can decode them", text, s.candidates[0].Name())
+	// Every value is one of the codec raw. So that is the best answer only if it is the only one.
+	best := s.candidates[0].Name()
+	if best == "raw" && len(s.candidates) > 1 {
+		best = s.candidates[1].Name()
+	}
+	return fmt.Sprintf("%s; the codec %q can decode them", text, best)
 }
 
 // sampleValues reads the first values of each resource, and returns warnings about resources whose

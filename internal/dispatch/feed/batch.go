@@ -9,8 +9,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Batch is what a worker sends: the bookmark of one watcher, or live events for all watchers
-// that need these events next. A batch must not be modified.
+// Batch is a message that a worker sends: live events for all watchers that need these events
+// next, or a message of one watcher, such as its bookmark or a part of its catch-up. A batch must
+// not be modified.
 type Batch struct {
 	Message
 	encoded atomic.Value

@@ -6,7 +6,8 @@
 //	   └─ Counters of each resource and worker
 //
 // An entrance registers its method with [rpc.Registrar.RegisterEntrances]. It has two types of its own. The one implements [RPC], the other [Watch], and embeds a
-// [Registration]. It calls these methods, in this order:
+// [Registration]. With package rpc, its handler does what interceptors do for other methods: Admit, Accept, the
+// end with the credentials (OnDone, OnViolation, CutOff), and Conclude. It calls these methods, in this order:
 //
 //   - [Registry.Register] with the RPC. A drain ends it from now on.
 //   - [Caller.AwaitTurn] before each watch, if an RPC may carry many.

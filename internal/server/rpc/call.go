@@ -167,7 +167,8 @@ func (i *Interceptors) limitRate(ctx context.Context, fullMethod string) error {
 	return i.Limits.AllowRequest(quota.ClientOf(ctx))
 }
 
-// streamBytes is the memory that a client stream reserves for as long as it lasts.
+// streamBytes is the memory that a client stream reserves for as long as it lasts. Subscribe is
+// described to Admit as a stream with one request, because it bounds its later ones itself.
 const streamBytes = 1 << 20
 
 // receive waits for the size of a request, and reserves its memory. A request that has already
