@@ -66,7 +66,7 @@ func (in *instance) wantNoUsage(ctx context.Context, t *testing.T) {
 	t.Helper()
 	in.awaitUsage(ctx, t, "clients hold nothing", func(u quota.Usage) bool {
 		collectGarbage(u)
-		u.Connections, u.Refused, u.MaxConnections, u.RefusedConnections = 0, nil, 0, nil
+		u.Connections, u.Refused, u.MaxConnections, u.RefusedConnections, u.TurnWaits = 0, nil, 0, nil, 0
 		return cmp.Equal(u, quota.Usage{})
 	})
 }
