@@ -116,7 +116,7 @@ const (
 	// The server is about to end this stream. No events, and no further response. Resume at the position, on this
 	// or another server. The status that follows gives the reason: OK if the time limit
 	// has been reached, UNAVAILABLE (reason DRAINING) if the server stops or an operator
-	// has ended the watch. Neither is a failure. After DRAINING, unless resume_at_once is set, wait a
+	// has ended the watch. Neither is a failure. After UNAVAILABLE, unless resume_at_once is set, wait a
 	// random time below a second before you resume, or below the delay in RetryInfo if that is longer,
 	// because other watchers resume at the same moment. With UNAUTHENTICATED, the credentials
 	// are no longer valid: resume with new ones.
@@ -1423,10 +1423,10 @@ type ReportRequest struct {
 	// cleared.
 	Error *status.Status `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	// With an error: everything up to this position is applied or has failed. It must be the
-	// position of a response, like applied, and is ignored in the same cases. AdminService.WatchApplied
+	// position of a response, like applied, and is ignored in the same cases, but for revision 0, which
+	// means that nothing was attempted. AdminService.WatchApplied
 	// counts the watch as failed only for revisions that it has attempted. So a client that fails
-	// reports again when it has attempted more. Revision 0: nothing. Absent: everything that the server
-	// has sent.
+	// reports again when it has attempted more. Absent: everything that the server has sent.
 	Attempted *Position `protobuf:"bytes,4,opt,name=attempted,proto3" json:"attempted,omitempty"`
 	// With an error: the keys of the objects that have failed, in any order. Everything else up to
 	// attempted is applied. The keys are in the scope of the watch. At most 32 keys, and 4096 bytes for

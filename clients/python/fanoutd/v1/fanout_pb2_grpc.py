@@ -136,7 +136,7 @@ class FanoutServiceServicer(object):
         Send a report on the connection of the watch, because other servers do not know the watch.
         A report replaces the earlier one, so report at most once a second for each watch, and wait for the
         response before the next report. Send a report that fails again after a growing delay, unless
-        another one has replaced it.
+        another one has replaced it, and not after INVALID_ARGUMENT, NOT_FOUND or UNIMPLEMENTED.
 
         - NOT_FOUND (reason WATCH_NOT_FOUND): this server has no such watch, or it has ended.
         - PERMISSION_DENIED or UNAUTHENTICATED: another caller has opened the watch. Callers are

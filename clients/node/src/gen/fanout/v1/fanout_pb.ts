@@ -622,7 +622,7 @@ export enum WatchResponse_Kind {
    * The server is about to end this stream. No events, and no further response. Resume at the position, on this
    * or another server. The status that follows gives the reason: OK if the time limit
    * has been reached, UNAVAILABLE (reason DRAINING) if the server stops or an operator
-   * has ended the watch. Neither is a failure. After DRAINING, unless resume_at_once is set, wait a
+   * has ended the watch. Neither is a failure. After UNAVAILABLE, unless resume_at_once is set, wait a
    * random time below a second before you resume, or below the delay in RetryInfo if that is longer,
    * because other watchers resume at the same moment. With UNAUTHENTICATED, the credentials
    * are no longer valid: resume with new ones.
@@ -1075,10 +1075,10 @@ export type ReportRequest = Message<"fanout.v1.ReportRequest"> & {
 
   /**
    * With an error: everything up to this position is applied or has failed. It must be the
-   * position of a response, like applied, and is ignored in the same cases. AdminService.WatchApplied
+   * position of a response, like applied, and is ignored in the same cases, but for revision 0, which
+   * means that nothing was attempted. AdminService.WatchApplied
    * counts the watch as failed only for revisions that it has attempted. So a client that fails
-   * reports again when it has attempted more. Revision 0: nothing. Absent: everything that the server
-   * has sent.
+   * reports again when it has attempted more. Absent: everything that the server has sent.
    *
    * @generated from field: fanout.v1.Position attempted = 4;
    */
@@ -1256,7 +1256,7 @@ export const FanoutService: GenService<{
    * Send a report on the connection of the watch, because other servers do not know the watch.
    * A report replaces the earlier one, so report at most once a second for each watch, and wait for the
    * response before the next report. Send a report that fails again after a growing delay, unless
-   * another one has replaced it.
+   * another one has replaced it, and not after INVALID_ARGUMENT, NOT_FOUND or UNIMPLEMENTED.
    *
    * - NOT_FOUND (reason WATCH_NOT_FOUND): this server has no such watch, or it has ended.
    * - PERMISSION_DENIED or UNAUTHENTICATED: another caller has opened the watch. Callers are
