@@ -15,7 +15,7 @@ import (
 const (
 	maxRatio  = 3 // of the p99 to the p99 while the same attackers hit another process
 	maxStall  = 250 * time.Millisecond
-	maxMemory = 476 // MiB: 500 MB
+	maxMemory = 572 // MiB: 600 MB; a watch that cannot be sent holds 13 KiB
 )
 
 // measures reports whether the test runs for its figures.
