@@ -25,6 +25,9 @@ const (
 	// the system when it is large and quiet again.
 	releaseAfter = 50
 
+	// releaseInterval is the least time between two such returns.
+	releaseInterval = time.Minute
+
 	// minGrowth is how far a small heap may grow: less would save nothing.
 	minGrowth = 32 << 20
 
@@ -56,6 +59,7 @@ func Run(ctx context.Context) {
 	var t target
 	percent, before := maxPercent, read()
 	highest := percent // since memory was last returned to the system
+	var released time.Time
 	for {
 		select {
 		case <-ticker.C:
@@ -65,9 +69,9 @@ func Run(ctx context.Context) {
 				percent = p
 			}
 			highest = max(highest, percent)
-			if percent == minPercent && highest >= releaseAfter {
+			if percent == minPercent && highest >= releaseAfter && now.at.Sub(released) >= t.pause(now) {
 				debug.FreeOSMemory() // it collects, too; Go would keep what the heap had before
-				highest = percent
+				highest, released = percent, now.at
 			}
 			before = now
 		case <-ctx.Done():
@@ -108,6 +112,13 @@ func read() reading {
 type target struct {
 	costPerByte float64 // seconds of CPU for each live byte, in the last collections
 	rate        float64 // bytes allocated per second, lately
+}
+
+// pause returns how long memory stays after it was last returned to the system, so that the collections
+// for that take at most maxShare of the processors, also if the heap grows again and again.
+func (t *target) pause(now reading) time.Duration {
+	seconds := t.costPerByte * float64(now.live) / maxShare / float64(now.processors)
+	return max(releaseInterval, time.Duration(seconds*float64(time.Second)))
 }
 
 // percent returns the percentage at which collections take maxShare of the processors: with the

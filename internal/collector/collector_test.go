@@ -70,6 +70,23 @@ func TestGrowthAfterABurst(t *testing.T) {
 	}
 }
 
+// To return memory needs a collection, whose cost depends on what is live and not on how much is returned.
+func TestMemoryIsReturnedSeldomFromALargeHeap(t *testing.T) {
+	for _, test := range []struct {
+		live uint64
+		want time.Duration
+	}{
+		{100 << 20, releaseInterval},
+		{64 << 30, 17 * time.Minute}, // a collection takes a minute of one of two processors
+	} {
+		g := target{costPerByte: 1e-9}
+		got := g.pause(reading{live: test.live, processors: 2}).Truncate(time.Minute)
+		if share := float64(test.live) * g.costPerByte / 2 / got.Seconds(); got < test.want || share > 1.1*maxShare {
+			t.Errorf("%d live bytes: got %v, which takes %.3f of the processors", test.live, got, share)
+		}
+	}
+}
+
 func TestRunRestoresTheSetting(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(77))
 	synctest.Test(t, func(t *testing.T) {

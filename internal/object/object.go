@@ -115,6 +115,9 @@ func (o *Object) Undecryptable() bool { return o.rare != nil && o.rare.undecrypt
 // CreateRevision returns the revision at which the key was created, or 0 if the object only stands
 // for its key.
 func (o *Object) CreateRevision() Revision {
+	if o.IsKeyOnly() {
+		return 0
+	}
 	b := o.Encoded()
 	for range 2 { // the event, and the object in it, are the first fields of what contains them
 		_, _, tag := protowire.ConsumeTag(b)

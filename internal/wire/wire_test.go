@@ -196,6 +196,14 @@ func TestDecodeInvertsPreencode(t *testing.T) {
 	}
 }
 
+// An object that only stands for its key, such as a tombstone, was never created.
+func TestKeyOnlyObjectHasNoCreateRevision(t *testing.T) {
+	o := object.New(object.Decoded{Key: "a", ModRevision: 7}, nil, 0)
+	if got := o.CreateRevision(); !o.IsKeyOnly() || got != 0 {
+		t.Errorf("got the create revision %d, want 0", got)
+	}
+}
+
 func TestEnumsEqualTheProtocol(t *testing.T) {
 	for ours, theirs := range map[object.EventType]fanoutv1.Event_Type{
 		object.Added: fanoutv1.Event_TYPE_ADDED, object.Modified: fanoutv1.Event_TYPE_MODIFIED, object.Deleted: fanoutv1.Event_TYPE_DELETED,

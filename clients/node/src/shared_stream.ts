@@ -4,7 +4,7 @@ import type { MessageInitShape } from '@bufbuild/protobuf';
 import { status, type ClientDuplexStream } from '@grpc/grpc-js';
 import { onEnd } from './call_end.js';
 import type { OpenWatch, Report, WatchSink, WatchStart } from './carrier.js';
-import { errorOfCall, errorOfStatus, FanoutError } from './errors.js';
+import { errorOfCall, errorOfStatus, FanoutError, unavailable } from './errors.js';
 import type { SubscribeRequestSchema, SubscribeResponse, SubscribeResponse_Entry } from './gen/fanout/v1/fanout_pb.js';
 import type { Sized } from './methods.js';
 
@@ -48,11 +48,15 @@ export class SharedStream {
 
   async #begin(open: () => Promise<SubscribeCall>): Promise<void> {
     let call: SubscribeCall;
+    // The function of a token may never return, and only this stream waits for it.
+    this.#headerTimer = setTimeout(() => this.#end(unavailable(`no token within ${headerTimeout / 1000} s`)), headerTimeout);
     try {
       call = await open();
     } catch (error) {
       this.#end(errorOfCall(error));
       return;
+    } finally {
+      clearTimeout(this.#headerTimer);
     }
     onEnd(call, (error) => this.#end(error));
     if (this.#over) {
