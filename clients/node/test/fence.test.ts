@@ -132,3 +132,11 @@ void test('a listener of the event error that throws delays no other event', { t
   await assert.rejects(informer.start().waitForSync(), { reason: 'UNKNOWN_RESOURCE' });
   await closed;
 });
+
+void test('a watch goes on when a token never comes', { timeout: 300_000 }, async () => {
+  let calls = 0;
+  const token = () => (calls++ === 0 ? new Promise<string>(() => {}) : Promise.resolve('any'));
+  await using patient = new Client(server.address, { insecure: true, token });
+  for await (const _ of patient.resource('config').watch()) break;
+  assert.ok(calls > 1);
+});
