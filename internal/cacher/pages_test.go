@@ -170,6 +170,7 @@ func TestFillGoesBackAsFarAsTheWindow(t *testing.T) {
 		"one of twenty":       {30_000, func(i int) int { return max(0, 1-i%20) }, window / 2, window / 2}, // ten times the window
 		"no revision":         {30_000, func(int) int { return 0 }, 0, 0},
 		"a hundred at a time": {3000, func(int) int { return 100 }, 2 * window, window},
+		"large ones at last":  {30_000, func(i int) int { return 1 + 19*(i/29_984) }, 2 * window, window},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -164,28 +164,29 @@ func (c *Cacher) fillReach(ctx context.Context, now object.Position) object.Revi
 	if reach <= probes[len(probes)-1] {
 		return object.Revision(reach)
 	}
-	revisions, changes := 0, 0
 	for _, probe := range probes {
-		if object.Revision(probe) >= now.Revision || changes >= enoughChanges {
+		if object.Revision(probe) >= now.Revision {
 			break
 		}
-		after := object.Position{Epoch: now.Epoch, Revision: now.Revision - object.Revision(probe)}
-		if n := c.countChanges(ctx, after, now.Revision); n > 0 {
-			revisions, changes = probe, n
+		n := c.countChanges(ctx, object.Position{Epoch: now.Epoch, Revision: now.Revision - object.Revision(probe)}, now.Revision)
+		if n == 0 {
+			continue
 		}
-	}
-	if changes > 0 {
-		reach = min(reach, max(1, 2*c.cfg.Window.MaxChanges*revisions/changes))
+		need := max(1, 2*c.cfg.Window.MaxChanges*probe/n)
+		if need <= maxExtrapolation*probe || probe == probes[len(probes)-1] {
+			return object.Revision(min(reach, need))
+		}
 	}
 	return object.Revision(reach)
 }
 
-// probes are how many of the last revisions show how many changes a revision has. Large
-// transactions show it soon. That many changes are enough: to split a large answer costs etcd the
-// square of its changes.
-var probes = []int{16, 128, 1024}
+// probes are how many of the last revisions show how many changes a revision has. The number for up
+// to maxExtrapolation times as many revisions follows from that; for more, a larger probe is taken,
+// because older revisions may have fewer changes. Large transactions should need only small probes: to
+// split a large answer costs etcd the square of its changes.
+var probes = []int{16, 64, 256, 1024}
 
-const enoughChanges = 1000
+const maxExtrapolation = 4
 
 // countChanges returns the number of changes between two revisions. It returns 0 if the store does
 // not answer in time.

@@ -37,7 +37,7 @@ func (s *Stream) onlyCursor() (only *cursor) {
 // the batches of the group. No other watch of the stream needs the same revisions in the same response.
 func (s *Stream) joinGroup() {
 	c := s.onlyCursor()
-	if c == nil || c.place > 0 || c.isBehind() || s.hasWork() {
+	if c == nil || c.place > 0 || c.isBehind() || s.hasWork() || !s.solo && !c.hasAllUpTo(c.At()) {
 		return
 	}
 	c.group.join(c)

@@ -192,6 +192,10 @@ func (src *streamSource) addBookmarks(now time.Time) {
 			continue
 		case c.isBehind() || c.place > 0 && !c.hasAllUpTo(bound):
 			again = again || last // it gets its last bookmark after its events
+			if last && c.place > 0 {
+				c.group.leave(c) // the stream reads them, and then goes on here
+				c.mark()
+			}
 			continue
 		case !last && !following:
 			// The client should notice the silence, take the server for dead and try another one.

@@ -143,7 +143,9 @@ func (fs *Feeds) appendAll(s *cacher.State, r *roundReports) (ended time.Time) {
 	fs.stats.evictions.Store(fs.logs.evicted)
 	ended = time.Now()
 	fs.sweep(s)
-	fs.handOver(fs.takeNews(), now)
+	news := fs.takeNews()
+	fs.handOver(news, now)
+	clear(news) // feeds without watches must not stay in memory
 	return ended
 }
 

@@ -65,21 +65,23 @@ func (l *Live) Response(r mvcc.WatchResponse) (*clientv3.WatchResponse, error) {
 		if len(r.Events) == 0 { // the answer to RequestProgress
 			return resp, nil
 		}
+		first := len(resp.Events)
 		for _, e := range r.Events {
-			bytes += len(e.Kv.Key) + len(e.Kv.Value)
 			if l.previous {
 				e = &mvccpb.Event{Type: e.Type, Kv: e.Kv} // etcd's own is shared by all watches
 			}
 			resp.Events = append(resp.Events, e)
 		}
+		if l.previous {
+			addPrevious(context.Background(), l.member.etcd.Server.KV(), resp.Events[first:])
+		}
+		for _, e := range resp.Events[first:] {
+			bytes += len(e.Kv.Key) + len(e.Kv.Value) + len(e.PrevKv.GetValue())
+		}
 		if bytes >= liveBytes || !l.more(&r) {
-			break
+			return resp, nil
 		}
 	}
-	if l.previous {
-		addPrevious(context.Background(), l.member.etcd.Server.KV(), resp.Events)
-	}
-	return resp, nil
 }
 
 // more replaces r with the next response, if that has arrived and has changes.
@@ -101,12 +103,20 @@ func (l *Live) more(r *mvcc.WatchResponse) bool {
 }
 
 // RequestProgress requests a response without changes. Any goroutine may call it.
-func (l *Live) RequestProgress() { l.stream.RequestProgressAll() }
+func (l *Live) RequestProgress() {
+	_ = l.member.During(func() error {
+		l.stream.RequestProgressAll()
+		return nil
+	})
+}
 
 // Close ends the watch.
 func (l *Live) Close() {
-	l.stream.Close()
-	for r := range l.stream.Chan() {
-		mvcc.ReportEventReceived(len(r.Events))
-	}
+	_ = l.member.During(func() error {
+		l.stream.Close()
+		for r := range l.stream.Chan() {
+			mvcc.ReportEventReceived(len(r.Events))
+		}
+		return nil
+	})
 }
