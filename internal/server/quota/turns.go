@@ -2,29 +2,54 @@ package quota
 
 import (
 	"runtime"
+	"sync"
 	"time"
 )
 
 // hostTurns are the turns in which the connections of one host begin streams and watches. In a turn,
-// the processors first run what waits for them. Then the connection begins a burst. So few handlers
-// of a host wait for a processor at a time, however many connections the host has, and the requests
-// of other hosts do not queue behind thousands of them. While a processor is idle, turns take no
-// time, so a host may use the whole machine.
+// the processors first run what waits for them. Then the connections that have asked meanwhile begin a
+// burst each. So the requests of a host do not come faster than the processors can serve those of all
+// hosts. While a processor is idle, turns take no time, so a host may use the whole machine.
 type hostTurns struct {
-	turn  chan struct{} // has an element during a turn; connections get it in the order in which they ask
-	yield func()        // runs what waits for a processor
+	yield func() // runs what waits for a processor
+
+	mu   sync.Mutex
+	turn chan struct{} // closed at the end of the present turn; nil: there is none; guarded by mu
 }
 
-func newHostTurns() *hostTurns { return &hostTurns{make(chan struct{}, 1), runtime.Gosched} }
+// maxTurnWait limits how long a connection waits for the turn of another one. On very busy processors,
+// a turn may take a fifth of a second, during which a connection reads nothing else.
+const maxTurnWait = 25 * time.Millisecond
 
-// await waits for a turn, or until done is closed.
+func newHostTurns() *hostTurns { return &hostTurns{yield: runtime.Gosched} }
+
+// await waits for the end of a turn, or until done is closed. If there is no turn, it takes one.
 func (t *hostTurns) await(done <-chan struct{}) {
-	select {
-	case t.turn <- struct{}{}:
+	t.mu.Lock()
+	turn := t.turn
+	if turn == nil {
+		t.turn = make(chan struct{})
+		t.mu.Unlock()
 		t.yield()
-		<-t.turn
+		t.end()
+		return
+	}
+	t.mu.Unlock()
+	limit := time.NewTimer(maxTurnWait)
+	defer limit.Stop()
+	select {
+	case <-turn:
+	case <-limit.C:
 	case <-done:
 	}
+}
+
+// end ends the present turn.
+func (t *hostTurns) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	close(t.turn)
+	t.turn = nil
 }
 
 // noticeableWait is how long a wait for a turn may last before it is counted and logged.

@@ -27,8 +27,8 @@ func TestNothingWaitsWhileProcessorsAreIdle(t *testing.T) {
 	})
 }
 
-// On busy processors, the connections of a host begin streams one after another, in the order in which
-// they ask. Those of other hosts do not wait for them. Closing a connection ends its wait.
+// On busy processors, the connections of a host begin streams together, after what waited for a
+// processor before. Those of other hosts do not wait for them. Closing a connection ends its wait.
 func TestConnectionsOfAHostTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines bytes.Buffer
@@ -61,10 +61,13 @@ func TestConnectionsOfAHostTakeTurns(t *testing.T) {
 		close(closed)
 		synctest.Wait()
 		time.Sleep(3 * busy)
-		ordered := []turn{{"closed", busy / 2}, {"first", busy}, {"second", 2 * busy}, {"third", 3 * busy}}
-		for _, want := range ordered {
-			if got := <-turns; got != want {
-				t.Errorf("got %v, want %v", got, want)
+		if got, want := <-turns, (turn{"closed", busy / 2}); got != want {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		together := []turn{<-turns, <-turns, <-turns}
+		for _, connection := range []string{"first", "second", "third"} {
+			if want := (turn{connection, busy}); !slices.Contains(together, want) {
+				t.Errorf("got %v, want also %v", together, want)
 			}
 		}
 		began = time.Now()
@@ -82,5 +85,22 @@ func TestConnectionsOfAHostTakeTurns(t *testing.T) {
 		if n := strings.Count(lines.String(), "new requests wait"); n != 1 {
 			t.Errorf("got %d lines, want 1:\n%s", n, lines.String())
 		}
+	})
+}
+
+// A turn that takes long holds only the connection that has taken it.
+func TestWaitsForATurnAreShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Limits{}, slog.New(slog.DiscardHandler))
+		l.turns.of(ClientAt("10.0.0.1")).yield = func() { time.Sleep(time.Second) }
+		never := make(chan struct{})
+		go l.StreamBudget("10.0.0.1:1").AwaitTurn(never)
+		synctest.Wait()
+		for range 3 {
+			if waited := l.StreamBudget("10.0.0.1:2").AwaitTurn(never); waited != maxTurnWait {
+				t.Errorf("got a wait of %v, want %v", waited, maxTurnWait)
+			}
+		}
+		time.Sleep(time.Second)
 	})
 }
