@@ -34,8 +34,9 @@ func natsKV(ctx context.Context, p *Peer, o Options) error {
 		return fmt.Errorf("use JetStream: %w", err)
 	}
 	p.read = w.read
-	// As in etcd here: the latest state, on a disk that writes do not wait for.
-	w.bucket, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: load.Subject, History: 1})
+	// On a disk that writes do not wait for, as with etcd here. With a history of one change, a change that
+	// is overwritten before it is delivered would be lost.
+	w.bucket, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: load.Subject, History: 64})
 	if err != nil {
 		return fmt.Errorf("create the bucket: %w", err)
 	}
