@@ -87,11 +87,11 @@ func (x *changeIndex) freeze() changeIndex {
 	return changeIndex{byRevision: x.byRevision.Copy(), tombstones: x.tombstones.Copy(), floor: x.floor, gaps: x.gaps}
 }
 
-// load fills an empty index with the present objects. It sorts the differences.
-func (x *changeIndex) load(differences []Difference) {
-	slices.SortFunc(differences, func(a, b Difference) int { return a.compare(b.ChangeID) })
-	for _, d := range differences {
-		x.byRevision.Load(d.Object)
+// load fills an empty index with the present objects. It sorts them.
+func (x *changeIndex) load(objects []*object.Object) {
+	slices.SortFunc(objects, func(a, b *object.Object) int { return changeOf(a).compare(changeOf(b)) })
+	for _, o := range objects {
+		x.byRevision.Load(o)
 	}
 }
 

@@ -109,7 +109,7 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 	}
 	c.opaque.begin(epoch)
 	objects, changes, undecryptable := newTree(), newChangeIndex(from, c.cfg.MaxTombstones), 0
-	var differences []Difference
+	var all []*object.Object
 	for p, err := range c.decodedPages(ctx, from) {
 		if err != nil {
 			return fmt.Errorf("list at revision %d: %w", from, err)
@@ -119,10 +119,10 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 			c.noteFailure(&p.records[i], p.failure(i))
 			undecryptable += countUndecryptable(o)
 			objects.Load(o)
-			differences = append(differences, lastChange(o))
 		}
+		all = append(all, p.objects...)
 	}
-	changes.load(differences)
+	changes.load(all)
 	if err := c.checkEpoch(ctx, epoch); err != nil {
 		return err
 	}
