@@ -112,9 +112,9 @@ func TestCatchUpsThatWaitedShareAState(t *testing.T) {
 		synctest.Wait()
 		interest := feed.Interest{Scope: prefix(t, "k")}
 		interest.Projection.OmitValues = true
-		waiting := make([]*reservingSink, 10)
+		waiting := make([]*slotSink, 10)
 		for i := range waiting {
-			waiting[i] = f.reserving(interest, catchup.FromSnapshot(0))
+			waiting[i] = f.slotSink(interest, catchup.FromSnapshot(0))
 		}
 		for i, s := range waiting {
 			if err := s.Serve(); err != nil {

@@ -31,7 +31,7 @@ type cursor struct {
 	bytes        int64           // size of their events
 	isLive       bool
 	isSending    bool            // a message is being sent, and the client may have received it
-	needsSlot    bool            // the cursor is in the catchUpQueue, and needs the reservation
+	needsSlot    bool            // the cursor is in the catchUpQueue, and needs the slot
 	isParked     bool            // the cursor is in catchUpQueue.parked
 	abandoned    bool            // the cursor is closed
 	mayHave      object.Position // of the message that is being sent

@@ -44,7 +44,7 @@ const (
 func (d *Dispatcher) PullCounted(q *sendqueue.Queue, i feed.Interest, b catchup.Begin, o Options, count map[string]int) *Pulled {
 	p := &Pulled{StreamWatch: &StreamWatch{}, out: make(chan feed.Message, 1), done: make(chan struct{}), count: count}
 	p.stream = NewStream(StreamConfig{Queue: q, Sink: p, Solo: true, LastBookmark: o.LastBookmark})
-	p.holdReservation()
+	p.holdSlot()
 	p.stream.Start(d, p.StreamWatch, i, b, o)
 	p.stream.post(func(time.Time) { p.cursor = p.StreamWatch.cursor.Load() })
 	go func() {
@@ -173,19 +173,19 @@ func (*Pulled) Prefetch() int { return 0 }
 // Send implements [StreamSink].
 func (*Pulled) Send(*Response) error { panic("the sink never needs the handler") }
 
-// Reserve implements [StreamSink].
-func (*Pulled) Reserve(context.Context, bool) error { return nil }
+// AcquireSlot implements [StreamSink].
+func (*Pulled) AcquireSlot(context.Context, bool) error { return nil }
 
-// HoldsReservation implements [StreamSink].
-func (*Pulled) HoldsReservation() bool { return true }
+// HoldsSlot implements [StreamSink].
+func (*Pulled) HoldsSlot() bool { return true }
 
-// Release implements [StreamSink]. The stream keeps the reservation all the same, so no catch-up waits.
-func (p *Pulled) Release() { p.holdReservation() }
+// ReleaseSlot implements [StreamSink]. The stream keeps the slot all the same, so no catch-up waits.
+func (p *Pulled) ReleaseSlot() { p.holdSlot() }
 
-func (p *Pulled) holdReservation() {
+func (p *Pulled) holdSlot() {
 	p.stream.mu.Lock()
 	defer p.stream.mu.Unlock()
-	p.stream.catchUps.holds = !p.stream.ended
+	p.stream.catchUps.holdsSlot = !p.stream.ended
 }
 
 // Polled is a cursor that no worker serves. The test moves it with Try, Poll and Take.
@@ -312,7 +312,7 @@ type Holdings struct {
 	Marked, Settling, Joins               int
 	Due                                   int           // ends, and batch delays
 	Candidates, Delayed                   int           // cursors that may move to a shared one
-	CatchUps, Parked                      int           // cursors that wait for Serve, and for the reservation
+	CatchUps, Parked                      int           // cursors that wait for Serve, and for the slot
 	Directs, DirectsWaiting               int           // watches of StartDirect
 	Answers, ToClose                      int           // ends that were not sent, and cursors that were not closed
 	Interval                              time.Duration // between two looks for bookmarks

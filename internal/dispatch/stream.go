@@ -19,7 +19,7 @@ import (
 // only put something into the inbox of the stream and wake the worker. Any goroutine may call
 // them, and they never wait for the client. (Start also takes the mutex of the feeds.)
 //
-// Serve is the only goroutine of a stream, apart from those that wait for a reservation or serve
+// Serve is the only goroutine of a stream, apart from those that wait for a slot or serve
 // a watch of StartDirect. It makes the parts of catch-ups and gives them to the worker, closes
 // watchers, and sends when the sink needs a sender that may wait.
 type Stream struct {

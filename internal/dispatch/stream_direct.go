@@ -35,11 +35,11 @@ type directCursor struct {
 
 	// Only the worker uses the fields below.
 
-	lane    *directLane // of the next message
-	needs   bool        // the next message needs the reservation
-	dropped bool        // a message was made and not sent, because the watch ends
-	stopped bool        // the goroutine has ended
-	end     func()      // ends the watch when the goroutine has ended; nil: the watch goes on
+	lane      *directLane // of the next message
+	needsSlot bool        // the next message needs the slot
+	dropped   bool        // a message was made and not sent, because the watch ends
+	stopped   bool        // the goroutine has ended
+	end       func()      // ends the watch when the goroutine has ended; nil: the watch goes on
 }
 
 // directCursors are the cursors of the watches of StartDirect. At most one of each lane makes a
@@ -119,7 +119,7 @@ func (s *Stream) serveDirect(c *cursor) error {
 		}
 		needs, catchesUp := d.watcher.ReadsSnapshot(), d.watcher.CatchesUp()
 		s.post(func(time.Time) {
-			d.needs, d.lane = needs, &s.directs.live
+			d.needsSlot, d.lane = needs, &s.directs.live
 			if catchesUp {
 				d.lane = &s.directs.catchUps
 			}
@@ -146,7 +146,7 @@ func (s *Stream) grantDirect() {
 		for len(l.waiting) > 0 && l.granted == nil && l.made == nil {
 			c := l.waiting[0]
 			l.waiting = slices.Delete(l.waiting, 0, 1)
-			if c.state == cursorClosed || c.direct.end != nil || c.direct.needs && !s.reserveDirect(c) {
+			if c.state == cursorClosed || c.direct.end != nil || c.direct.needsSlot && !s.acquireSlotDirect(c) {
 				continue
 			}
 			l.granted = c
@@ -155,21 +155,21 @@ func (s *Stream) grantDirect() {
 	}
 }
 
-// reserveDirect reports whether the stream has the reservation. If not, the cursor waits for it.
-func (s *Stream) reserveDirect(c *cursor) bool {
-	s.checkReservation()
+// acquireSlotDirect reports whether the stream has the slot. If not, the cursor waits for it.
+func (s *Stream) acquireSlotDirect(c *cursor) bool {
+	s.checkSlot()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := &s.catchUps
 	q.setTransfersLocked(c, true)
-	if !q.holds {
+	if !q.holdsSlot {
 		q.parkLocked(c)
-		s.reserveLocked()
+		s.acquireSlotLocked()
 	}
-	return q.holds
+	return q.holdsSlot
 }
 
-// directMade takes a message. The argument needs reports whether the next one needs the reservation.
+// directMade takes a message. The argument needs reports whether the next one needs the slot.
 func (s *Stream) directMade(c *cursor, m feed.Message, needs bool) {
 	l := c.direct.lane
 	l.granted = nil

@@ -238,13 +238,13 @@ func TestStreamSendsDirectMessagesWhileAnotherWatchCatchesUp(t *testing.T) {
 	})
 }
 
-// The parts of a snapshot wait for the reservation. It is released when no watch needs it any more.
-func TestStreamReservesForDirectWatches(t *testing.T) {
+// The parts of a snapshot wait for the slot. It is released when no watch needs it any more.
+func TestStreamAcquiresTheSlotForDirectWatches(t *testing.T) {
 	inBubble(t, limits{}, func(t *testing.T, f *fixture) {
 		s := f.stream(t, dispatch.StreamConfig{})
 		granted := make(chan struct{})
 		s.locked(func() {
-			s.reserve = func(ctx context.Context, _ bool) error {
+			s.acquire = func(ctx context.Context, _ bool) error {
 				select {
 				case <-granted:
 					return nil
@@ -258,7 +258,7 @@ func TestStreamReservesForDirectWatches(t *testing.T) {
 		m.put(object.CatchUpPart, 0)
 		m2.put(object.CatchUpPart, 0)
 		if got := s.take(); len(got) != 0 {
-			t.Errorf("got %v before the reservation", got)
+			t.Errorf("got %v before the slot", got)
 		}
 		s.End(other, dispatch.Ending{})
 		s.want("2: ended <nil>")
@@ -270,8 +270,8 @@ func TestStreamReservesForDirectWatches(t *testing.T) {
 		m.put(object.Synced, 1)
 		s.want("1: SYNCED")
 		s.locked(func() {
-			if s.reserved != 1 || s.released != 1 || s.holds {
-				t.Errorf("got %d reservations and %d releases, want one of each", s.reserved, s.released)
+			if s.acquired != 1 || s.released != 1 || s.holds {
+				t.Errorf("got %d acquisitions and %d releases, want one of each", s.acquired, s.released)
 			}
 		})
 	})

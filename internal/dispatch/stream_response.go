@@ -106,7 +106,7 @@ func (c *cursor) noteSent(b *feed.Batch, size int, joined []*StreamWatch) {
 	}
 }
 
-// StreamSink sends the responses of one stream. Calls never overlap, except those of Reserve.
+// StreamSink sends the responses of one stream. Calls never overlap, except those of AcquireSlot.
 type StreamSink interface {
 	// HasRoom reports whether a response may be sent now: less than the limit is in flight. If
 	// not, the sink calls [Stream.Ready] when it has room. The worker asks before it makes a
@@ -124,19 +124,19 @@ type StreamSink interface {
 	// called only after TrySend has returned ErrNeedsHandler, with the same response.
 	Send(r *Response) error
 
-	// Reserve gets the permission to send parts of RESETs and DELTAs of this stream, and may
-	// wait. The argument isNew means that only watches that have sent nothing wait for it. The
-	// context ends when no watch needs the permission any more. The stream calls Reserve on a
-	// goroutine of its own, at most one at a time, and keeps the permission until Release, or until Serve has returned. An
-	// error ends the watches that wait for the permission.
-	Reserve(ctx context.Context, isNew bool) error
+	// AcquireSlot gets the snapshot slot, with which this stream may send parts of RESETs and DELTAs,
+	// and may wait. The argument isNew means that only watches that have sent nothing wait for it. The
+	// context ends when no watch needs the slot any more. The stream calls AcquireSlot on a goroutine of
+	// its own, at most one at a time, and keeps the slot until ReleaseSlot, or until Serve has returned.
+	// An error ends the watches that wait for the slot.
+	AcquireSlot(ctx context.Context, isNew bool) error
 
-	// HoldsReservation reports whether the stream still has the permission. If not, the stream
-	// calls Reserve before the next part.
-	HoldsReservation() bool
+	// HoldsSlot reports whether the stream still has the slot. If not, the stream calls AcquireSlot
+	// before the next part.
+	HoldsSlot() bool
 
-	// Release gives the permission back: no RESET or DELTA is under way.
-	Release()
+	// ReleaseSlot gives the slot back: no RESET or DELTA is under way.
+	ReleaseSlot()
 
 	// The methods below serve a stream whose only cursor is a member of its group. The worker then
 	// sends it the batches of the group, without a Response.

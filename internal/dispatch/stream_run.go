@@ -36,7 +36,7 @@ func (s *Stream) run(now time.Time) {
 		return
 	}
 	s.shareCandidates(now)
-	s.releaseReservation()
+	s.releaseSlot()
 	if s.finishing && s.watches == 0 && len(s.waitingAnswers) == 0 && !s.more {
 		s.Abort(s.soloEnd)
 		return

@@ -52,7 +52,7 @@ type catchUp struct {
 	allPartsSent bool                 // the next message is SYNCED
 }
 
-// smallDelta is the largest size of a DELTA that needs no reservation. After a relist, all
+// smallDelta is the largest size of a DELTA that needs no slot. After a relist, all
 // watchers get a DELTA at once, and most of these DELTAs are empty or small. A small DELTA
 // costs no more than a live message.
 const smallDelta = 16 << 10
@@ -259,9 +259,9 @@ func (r *Reader) SyncedIsNext() bool {
 	}
 }
 
-// NeedsReservation reports whether the next message is a part of a RESET or a DELTA, unless the DELTA
-// is small. SYNCED needs no reservation.
-func (r *Reader) NeedsReservation() bool {
+// NeedsSlot reports whether the next message is a part of a RESET or a DELTA, unless the DELTA
+// is small. SYNCED needs no slot.
+func (r *Reader) NeedsSlot() bool {
 	switch r.Step {
 	case StepSnapshot:
 		return true

@@ -120,14 +120,14 @@ func (k *sink) Send(r *dispatch.Response) error {
 	return nil
 }
 
-// Reserve implements [dispatch.StreamSink].
-func (k *sink) Reserve(ctx context.Context, isNew bool) error { return k.slot.Reserve(ctx, isNew) }
+// AcquireSlot implements [dispatch.StreamSink].
+func (k *sink) AcquireSlot(ctx context.Context, isNew bool) error { return k.slot.Acquire(ctx, isNew) }
 
-// HoldsReservation implements [dispatch.StreamSink].
-func (k *sink) HoldsReservation() bool { return k.slot.IsHeld() }
+// HoldsSlot implements [dispatch.StreamSink].
+func (k *sink) HoldsSlot() bool { return k.slot.IsHeld() }
 
-// Release implements [dispatch.StreamSink].
-func (k *sink) Release() { k.slot.Release(k.OnWritten) }
+// ReleaseSlot implements [dispatch.StreamSink].
+func (k *sink) ReleaseSlot() { k.slot.Release(k.OnWritten) }
 
 // begin records what the client may get to know as soon as gRPC has the response: ids that it may use
 // again, and RESETs.

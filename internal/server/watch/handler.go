@@ -230,7 +230,7 @@ func (h *handler) onCleanup(f func()) {
 // run. Otherwise the watch could stay in the registry, and a server that stops would wait for
 // the watch forever.
 func (h *handler) release() (err error) {
-	steps := []func(){h.stop, h.sender.releaseSlot}
+	steps := []func(){h.stop, h.sender.closeSlot}
 	h.ctx.mu.Lock()
 	h.cleanedUp = true
 	cleanup := h.cleanup

@@ -38,29 +38,29 @@ type streamSender struct {
 	notCounted time.Duration
 }
 
-// Reserve implements [dispatch.StreamSink].
-func (s *streamSender) Reserve(ctx context.Context, isNew bool) error {
+// AcquireSlot implements [dispatch.StreamSink].
+func (s *streamSender) AcquireSlot(ctx context.Context, isNew bool) error {
 	slot := &quota.Slot{}
 	slot.Init(s.handler.registry.Interceptors.Limits, s.handler.watch.caller.Client())
 	slot.Expect(s.interval)
-	if err := slot.Reserve(ctx, isNew); err != nil {
+	if err := slot.Acquire(ctx, isNew); err != nil {
 		return err
 	}
 	s.slot = slot
 	return nil
 }
 
-// HoldsReservation implements [dispatch.StreamSink].
-func (s *streamSender) HoldsReservation() bool { return s.slot.IsHeld() }
+// HoldsSlot implements [dispatch.StreamSink].
+func (s *streamSender) HoldsSlot() bool { return s.slot.IsHeld() }
 
-// Release implements [dispatch.StreamSink].
-func (s *streamSender) Release() {
+// ReleaseSlot implements [dispatch.StreamSink].
+func (s *streamSender) ReleaseSlot() {
 	s.slot.Release(s.OnWritten)
 	s.slot = nil
 }
 
-// releaseSlot returns the slot, if the watch has one.
-func (s *streamSender) releaseSlot() {
+// closeSlot returns the slot, if the watch has one.
+func (s *streamSender) closeSlot() {
 	if s.slot != nil {
 		s.slot.Close()
 	}
@@ -175,7 +175,7 @@ func (s *streamSender) begin(r *dispatch.Response, e *dispatch.Entry) {
 
 // done counts a message that gRPC has accepted.
 func (s *streamSender) done(e *dispatch.Entry) {
-	if e.Batch.Header.Kind == object.CatchUpPart && s.slot != nil { // while Reserve runs, no part is sent
+	if e.Batch.Header.Kind == object.CatchUpPart && s.slot != nil { // while AcquireSlot runs, no part is sent
 		s.slot.EndPart()
 	}
 	s.counters.Note(&e.Batch.Message, 1, grpcmsg.Encoded(e.Batch).Size(), e.First, time.Now())
