@@ -129,7 +129,7 @@ func (m *member) Prefetch() int {
 }
 
 // Send implements [dispatch.StreamSink].
-func (m *member) Send(*dispatch.Response) error { panic("the sink never needs the handler") }
+func (m *member) Send(*dispatch.Response) error { panic("the sink never needs Serve") }
 
 // TrySend implements [dispatch.StreamSink].
 func (m *member) TrySend(r *dispatch.Response, now time.Time) error {

@@ -171,7 +171,7 @@ func (*Pulled) Size(b *feed.Batch) int { return b.Size() }
 func (*Pulled) Prefetch() int { return 0 }
 
 // Send implements [StreamSink].
-func (*Pulled) Send(*Response) error { panic("the sink never needs the handler") }
+func (*Pulled) Send(*Response) error { panic("the sink never needs Serve") }
 
 // AcquireSlot implements [StreamSink].
 func (*Pulled) AcquireSlot(context.Context, bool) error { return nil }

@@ -280,7 +280,7 @@ func (s *modelStream) obstruct(m *streamModel) {
 		s.setRoom(1 + m.choose("room", 4))
 	case 2:
 		s.locked(func() {
-			s.try = func(*dispatch.Response) error { return dispatch.ErrNeedsHandler }
+			s.try = func(*dispatch.Response) error { return dispatch.ErrNeedsServe }
 			s.send = func(*dispatch.Response) error { <-gate; return nil }
 		})
 	case 3:

@@ -114,14 +114,14 @@ type StreamSink interface {
 	HasRoom() bool
 
 	// TrySend sends a response from the worker and must not wait. It is called only after HasRoom
-	// has returned true. It returns [ErrNeedsHandler] if it has not sent the response; Serve then
+	// has returned true. It returns [ErrNeedsServe] if it has not sent the response; Serve then
 	// sends this one. Any other error ends Serve with that error. The response, its entries and
 	// lists of ids are valid only during the call, but the encoded bytes of batches and of id lists
 	// are immutable and may be kept.
 	TrySend(r *Response, now time.Time) error
 
 	// Send sends a response from the goroutine of Serve, and may wait for the client. It is
-	// called only after TrySend has returned ErrNeedsHandler, with the same response.
+	// called only after TrySend has returned ErrNeedsServe, with the same response.
 	Send(r *Response) error
 
 	// AcquireSlot gets the snapshot slot, with which this stream may send parts of RESETs and DELTAs,
@@ -163,9 +163,9 @@ type StreamSink interface {
 	Size(b *feed.Batch) int
 }
 
-// ErrNeedsHandler means that only Serve can send the response, with Send, because the sink may
+// ErrNeedsServe means that only Serve can send the response, with Send, because the sink may
 // have to wait.
-var ErrNeedsHandler = errors.New("the sink needs the handler")
+var ErrNeedsServe = errors.New("the sink needs the goroutine of Serve")
 
 // Response is one message of the stream.
 type Response struct {

@@ -85,7 +85,7 @@ func (s *Stream) sendOne(now time.Time) {
 	switch err := s.sink.TrySend(&s.response, now); err {
 	case nil:
 		s.responseSent()
-	case ErrNeedsHandler:
+	case ErrNeedsServe:
 		s.unsent = true
 		s.mu.Lock()
 		s.toSend = &s.response
@@ -219,7 +219,7 @@ func (s *Stream) serveOnce() bool {
 			c.close()
 		}
 		if toSend != nil {
-			s.handlerSent(work.Guard(func() error { return s.sink.Send(toSend) }))
+			s.serveSent(work.Guard(func() error { return s.sink.Send(toSend) }))
 		}
 		if toMake {
 			s.makeParts()
@@ -231,8 +231,8 @@ func (s *Stream) serveOnce() bool {
 	return true
 }
 
-// handlerSent gives the response that Serve has sent back to the worker.
-func (s *Stream) handlerSent(err error) {
+// serveSent gives the response that Serve has sent back to the worker.
+func (s *Stream) serveSent(err error) {
 	if err != nil {
 		s.Abort(err)
 		return

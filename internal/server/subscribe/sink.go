@@ -17,8 +17,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/registry"
 )
 
-// sink sends the responses of a stream. It is the [dispatch.StreamSink] of the stream. The handler
-// is the waiting sender of the [grpcmsg.SendWindow].
+// sink sends the responses of a stream. It is the [dispatch.StreamSink] of the stream.
 type sink struct {
 	grpcmsg.SendWindow
 	stream  *stream
@@ -37,7 +36,7 @@ func (k *sink) init(s *stream) {
 // HasRoom implements [dispatch.StreamSink]. If the handler has to send, the worker finds out with
 // TrySend.
 func (k *sink) HasRoom() bool {
-	if !k.NeedsWaitingSender() && !k.SendWindow.HasRoom() {
+	if !k.NeedsServe() && !k.SendWindow.HasRoom() {
 		k.times.wait(time.Now())
 		return false
 	}
@@ -51,7 +50,7 @@ func (k *sink) HasRoom() bool {
 // TrySend implements [dispatch.StreamSink].
 func (k *sink) TrySend(r *dispatch.Response, now time.Time) error {
 	if !k.TakesMessage() {
-		return dispatch.ErrNeedsHandler
+		return dispatch.ErrNeedsServe
 	}
 	message := k.encoder.encode(r)
 	if fence := k.BeginTrySend(message.Size(), now); fence != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // streamSender sends the messages of a watch to its gRPC stream. It is the [dispatch.StreamSink] of the
-// watch. The handler is the waiting sender of the [grpcmsg.SendWindow].
+// watch.
 type streamSender struct {
 	stream grpc.ServerStream
 	tracer backend.WriteTracer // nil: none
@@ -69,7 +69,7 @@ func (s *streamSender) closeSlot() {
 // HasRoom implements [dispatch.StreamSink]. If the handler has to send, the worker finds out with
 // TrySend.
 func (s *streamSender) HasRoom() bool {
-	return s.mayWait() || s.NeedsWaitingSender() || s.SendWindow.HasRoom()
+	return s.mayWait() || s.NeedsServe() || s.SendWindow.HasRoom()
 }
 
 // mayWait reports whether the handler sends if there is no room: a catch-up or the last message. gRPC
@@ -86,7 +86,7 @@ func (s *streamSender) TrySend(r *dispatch.Response, now time.Time) error {
 	case e == nil:
 		return nil
 	case !s.TakesBatch():
-		return dispatch.ErrNeedsHandler
+		return dispatch.ErrNeedsServe
 	}
 	s.begin(r, e)
 	if _, err := s.SendBatch(dispatch.MemberBatch{Batch: e.Batch, Before: s.handler.watch.Status().Sent.Revision}, now); err != nil {

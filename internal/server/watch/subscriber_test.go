@@ -27,7 +27,7 @@ func (c *quickClient) HasRoom() bool { return true }
 
 func (c *quickClient) TrySend(r *dispatch.Response, _ time.Time) error {
 	if c.byServe = !c.byServe; c.byServe {
-		return dispatch.ErrNeedsHandler
+		return dispatch.ErrNeedsServe
 	}
 	return c.Send(r)
 }
