@@ -20,9 +20,9 @@ type stream struct {
 }
 
 var (
-	errFull               = errors.New("the window is full")
+	errFull       = errors.New("the window is full")
 	errNeedsServe = errors.New("Serve has to send")
-	errWouldBlock         = errors.New("gRPC would block the sender")
+	errWouldBlock = errors.New("gRPC would block the sender")
 )
 
 const messageBytes = 2 << 10

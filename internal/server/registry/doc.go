@@ -6,17 +6,17 @@
 //	   └─ Counters of each resource and worker
 //
 // An entrance registers its method with [rpc.Registrar.RegisterEntrances]. It has two types of its own. The one implements [RPC], the other [Watch], and embeds a
-// [Registration]. With package rpc, its handler does what interceptors do for other methods: Admit, Accept, the
+// [Registration]. With package rpc, its handler does what interceptors do for other methods: AdmitRequest, Accept, the
 // end with the credentials (OnDone, OnViolation, CutOff), and Conclude. It calls these methods, in this order:
 //
 //   - [Registry.Register] with the RPC. A drain ends it from now on.
 //   - [Caller.AwaitTurn] before each watch, if an RPC may carry many.
-//   - [Registry.Admit] with each watch: rights, the parsed request and all limits.
+//   - [Registry.AdmitWatch] with each watch: rights, the parsed request and all limits.
 //   - [Registry.Begin] when the watch has its watcher. Operators see it from now on.
 //   - [Registry.Report] when the client has reported.
 //   - [Registry.End] with each watch, and [Registry.Unregister] with the RPC.
 //
-// An entrance cannot forget a limit on watches: Begin accepts only a watch that Admit has admitted. What
+// An entrance cannot forget a limit on watches: Begin accepts only a watch that AdmitWatch has admitted. What
 // operators see of a watch ([StatusOf]) and metrics read ([SampleOf]) is made here, from what the
 // entrance knows of the messages ([Progress]).
 //

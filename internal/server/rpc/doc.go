@@ -8,7 +8,7 @@
 //  1. [Observers]: metrics and traces
 //  2. end streams when the server stops; when the handler has returned or panicked, turn its error into
 //     a status, log the end of the request, and record it in the audit log ([Interceptors.Conclude])
-//  3. [Interceptors.Admit]: authenticate, so the identity of the caller is in the context from here on;
+//  3. [Interceptors.AdmitRequest]: authenticate, so the identity of the caller is in the context from here on;
 //     limit the rate of requests; reserve memory for the request, and limit its size; check the
 //     credentials of client streams again with each message
 //

@@ -45,7 +45,7 @@ type handler struct {
 var watchMethod = &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName, IsServerStream: true}
 
 // Handler returns the handler of the Watch method, for one server. Of [rpc.Interceptors], the handler uses
-// only [rpc.Interceptors.Admit], and only around handler.begin. The method handler.finish
+// only [rpc.Interceptors.AdmitRequest], and only around handler.begin. The method handler.finish
 // does what the other interceptors do for other RPCs: it sets the status and writes the log
 // line and the audit record.
 func Handler(r *registry.Registry) grpc.StreamHandler {
@@ -62,7 +62,7 @@ func Handler(r *registry.Registry) grpc.StreamHandler {
 		h.ctx.Context = stream.Context()
 		h.watch.SetBegan(time.Now())
 		h.init(stream)
-		err := work.OnFreshStack(func() error { return r.Interceptors.Admit(h, stream, watchMethod, begin) })
+		err := work.OnFreshStack(func() error { return r.Interceptors.AdmitRequest(h, stream, watchMethod, begin) })
 		if err == nil {
 			err = h.serve()
 		}
@@ -87,7 +87,7 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	if err := r.Register(w); err != nil {
 		return err
 	}
-	admitted, err := r.Admit(ctx, w, req)
+	admitted, err := r.AdmitWatch(ctx, w, req)
 	if err != nil {
 		return err
 	}

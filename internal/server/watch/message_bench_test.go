@@ -218,7 +218,7 @@ func watched(tb testing.TB, watches int) (*registry.Registry, *cachertest.Memory
 		if err := r.Register(e); err != nil {
 			tb.Fatal(err)
 		}
-		if _, err := r.Admit(caller, e, &fanoutv1.WatchRequest{Resource: "r"}); err != nil {
+		if _, err := r.AdmitWatch(caller, e, &fanoutv1.WatchRequest{Resource: "r"}); err != nil {
 			tb.Fatal(err)
 		}
 		h.sender.counters = r.Counters("r", 0)

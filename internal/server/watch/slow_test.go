@@ -66,7 +66,7 @@ func admitted(t *testing.T, stream grpc.ServerStream) *handler {
 	caller := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{}})
 	h.ctx.Context, h.sender.slow = caller, rpc.NewSlowLog(0, slog.New(slog.DiscardHandler))
 	h.watch.caller.Init(caller, false)
-	if _, err := r.Admit(caller, &h.watch, &fanoutv1.WatchRequest{Resource: "r"}); err != nil {
+	if _, err := r.AdmitWatch(caller, &h.watch, &fanoutv1.WatchRequest{Resource: "r"}); err != nil {
 		t.Fatal(err)
 	}
 	return h
