@@ -39,7 +39,7 @@ type part struct {
 const maxEntryHead = 16
 
 // encode encodes a response. The caller then calls forget.
-func (c *encoder) encode(r *dispatch.Response) grpcmsg.Response {
+func (c *encoder) encode(r *dispatch.Response) grpcmsg.Pieces {
 	copied, pieces := 0, 2 // the last piece, and a write fence
 	c.parts = c.parts[:0]
 	for i := range r.Entries {
@@ -54,7 +54,7 @@ func (c *encoder) encode(r *dispatch.Response) grpcmsg.Response {
 			pieces += 1 + len(p.message.Buffers())
 		}
 	}
-	response := make(grpcmsg.Response, 0, pieces)
+	response := make(grpcmsg.Pieces, 0, pieces)
 	b := make([]byte, 0, copied+maxEntryHead)
 	for i := range c.parts {
 		p := &c.parts[i]

@@ -59,7 +59,7 @@ func (s *recordingStream) SendMsg(m any) error {
 	switch m := m.(type) {
 	case *grpcmsg.SharedMessage:
 		s.watches.messages[m]++
-	case grpcmsg.Response:
+	case grpcmsg.Pieces:
 		s.watches.fences++
 		if s.watches.written != nil {
 			s.watches.written(mem.BufferSlice(m))
