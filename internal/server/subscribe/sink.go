@@ -140,7 +140,7 @@ func (k *sink) begin(r *dispatch.Response) {
 	for i := range r.Entries {
 		e := &r.Entries[i]
 		if e.Batch != nil {
-			k.encoder.parts[i].resource = k.resourceOf(e)
+			k.encoder.entries[i].resource = k.resourceOf(e)
 			if e.Batch.Header.BeginsReset() {
 				for _, id := range e.IDs.All() {
 					if w := t.byID[id]; w != nil {
@@ -172,7 +172,7 @@ func (k *sink) done(r *dispatch.Response) {
 			}
 			continue
 		}
-		resource, size := k.encoder.parts[i].resource, k.encoder.parts[i].size
+		resource, size := k.encoder.entries[i].resource, k.encoder.entries[i].size
 		if resource == nil {
 			continue // the watch of a resource without a cache has been stopped
 		}
