@@ -56,11 +56,11 @@ func (k *sink) TrySend(r *dispatch.Response, now time.Time) error {
 	if fence := k.BeginTrySend(message.Size(), now); fence != nil {
 		message = append(message, fence)
 	}
-	k.begin(r)
+	k.noteSending(r)
 	if err := k.stream.grpc.SendMsg(message); err != nil {
 		return err
 	}
-	k.done(r)
+	k.noteSent(r)
 	return nil
 }
 
@@ -104,7 +104,7 @@ func (k *sink) Send(r *dispatch.Response) error {
 	if fence != nil {
 		message = append(message, fence)
 	}
-	k.begin(r)
+	k.noteSending(r)
 	k.times.wait(time.Now())
 	err := k.stream.grpc.SendMsg(message)
 	k.times.endWait(time.Now())
@@ -115,7 +115,7 @@ func (k *sink) Send(r *dispatch.Response) error {
 	if err := k.EndSend(size, fence); err != nil {
 		return err
 	}
-	k.done(r)
+	k.noteSent(r)
 	return nil
 }
 
@@ -128,9 +128,9 @@ func (k *sink) HoldsSlot() bool { return k.slot.IsHeld() }
 // ReleaseSlot implements [dispatch.StreamSink].
 func (k *sink) ReleaseSlot() { k.slot.Release(k.OnWritten) }
 
-// begin records what the client may get to know as soon as gRPC has the response: ids that it may use
+// noteSending records what the client may get to know as soon as gRPC has the response: ids that it may use
 // again, and RESETs.
-func (k *sink) begin(r *dispatch.Response) {
+func (k *sink) noteSending(r *dispatch.Response) {
 	if r.Part {
 		k.slot.BeginPart()
 	}
@@ -157,8 +157,8 @@ func (k *sink) begin(r *dispatch.Response) {
 	}
 }
 
-// done counts and traces a response that gRPC has accepted, and removes the watches that have ended.
-func (k *sink) done(r *dispatch.Response) {
+// noteSent counts and traces a response that gRPC has accepted, and removes the watches that have ended.
+func (k *sink) noteSent(r *dispatch.Response) {
 	s, now := k.stream, time.Now()
 	defer k.encoder.forget()
 	for i := range r.Entries {

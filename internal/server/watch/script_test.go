@@ -29,7 +29,7 @@ func script(t *testing.T, h *handler, sink dispatch.StreamSink) (send func(*obje
 // serveScript serves the watch of a handler, whose messages the watcher has.
 func serveScript(t *testing.T, h *handler, sink dispatch.StreamSink, w *scriptedWatcher) {
 	t.Helper()
-	h.sender.counters = &registry.Counters{}
+	h.sink.counters = &registry.Counters{}
 	h.open(dispatch.StreamConfig{Queue: h.registry.Queues.Of(nil), Sink: sink, Solo: true})
 	if err := h.registry.Begin(&h.watch); err != nil {
 		t.Fatal(err)
