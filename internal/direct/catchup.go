@@ -37,7 +37,7 @@ func (w *Watcher) catchUp(ctx context.Context) (feed.Message, error) {
 	return w.reset(ctx, at)
 }
 
-func (w *Watcher) catchUpBegin(kind object.CatchUp) feed.Message {
+func (w *Watcher) catchUpBegin(kind object.CatchUpKind) feed.Message {
 	m := w.message(object.CatchUpBegin, nil, 0)
 	m.Header.CatchUp = kind
 	return m

@@ -198,7 +198,7 @@ func (w *watcher) next(t testing.TB, kind object.MessageKind) check.Message {
 }
 
 // begins receives a message, which must announce the catch-up.
-func (w *watcher) begins(t testing.TB, want object.CatchUp) {
+func (w *watcher) begins(t testing.TB, want object.CatchUpKind) {
 	t.Helper()
 	if m := w.next(t, object.CatchUpBegin); m.CatchUp != want {
 		t.Fatalf("catch-up: got %d, want %d", m.CatchUp, want)

@@ -15,7 +15,7 @@ import (
 // catchUpKinds are starts whose catch-up is made from a state.
 var catchUpKinds = map[string]struct {
 	begin catchup.Begin
-	kind  object.CatchUp
+	kind  object.CatchUpKind
 }{
 	"snapshot":             {catchup.FromSnapshot(0), object.Reset},
 	"from another epoch":   {catchup.FromPosition(object.Position{Epoch: "old", Revision: 1}), object.Reset},

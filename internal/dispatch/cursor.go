@@ -209,7 +209,7 @@ func (s *Stream) fallBehind(c *cursor, now time.Time) {
 	if newest.Position().Epoch == c.Epoch && c.After >= newest.Replayable() {
 		if s.solo {
 			c.Step = catchup.StepLive
-			s.catchUp(c)
+			s.queueCatchUp(c)
 			return
 		}
 		c.Step = catchup.StepResume
@@ -222,7 +222,7 @@ func (s *Stream) fallBehind(c *cursor, now time.Time) {
 	begin := c.CatchUpBegin(kind)
 	c.announced = &begin.Header
 	s.addMessage(c, &feed.Batch{Message: begin}, now)
-	s.catchUp(c)
+	s.queueCatchUp(c)
 }
 
 // recovered ends the watches of a cursor after a panic. It is deferred.

@@ -50,8 +50,8 @@ type failedCatchUp struct {
 	err    error
 }
 
-// catchUp makes Serve bring a cursor up to date. The worker calls it.
-func (s *Stream) catchUp(c *cursor) {
+// queueCatchUp makes Serve bring a cursor up to date. The worker calls it.
+func (s *Stream) queueCatchUp(c *cursor) {
 	c.state = cursorCatchesUp
 	s.mu.Lock()
 	defer s.mu.Unlock()

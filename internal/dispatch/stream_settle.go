@@ -31,7 +31,7 @@ func (s *Stream) begin(w *StreamWatch, g *group, b catchup.Begin, o *Options, no
 	case c.dispatcher().stopped.Load():
 		src.endStopped()
 	case c.Step == catchup.StepSnapshot:
-		s.catchUp(c)
+		s.queueCatchUp(c)
 	default:
 		if c.Step == catchup.StepResume {
 			c.Needed = max(c.Needed, c.dispatcher().feeds.Config.Source.State().Revision())
@@ -123,7 +123,7 @@ func (s *Stream) addReplay(c *cursor, now time.Time) bool {
 	asOf := c.dispatcher().feeds.Config.Source.Confirmed()
 	state := c.dispatcher().feeds.Config.Source.State()
 	if s.solo || c.Step != catchup.StepResume || c.After == 0 || c.Exact > 0 || c.Epoch != state.Position().Epoch || c.After < state.Replayable() {
-		s.catchUp(c)
+		s.queueCatchUp(c)
 		return false
 	}
 	if !c.isReached(max(c.Needed, c.After)) {
@@ -132,12 +132,12 @@ func (s *Stream) addReplay(c *cursor, now time.Time) bool {
 	bound := c.source.rounds.bound.Revision
 	v := c.Feed.View.Load()
 	if c.source.rounds.bound.Epoch != c.Epoch || !c.InLog(v) || c.Latest && !v.Distinct(c.After) {
-		s.catchUp(c)
+		s.queueCatchUp(c)
 		return false
 	}
 	n := v.Size(c.After, 0, bound)
 	if n > maxPartBytes {
-		s.catchUp(c)
+		s.queueCatchUp(c)
 		return false
 	}
 	if n+4*entryBytes+3*c.entrySize(0) > s.room() && len(s.response.Entries) > 0 {

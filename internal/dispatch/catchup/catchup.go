@@ -38,7 +38,7 @@ func (e *EpochError) Error() string {
 // cacher.State is in a [parts.RetainedState], and that state may be dropped. Otherwise a
 // client that does not read would keep the state in memory.
 type catchUp struct {
-	kind  object.CatchUp
+	kind  object.CatchUpKind
 	since object.Revision // DELTA: the cursor of the watcher when the catch-up began; otherwise 0
 	to    object.Revision // the revision to which the catch-up leads; RESET: the revision of the snapshot
 	asOf  time.Time       // after the catch-up, the client has everything that the store had at this time
@@ -95,7 +95,7 @@ func (r *Reader) startCatchUp() (feed.Message, error) {
 }
 
 // MoveToCatchUp chooses a catch-up that leads to the state, and moves the cursor to its beginning.
-func (r *Reader) MoveToCatchUp(newest *cacher.State) (object.CatchUp, error) {
+func (r *Reader) MoveToCatchUp(newest *cacher.State) (object.CatchUpKind, error) {
 	if r.Step == StepBehind {
 		r.After = r.Feed.View.Load().SkipDropped(r.At()).Revision
 	}
@@ -122,7 +122,7 @@ func (r *Reader) MoveToCatchUp(newest *cacher.State) (object.CatchUp, error) {
 }
 
 // CatchUpBegin returns the message that announces a catch-up.
-func (r *Reader) CatchUpBegin(kind object.CatchUp) feed.Message {
+func (r *Reader) CatchUpBegin(kind object.CatchUpKind) feed.Message {
 	m := r.message(object.CatchUpBegin, parts.Part{})
 	m.Header.CatchUp = kind
 	return m
@@ -178,7 +178,7 @@ func (r *Reader) AbandonCatchUp() {
 // chooseCatchUp returns the cheapest kind of catch-up that leads to the given state. If the
 // watcher cannot have the events or the snapshot that it asked for, chooseCatchUp returns a
 // [*LostError] or an [*EpochError].
-func (r *Reader) chooseCatchUp(s *cacher.State) (object.CatchUp, error) {
+func (r *Reader) chooseCatchUp(s *cacher.State) (object.CatchUpKind, error) {
 	epoch := s.Position().Epoch
 	switch {
 	case r.Exact > 0 && (r.Exact < s.Replayable() || r.Exact > s.Revision()): // the revision is too old, or it belongs to another epoch

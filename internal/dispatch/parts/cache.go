@@ -44,7 +44,7 @@ func (b *Budget) isTight() bool { return b.Bytes.Load() > b.Limit/4 }
 // Key identifies a part. A part that is made from the window has the kind REPLAY, even
 // for a live watcher, which reads the window if the log does not reach back to its cursor.
 type Key struct {
-	Kind  object.CatchUp
+	Kind  object.CatchUpKind
 	Since object.Revision // DELTA: where it begins
 	To    object.Revision // the revision to which the catch-up leads; REPLAY: of a merge, up to which it merges
 	Start Start

@@ -29,9 +29,9 @@ import (
 // sink.sentAt. The runtime places an object of at most 512 bytes at the beginning of a line. A test
 // checks both.
 type handler struct {
-	sink sink
-	ctx    watchContext
-	watch  watch
+	sink  sink
+	ctx   watchContext
+	watch watch
 
 	registry *registry.Registry
 	out      *dispatch.Stream // nil: the watch was not admitted
