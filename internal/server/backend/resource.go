@@ -64,9 +64,9 @@ type Lag struct {
 	IsMinimum bool          // the oldest event has waited at least this long: it is older than the window
 }
 
-// QueueAge returns how long the oldest change has waited for the dispatcher: it is in the cache
+// DispatchLag returns how long the oldest change has waited for the dispatcher: it is in the cache
 // but not in the logs of the feeds. It returns 0 if no change waits.
-func (r *Resource) QueueAge() time.Duration {
+func (r *Resource) DispatchLag() time.Duration {
 	if r.Direct != nil {
 		return 0
 	}
