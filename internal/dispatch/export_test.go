@@ -284,8 +284,8 @@ func (w *StreamWatch) IsMember() bool {
 // than the next. The stream must be idle.
 func (s *Stream) Hollow(w *StreamWatch) (restore func()) {
 	feeds, groups := map[*cursor]*feed.Feed{}, map[*cursor]*group{}
-	for _, src := range s.sources {
-		for _, c := range src.cursors {
+	for _, res := range s.resources {
+		for _, c := range res.cursors {
 			if c != w.cursor.Load() {
 				feeds[c], c.Feed = c.Feed, nil
 				groups[c], c.group = c.group, nil
@@ -334,12 +334,12 @@ func (s *Stream) Holds() Holdings {
 	for _, l := range s.directs.lanes() {
 		h.DirectsWaiting += len(l.waiting)
 	}
-	for _, src := range s.sources {
-		h.Cursors += len(src.cursors)
-		h.Marked += len(src.marked)
-		h.StreamWatches += src.rounds.watches
-		h.Interests += src.dispatcher.Interests()
-		for _, c := range src.cursors {
+	for _, res := range s.resources {
+		h.Cursors += len(res.cursors)
+		h.Marked += len(res.marked)
+		h.StreamWatches += res.rounds.watches
+		h.Interests += res.dispatcher.Interests()
+		for _, c := range res.cursors {
 			h.SharedLists += len(c.group.shared)
 			if c.delayed > 0 {
 				h.Delayed++

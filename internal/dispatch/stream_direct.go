@@ -66,7 +66,7 @@ func (q *directCursors) lanes() []*directLane {
 	return []*directLane{&q.live, &q.catchUps}
 }
 
-// StartDirect starts a watch whose messages come from a source without feeds. The stream runs one
+// StartDirect starts a watch whose messages come from a resource without feeds. The stream runs one
 // goroutine for it, which calls the methods of the watcher. Next is called only when the stream
 // has room for its message.
 func (s *Stream) StartDirect(w *StreamWatch, m DirectWatcher) {

@@ -59,8 +59,8 @@ func (s *Stream) hasWork() bool {
 	if s.more || len(s.waitingAnswers) > 0 || len(s.settling) > 0 || len(s.joins) > 0 || s.parts != nil || s.catchUpsWait() || s.hasDirect() {
 		return true
 	}
-	for _, src := range s.sources {
-		if len(src.marked) > 0 || src.tick != nil {
+	for _, res := range s.resources {
+		if len(res.marked) > 0 || res.tick != nil {
 			return true
 		}
 	}
@@ -150,8 +150,8 @@ func (s *Stream) responseSent() {
 // release ends the use of the stream by the worker. Serve then closes all cursors.
 func (s *Stream) release() {
 	s.clock.stop()
-	for _, src := range s.sources {
-		delete(src.rounds.sources, src)
+	for _, res := range s.resources {
+		delete(res.rounds.resources, res)
 	}
 	for _, c := range s.cursors() {
 		s.closeCursor(c)
