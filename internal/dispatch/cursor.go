@@ -29,7 +29,7 @@ type cursor struct {
 	sentPosition object.Position // of the last message that was sent
 	messages     int64           // number of messages that were sent
 	bytes        int64           // size of their events
-	isLive       bool
+	syncedSent   bool            // SYNCED was sent, or the BOOKMARK of a watch that begins now; see state for what was made
 	isSending    bool            // a message is being sent, and the client may have received it
 	needsSlot    bool            // the cursor is in the catchUpQueue, and needs the slot
 	isParked     bool            // the cursor is in catchUpQueue.parked

@@ -123,7 +123,7 @@ func (w *StreamWatch) leave(c *cursor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.cursor.Store(&cursor{
-		stream: s, sentPosition: c.sentPosition, isSending: c.isSending, mayHave: c.mayHave, messages: c.messages, bytes: c.bytes, isLive: true,
+		stream: s, sentPosition: c.sentPosition, isSending: c.isSending, mayHave: c.mayHave, messages: c.messages, bytes: c.bytes, syncedSent: true,
 	})
 }
 

@@ -100,9 +100,9 @@ func (c *cursor) noteSent(b *feed.Batch, size int, joined []*StreamWatch) {
 	c.bytes += int64(size)
 	switch b.Header.Kind {
 	case object.CatchUpBegin:
-		c.isLive = false
+		c.syncedSent = false
 	case object.Synced, object.Bookmark, object.Live:
-		c.isLive = true
+		c.syncedSent = true
 	}
 }
 

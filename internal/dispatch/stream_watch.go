@@ -60,7 +60,7 @@ func (w *StreamWatch) Status() StreamWatchStatus {
 		return StreamWatchStatus{}
 	}
 	s := StreamWatchStatus{
-		Sent: c.sentPosition, Complete: c.sentPosition, CatchingUp: !c.isLive,
+		Sent: c.sentPosition, Complete: c.sentPosition, CatchingUp: !c.syncedSent,
 		Messages: w.messages + c.messages, Bytes: w.bytes + c.bytes,
 	}
 	c.stream.mu.Unlock()

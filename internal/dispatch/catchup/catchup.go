@@ -39,7 +39,7 @@ func (e *EpochError) Error() string {
 // client that does not read would keep the state in memory.
 type catchUp struct {
 	kind  object.CatchUpKind
-	since object.Revision // DELTA: the cursor of the watcher when the catch-up began; otherwise 0
+	since object.Revision // DELTA: Reader.After when the catch-up began; otherwise 0
 	to    object.Revision // the revision to which the catch-up leads; RESET: the revision of the snapshot
 	asOf  time.Time       // after the catch-up, the client has everything that the store had at this time
 
@@ -94,7 +94,7 @@ func (r *Reader) startCatchUp() (feed.Message, error) {
 	return r.CatchUpBegin(kind), nil
 }
 
-// MoveToCatchUp chooses a catch-up that leads to the state, and moves the cursor to its beginning.
+// MoveToCatchUp chooses a catch-up that leads to the state, and moves the reader to its beginning.
 func (r *Reader) MoveToCatchUp(newest *cacher.State) (object.CatchUpKind, error) {
 	if r.Step == StepBehind {
 		r.After = r.Feed.View.Load().SkipDropped(r.At()).Revision

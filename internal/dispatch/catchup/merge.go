@@ -8,8 +8,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// merged returns the events after the cursor. It reads the changes of the window and merges
-// those of each key. The cursor moves only with the last message of a merge. Between two
+// merged returns the events after the position. It reads the changes of the window and merges
+// those of each key. The reader moves only with the last message of a merge. Between two
 // messages, the reader keeps only the fields MergeTo and Skip, so it repeats the merge for
 // each message.
 func (r *Reader) merged() parts.Part {

@@ -42,7 +42,7 @@ type Budget struct {
 func (b *Budget) isTight() bool { return b.Bytes.Load() > b.Limit/4 }
 
 // Key identifies a part. A part that is made from the window has the kind REPLAY, even
-// for a live watcher, which reads the window if the log does not reach back to its cursor.
+// for a live watch, whose reader takes the window if the log does not reach back to its position.
 type Key struct {
 	Kind  object.CatchUpKind
 	Since object.Revision // DELTA: where it begins
