@@ -63,7 +63,7 @@ func (c *churn) start() {
 	c.next++
 	if c.rand.IntN(8) == 0 {
 		w := &dispatch.StreamWatch{ID: c.next}
-		d := &directWatcher{messages: make(chan feed.Message, 1), failure: errors.New("the store is away")}
+		d := &directReader{messages: make(chan feed.Message, 1), failure: errors.New("the store is away")}
 		d.messages <- feed.Message{Header: object.Header{Kind: object.CatchUpBegin, CatchUp: object.Reset, Position: c.began}}
 		c.stream.StartDirect(w, d)
 		c.add(w)

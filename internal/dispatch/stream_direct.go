@@ -11,9 +11,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/work"
 )
 
-// DirectWatcher is what a stream needs of the watcher of a resource without a cache; see package
+// DirectReader is what a stream needs of the reader of a resource without a cache; see package
 // direct. One goroutine at a time calls the methods.
-type DirectWatcher interface {
+type DirectReader interface {
 	Await(ctx context.Context) error // waits until Next has a message, and holds none
 	Next(ctx context.Context) (feed.Message, error)
 	CatchesUp() bool     // Next is about to read the store, which may take long
@@ -26,9 +26,9 @@ type DirectWatcher interface {
 }
 
 // directCursor is the part of a cursor that a watch of StartDirect needs. A goroutine calls
-// the methods of the watcher.
+// the methods of the reader.
 type directCursor struct {
-	watcher DirectWatcher
+	reader  DirectReader
 	ctx     context.Context
 	cancel  context.CancelFunc
 	granted chan struct{} // capacity 1: the goroutine may call Next
@@ -67,11 +67,11 @@ func (q *directCursors) lanes() []*directLane {
 }
 
 // StartDirect starts a watch whose messages come from a resource without feeds. The stream runs one
-// goroutine for it, which calls the methods of the watcher. Next is called only when the stream
+// goroutine for it, which calls the methods of the reader. Next is called only when the stream
 // has room for its message.
-func (s *Stream) StartDirect(w *StreamWatch, m DirectWatcher) {
+func (s *Stream) StartDirect(w *StreamWatch, m DirectReader) {
 	c := newCursor(s, w, &Options{})
-	c.direct = &directCursor{watcher: m, granted: make(chan struct{}, 1)}
+	c.direct = &directCursor{reader: m, granted: make(chan struct{}, 1)}
 	c.resume = m.Position()
 	s.mu.Lock()
 	c.direct.ctx, c.direct.cancel = context.WithCancel(s.contextLocked())
@@ -100,7 +100,7 @@ func (s *Stream) beginDirect(c *cursor) {
 	s.waits.Go(func() {
 		defer c.direct.cancel()
 		err := work.Guard(func() error { return s.serveDirect(c) })
-		m := c.direct.watcher
+		m := c.direct.reader
 		position := m.Position()
 		m.Close()
 		s.post(func(time.Time) { s.directStopped(c, position, err) })
@@ -114,10 +114,10 @@ func (s *Stream) beginDirect(c *cursor) {
 func (s *Stream) serveDirect(c *cursor) error {
 	d := c.direct
 	for {
-		if err := d.watcher.Await(d.ctx); err != nil {
+		if err := d.reader.Await(d.ctx); err != nil {
 			return err
 		}
-		needs, catchesUp := d.watcher.ReadsSnapshot(), d.watcher.CatchesUp()
+		needs, catchesUp := d.reader.ReadsSnapshot(), d.reader.CatchesUp()
 		s.post(func(time.Time) {
 			d.needsSlot, d.lane = needs, &s.directs.live
 			if catchesUp {
@@ -130,11 +130,11 @@ func (s *Stream) serveDirect(c *cursor) error {
 		case <-d.ctx.Done():
 			return d.ctx.Err()
 		}
-		m, err := d.watcher.Next(d.ctx)
+		m, err := d.reader.Next(d.ctx)
 		if err != nil {
 			return err
 		}
-		needs = d.watcher.ReadsSnapshot()
+		needs = d.reader.ReadsSnapshot()
 		s.post(func(time.Time) { s.directMade(c, m, needs) })
 	}
 }
@@ -258,7 +258,7 @@ func (s *Stream) endDirect(c *cursor, e *Ending, end func()) bool {
 	return true
 }
 
-// closeDirect ends the use of a cursor. Its goroutine closes the watcher.
+// closeDirect ends the use of a cursor. Its goroutine closes the reader.
 func (s *Stream) closeDirect(c *cursor) {
 	c.state = cursorClosed
 	c.direct.cancel()

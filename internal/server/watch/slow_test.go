@@ -99,7 +99,7 @@ func TestSlowClientsAreNotLogged(t *testing.T) {
 				h := admitted(t, &unread{})
 				h.sink.slow = rpc.NewSlowLog(30*time.Second, slog.New(slog.DiscardHandler))
 				h.watch.SetBegan(time.Now())
-				w := &scriptedWatcher{messages: make(chan feed.Message, 12), make: func(m feed.Message) {
+				w := &scriptedReader{messages: make(chan feed.Message, 12), make: func(m feed.Message) {
 					if m.Header.Kind == object.CatchUpPart {
 						time.Sleep(c.work)
 					}
