@@ -6,8 +6,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Schedule decides when a watcher sends bookmarks and how long it holds live events back. It
-// applies to watchers of this package and of package direct. Callers pass the time, because
+// Schedule decides when a watch sends bookmarks and how long it holds live events back. It
+// applies to watches of this package and of package direct. Callers pass the time, because
 // reading the clock costs more than everything that the schedule does.
 type Schedule struct {
 	bookmarkInterval time.Duration // see [Options.BookmarkInterval]
@@ -61,7 +61,7 @@ func (s *Schedule) RecordSent(h *object.Header, now time.Time) {
 }
 
 // Postpone delays the due periodic bookmark by one interval. Callers use Postpone when the
-// watcher must not send a bookmark now.
+// watch must not send a bookmark now.
 func (s *Schedule) Postpone(now time.Time) { s.sentAny = now }
 
 // isOld reports whether a state of this age is older than one of a source that has contact with
@@ -79,7 +79,7 @@ func (s *Schedule) RetrySoon(now time.Time) {
 	s.sentAny = now.Add(min(bookmarkRetry-s.bookmarkInterval, 0))
 }
 
-// join makes the schedule serve watchers of another schedule with the same options, too: each of
+// join makes the schedule serve watches of another schedule with the same options, too: each of
 // them gets its next bookmark and its next live message at the right time.
 func (s *Schedule) join(other *Schedule) {
 	if other.sentAny.Before(s.sentAny) {
@@ -116,7 +116,7 @@ func (s *Schedule) NextBookmark() time.Time {
 	return at
 }
 
-// Options configure what a watcher delivers and when. With the zero value, a watcher delivers
+// Options configure what a watch delivers and when. With the zero value, a watch delivers
 // every event as soon as possible and sends no bookmarks.
 type Options struct {
 	// Latest merges pending events per key.

@@ -21,7 +21,7 @@ import (
 //
 // Serve is the only goroutine of a stream, apart from those that wait for a slot or serve
 // a watch of StartDirect. It makes the parts of catch-ups and gives them to the worker, closes
-// watchers, and sends when the sink needs a sender that may wait.
+// cursors, and sends when the sink needs a sender that may wait.
 type Stream struct {
 	// A group uses the first cache line for each message of a member.
 

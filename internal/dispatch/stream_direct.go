@@ -69,16 +69,16 @@ func (q *directCursors) lanes() []*directLane {
 // StartDirect starts a watch whose messages come from a resource without feeds. The stream runs one
 // goroutine for it, which calls the methods of the reader. Next is called only when the stream
 // has room for its message.
-func (s *Stream) StartDirect(w *StreamWatch, m DirectReader) {
+func (s *Stream) StartDirect(w *StreamWatch, r DirectReader) {
 	c := newCursor(s, w, &Options{})
-	c.direct = &directCursor{reader: m, granted: make(chan struct{}, 1)}
-	c.resume = m.Position()
+	c.direct = &directCursor{reader: r, granted: make(chan struct{}, 1)}
+	c.resume = r.Position()
 	s.mu.Lock()
 	c.direct.ctx, c.direct.cancel = context.WithCancel(s.contextLocked())
 	s.mu.Unlock()
 	if !s.post(func(time.Time) { s.beginDirect(c) }) {
 		c.direct.cancel()
-		m.Close()
+		r.Close()
 	}
 }
 
@@ -100,9 +100,9 @@ func (s *Stream) beginDirect(c *cursor) {
 	s.waits.Go(func() {
 		defer c.direct.cancel()
 		err := work.Guard(func() error { return s.serveDirect(c) })
-		m := c.direct.reader
-		position := m.Position()
-		m.Close()
+		r := c.direct.reader
+		position := r.Position()
+		r.Close()
 		s.post(func(time.Time) { s.directStopped(c, position, err) })
 	})
 	if s.endAll != nil {

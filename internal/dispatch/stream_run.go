@@ -169,7 +169,7 @@ func (s *Stream) release() {
 //   - the cause, as it was given: Abort was called. Nothing is sent after that.
 //   - the error of the sink, or a [*work.PanicError] of the making of a response
 //
-// When Serve has returned, all watchers are closed and the stream uses no StreamWatch any more.
+// When Serve has returned, all cursors are closed and the stream uses no StreamWatch any more.
 // A stream that never called Serve must not have started watches.
 func (s *Stream) Serve() error {
 	for s.serveOnce() {

@@ -101,7 +101,7 @@ func (c CatchUpKind) String() string {
 type Header struct {
 	Kind     MessageKind
 	CatchUp  CatchUpKind // with CatchUpBegin
-	Position Position    // the position of the watcher after the events
+	Position Position    // the position of the watch after the events
 	Partial  bool        // more events follow that belong together with these
 
 	ResumeAtOnce bool // with Draining: the client need not wait before it resumes

@@ -15,7 +15,7 @@ import (
 func (r *Reader) merged() parts.Part {
 	var p parts.Part
 	if r.Step == StepLive {
-		// Sharing the work is not worth its cost, because hardly any two live watchers need
+		// Sharing the work is not worth its cost, because hardly any two live watches need
 		// the same events.
 		if r.MergeTo == 0 {
 			r.MergeTo = r.Feed.Feeds.Config.Source.State().Revision()

@@ -90,10 +90,10 @@ type droppedLog struct {
 	last object.Revision // and had no event after this revision
 }
 
-// SkipDropped returns the position at which a watcher at the given position continues after
-// Feed.restart has dropped the log. A watcher that had delivered every event of the dropped
-// log continues at its end. Any other watcher continues at its own position. So all
-// watchers that had delivered everything need the same catch-up, although their last messages
+// SkipDropped returns the position at which a watch at the given position continues after
+// Feed.restart has dropped the log. A watch that had delivered every event of the dropped
+// log continues at its end. Any other watch continues at its own position. So all
+// watches that had delivered everything need the same catch-up, although their last messages
 // have different positions.
 func (v *View) SkipDropped(at object.Position) object.Position {
 	if d := v.dropped; d != nil && at.Epoch == d.end.Epoch && d.last <= at.Revision && at.Revision < d.end.Revision {
@@ -267,7 +267,7 @@ walk:
 }
 
 // logBudget limits the memory of the logs of all feeds. When a new segment exceeds the limit,
-// the oldest segments are dropped, whichever feed they belong to. Watchers then read the
+// the oldest segments are dropped, whichever feed they belong to. Watches then read the
 // dropped events from the window, if the window still has them. The mutex of the Feeds guards
 // the fields.
 type logBudget struct {
