@@ -63,7 +63,8 @@ type cursor struct {
 	awaited bool // another cursor has waited for the batch delay, to share this one. Only the worker uses it; here is room
 }
 
-// cursorState is the next step of a cursor.
+// cursorState says who makes the next message of a cursor. docs/dev/watches.md relates it to the other
+// states of a watch.
 type cursorState uint8
 
 const (

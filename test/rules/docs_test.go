@@ -45,6 +45,9 @@ func TestArchitectureNamesRealThings(t *testing.T) {
 					if s, ok := spec.(*ast.TypeSpec); ok {
 						exists[name+"."+s.Name.Name] = true
 						named[s.Name.Name] = true
+						for _, field := range fieldsOf(s.Type) {
+							exists[s.Name.Name+"."+field] = true
+						}
 					}
 				}
 			}
@@ -62,6 +65,20 @@ func TestArchitectureNamesRealThings(t *testing.T) {
 	if checked < 20 {
 		t.Errorf("found only %d names", checked)
 	}
+}
+
+// fieldsOf returns the names of the fields of a struct, or nil.
+func fieldsOf(t ast.Expr) (names []string) {
+	s, ok := t.(*ast.StructType)
+	if !ok {
+		return nil
+	}
+	for _, f := range s.Fields.List {
+		for _, n := range f.Names {
+			names = append(names, n.Name)
+		}
+	}
+	return names
 }
 
 // TestArchitectureNamesRealFiles checks that every file in the pages about the architecture exists.
