@@ -10,8 +10,8 @@ import (
 )
 
 // SendWindow limits the bytes of a gRPC stream that are in flight: gRPC has accepted them, and
-// may not have written them to the buffer of the connection yet. The stream is that of a Watch
-// or of a Subscribe.
+// may not have written them to the buffer of the connection yet. Each entrance has one for each of its
+// streams.
 //
 // gRPC blocks a sender while 64 KiB of its stream have not been written. So a worker, which must
 // not wait, limits the bytes in flight. When 4 KiB or more are in flight, the worker appends a

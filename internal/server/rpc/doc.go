@@ -16,7 +16,7 @@
 // because each interceptor would cost a part of what a read from memory does. What does not depend on
 // the call is found out when the method is registered, and what is off costs nothing.
 //
-// Watch and Subscribe do step 2 themselves, because the stack of an interceptor would stay in
+// Entrances, the methods that carry watches, do step 2 themselves, because the stack of an interceptor would stay in
 // memory for as long as the watch lasts.
 //
 // An inner interceptor cannot change the context of an outer one. So it leaves values for outer
