@@ -42,11 +42,16 @@ func TestArchitectureNamesRealThings(t *testing.T) {
 				exists[receiver(d)+d.Name.Name] = true
 			case *ast.GenDecl:
 				for _, spec := range d.Specs {
-					if s, ok := spec.(*ast.TypeSpec); ok {
+					switch s := spec.(type) {
+					case *ast.TypeSpec:
 						exists[name+"."+s.Name.Name] = true
 						named[s.Name.Name] = true
 						for _, field := range fieldsOf(s.Type) {
 							exists[s.Name.Name+"."+field] = true
+						}
+					case *ast.ValueSpec:
+						for _, n := range s.Names {
+							exists[name+"."+n.Name] = true
 						}
 					}
 				}
