@@ -21,7 +21,7 @@ type stream struct {
 
 var (
 	errFull       = errors.New("the window is full")
-	errNeedsServe = errors.New("Serve has to send")
+	errNeedsServe = errors.New("only Serve may send")
 	errWouldBlock = errors.New("gRPC would block the sender")
 )
 
