@@ -23,8 +23,9 @@ type fakeRPC struct {
 
 type fakeWatch struct {
 	Registration
-	rpc *fakeRPC
-	n   uint32
+	rpc      *fakeRPC
+	n        uint32
+	progress Progress
 }
 
 func (w *fakeWatch) Caller() *Caller    { return &w.rpc.caller }
@@ -33,7 +34,7 @@ func (w *fakeWatch) Mutex() *sync.Mutex { return &w.rpc.mu }
 func (w *fakeWatch) End(error)          {}
 
 func (w *fakeWatch) MayHave() object.Position                    { return object.Position{} }
-func (w *fakeWatch) Progress() Progress                          { return Progress{} }
+func (w *fakeWatch) Progress() Progress                          { return w.progress }
 func (w *fakeWatch) Unapplied(object.Position) feed.Backlog      { return feed.Backlog{} }
 func (w *fakeWatch) Quiet(object.Position, object.Revision) bool { return false }
 
