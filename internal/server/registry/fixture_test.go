@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
@@ -68,7 +69,7 @@ var resources = backend.Resources{"a": {Name: "a"}, "b": {Name: "b"}}
 // newRPC returns an RPC with a number of watches of a resource, or with a single watch of the method
 // Watch if the number is 0.
 func newRPC(resource string, watches int) *fakeRPC {
-	s := &fakeRPC{end: func(error) {}}
+	s := &fakeRPC{end: func(error) {}, caller: Caller{Pass: &access.Pass{}}}
 	for n := min(watches, 1); n <= watches; n++ {
 		s.watches = append(s.watches, &fakeWatch{Registration: Registration{resource: &backend.Resource{Name: resource}, stage: Admitted}, rpc: s, n: uint32(n)})
 	}
