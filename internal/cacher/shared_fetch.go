@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // SharedFetch reads the revision of the store, or its position, for many callers
@@ -45,9 +46,9 @@ var errSenderLeft = errors.New("the caller that sent the request gave up")
 // fetch, [object.ErrUnavailable] if the store does not answer in time, and ctx.Err() if ctx ends
 // first.
 func (f *SharedFetch[T]) Get(ctx context.Context) (T, error) {
-	waiting, cancel := context.WithTimeout(ctx, f.wait)
-	defer cancel()
-	answer, err := f.get(waiting)
+	limit := time.NewTimer(f.wait) // a context would cost more than all the rest
+	defer limit.Stop()
+	answer, err := f.get(ctx, limit.C)
 	switch {
 	case err == nil:
 		return answer, nil
@@ -59,15 +60,18 @@ func (f *SharedFetch[T]) Get(ctx context.Context) (T, error) {
 	return answer, fmt.Errorf("read the revision of the store: %w", err)
 }
 
-func (f *SharedFetch[T]) get(ctx context.Context) (none T, err error) {
+func (f *SharedFetch[T]) get(ctx context.Context, limit <-chan time.Time) (none T, err error) {
+	deadline := time.Now().Add(f.wait)
 	for {
 		f.mu.Lock()
 		r := f.next
 		f.mu.Unlock()
 		select {
 		case f.sending <- struct{}{}:
-			f.send(ctx, r)
+			f.send(ctx, deadline, r)
 		case <-r.done:
+		case <-limit:
+			return none, context.DeadlineExceeded
 		case <-ctx.Done():
 		}
 		if err := ctx.Err(); err != nil {
@@ -80,8 +84,9 @@ func (f *SharedFetch[T]) get(ctx context.Context) (none T, err error) {
 }
 
 // send sends r, unless another caller has sent it. The caller holds sending; send releases it.
-func (f *SharedFetch[T]) send(ctx context.Context, r *sharedRequest[T]) {
+func (f *SharedFetch[T]) send(ctx context.Context, deadline time.Time, r *sharedRequest[T]) {
 	defer func() { <-f.sending }()
+	work.Gather()
 	f.mu.Lock()
 	if f.next != r {
 		f.mu.Unlock()
@@ -90,6 +95,8 @@ func (f *SharedFetch[T]) send(ctx context.Context, r *sharedRequest[T]) {
 	f.next = newSharedRequest[T]() // callers from here on must not share this answer
 	f.mu.Unlock()
 	defer close(r.done)
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
 	if r.answer, r.err = f.fetch(ctx); r.err != nil && ctx.Err() != nil {
 		r.err = errSenderLeft
 	}

@@ -92,7 +92,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/backoff":          {},
 		"internal/lag":              {},
 		"internal/collector":        {},
-		"internal/cacher":           {"internal/backoff", "internal/object"},
+		"internal/cacher":           {"internal/backoff", "internal/object", "internal/work"},
 		"internal/work":             {},
 		"internal/dispatch/parts":   {"internal/cacher", "internal/object"},
 		"internal/dispatch/feed":    {"internal/cacher", "internal/dispatch/parts", "internal/object", "internal/selector", "internal/work"},
