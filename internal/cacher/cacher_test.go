@@ -182,6 +182,29 @@ func TestWindowIsFilledFromTheHistoryOfTheStore(t *testing.T) {
 	}
 }
 
+// The last revisions have many more changes than those before, so they say nothing about how far the
+// window reaches back.
+func TestWindowIsFilledThoughTheLastRevisionsAreLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := cachertest.NewMemory()
+		for i := range 400 {
+			m.Put("k", strconv.Itoa(i))
+		}
+		for range 4 {
+			large := map[object.Key][]byte{}
+			for i := range 40 {
+				large[object.Key(strconv.Itoa(i))] = []byte("v")
+			}
+			m.Commit(large)
+		}
+		const window = 300
+		s := read(t, run(t, m, windowOf(window)), object.Consistency{})
+		if n := s.WindowLen(); n < window-40 {
+			t.Errorf("changes in the window: got %d, want at least %d", n, window-40)
+		}
+	})
+}
+
 func TestWindowIsBoundedByBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()

@@ -168,34 +168,32 @@ func (c *Cacher) fillReach(ctx context.Context, now object.Position) object.Revi
 		if object.Revision(probe) >= now.Revision {
 			break
 		}
-		n := c.countChanges(ctx, object.Position{Epoch: now.Epoch, Revision: now.Revision - object.Revision(probe)}, now.Revision)
-		if n == 0 {
-			continue
-		}
-		need := max(1, 2*c.cfg.Window.MaxChanges*probe/n)
-		if need <= maxExtrapolation*probe || probe == probes[len(probes)-1] {
-			return object.Revision(min(reach, need))
+		changes := c.changesSince(ctx, object.Position{Epoch: now.Epoch, Revision: now.Revision - object.Revision(probe)}, now.Revision)
+		n, enough := len(changes), 2*c.cfg.Window.MaxChanges
+		switch {
+		case n >= enough:
+			return min(object.Revision(reach), now.Revision-changes[n-enough]+1)
+		case n >= c.cfg.Window.MaxChanges, n > 0 && probe == probes[len(probes)-1]:
+			return object.Revision(min(reach, enough*probe/n))
 		}
 	}
 	return object.Revision(reach)
 }
 
-// probes are how many of the last revisions show how many changes a revision has. The number for up
-// to maxExtrapolation times as many revisions follows from that; for more, a larger probe is taken,
-// because older revisions may have fewer changes. Large transactions should need only small probes: to
-// split a large answer costs etcd the square of its changes.
+// probes are how many of the last revisions the cacher looks at, until they have the changes of the
+// window. Without that in the largest probe, the number follows from the changes there. Large
+// transactions should need only small probes: to split a large answer costs etcd the square of its
+// changes.
 var probes = []int{16, 64, 256, 1024}
 
-const maxExtrapolation = 4
-
-// countChanges returns the number of changes between two revisions. It returns 0 if the store does
-// not answer in time.
-func (c *Cacher) countChanges(ctx context.Context, after object.Position, through object.Revision) (changes int) {
+// changesSince returns the revision of each change between two revisions. It returns none if the store
+// does not answer in time.
+func (c *Cacher) changesSince(ctx context.Context, after object.Position, through object.Revision) (changes []object.Revision) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.ReadWait)
 	defer cancel()
 	watch, err := c.cfg.Store.Watch(ctx, object.Scope{}, after, false)
 	if err != nil {
-		return 0
+		return nil
 	}
 	defer watch.Close()
 	var wg sync.WaitGroup
@@ -207,9 +205,12 @@ func (c *Cacher) countChanges(ctx context.Context, after object.Position, throug
 	for {
 		u, err := watch.Next(ctx)
 		if err != nil {
-			return 0
+			return nil
 		}
-		if changes += len(u.Records); u.Through >= through {
+		for i := range u.Records {
+			changes = append(changes, u.Records[i].ModRevision)
+		}
+		if u.Through >= through {
 			return changes
 		}
 	}

@@ -103,6 +103,19 @@ func (t *Truth) Len() int { return len(t.changes) }
 // Has reports whether the key changed at the revision.
 func (t *Truth) Has(key object.Key, at object.Revision) bool { return t.at[version{key, at}] != nil }
 
+// Before returns the revision with n changes after it and up to another. It may have more, because
+// revisions are whole.
+func (t *Truth) Before(through object.Revision, n int) object.Revision {
+	i := sort.Search(len(t.changes), func(i int) bool { return t.changes[i].Revision > through })
+	switch {
+	case n == 0:
+		return through
+	case i <= n:
+		return 0
+	}
+	return t.changes[i-n].Revision - 1
+}
+
 // Between returns the changes of the scope after one revision and up to another.
 func (t *Truth) Between(scope object.Scope, after, through object.Revision) iter.Seq[*Change] {
 	return func(yield func(*Change) bool) {

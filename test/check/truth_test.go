@@ -53,6 +53,24 @@ func TestContradictoryTruthIsRefused(t *testing.T) {
 	}
 }
 
+func TestTruthHasTheRevisionBeforeSomeChanges(t *testing.T) {
+	truth, err := check.NewTruth(changesOf(happened...), end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range truth.Len() {
+		before := truth.Before(end, n)
+		got := len(slices.Collect(truth.Between(object.Scope{}, before, end)))
+		after := len(slices.Collect(truth.Between(object.Scope{}, before+1, end)))
+		if got < n || n > 0 && after >= n {
+			t.Errorf("before %d changes: got revision %d with %d changes after it, %d after the next", n, before, got, after)
+		}
+	}
+	if got := truth.Before(end, truth.Len()+1); got != 0 {
+		t.Errorf("before more changes than there are: got %d, want 0", got)
+	}
+}
+
 func TestTruthHasEveryState(t *testing.T) {
 	team, err := object.ParsePrefix("team")
 	if err != nil {

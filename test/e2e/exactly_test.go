@@ -64,12 +64,7 @@ func embeddedRound(t *testing.T, random seed.Seed) {
 	w.crowd(t, 30, otherWatches(t))
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		w.changes(t, 250)
-		w.disturb(t, func() {
-			since := w.ledger.newest()
-			w.server.end(t, signal)
-			w.server.start(t)
-			w.forget(check.Forgotten{Since: since, Below: since - smallWindow})
-		})
+		w.disturb(t, func() { w.restart(t, signal) })
 	}
 	w.changes(t, 300)
 	w.validate(t, "replays", "resets", "live", "merged", "previous", "bookmarks", "reads")

@@ -21,11 +21,7 @@ func (w *scenario) faults(t *testing.T, etcd *cluster) []fault {
 	t.Helper()
 	restart := func(signal os.Signal) func() {
 		return func() {
-			w.disturb(t, func() {
-				w.server.end(t, signal)
-				w.restarting(t)
-				w.server.start(t)
-			})
+			w.disturb(t, func() { w.restart(t, signal) })
 		}
 	}
 	stop, crash := restart(syscall.SIGTERM), restart(syscall.SIGKILL)

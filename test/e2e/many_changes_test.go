@@ -5,7 +5,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/fanoutd/fanoutd/test/check"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 	"github.com/fanoutd/fanoutd/test/loopback"
 	"github.com/fanoutd/fanoutd/test/race"
@@ -40,12 +39,7 @@ func tenThousandChanges(t *testing.T, s *server, etcd string, changes int) {
 	w.populate(t, 50, changes) // per second: more than any machine can do
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		w.changes(t, changes/3)
-		w.disturb(t, func() {
-			since := w.ledger.newest()
-			w.server.end(t, signal)
-			w.server.start(t)
-			w.forget(check.Forgotten{Since: since, Below: since - smallWindow})
-		})
+		w.disturb(t, func() { w.restart(t, signal) })
 	}
 	w.changes(t, changes/3+1)
 	w.validate(t, "replays", "resets", "live", "reads")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -98,6 +99,7 @@ type scenario struct {
 	outages     []check.Span
 	longOutages []check.Span
 	forgotten   []check.Forgotten
+	restarts    []restart
 	compacted   object.Revision
 }
 
@@ -315,13 +317,20 @@ func (w *scenario) compactedAt() object.Revision {
 	return w.compacted
 }
 
-// restarting records the history that a server may not have after a restart: what etcd
-// has compacted, and what is older than the server reads back.
-func (w *scenario) restarting(t *testing.T) {
+// restart is a restart of the server. Then the server may not have what etcd had compacted, and what is
+// older than the window.
+type restart struct {
+	since, until object.Revision // of the store, before the end and after the start
+	compacted    object.Revision
+}
+
+// restart ends the server with the signal and starts it again.
+func (w *scenario) restart(t *testing.T, signal os.Signal) {
 	t.Helper()
-	const looksBack = 5 * smallWindow // the server reads back twice as far, but the present moves on
 	since := w.revision(t)
-	w.forget(check.Forgotten{Since: since, Below: max(w.compactedAt(), since-looksBack)})
+	w.server.end(t, signal)
+	w.server.start(t)
+	w.restarts = append(w.restarts, restart{since: since, until: w.revision(t), compacted: w.compactedAt()})
 }
 
 func (w *scenario) forget(f check.Forgotten) {
@@ -357,6 +366,10 @@ func (w *scenario) finish(t *testing.T) *check.Truth {
 	}
 	truth.Conditions = w.promised
 	truth.Forgotten = w.forgotten
+	for _, r := range w.restarts {
+		window := truth.Before(r.until, truth.Window)
+		truth.Forgotten = append(truth.Forgotten, check.Forgotten{Since: r.since, Below: max(r.compacted, window)})
+	}
 	truth.Gaps = w.gaps(t)
 	slowest := w.latencyProbe.slowest(w.outages)
 	t.Logf("the latency probe took up to %v", slowest.Round(time.Millisecond))
