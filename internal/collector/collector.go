@@ -44,10 +44,6 @@ const (
 	interval = time.Second
 	fade     = 0.7
 
-	// maxGain is the part of the heap that may be new since a second ago. Beyond that it grows, as during
-	// a start, and collections find little but what the last ones have found: it then has Go's default.
-	maxGain = 0.1
-
 	// maxRise is how much dearer collections may become from one second to the next. Go counts the
 	// time of its workers, also while another process has the processor.
 	maxRise = 1.1
@@ -116,7 +112,6 @@ func read() reading {
 type target struct {
 	costPerByte float64 // seconds of CPU for each live byte, in the last collections
 	rate        float64 // bytes allocated per second, lately
-	gain        float64 // the part of the live heap that became live within a second, lately
 }
 
 // pause returns how long memory stays after it was last returned to the system, so that the collections
@@ -139,11 +134,7 @@ func (t *target) percent(before, now reading) int {
 	t.rate = max(t.rate*fade, float64(now.allocated-before.allocated)/now.at.Sub(before.at).Seconds())
 	cheap := 100 * t.costPerByte * t.rate / maxShare / float64(now.processors)
 	live := float64(max(now.live, 1))
-	t.gain = max(t.gain*fade, 1-float64(before.live)/live)
 	least := min(max(100*minGrowth/live, minPercent), maxPercent)
-	if t.gain > maxGain {
-		least = maxPercent
-	}
 	most := max(100*busyGrowth/live, maxPercent)
 	return int(min(max(cheap, least), most)) / step * step
 }

@@ -31,7 +31,7 @@ func TestGrowthFollowsTheHeapAndItsUse(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var g target
-			before := reading{at: time.Unix(0, 0), live: tc.live * mib, processors: 2}
+			before := reading{at: time.Unix(0, 0), processors: 2}
 			now := reading{
 				at: time.Unix(1, 0), live: tc.live * mib, allocated: tc.rate * mib, cycles: 2, cpu: 2 * tc.collects, processors: 2,
 			}
@@ -39,33 +39,6 @@ func TestGrowthFollowsTheHeapAndItsUse(t *testing.T) {
 				t.Errorf("got %d %%, want %d %%", got, tc.want)
 			}
 		})
-	}
-}
-
-// A server that reads its objects at the start does not collect them again and again, however slowly a
-// busy machine lets it read them. Then it saves memory.
-func TestGrowthDuringAStart(t *testing.T) {
-	const mib = 1 << 20
-	var g target
-	r := reading{at: time.Unix(0, 0), live: 50 * mib, processors: 2}
-	next := func(live uint64) int {
-		before := r
-		r.at = r.at.Add(time.Second)
-		r.live = live
-		r.allocated += 10 * mib
-		return g.percent(before, r)
-	}
-	for _, live := range []uint64{60, 60, 75, 150, 150, 150, 300, 450} { // some seconds pass without a collection
-		if got := next(live * mib); got != maxPercent {
-			t.Errorf("%d MiB: got %d %%, want %d %%", live, got, maxPercent)
-		}
-	}
-	got := 0
-	for range 10 {
-		got = next(450 * mib)
-	}
-	if got != minPercent {
-		t.Errorf("after the start: got %d %%, want %d %%", got, minPercent)
 	}
 }
 
