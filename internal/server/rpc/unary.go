@@ -15,7 +15,7 @@ type unaryMethod struct {
 	*Interceptors
 	info   *grpc.StreamServerInfo
 	handle grpc.MethodHandler
-	writes bool
+	writes bool // see growStackForWrite
 }
 
 // serve is the handler of the method.
