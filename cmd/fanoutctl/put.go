@@ -16,6 +16,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
 	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
+	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 func putCommand(t *tool) *cobra.Command {
@@ -190,12 +191,12 @@ func (t *tool) value(ctx context.Context, args []string, file string) ([]byte, e
 }
 
 // derivesLabels returns a function that asks the server, once, whether the codec of a resource derives the
-// labels from the values. If the caller may not know the codec, it is taken for the default one, object.
+// labels from the values. If the caller may not know the codec, it is taken for the default one.
 func (t *tool) derivesLabels(ctx context.Context, resource string) func() bool {
 	return sync.OnceValue(func() bool {
 		all, _ := admin.New(t.settings.Server, t.client).Resources(ctx, false)
 		return slices.ContainsFunc(all, func(r admin.Resource) bool {
-			return r.Name == resource && r.Codec != "" && r.Codec != "object"
+			return r.Name == resource && r.Codec != "" && !object.StoresLabels(r.Codec)
 		})
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // The body of a PUT is the value, with its content type, and GET with raw returns it.
@@ -52,15 +53,16 @@ func TestRawValuesOfAllCodecs(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(t, func(c *config.Config) {
-		for _, codec := range []string{"object", "json", "raw", "protobuf"} {
+		for _, codec := range object.CodecNames() {
 			r := config.NewResource(codec)
 			r.Codec = codec
-			if codec == "protobuf" {
+			if r.HasMessages() {
 				r.DescriptorSet, r.Descriptors, r.Message = "route.binpb", set, "acme.v1.Route"
 			}
 			c.Resources = append(c.Resources, r)
 		}
 	})
+	stored := map[string]bool{}
 	for _, c := range []struct{ codec, contentType, body, shown, field string }{
 		{"json", "application/json", `{"a": 1}`, `{"a": 1}`, ""},
 		{"json", "", `{"a": 1}`, `{"a": 1}`, ""},
@@ -89,6 +91,12 @@ func TestRawValuesOfAllCodecs(t *testing.T) {
 		got := s.do(t, "GET", path+"?raw", "")
 		if put.status != http.StatusOK || string(got.body) != c.shown {
 			t.Errorf("%s, %s, %q: put answers %d %s, get %d %q", c.codec, c.contentType, c.body, put.status, put.body, got.status, got.body)
+		}
+		stored[c.codec] = true
+	}
+	for _, codec := range object.CodecNames() {
+		if !stored[codec] {
+			t.Errorf("no value of codec %s was stored", codec)
 		}
 	}
 }

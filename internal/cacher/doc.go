@@ -18,7 +18,7 @@
 // restarted server can resume the positions that it sent before.
 //
 // Relist: if the store has compacted the next revision, the cacher lists the present state.
-// The changes in between are lost, so the window starts empty ([State.Replayable]). Watchers
+// The changes in between are lost, so the window starts empty ([State.Replayable]). Watches
 // catch up with the difference, which the change index has.
 //
 // A State also has a change index, which finds every key that changed since a revision

@@ -146,7 +146,7 @@ func TestBookmarkSoonAfterAnotherWatchOfTheStore(t *testing.T) {
 
 // watchPausing begins to watch a store that can be away. The messages have a size limit; 0: the
 // default.
-func watchPausing(t *testing.T, messageBytes int, o dispatch.Options) (*pausingStore, *direct.Watcher) {
+func watchPausing(t *testing.T, messageBytes int, o dispatch.Options) (*pausingStore, *direct.Reader) {
 	t.Helper()
 	codec, err := object.CodecByName("raw")
 	if err != nil {

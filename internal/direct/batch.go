@@ -9,34 +9,34 @@ import (
 )
 
 // encodeBatch takes the events of the next message from the pending changes and encodes
-// them. If the message ends inside a revision, the cursor stays before the revision until all of it
+// them. If the message ends inside a revision, the reader stays before the revision until all of it
 // has been taken. Merged changes count as one revision.
-func (w *Watcher) encodeBatch() (events [][]byte, count int) {
+func (r *Reader) encodeBatch() (events [][]byte, count int) {
 	var b []byte
-	cut := parts.Cut{Limit: w.source.cfg.MessageBytes}
-	for i := range w.pending {
-		c := &w.pending[i]
+	cut := parts.Cut{Limit: r.source.cfg.MessageBytes}
+	for i := range r.pending {
+		c := &r.pending[i]
 		revision := c.Revision
-		if w.merged {
-			revision = w.through
+		if r.merged {
+			revision = r.through
 		}
 		before := len(b)
-		e, _ := w.interest.See(c) // the tail keeps only changes that the interest sees
-		b = w.source.cfg.Encoder.AppendEvent(b, e, w.interest.Projection)
+		e, _ := r.interest.See(c) // the tail keeps only changes that the interest sees
+		b = r.source.cfg.Encoder.AppendEvent(b, e, r.interest.Projection)
 		if !cut.Take(revision, len(b)-before) {
 			break
 		}
 	}
-	w.pending, w.partial = w.pending[cut.Taken:], cut.Partial
+	r.pending, r.partial = r.pending[cut.Taken:], cut.Partial
 	switch {
 	case !cut.Partial:
-		w.cursor = max(w.cursor, cut.UpTo)
-	case w.merged:
-		w.cursor = w.sentCursor // the changes were merged from there on
+		r.after = max(r.after, cut.UpTo)
+	case r.merged:
+		r.after = r.sentAfter // the changes were merged from there on
 	}
-	if len(w.pending) == 0 {
-		w.merged = false
-		w.deliveredAll()
+	if len(r.pending) == 0 {
+		r.merged = false
+		r.deliveredAll()
 	}
 	return [][]byte{b[:cut.Bytes]}, cut.Taken
 }

@@ -1,10 +1,10 @@
 // Package direct serves a resource straight from the store, without a copy in memory. This
 // is what "cache: off" means. It is for resources that are too large to keep and have few
-// watchers: each read is a read of the store, and each watch has its own watch of the
+// watches: each read is a read of the store, and each watch has its own watch of the
 // store.
 //
 // A [Source] serves reads ([Source.Objects]) and starts watches ([Source.Watch]). A
-// [Watcher] produces the same messages as one of package dispatch:
+// [Reader] produces the same messages as a cursor of package dispatch:
 //
 //	from nothing      RESET: the objects of one revision, page by page; then live events
 //	after a position  REPLAY, if the store still has the changes since; otherwise RESET.
@@ -13,16 +13,16 @@
 //
 // # Changes
 //
-// A watcher takes changes from a tail: a goroutine that reads a watch of the store into a
+// A reader takes changes from a tail: a goroutine that reads a watch of the store into a
 // buffer of limited size. A client that does not read neither blocks the store nor fills
-// the memory. When the buffer is full, the tail ends. Once the watcher has taken
+// the memory. When the buffer is full, the tail ends. Once the reader has taken
 // everything, a new tail starts at the same position. A tail with older changes to read
-// waits for the watcher for a few seconds before it ends. If the watcher only wants the latest
+// waits for the reader for a few seconds before it ends. If the watch only wants the latest
 // change per key, the tail merges the buffer first.
 //
 // While the store is away, the tail waits for it. A tail ends for good only if the store
 // has forgotten the next changes, cannot send them because of their size, or has another
-// epoch. Then the watcher sends a RESET.
+// epoch. Then the reader sends a RESET.
 //
 // An event needs the object as it was before. The store's watch delivers it, unless a
 // compaction has overtaken the watch. Then that part of the history counts as lost.
@@ -35,7 +35,7 @@
 //
 // # Goroutines
 //
-// Next and Position of a Watcher are called by one goroutine at a time. The goroutines of
+// Next and Position of a Reader are called by one goroutine at a time. The goroutines of
 // its tail share only the buffer with it, under a mutex; Close waits for them. Everything
 // else is safe for concurrent use.
 package direct

@@ -153,7 +153,7 @@ func (f *fixture) compact(t testing.TB, at object.Revision) {
 
 // watcher records the messages of a watcher.
 type watcher struct {
-	*direct.Watcher
+	*direct.Reader
 	stream check.Stream
 }
 
@@ -164,7 +164,7 @@ func (f *fixture) watch(t testing.TB, i feed.Interest, b catchup.Begin, o dispat
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
-	return &watcher{Watcher: w}
+	return &watcher{Reader: w}
 }
 
 // receive returns the next message.
@@ -198,7 +198,7 @@ func (w *watcher) next(t testing.TB, kind object.MessageKind) check.Message {
 }
 
 // begins receives a message, which must announce the catch-up.
-func (w *watcher) begins(t testing.TB, want object.CatchUp) {
+func (w *watcher) begins(t testing.TB, want object.CatchUpKind) {
 	t.Helper()
 	if m := w.next(t, object.CatchUpBegin); m.CatchUp != want {
 		t.Fatalf("catch-up: got %d, want %d", m.CatchUp, want)

@@ -19,8 +19,8 @@ const progressRetry = 50 * time.Millisecond
 var errNoProgress = errors.New("the watch does not reach the revision of the store")
 
 // runWatchdog makes the tail reach the store's revision at intervals, and when checkUpToDate
-// asks for it, until ctx is done. It does so even if the watcher wants no bookmarks, for two
-// reasons. A watcher that has missed nothing must not stay at an old position: the store may have
+// asks for it, until ctx is done. It does so even if the watch wants no bookmarks, for two
+// reasons. A watch that has missed nothing must not stay at an old position: the store may have
 // forgotten it when the client resumes. And a watch that has become silent would never be noticed;
 // then runWatchdog returns [cacher.ErrSilentWatch].
 func (t *tail) runWatchdog(ctx context.Context, watch object.Watch) error {
@@ -55,7 +55,7 @@ func (t *tail) runWatchdog(ctx context.Context, watch object.Watch) error {
 			if asked {
 				asked = false
 				t.upToDate.Store(true)
-				t.wakeWatcher()
+				t.wakeReader()
 			}
 		case t.reached() != before:
 			silent = 0

@@ -204,7 +204,7 @@ func (r *reader) stream(t *testing.T) (done bool) {
 		t.Error(err)
 		return true
 	}
-	w := &watcher{Watcher: inner, stream: s}
+	w := &watcher{Reader: inner, stream: s}
 	defer w.Close()
 	defer func() { r.history.Streams = append(r.history.Streams, w.stream) }()
 	for left := 1 + r.rng.IntN(60); left > 0; left-- {

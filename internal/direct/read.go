@@ -12,7 +12,7 @@ import (
 
 // Position returns the position of the resource. It is at least as new as every write
 // that was acknowledged before the call, and as the needed revision. Concurrent callers,
-// including watchers, share a request to the store.
+// including those of watches, share a request to the store.
 //
 // Errors: [*cacher.FutureError] if the needed revision does not exist yet,
 // [object.ErrUnavailable] if the store does not answer in time, and ctx.Err() if ctx
@@ -72,8 +72,8 @@ type page struct {
 	objects  []*object.Object
 	start    object.Key // of the next page
 	more     bool       // there is a next page
-	forWatch bool       // the objects are sent to a watcher
-	lacksKey bool       // a page of a watcher had a value whose key is missing
+	forWatch bool       // the objects are sent to a watch
+	lacksKey bool       // a page of a watch had a value whose key is missing
 }
 
 // nextPage reads the next page.
@@ -101,7 +101,7 @@ func (s *Source) decode(r *object.Record) *object.Object {
 }
 
 // servedEpoch returns the epoch that readers see, for an epoch of the store. It is an epoch
-// of its own if a missing key kept values from watchers (see [cacher.MissingKeys]). Reads
+// of its own if a missing key kept values from watches (see [cacher.MissingKeys]). Reads
 // alone do not cause that: each one reads the store again, and a read of the past may need
 // a key that is long gone.
 func (s *Source) servedEpoch(ofStore object.Epoch) object.Epoch {

@@ -47,7 +47,7 @@ type Config struct {
 	// a single revision may be larger. Default 1 MiB.
 	MessageBytes int
 
-	// BufferBytes limits the changes that are buffered for a watcher that does not
+	// BufferBytes limits the changes that are buffered for a watch whose client does not
 	// read. Default 4 MiB.
 	BufferBytes int
 
@@ -59,7 +59,7 @@ type Config struct {
 	ReadWait time.Duration
 
 	// ProgressInterval is the approximate time between checks whether a watch of the
-	// store keeps up with it. The checks advance the positions of quiet watchers.
+	// store keeps up with it. The checks advance the positions of quiet watches.
 	// Default 5 s.
 	ProgressInterval time.Duration
 }
@@ -69,14 +69,14 @@ type Source struct {
 	cfg         Config
 	log         *slog.Logger
 	position    *cacher.SharedFetch[object.Position]
-	missingKeys *cacher.MissingKeys // of the values sent to watchers
+	missingKeys *cacher.MissingKeys // of the values sent to watches
 
 	opaque    atomic.Int64 // number of values that could not be decoded
 	opaqueLog cacher.OpaqueLog
 
 	loaded    atomic.Bool    // the store has answered at least once
 	following atomic.Bool    // the store answered the last request
-	lostLog   rate.Sometimes // limits the log lines of lost watches: all watchers lose theirs at the same time
+	lostLog   rate.Sometimes // limits the log lines of lost watches: all readers lose theirs at the same time
 }
 
 // lostLogInterval is the shortest time between two log lines of lost watches.

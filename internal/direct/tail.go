@@ -14,14 +14,14 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// tail reads the changes after a position into a buffer, from which a watcher takes them.
+// tail reads the changes after a position into a buffer, from which a reader takes them.
 type tail struct {
 	source   *Source
 	interest *feed.Interest
 	latest   bool // waiting changes may be merged
 	epoch    object.Epoch
 	wake     chan<- struct{} // receives a value when there is something new
-	taken    chan struct{}   // capacity 1: the watcher has emptied the buffer
+	taken    chan struct{}   // capacity 1: the reader has emptied the buffer
 
 	fresh    cacher.Freshness // when the tail had read everything that the store had
 	checks   chan struct{}    // capacity 1: see checkUpToDate
@@ -148,7 +148,7 @@ func (t *tail) deliver(u *object.Update) error {
 	switch isFull := t.add(seen, size, u.Through); {
 	case !isFull:
 		return nil
-	case t.fresh.Confirmed().IsZero(): // the watcher reads what the store already has
+	case t.fresh.Confirmed().IsZero(): // the reader reads what the store already has
 		return t.awaitRoom()
 	}
 	return errFull
@@ -162,16 +162,16 @@ func (t *tail) add(changes []object.Change, size int, through object.Revision) b
 	t.bytes += size
 	t.fresh.Updated(time.Now())
 	t.through = max(t.through, through)
-	t.wakeWatcher()
+	t.wakeReader()
 	return t.bytes > t.source.cfg.BufferBytes && !t.mergeLocked()
 }
 
-// fullWait is how long a watch of the store may wait for a watcher that is behind and whose
+// fullWait is how long a watch of the store may wait for a reader that is behind and whose
 // buffer is full. It is shorter than the watchdog's patience.
 const fullWait = 5 * time.Second
 
-// awaitRoom waits until the watcher empties the buffer: it is reading what the store already has,
-// and another tail would make the store read all of that again. If the watcher takes longer than
+// awaitRoom waits until the reader empties the buffer: it is reading what the store already has,
+// and another tail would make the store read all of that again. If the reader takes longer than
 // fullWait, the tail ends.
 func (t *tail) awaitRoom() error {
 	timer := time.NewTimer(fullWait)
@@ -208,7 +208,7 @@ func (s *Source) change(r, previous *object.Record) (object.Change, bool) {
 	return c, !r.Deleted && r.CreateRevision == r.ModRevision
 }
 
-// mergeLocked merges the waiting changes, if the watcher wants only the latest. It
+// mergeLocked merges the waiting changes, if the watch wants only the latest. It
 // reports whether that freed half of the buffer; otherwise it would soon have to merge
 // again. The caller holds mu.
 func (t *tail) mergeLocked() bool {
@@ -223,7 +223,7 @@ func (t *tail) mergeLocked() bool {
 	return t.bytes <= t.source.cfg.BufferBytes/2
 }
 
-// endReplay notes that the watcher has reached the end of its replay.
+// endReplay notes that the reader has reached the end of its replay.
 func (t *tail) endReplay() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -234,10 +234,10 @@ func (t *tail) end(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = err
-	t.wakeWatcher()
+	t.wakeReader()
 }
 
-func (t *tail) wakeWatcher() {
+func (t *tail) wakeReader() {
 	select {
 	case t.wake <- struct{}{}:
 	default: // a wake-up is already pending

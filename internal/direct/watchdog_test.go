@@ -84,7 +84,7 @@ func TestReliableAlthoughAWatchIsSilent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &watcher{Watcher: inner}
+		w := &watcher{Reader: inner}
 		defer w.Close()
 		w.next(t, object.Bookmark)
 		store.revision.Store(2)
@@ -113,7 +113,7 @@ func TestPatientWithAWatchThatBeginsSlowly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &watcher{Watcher: inner}
+		w := &watcher{Reader: inner}
 		defer w.Close()
 		w.begins(t, object.Replay)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)

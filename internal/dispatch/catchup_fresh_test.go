@@ -15,7 +15,7 @@ import (
 // catchUpKinds are starts whose catch-up is made from a state.
 var catchUpKinds = map[string]struct {
 	begin catchup.Begin
-	kind  object.CatchUp
+	kind  object.CatchUpKind
 }{
 	"snapshot":             {catchup.FromSnapshot(0), object.Reset},
 	"from another epoch":   {catchup.FromPosition(object.Position{Epoch: "old", Revision: 1}), object.Reset},
@@ -112,9 +112,9 @@ func TestCatchUpsThatWaitedShareAState(t *testing.T) {
 		synctest.Wait()
 		interest := feed.Interest{Scope: prefix(t, "k")}
 		interest.Projection.OmitValues = true
-		waiting := make([]*reservingSink, 10)
+		waiting := make([]*slotSink, 10)
 		for i := range waiting {
-			waiting[i] = f.reserving(interest, catchup.FromSnapshot(0))
+			waiting[i] = f.slotSink(interest, catchup.FromSnapshot(0))
 		}
 		for i, s := range waiting {
 			if err := s.Serve(); err != nil {

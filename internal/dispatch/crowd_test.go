@@ -38,7 +38,7 @@ type member struct {
 	near  bool // prefetched since the last batch
 	full  bool // has no room for a batch
 
-	reserves atomic.Int32 // calls of Reserve
+	acquires atomic.Int32 // calls of AcquireSlot
 
 	gone  bool // closed
 	ended error
@@ -107,17 +107,17 @@ func (m *member) HasRoom() bool { return !m.full }
 // TakesBatch implements [dispatch.StreamSink].
 func (m *member) TakesBatch() bool { return !m.full }
 
-// Reserve implements [dispatch.StreamSink].
-func (m *member) Reserve(context.Context, bool) error {
-	m.reserves.Add(1)
+// AcquireSlot implements [dispatch.StreamSink].
+func (m *member) AcquireSlot(context.Context, bool) error {
+	m.acquires.Add(1)
 	return nil
 }
 
-// HoldsReservation implements [dispatch.StreamSink].
-func (m *member) HoldsReservation() bool { return true }
+// HoldsSlot implements [dispatch.StreamSink].
+func (m *member) HoldsSlot() bool { return true }
 
-// Release implements [dispatch.StreamSink].
-func (m *member) Release() {}
+// ReleaseSlot implements [dispatch.StreamSink].
+func (m *member) ReleaseSlot() {}
 
 // Size implements [dispatch.StreamSink].
 func (m *member) Size(*feed.Batch) int { return 0 }
@@ -129,7 +129,7 @@ func (m *member) Prefetch() int {
 }
 
 // Send implements [dispatch.StreamSink].
-func (m *member) Send(*dispatch.Response) error { panic("the sink never needs the handler") }
+func (m *member) Send(*dispatch.Response) error { panic("the sink never needs Serve") }
 
 // TrySend implements [dispatch.StreamSink].
 func (m *member) TrySend(r *dispatch.Response, now time.Time) error {

@@ -29,26 +29,26 @@ type cursor struct {
 	sentPosition object.Position // of the last message that was sent
 	messages     int64           // number of messages that were sent
 	bytes        int64           // size of their events
-	isLive       bool
+	syncedSent   bool            // SYNCED was sent, or the BOOKMARK of a watch that begins now; see state for what was made
 	isSending    bool            // a message is being sent, and the client may have received it
-	needsSlot    bool            // the cursor is in the catchUpQueue, and needs the reservation
+	needsSlot    bool            // the cursor is in the catchUpQueue, and needs the slot
 	isParked     bool            // the cursor is in catchUpQueue.parked
 	abandoned    bool            // the cursor is closed
 	mayHave      object.Position // of the message that is being sent
 
 	// Only the worker uses the fields below.
 
-	source         *streamSource // nil: a watch of StartDirect
-	direct         *directCursor // nil: a watch of Start
-	group          *group        // nil: a watch of StartDirect
-	next, previous *cursor       // in a list of the group
-	index          int32         // in streamSource.cursors
-	place          int32         // in the members of the group, from 1; 0: the cursor is not a member
-	entered        int32         // number of watches that have entered the feed for the cursor
-	due            int32         // place in streamClock.due: events wait for the batch delay; 0: none
-	delayed        int32         // place in streamClock.due: the watches wait to share a cursor whose events wait; 0: they do not
+	resource       *streamResource // nil: a watch of StartDirect
+	direct         *directCursor   // nil: a watch of Start
+	group          *group          // nil: a watch of StartDirect
+	next, previous *cursor         // in a list of the group
+	index          int32           // in streamResource.cursors
+	place          int32           // in the members of the group, from 1; 0: the cursor is not a member
+	entered        int32           // number of watches that have entered the feed for the cursor
+	due            int32           // place in streamClock.due: events wait for the batch delay; 0: none
+	delayed        int32           // place in streamClock.due: the watches wait to share a cursor whose events wait; 0: they do not
 	state          cursorState
-	marked         bool // the feed may have events for the watches; the cursor is in streamSource.marked
+	marked         bool // the feed may have events for the watches; the cursor is in streamResource.marked
 	spoke          bool // a message was made
 	sentLast       bool // the last bookmark was made
 	watches        []*StreamWatch
@@ -56,14 +56,15 @@ type cursor struct {
 	ids            *IDs            // of several watches, or of a member; nil: not made yet
 	resume         object.Position // of the last message that was made
 	announced      *object.Header  // of the CATCH_UP_BEGIN that the worker has made; nil: none, or Serve has begun the catch-up
-	view           *feed.View      // of the feed; set by streamSource.addLive while it runs
+	view           *feed.View      // of the feed; set by streamResource.addLive while it runs
 
 	isMember atomic.Bool // place is not 0
 
 	awaited bool // another cursor has waited for the batch delay, to share this one. Only the worker uses it; here is room
 }
 
-// cursorState is the next step of a cursor.
+// cursorState says who makes the next message of a cursor. docs/dev/watches.md relates it to the other
+// states of a watch.
 type cursorState uint8
 
 const (
@@ -105,7 +106,7 @@ func (c *cursor) mark() {
 		return
 	}
 	c.marked = true
-	c.source.marked = append(c.source.marked, c)
+	c.resource.marked = append(c.resource.marked, c)
 	s := c.stream
 	if !s.isWaiting.Load() && !s.unsent && !s.ready {
 		s.ready = true
@@ -209,7 +210,7 @@ func (s *Stream) fallBehind(c *cursor, now time.Time) {
 	if newest.Position().Epoch == c.Epoch && c.After >= newest.Replayable() {
 		if s.solo {
 			c.Step = catchup.StepLive
-			s.catchUp(c)
+			s.queueCatchUp(c)
 			return
 		}
 		c.Step = catchup.StepResume
@@ -222,7 +223,7 @@ func (s *Stream) fallBehind(c *cursor, now time.Time) {
 	begin := c.CatchUpBegin(kind)
 	c.announced = &begin.Header
 	s.addMessage(c, &feed.Batch{Message: begin}, now)
-	s.catchUp(c)
+	s.queueCatchUp(c)
 }
 
 // recovered ends the watches of a cursor after a panic. It is deferred.
@@ -232,8 +233,8 @@ func (c *cursor) recovered() {
 	}
 }
 
-// streamSource is a dispatcher with watches of a stream. Only the worker uses it.
-type streamSource struct {
+// streamResource is a dispatcher with watches of a stream. Only the worker uses it.
+type streamResource struct {
 	stream     *Stream
 	dispatcher *Dispatcher
 	rounds     *workerRounds
@@ -242,60 +243,60 @@ type streamSource struct {
 	marked  []*cursor       // the cursors that may have events
 	cut     object.Revision // nothing after this revision is sent before all watches have its events; 0: none
 
-	awaitsBound bool             // the source is in workerRounds.waiting
+	awaitsBound bool             // the resource is in workerRounds.waiting
 	tick        *object.Position // a bookmark is due when the bound has reached this position; nil: not due
 }
 
-// sourceOf returns the source of the cursors of a group.
-func (s *Stream) sourceOf(g *group) *streamSource {
-	for _, src := range s.sources {
-		if src.dispatcher == g.dispatcher() {
-			return src
+// resourceOf returns the resource of the cursors of a group.
+func (s *Stream) resourceOf(g *group) *streamResource {
+	for _, res := range s.resources {
+		if res.dispatcher == g.dispatcher() {
+			return res
 		}
 	}
-	src := &streamSource{stream: s, dispatcher: g.dispatcher(), rounds: g.rounds}
-	s.sources = append(s.sources, src)
-	g.rounds.sources[src] = struct{}{}
-	return src
+	res := &streamResource{stream: s, dispatcher: g.dispatcher(), rounds: g.rounds}
+	s.resources = append(s.resources, res)
+	g.rounds.resources[res] = struct{}{}
+	return res
 }
 
 // bound returns the position up to which the watches of the stream may get events. If there is only
 // one watch, it need not wait until its worker has marked the others.
-func (src *streamSource) bound() object.Position {
-	if !src.stream.solo {
-		return src.rounds.bound
+func (res *streamResource) bound() object.Position {
+	if !res.stream.solo {
+		return res.rounds.bound
 	}
-	p := *src.dispatcher.feeds.DispatchedUpTo.Load()
-	if c := src.stream.latest; c != nil && c.state == cursorLive && c.Epoch == p.Epoch {
+	p := *res.dispatcher.feeds.DispatchedUpTo.Load()
+	if c := res.stream.latest; c != nil && c.state == cursorLive && c.Epoch == p.Epoch {
 		p.Revision = max(p.Revision, c.After) // it began at a state that the dispatcher has not reached
 	}
 	return p
 }
 
-// endStopped ends all watches of the source, because the dispatcher has stopped.
-func (src *streamSource) endStopped() {
+// endStopped ends all watches of the resource, because the dispatcher has stopped.
+func (res *streamResource) endStopped() {
 	e := &Ending{Reason: ErrStopped, Last: true}
-	for _, c := range slices.Clone(src.cursors) {
-		src.stream.endCursor(c, e)
+	for _, c := range slices.Clone(res.cursors) {
+		res.stream.endCursor(c, e)
 	}
-	src.stream.task.Ready()
+	res.stream.task.Ready()
 }
 
 // add adds a cursor, and links it into its group.
-func (src *streamSource) add(c *cursor) {
-	c.source = src
-	c.index = int32(len(src.cursors))
-	src.cursors = append(src.cursors, c)
+func (res *streamResource) add(c *cursor) {
+	c.resource = res
+	c.index = int32(len(res.cursors))
+	res.cursors = append(res.cursors, c)
 	c.group.add(c)
 }
 
 // remove removes a cursor. The lists of marked cursors may still have it.
-func (src *streamSource) remove(c *cursor) {
+func (res *streamResource) remove(c *cursor) {
 	c.group.remove(c)
-	last := len(src.cursors) - 1
-	moved := src.cursors[last]
-	src.cursors[c.index] = moved
+	last := len(res.cursors) - 1
+	moved := res.cursors[last]
+	res.cursors[c.index] = moved
 	moved.index = c.index
-	src.cursors[last] = nil
-	src.cursors = src.cursors[:last]
+	res.cursors[last] = nil
+	res.cursors = res.cursors[:last]
 }

@@ -14,7 +14,7 @@ import (
 // Its position remains valid at other servers.
 var ErrStopped = errors.New("dispatch has stopped")
 
-// Dispatcher delivers the changes of one resource to its watchers.
+// Dispatcher delivers the changes of one resource to its watches.
 type Dispatcher struct {
 	feeds   *feed.Feeds
 	stopped atomic.Bool     // Run has returned
@@ -28,7 +28,7 @@ func New(cfg feed.Config) *Dispatcher {
 	return d
 }
 
-// Run dispatches changes until ctx is done. Watchers then end with [ErrStopped].
+// Run dispatches changes until ctx is done. Watches then end with [ErrStopped].
 func (d *Dispatcher) Run(ctx context.Context) {
 	defer d.stop()
 	d.feeds.Run(ctx)

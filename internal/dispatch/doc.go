@@ -1,5 +1,5 @@
 // Package dispatch delivers the changes of one resource to its watches. The cost of a
-// change is paid once per distinct interest, not once per watcher.
+// change is paid once per distinct interest, not once per watch.
 //
 //	feed.Feeds ──round──> workerRounds ──> group ──batch──> cursors ──> sinks
 //

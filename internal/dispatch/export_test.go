@@ -44,7 +44,7 @@ const (
 func (d *Dispatcher) PullCounted(q *sendqueue.Queue, i feed.Interest, b catchup.Begin, o Options, count map[string]int) *Pulled {
 	p := &Pulled{StreamWatch: &StreamWatch{}, out: make(chan feed.Message, 1), done: make(chan struct{}), count: count}
 	p.stream = NewStream(StreamConfig{Queue: q, Sink: p, Solo: true, LastBookmark: o.LastBookmark})
-	p.holdReservation()
+	p.holdSlot()
 	p.stream.Start(d, p.StreamWatch, i, b, o)
 	p.stream.post(func(time.Time) { p.cursor = p.StreamWatch.cursor.Load() })
 	go func() {
@@ -171,21 +171,21 @@ func (*Pulled) Size(b *feed.Batch) int { return b.Size() }
 func (*Pulled) Prefetch() int { return 0 }
 
 // Send implements [StreamSink].
-func (*Pulled) Send(*Response) error { panic("the sink never needs the handler") }
+func (*Pulled) Send(*Response) error { panic("the sink never needs Serve") }
 
-// Reserve implements [StreamSink].
-func (*Pulled) Reserve(context.Context, bool) error { return nil }
+// AcquireSlot implements [StreamSink].
+func (*Pulled) AcquireSlot(context.Context, bool) error { return nil }
 
-// HoldsReservation implements [StreamSink].
-func (*Pulled) HoldsReservation() bool { return true }
+// HoldsSlot implements [StreamSink].
+func (*Pulled) HoldsSlot() bool { return true }
 
-// Release implements [StreamSink]. The stream keeps the reservation all the same, so no catch-up waits.
-func (p *Pulled) Release() { p.holdReservation() }
+// ReleaseSlot implements [StreamSink]. The stream keeps the slot all the same, so no catch-up waits.
+func (p *Pulled) ReleaseSlot() { p.holdSlot() }
 
-func (p *Pulled) holdReservation() {
+func (p *Pulled) holdSlot() {
 	p.stream.mu.Lock()
 	defer p.stream.mu.Unlock()
-	p.stream.catchUps.holds = !p.stream.ended
+	p.stream.catchUps.holdsSlot = !p.stream.ended
 }
 
 // Polled is a cursor that no worker serves. The test moves it with Try, Poll and Take.
@@ -284,8 +284,8 @@ func (w *StreamWatch) IsMember() bool {
 // than the next. The stream must be idle.
 func (s *Stream) Hollow(w *StreamWatch) (restore func()) {
 	feeds, groups := map[*cursor]*feed.Feed{}, map[*cursor]*group{}
-	for _, src := range s.sources {
-		for _, c := range src.cursors {
+	for _, res := range s.resources {
+		for _, c := range res.cursors {
 			if c != w.cursor.Load() {
 				feeds[c], c.Feed = c.Feed, nil
 				groups[c], c.group = c.group, nil
@@ -312,7 +312,7 @@ type Holdings struct {
 	Marked, Settling, Joins               int
 	Due                                   int           // ends, and batch delays
 	Candidates, Delayed                   int           // cursors that may move to a shared one
-	CatchUps, Parked                      int           // cursors that wait for Serve, and for the reservation
+	CatchUps, Parked                      int           // cursors that wait for Serve, and for the slot
 	Directs, DirectsWaiting               int           // watches of StartDirect
 	Answers, ToClose                      int           // ends that were not sent, and cursors that were not closed
 	Interval                              time.Duration // between two looks for bookmarks
@@ -334,12 +334,12 @@ func (s *Stream) Holds() Holdings {
 	for _, l := range s.directs.lanes() {
 		h.DirectsWaiting += len(l.waiting)
 	}
-	for _, src := range s.sources {
-		h.Cursors += len(src.cursors)
-		h.Marked += len(src.marked)
-		h.StreamWatches += src.rounds.watches
-		h.Interests += src.dispatcher.Interests()
-		for _, c := range src.cursors {
+	for _, res := range s.resources {
+		h.Cursors += len(res.cursors)
+		h.Marked += len(res.marked)
+		h.StreamWatches += res.rounds.watches
+		h.Interests += res.dispatcher.Interests()
+		for _, c := range res.cursors {
 			h.SharedLists += len(c.group.shared)
 			if c.delayed > 0 {
 				h.Delayed++

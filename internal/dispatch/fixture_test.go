@@ -188,7 +188,7 @@ func (w *watcher) next(t testing.TB, kind object.MessageKind) check.Message {
 }
 
 // sync receives a whole catch-up, which must be of the kind, and returns its events.
-func (w *watcher) sync(t testing.TB, kind object.CatchUp) []check.Event {
+func (w *watcher) sync(t testing.TB, kind object.CatchUpKind) []check.Event {
 	t.Helper()
 	if m := w.next(t, object.CatchUpBegin); m.CatchUp != kind {
 		t.Fatalf("got catch-up %d, want %d", m.CatchUp, kind)

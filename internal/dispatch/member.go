@@ -21,13 +21,13 @@ func (s *Stream) onlyCursor() (only *cursor) {
 	if s.hasDirects() {
 		return nil
 	}
-	for _, src := range s.sources {
+	for _, res := range s.resources {
 		switch {
-		case len(src.cursors) == 0:
-		case len(src.cursors) > 1 || only != nil:
+		case len(res.cursors) == 0:
+		case len(res.cursors) > 1 || only != nil:
 			return nil
 		default:
-			only = src.cursors[0]
+			only = res.cursors[0]
 		}
 	}
 	return only
@@ -51,7 +51,7 @@ func (s *Stream) leaveGroup() {
 		return
 	}
 	c.group.leave(c)
-	if !c.hasAllUpTo(c.source.rounds.newestBound()) {
+	if !c.hasAllUpTo(c.resource.rounds.newestBound()) {
 		c.mark()
 	}
 }

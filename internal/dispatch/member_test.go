@@ -163,7 +163,7 @@ func TestDirectWatchEndsMembership(t *testing.T) {
 	})
 }
 
-// silent is a watcher of a resource without a cache that has no messages.
+// silent is a reader of a resource without a cache that has no messages.
 type silent struct{}
 
 func (silent) Await(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }

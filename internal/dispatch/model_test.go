@@ -274,7 +274,7 @@ func (c counts) countMessages(r *epochRecord, stream *check.Stream) {
 	for j, m := range stream.Messages {
 		switch m.Kind {
 		case object.CatchUpBegin:
-			mode = map[object.CatchUp]string{object.Replay: "REPLAY", object.Delta: "DELTA", object.Reset: "RESET"}[m.CatchUp]
+			mode = map[object.CatchUpKind]string{object.Replay: "REPLAY", object.Delta: "DELTA", object.Reset: "RESET"}[m.CatchUp]
 			if j == 0 {
 				c[mode+" at the beginning"]++
 			} else {

@@ -233,7 +233,7 @@ func (n *naiveHistory) validate(h *check.History, onPair func(pair)) error {
 	var state map[object.Key]object.Decoded
 	for i, s := range h.Streams {
 		var at object.Revision // the position of the watcher
-		var mode object.CatchUp
+		var mode object.CatchUpKind
 		var pending []check.Event
 		if s.Begin == check.After {
 			at = s.Position.Revision

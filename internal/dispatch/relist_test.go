@@ -207,11 +207,11 @@ func TestSlowWatcherAcrossARelist(t *testing.T) {
 	})
 }
 
-// A small DELTA needs no reservation: after a relist, every watcher has one.
-func TestSmallDifferencesNeedNoReservation(t *testing.T) {
+// A small DELTA needs no slot: after a relist, every watcher has one.
+func TestSmallDifferencesNeedNoSlot(t *testing.T) {
 	for name, tc := range map[string]struct {
 		size     int
-		reserved bool
+		acquired bool
 	}{"small": {1 << 10, false}, "large": {100 << 10, true}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -224,8 +224,8 @@ func TestSmallDifferencesNeedNoReservation(t *testing.T) {
 				if at := m.last.Header; at.Kind != object.Synced {
 					t.Fatalf("the last message is %+v, want SYNCED", at)
 				}
-				if reserved := m.reserves.Load() > 0; reserved != tc.reserved {
-					t.Errorf("reserved: got %v, want %v", reserved, tc.reserved)
+				if acquired := m.acquires.Load() > 0; acquired != tc.acquired {
+					t.Errorf("acquired: got %v, want %v", acquired, tc.acquired)
 				}
 			})
 		})

@@ -58,7 +58,7 @@ func TestBoundedFromReadersThatStopWithinACatchUp(t *testing.T) {
 		watchers      = 30
 		states        = 3
 	)
-	for name, kind := range map[string]object.CatchUp{"RESET": object.Reset, "DELTA": object.Delta} {
+	for name, kind := range map[string]object.CatchUpKind{"RESET": object.Reset, "DELTA": object.Delta} {
 		for _, silence := range []time.Duration{time.Second, time.Hour} {
 			t.Run(fmt.Sprint(name, " and silence for ", silence), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestBoundedFromReadersThatStopWithinACatchUp(t *testing.T) {
 // A slow watcher finishes its catch-up, although other watchers come all the time and each of
 // them begins with another state.
 func TestSlowReadersFinishTheirCatchUp(t *testing.T) {
-	for name, kind := range map[string]object.CatchUp{"RESET": object.Reset, "DELTA": object.Delta} {
+	for name, kind := range map[string]object.CatchUpKind{"RESET": object.Reset, "DELTA": object.Delta} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const (

@@ -31,10 +31,10 @@ type workerRounds struct {
 
 	// Only the worker uses the fields below.
 
-	left    int             // number of groups that the worker still has to run
-	bound   object.Position // the groups of all rounds up to this position have marked their streams
-	waiting []*streamSource // their streams wait for a later bound
-	sources map[*streamSource]struct{}
+	left      int               // number of groups that the worker still has to run
+	bound     object.Position   // the groups of all rounds up to this position have marked their streams
+	waiting   []*streamResource // their streams wait for a later bound
+	resources map[*streamResource]struct{}
 }
 
 // roundsOf returns the rounds for the worker of a queue. The caller holds the mutex
@@ -45,7 +45,7 @@ func (d *Dispatcher) roundsOf(q *sendqueue.Queue) *workerRounds {
 			return r
 		}
 	}
-	r := &workerRounds{dispatcher: d, queue: q.Sibling(), sources: map[*streamSource]struct{}{}}
+	r := &workerRounds{dispatcher: d, queue: q.Sibling(), resources: map[*streamResource]struct{}{}}
 	r.task, r.ending = r.queue.NewTask(r.run), r.queue.NewTask(r.endStreams)
 	d.workers = append(d.workers, r)
 	return r
@@ -113,9 +113,9 @@ func (r *workerRounds) run(now time.Time) {
 		g.mark()
 	}
 	r.bound = position
-	for _, src := range r.waiting {
-		src.awaitsBound = false
-		src.stream.task.Ready()
+	for _, res := range r.waiting {
+		res.awaitsBound = false
+		res.stream.task.Ready()
 	}
 	clear(r.waiting)
 	r.waiting = r.waiting[:0]
@@ -134,8 +134,8 @@ func (r *workerRounds) run(now time.Time) {
 
 // endStreams ends the watches of streams.
 func (r *workerRounds) endStreams(time.Time) {
-	for src := range r.sources {
-		src.endStopped()
+	for res := range r.resources {
+		res.endStopped()
 	}
 }
 
@@ -164,12 +164,12 @@ func (r *workerRounds) newestBound() object.Position {
 }
 
 // awaitBound makes the stream run again when there is a later bound.
-func (r *workerRounds) awaitBound(src *streamSource) {
-	if src.awaitsBound {
+func (r *workerRounds) awaitBound(res *streamResource) {
+	if res.awaitsBound {
 		return
 	}
-	src.awaitsBound = true
-	r.waiting = append(r.waiting, src)
+	res.awaitsBound = true
+	r.waiting = append(r.waiting, res)
 	r.mu.Lock()
 	late := r.bound != r.position
 	r.awaited = r.awaited || !late

@@ -6,8 +6,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Schedule decides when a watcher sends bookmarks and how long it holds live events back. It
-// applies to watchers of this package and of package direct. Callers pass the time, because
+// Schedule decides when a watch sends bookmarks and how long it holds live events back. It
+// applies to watches of this package and of package direct. Callers pass the time, because
 // reading the clock costs more than everything that the schedule does.
 type Schedule struct {
 	bookmarkInterval time.Duration // see [Options.BookmarkInterval]
@@ -22,15 +22,6 @@ type Schedule struct {
 // NewSchedule returns the schedule for the options.
 func NewSchedule(o *Options) Schedule {
 	return Schedule{bookmarkInterval: o.BookmarkInterval, batchDelay: o.longestBatchDelay(), lastBookmark: o.LastBookmark}
-}
-
-// longestBatchDelay is BatchDelay, but at most the bookmark interval: a client would take a longer
-// silence for a dead server.
-func (o *Options) longestBatchDelay() time.Duration {
-	if o.BookmarkInterval > 0 {
-		return min(o.BatchDelay, o.BookmarkInterval)
-	}
-	return o.BatchDelay
 }
 
 // IsSilent reports whether no message was sent for Options.BookmarkInterval. It returns false for
@@ -61,7 +52,7 @@ func (s *Schedule) RecordSent(h *object.Header, now time.Time) {
 }
 
 // Postpone delays the due periodic bookmark by one interval. Callers use Postpone when the
-// watcher must not send a bookmark now.
+// watch must not send a bookmark now.
 func (s *Schedule) Postpone(now time.Time) { s.sentAny = now }
 
 // isOld reports whether a state of this age is older than one of a source that has contact with
@@ -79,7 +70,7 @@ func (s *Schedule) RetrySoon(now time.Time) {
 	s.sentAny = now.Add(min(bookmarkRetry-s.bookmarkInterval, 0))
 }
 
-// join makes the schedule serve watchers of another schedule with the same options, too: each of
+// join makes the schedule serve watches of another schedule with the same options, too: each of
 // them gets its next bookmark and its next live message at the right time.
 func (s *Schedule) join(other *Schedule) {
 	if other.sentAny.Before(s.sentAny) {
@@ -114,27 +105,4 @@ func (s *Schedule) NextBookmark() time.Time {
 		at = s.lastBookmark
 	}
 	return at
-}
-
-// Options configure what a watcher delivers and when. With the zero value, a watcher delivers
-// every event as soon as possible and sends no bookmarks.
-type Options struct {
-	// Latest merges pending events per key.
-	Latest bool
-
-	// EveryEvent ends the watch with a [*catchup.LostError] or a [*catchup.EpochError] where other watches
-	// get a DELTA or a RESET. Only the RESET with which a watch begins is allowed.
-	EveryEvent bool
-
-	// BookmarkInterval is the longest time without a message. Zero: no limit.
-	BookmarkInterval time.Duration
-
-	// LastBookmark is when to send the last bookmark, shortly before the watch ends. Zero:
-	// never. The watches of a dispatcher have the one of their stream instead.
-	LastBookmark time.Time
-
-	// BatchDelay is the shortest time between two live messages. Events that come earlier
-	// wait and leave together. The delay is at most BookmarkInterval, and ends at
-	// LastBookmark. Zero: no delay.
-	BatchDelay time.Duration
 }

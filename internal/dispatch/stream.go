@@ -19,9 +19,9 @@ import (
 // only put something into the inbox of the stream and wake the worker. Any goroutine may call
 // them, and they never wait for the client. (Start also takes the mutex of the feeds.)
 //
-// Serve is the only goroutine of a stream, apart from those that wait for a reservation or serve
+// Serve is the only goroutine of a stream, apart from those that wait for a slot or serve
 // a watch of StartDirect. It makes the parts of catch-ups and gives them to the worker, closes
-// watchers, and sends when the sink needs a sender that may wait.
+// cursors, and sends when the sink needs a sender that may wait.
 type Stream struct {
 	// A group uses the first cache line for each message of a member.
 
@@ -53,9 +53,9 @@ type Stream struct {
 
 	// Only the worker uses the fields below.
 
-	sources  []*streamSource // one for each dispatcher that has watches of the stream
-	settling []*cursor       // cursors that are about to become live; see cursor.settle
-	watches  int             // number of watches that have not ended
+	resources []*streamResource // one for each dispatcher that has watches of the stream
+	settling  []*cursor         // cursors that are about to become live; see cursor.settle
+	watches   int               // number of watches that have not ended
 
 	latest     *cursor   // of the latest watch that got a cursor of its own; nil: none, or it is closed
 	joins      []join    // watches that have joined a live cursor and have got no message yet
@@ -192,8 +192,8 @@ func (s *Stream) postAnswers(n int, do func(now time.Time)) bool {
 
 // cursors returns all cursors of the stream.
 func (s *Stream) cursors() (all []*cursor) {
-	for _, src := range s.sources {
-		all = append(all, src.cursors...)
+	for _, res := range s.resources {
+		all = append(all, res.cursors...)
 	}
 	if s.directs != nil {
 		all = append(all, s.directs.all...)

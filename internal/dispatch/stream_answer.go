@@ -123,7 +123,7 @@ func (w *StreamWatch) leave(c *cursor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.cursor.Store(&cursor{
-		stream: s, sentPosition: c.sentPosition, isSending: c.isSending, mayHave: c.mayHave, messages: c.messages, bytes: c.bytes, isLive: true,
+		stream: s, sentPosition: c.sentPosition, isSending: c.isSending, mayHave: c.mayHave, messages: c.messages, bytes: c.bytes, syncedSent: true,
 	})
 }
 
@@ -138,7 +138,7 @@ func (s *Stream) closeCursor(c *cursor) {
 	}
 	inQueue := c.state == cursorCatchesUp
 	c.state = cursorClosed
-	c.source.remove(c)
+	c.resource.remove(c)
 	s.clock.due.remove(c.due)
 	s.clock.due.remove(c.delayed)
 	c.unshare()
@@ -180,7 +180,7 @@ func (s *Stream) addEnds(ends []answer) int {
 	}
 	var order []last
 	drained := map[last][]*StreamWatch{}
-	var sources []*Dispatcher
+	var dispatchers []*Dispatcher
 	ended := map[*Dispatcher][]*StreamWatch{}
 	first, unbegun := ends[0].ending, ends[0].unbegun
 	room := s.room()
@@ -197,7 +197,7 @@ func (s *Stream) addEnds(ends []answer) int {
 			drained[l] = append(drained[l], a.watch)
 		}
 		if ended[a.dispatcher] == nil {
-			sources = append(sources, a.dispatcher)
+			dispatchers = append(dispatchers, a.dispatcher)
 			room -= entryBytes
 		}
 		ended[a.dispatcher] = append(ended[a.dispatcher], a.watch)
@@ -206,7 +206,7 @@ func (s *Stream) addEnds(ends []answer) int {
 		h := object.Header{Kind: object.Draining, Position: l.position, ResumeAtOnce: first.ResumeAtOnce}
 		s.add(Entry{IDs: idsOf(drained[l]), Dispatcher: l.dispatcher, Batch: &feed.Batch{Message: feed.Message{Header: h}}}, 0)
 	}
-	for _, d := range sources {
+	for _, d := range dispatchers {
 		s.add(Entry{IDs: idsOf(ended[d]), Dispatcher: d, Watches: ended[d], Ended: first, Unbegun: unbegun}, 0)
 	}
 	return n

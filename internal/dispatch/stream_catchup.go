@@ -17,18 +17,18 @@ import (
 // guards the fields.
 type catchUpQueue struct {
 	waiting []*cursor // in the order of their turns; some may be closed
-	parked  []*cursor // these wait for the reservation; some may be closed
+	parked  []*cursor // these wait for the slot; some may be closed
 	making  *cursor   // Serve makes a part of this one
 
-	transferring int // number of cursors that need the reservation
+	transferring int // number of cursors that need the slot
 	parkedOpen   int // number of parked cursors that are not closed
 	closed       int // upper limit of the closed cursors in waiting and parked
 
 	granted bool // Serve may make parts, or has made parts that the worker has not taken
 	toMake  bool // Serve has to make parts
 
-	holds     bool               // the stream has the reservation, as far as it knows
-	reserving context.CancelFunc // ends the call of Reserve; nil: there is none
+	holdsSlot bool               // the stream has the slot, as far as it knows
+	acquiring context.CancelFunc // ends the call of AcquireSlot; nil: there is none
 }
 
 // catchUpMessage is a message of a catch-up that Serve has made.
@@ -50,8 +50,8 @@ type failedCatchUp struct {
 	err    error
 }
 
-// catchUp makes Serve bring a cursor up to date. The worker calls it.
-func (s *Stream) catchUp(c *cursor) {
+// queueCatchUp makes Serve bring a cursor up to date. The worker calls it.
+func (s *Stream) queueCatchUp(c *cursor) {
 	c.state = cursorCatchesUp
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,8 +81,8 @@ func (q *catchUpQueue) removeLocked(c *cursor) bool {
 	q.setTransfersLocked(c, false)
 	if c.isParked {
 		q.unparkLocked(c)
-		if q.parkedOpen == 0 && q.reserving != nil {
-			q.reserving() // no watch needs the reservation any more
+		if q.parkedOpen == 0 && q.acquiring != nil {
+			q.acquiring() // no watch needs the slot any more
 		}
 	}
 	// Sometimes all closed cursors go, because their turns may be far away.
@@ -118,7 +118,7 @@ func (s *Stream) grantParts() {
 	if s.parts != nil || !s.catchUpsWait() {
 		return
 	}
-	s.checkReservation()
+	s.checkSlot()
 	s.mu.Lock()
 	s.catchUps.granted, s.catchUps.toMake = true, true
 	s.mu.Unlock()
@@ -166,8 +166,8 @@ func (s *Stream) nextCatchUp() *cursor {
 
 // These errors end the turn of a cursor. They do not end its watches.
 var (
-	errPartsFull        = errors.New("the response is full")
-	errNeedsReservation = errors.New("the next part needs the reservation")
+	errPartsFull = errors.New("the response is full")
+	errNeedsSlot = errors.New("the next part needs the slot")
 )
 
 // makePartsOf makes messages of one cursor until SYNCED or a batch delay comes next, and returns their
@@ -178,10 +178,10 @@ func (s *Stream) makePartsOf(c *cursor, made *madeParts, limit int) (bytes int, 
 			err = work.Panicked(p)
 		}
 	}()
-	holds := s.holdsReservation()
+	holds := s.holdsSlot()
 	for {
-		if c.NeedsReservation() && !holds {
-			return bytes, errNeedsReservation
+		if c.NeedsSlot() && !holds {
+			return bytes, errNeedsSlot
 		}
 		before := c.Step
 		m, ok, err := c.NextMessage()
@@ -189,14 +189,14 @@ func (s *Stream) makePartsOf(c *cursor, made *madeParts, limit int) (bytes int, 
 			return bytes, err
 		}
 		if m.Header.Kind == object.CatchUpBegin {
-			if c.NeedsReservation() && !holds {
+			if c.NeedsSlot() && !holds {
 				if s.solo && c.announced == nil {
 					// The client need not wait to know what comes.
 					c.announced = &m.Header
 					made.messages = append(made.messages, catchUpMessage{cursor: c, message: m})
 				}
 				c.stepAside(before)
-				return bytes, errNeedsReservation
+				return bytes, errNeedsSlot
 			}
 			announced := c.announced
 			if c.announced = nil; announced != nil && *announced == m.Header {
@@ -215,8 +215,8 @@ func (s *Stream) makePartsOf(c *cursor, made *madeParts, limit int) (bytes int, 
 	}
 }
 
-// stepAside undoes the beginning of a catch-up that has to wait for the reservation, because a
-// waiting catch-up must not hold its first part. It begins anew with the reservation. The argument is
+// stepAside undoes the beginning of a catch-up that has to wait for the slot, because a
+// waiting catch-up must not hold its first part. It begins anew with the slot. The argument is
 // the step before it began.
 func (c *cursor) stepAside(before catchup.Step) {
 	if before == catchup.StepCatchUp {
@@ -226,10 +226,10 @@ func (c *cursor) stepAside(before catchup.Step) {
 	c.Step = before
 }
 
-func (s *Stream) holdsReservation() bool {
+func (s *Stream) holdsSlot() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.catchUps.holds
+	return s.catchUps.holdsSlot
 }
 
 // putBack ends the turn of a cursor.
@@ -244,15 +244,15 @@ func (s *Stream) putBack(c *cursor, made *madeParts, err error) {
 		s.signal()
 		return
 	}
-	q.setTransfersLocked(c, err == errNeedsReservation || err == errPartsFull && c.TransfersState())
+	q.setTransfersLocked(c, err == errNeedsSlot || err == errPartsFull && c.TransfersState())
 	switch err {
 	case nil:
 		made.synced = append(made.synced, c)
 	case errPartsFull:
 		q.waiting = append(q.waiting, c)
-	case errNeedsReservation:
+	case errNeedsSlot:
 		q.parkLocked(c)
-		s.reserveLocked()
+		s.acquireSlotLocked()
 	default:
 		made.failed = append(made.failed, failedCatchUp{c, err})
 	}

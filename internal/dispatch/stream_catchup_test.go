@@ -75,8 +75,8 @@ func TestStreamCatchesUp(t *testing.T) {
 		if _, ok := errors.AsType[*catchup.LostError](got[0].entries[0].ended.Reason); !ok {
 			t.Errorf("got %v, want a LostError", got[0])
 		}
-		if s.reserved == 0 || s.reserved != s.released {
-			t.Errorf("reserved %d times and released %d times", s.reserved, s.released)
+		if s.acquired == 0 || s.acquired != s.released {
+			t.Errorf("acquired %d times and released %d times", s.acquired, s.released)
 		}
 	})
 }
@@ -160,23 +160,23 @@ func TestStreamDropsPartsOfAWatchThatEnds(t *testing.T) {
 		if n := f.dispatcher.Stats().Interests; n != 2 {
 			t.Errorf("%d feeds remain, want 2", n)
 		}
-		if s.reserved != s.released {
-			t.Errorf("reserved %d times and released %d times", s.reserved, s.released)
+		if s.acquired != s.released {
+			t.Errorf("acquired %d times and released %d times", s.acquired, s.released)
 		}
 	})
 }
 
-// A watch that waits for the reservation ends at once. An error of Reserve ends those that wait.
-func TestStreamWaitsForTheReservation(t *testing.T) {
+// A watch that waits for the slot ends at once. An error of AcquireSlot ends those that wait.
+func TestStreamWaitsForTheSlot(t *testing.T) {
 	inBubble(t, limits{}, func(t *testing.T, f *fixture) {
 		f.store.Put("k", "v")
 		synctest.Wait()
 		s := f.stream(t, dispatch.StreamConfig{})
 		grant := make(chan error)
 		var gaveUp int
-		s.reserve = func(ctx context.Context, isNew bool) error {
+		s.acquire = func(ctx context.Context, isNew bool) error {
 			if !isNew {
-				t.Error("Reserve was called for a watch that has sent something")
+				t.Error("AcquireSlot was called for a watch that has sent something")
 			}
 			select {
 			case err := <-grant:
@@ -197,7 +197,7 @@ func TestStreamWaitsForTheReservation(t *testing.T) {
 		s.End(w, dispatch.Ending{})
 		s.want("1: ended <nil>")
 		if gaveUp != 1 {
-			t.Error("Reserve still waits although no watch needs it")
+			t.Error("AcquireSlot still waits although no watch needs it")
 		}
 		snapshot(1)
 		snapshot(3)
@@ -209,13 +209,13 @@ func TestStreamWaitsForTheReservation(t *testing.T) {
 		s.take()
 		grant <- nil
 		s.want("1: RESET; 1: part +k=v +live=v; 1: SYNCED")
-		if s.reserved != 1 || s.released != 1 {
-			t.Errorf("reserved %d times and released %d times", s.reserved, s.released)
+		if s.acquired != 1 || s.released != 1 {
+			t.Errorf("acquired %d times and released %d times", s.acquired, s.released)
 		}
 	})
 }
 
-// While large catch-ups wait for the reservation, those that need none go on.
+// While large catch-ups wait for the slot, those that need none go on.
 func TestStreamCatchesUpOthersWhileLargeCatchUpsWait(t *testing.T) {
 	const large = 70 << 10 // more than the parts of a response
 	inBubble(t, limits{window: 10}, func(t *testing.T, f *fixture) {
@@ -233,7 +233,7 @@ func TestStreamCatchesUpOthersWhileLargeCatchUpsWait(t *testing.T) {
 		synctest.Wait()
 		s := f.stream(t, dispatch.StreamConfig{})
 		grant := make(chan struct{})
-		s.reserve = func(ctx context.Context, _ bool) error {
+		s.acquire = func(ctx context.Context, _ bool) error {
 			select {
 			case <-grant:
 				return nil
@@ -258,8 +258,8 @@ func TestStreamCatchesUpOthersWhileLargeCatchUpsWait(t *testing.T) {
 				t.Errorf("watch %d got %.40q", id+1, got)
 			}
 		}
-		if s.reserved != 1 || s.released != 1 {
-			t.Errorf("reserved %d times and released %d times", s.reserved, s.released)
+		if s.acquired != 1 || s.released != 1 {
+			t.Errorf("acquired %d times and released %d times", s.acquired, s.released)
 		}
 	})
 }

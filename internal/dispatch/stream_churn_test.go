@@ -63,7 +63,7 @@ func (c *churn) start() {
 	c.next++
 	if c.rand.IntN(8) == 0 {
 		w := &dispatch.StreamWatch{ID: c.next}
-		d := &directWatcher{messages: make(chan feed.Message, 1), failure: errors.New("the store is away")}
+		d := &directReader{messages: make(chan feed.Message, 1), failure: errors.New("the store is away")}
 		d.messages <- feed.Message{Header: object.Header{Kind: object.CatchUpBegin, CatchUp: object.Reset, Position: c.began}}
 		c.stream.StartDirect(w, d)
 		c.add(w)
@@ -121,11 +121,11 @@ func TestStreamIsFreshAfterChurn(t *testing.T) {
 			for n := range 400 {
 				switch n {
 				case 100:
-					s.locked(func() { s.reserve = func(ctx context.Context, _ bool) error { <-ctx.Done(); return ctx.Err() } })
+					s.locked(func() { s.acquire = func(ctx context.Context, _ bool) error { <-ctx.Done(); return ctx.Err() } })
 				case 200:
-					s.locked(func() { s.reserve = func(context.Context, bool) error { return errors.New("too many snapshots") } })
+					s.locked(func() { s.acquire = func(context.Context, bool) error { return errors.New("too many snapshots") } })
 				case 300:
-					s.locked(func() { s.reserve = nil })
+					s.locked(func() { s.acquire = nil })
 				}
 				c.step()
 				if random.IntN(10) == 0 {
@@ -156,7 +156,7 @@ func TestStreamIsFreshAfterChurn(t *testing.T) {
 }
 
 // A watch that is stopped leaves the lists of the stream at once, also while others still wait for the
-// end of their time, of their batch delay, or for the reservation.
+// end of their time, of their batch delay, or for the slot.
 func TestStoppedWatchesLeaveTheStreamAtOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		begin   func(*fixture) catchup.Begin
@@ -179,7 +179,7 @@ func TestStoppedWatchesLeaveTheStreamAtOnce(t *testing.T) {
 			options: dispatch.Options{BatchDelay: time.Minute},
 			waiting: func(h dispatch.Holdings) int { return h.Due + h.Delayed - 1 }, // without the other watch
 		},
-		"reservation": {
+		"slot": {
 			begin:   func(*fixture) catchup.Begin { return catchup.FromSnapshot(0) },
 			waiting: func(h dispatch.Holdings) int { return h.Parked },
 		},
@@ -207,8 +207,8 @@ func TestStoppedWatchesLeaveTheStreamAtOnce(t *testing.T) {
 					put("k")
 					put("k")
 					key = func(uint64) object.Key { return "k" }
-				case "reservation":
-					s.locked(func() { s.reserve = func(ctx context.Context, _ bool) error { <-ctx.Done(); return ctx.Err() } })
+				case "slot":
+					s.locked(func() { s.acquire = func(ctx context.Context, _ bool) error { <-ctx.Done(); return ctx.Err() } })
 				}
 				var all []*dispatch.StreamWatch
 				for id := range uint64(some) {

@@ -62,8 +62,8 @@ func (k *streamClock) fire(s *Stream, now time.Time) {
 
 // tickInterval returns streamClock.interval for the watches that go on.
 func (s *Stream) tickInterval() (shortest time.Duration) {
-	for _, src := range s.sources {
-		for _, c := range src.cursors {
+	for _, res := range s.resources {
+		for _, c := range res.cursors {
 			if interval := c.tickInterval(); interval > 0 && (shortest == 0 || interval < shortest) {
 				shortest = interval
 			}
@@ -150,32 +150,32 @@ func (c *cursor) retrySoon(now time.Time) {
 
 // tick makes bookmarks due when the bound has reached the position of the latest round.
 func (s *Stream) tick() {
-	for _, src := range s.sources {
-		r := src.rounds
+	for _, res := range s.resources {
+		r := res.rounds
 		r.mu.Lock()
-		src.tick = new(r.position)
+		res.tick = new(r.position)
 		r.mu.Unlock()
 	}
 }
 
 // addBookmarks adds bookmarks for the watches that were silent, or that get their last one. Each
-// entry is for all watches of a source.
+// entry is for all watches of a resource.
 func (s *Stream) addBookmarks(now time.Time) {
-	for _, src := range s.sources {
-		if src.tick != nil {
-			src.addBookmarks(now)
+	for _, res := range s.resources {
+		if res.tick != nil {
+			res.addBookmarks(now)
 		}
 	}
 }
 
-func (src *streamSource) addBookmarks(now time.Time) {
-	s := src.stream
-	bound := src.bound()
-	if bound.Epoch == src.tick.Epoch && bound.Revision < src.tick.Revision {
-		src.rounds.awaitBound(src)
+func (res *streamResource) addBookmarks(now time.Time) {
+	s := res.stream
+	bound := res.bound()
+	if bound.Epoch == res.tick.Epoch && bound.Revision < res.tick.Revision {
+		res.rounds.awaitBound(res)
 		return
 	}
-	source := src.dispatcher.feeds.Config.Source
+	source := res.dispatcher.feeds.Config.Source
 	following, advance := source.Following(), false
 	var due []*cursor
 	left := s.room() - entryBytes
@@ -184,7 +184,7 @@ func (src *streamSource) addBookmarks(now time.Time) {
 	if s.solo {
 		ahead = 0
 	}
-	for _, c := range src.cursors {
+	for _, c := range res.cursors {
 		last := s.clock.lastBookmarkDone && !c.sentLast && c.state == cursorLive
 		periodic := c.state == cursorLive && c.timing.IsSilent(now.Add(ahead))
 		switch {
@@ -212,20 +212,20 @@ func (src *streamSource) addBookmarks(now time.Time) {
 		due = append(due, c)
 	}
 	if !again {
-		src.tick = nil
+		res.tick = nil
 	}
 	if advance {
 		source.Advance() // so that the next bookmark has a newer position
 	}
 	if len(due) > 0 {
-		src.addBookmark(due, bound, now)
+		res.addBookmark(due, bound, now)
 	}
 }
 
 // addBookmark adds a bookmark with the bound for the watches of cursors that have sent everything
 // up to the bound.
-func (src *streamSource) addBookmark(cursors []*cursor, bound object.Position, now time.Time) {
-	h := object.Header{Kind: object.Bookmark, Position: bound, Age: src.dispatcher.feeds.StatedAge(now)}
+func (res *streamResource) addBookmark(cursors []*cursor, bound object.Position, now time.Time) {
+	h := object.Header{Kind: object.Bookmark, Position: bound, Age: res.dispatcher.feeds.StatedAge(now)}
 	var watches []*StreamWatch
 	for _, c := range cursors {
 		watches = append(watches, c.watches...)
@@ -235,6 +235,6 @@ func (src *streamSource) addBookmark(cursors []*cursor, bound object.Position, n
 		c.recordSent(&h, now)
 	}
 	e := Entry{IDs: idsOf(watches), Batch: &feed.Batch{Message: feed.Message{Header: h}}, cursors: cursors}
-	e.Dispatcher = src.dispatcher
-	src.stream.add(e, 0)
+	e.Dispatcher = res.dispatcher
+	res.stream.add(e, 0)
 }

@@ -58,7 +58,7 @@ func TestStreamSendsByServe(t *testing.T) {
 		s.take()
 		goOn := make(chan struct{})
 		s.locked(func() {
-			s.try = func(*dispatch.Response) error { return dispatch.ErrNeedsHandler }
+			s.try = func(*dispatch.Response) error { return dispatch.ErrNeedsServe }
 			s.send = func(*dispatch.Response) error { <-goOn; return nil }
 		})
 		f.store.Put("a", "1")

@@ -11,9 +11,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/work"
 )
 
-// DirectWatcher is what a stream needs of the watcher of a resource without a cache; see package
+// DirectReader is what a stream needs of the reader of a resource without a cache; see package
 // direct. One goroutine at a time calls the methods.
-type DirectWatcher interface {
+type DirectReader interface {
 	Await(ctx context.Context) error // waits until Next has a message, and holds none
 	Next(ctx context.Context) (feed.Message, error)
 	CatchesUp() bool     // Next is about to read the store, which may take long
@@ -26,20 +26,20 @@ type DirectWatcher interface {
 }
 
 // directCursor is the part of a cursor that a watch of StartDirect needs. A goroutine calls
-// the methods of the watcher.
+// the methods of the reader.
 type directCursor struct {
-	watcher DirectWatcher
+	reader  DirectReader
 	ctx     context.Context
 	cancel  context.CancelFunc
 	granted chan struct{} // capacity 1: the goroutine may call Next
 
 	// Only the worker uses the fields below.
 
-	lane    *directLane // of the next message
-	needs   bool        // the next message needs the reservation
-	dropped bool        // a message was made and not sent, because the watch ends
-	stopped bool        // the goroutine has ended
-	end     func()      // ends the watch when the goroutine has ended; nil: the watch goes on
+	lane      *directLane // of the next message
+	needsSlot bool        // the next message needs the slot
+	dropped   bool        // a message was made and not sent, because the watch ends
+	stopped   bool        // the goroutine has ended
+	end       func()      // ends the watch when the goroutine has ended; nil: the watch goes on
 }
 
 // directCursors are the cursors of the watches of StartDirect. At most one of each lane makes a
@@ -66,19 +66,19 @@ func (q *directCursors) lanes() []*directLane {
 	return []*directLane{&q.live, &q.catchUps}
 }
 
-// StartDirect starts a watch whose messages come from a source without feeds. The stream runs one
-// goroutine for it, which calls the methods of the watcher. Next is called only when the stream
+// StartDirect starts a watch whose messages come from a resource without feeds. The stream runs one
+// goroutine for it, which calls the methods of the reader. Next is called only when the stream
 // has room for its message.
-func (s *Stream) StartDirect(w *StreamWatch, m DirectWatcher) {
+func (s *Stream) StartDirect(w *StreamWatch, r DirectReader) {
 	c := newCursor(s, w, &Options{})
-	c.direct = &directCursor{watcher: m, granted: make(chan struct{}, 1)}
-	c.resume = m.Position()
+	c.direct = &directCursor{reader: r, granted: make(chan struct{}, 1)}
+	c.resume = r.Position()
 	s.mu.Lock()
 	c.direct.ctx, c.direct.cancel = context.WithCancel(s.contextLocked())
 	s.mu.Unlock()
 	if !s.post(func(time.Time) { s.beginDirect(c) }) {
 		c.direct.cancel()
-		m.Close()
+		r.Close()
 	}
 }
 
@@ -100,9 +100,9 @@ func (s *Stream) beginDirect(c *cursor) {
 	s.waits.Go(func() {
 		defer c.direct.cancel()
 		err := work.Guard(func() error { return s.serveDirect(c) })
-		m := c.direct.watcher
-		position := m.Position()
-		m.Close()
+		r := c.direct.reader
+		position := r.Position()
+		r.Close()
 		s.post(func(time.Time) { s.directStopped(c, position, err) })
 	})
 	if s.endAll != nil {
@@ -114,12 +114,12 @@ func (s *Stream) beginDirect(c *cursor) {
 func (s *Stream) serveDirect(c *cursor) error {
 	d := c.direct
 	for {
-		if err := d.watcher.Await(d.ctx); err != nil {
+		if err := d.reader.Await(d.ctx); err != nil {
 			return err
 		}
-		needs, catchesUp := d.watcher.ReadsSnapshot(), d.watcher.CatchesUp()
+		needs, catchesUp := d.reader.ReadsSnapshot(), d.reader.CatchesUp()
 		s.post(func(time.Time) {
-			d.needs, d.lane = needs, &s.directs.live
+			d.needsSlot, d.lane = needs, &s.directs.live
 			if catchesUp {
 				d.lane = &s.directs.catchUps
 			}
@@ -130,11 +130,11 @@ func (s *Stream) serveDirect(c *cursor) error {
 		case <-d.ctx.Done():
 			return d.ctx.Err()
 		}
-		m, err := d.watcher.Next(d.ctx)
+		m, err := d.reader.Next(d.ctx)
 		if err != nil {
 			return err
 		}
-		needs = d.watcher.ReadsSnapshot()
+		needs = d.reader.ReadsSnapshot()
 		s.post(func(time.Time) { s.directMade(c, m, needs) })
 	}
 }
@@ -146,7 +146,7 @@ func (s *Stream) grantDirect() {
 		for len(l.waiting) > 0 && l.granted == nil && l.made == nil {
 			c := l.waiting[0]
 			l.waiting = slices.Delete(l.waiting, 0, 1)
-			if c.state == cursorClosed || c.direct.end != nil || c.direct.needs && !s.reserveDirect(c) {
+			if c.state == cursorClosed || c.direct.end != nil || c.direct.needsSlot && !s.acquireSlotDirect(c) {
 				continue
 			}
 			l.granted = c
@@ -155,21 +155,21 @@ func (s *Stream) grantDirect() {
 	}
 }
 
-// reserveDirect reports whether the stream has the reservation. If not, the cursor waits for it.
-func (s *Stream) reserveDirect(c *cursor) bool {
-	s.checkReservation()
+// acquireSlotDirect reports whether the stream has the slot. If not, the cursor waits for it.
+func (s *Stream) acquireSlotDirect(c *cursor) bool {
+	s.checkSlot()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := &s.catchUps
 	q.setTransfersLocked(c, true)
-	if !q.holds {
+	if !q.holdsSlot {
 		q.parkLocked(c)
-		s.reserveLocked()
+		s.acquireSlotLocked()
 	}
-	return q.holds
+	return q.holdsSlot
 }
 
-// directMade takes a message. The argument needs reports whether the next one needs the reservation.
+// directMade takes a message. The argument needs reports whether the next one needs the slot.
 func (s *Stream) directMade(c *cursor, m feed.Message, needs bool) {
 	l := c.direct.lane
 	l.granted = nil
@@ -258,7 +258,7 @@ func (s *Stream) endDirect(c *cursor, e *Ending, end func()) bool {
 	return true
 }
 
-// closeDirect ends the use of a cursor. Its goroutine closes the watcher.
+// closeDirect ends the use of a cursor. Its goroutine closes the reader.
 func (s *Stream) closeDirect(c *cursor) {
 	c.state = cursorClosed
 	c.direct.cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// directWatcher has the messages that a test gives it. It implements [dispatch.DirectWatcher].
-type directWatcher struct {
+// directReader has the messages that a test gives it. It implements [dispatch.DirectReader].
+type directReader struct {
 	messages chan feed.Message
 	failure  error         // of Next when there is a message without a kind
 	next     func()        // called by Next; nil: nothing
@@ -26,7 +26,7 @@ type directWatcher struct {
 	closed   int             // guarded by mu
 }
 
-func (w *directWatcher) Await(ctx context.Context) error {
+func (w *directReader) Await(ctx context.Context) error {
 	if len(w.pending) > 0 {
 		return nil
 	}
@@ -42,7 +42,7 @@ func (w *directWatcher) Await(ctx context.Context) error {
 	}
 }
 
-func (w *directWatcher) Next(context.Context) (feed.Message, error) {
+func (w *directReader) Next(context.Context) (feed.Message, error) {
 	if w.next != nil {
 		w.next()
 	}
@@ -58,38 +58,38 @@ func (w *directWatcher) Next(context.Context) (feed.Message, error) {
 	return m, nil
 }
 
-func (w *directWatcher) ReadsSnapshot() bool {
+func (w *directReader) ReadsSnapshot() bool {
 	return len(w.pending) > 0 && (w.pending[0].Header.Kind == object.CatchUpPart || w.pending[0].Header.CatchUp == object.Reset)
 }
 
-func (w *directWatcher) CatchesUp() bool { return w.ReadsSnapshot() }
+func (w *directReader) CatchesUp() bool { return w.ReadsSnapshot() }
 
-func (w *directWatcher) Position() object.Position {
+func (w *directReader) Position() object.Position {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return object.Position{Epoch: "e", Revision: w.position.Revision + 100} // nothing has happened up to here
 }
 
-func (w *directWatcher) Quiet(object.Position, object.Revision) bool { return false }
+func (w *directReader) Quiet(object.Position, object.Revision) bool { return false }
 
-func (w *directWatcher) Close() {
+func (w *directReader) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed++
 }
 
-func (w *directWatcher) counts() (made, closed int) {
+func (w *directReader) counts() (made, closed int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.made, w.closed
 }
 
-func (w *directWatcher) put(kind object.MessageKind, revision object.Revision) {
+func (w *directReader) put(kind object.MessageKind, revision object.Revision) {
 	w.messages <- feed.Message{Header: object.Header{Kind: kind, Position: object.Position{Epoch: "e", Revision: revision}}}
 }
 
-func (s *testStream) beginDirect(id uint64) (*dispatch.StreamWatch, *directWatcher) {
-	w, m := &dispatch.StreamWatch{ID: id}, &directWatcher{messages: make(chan feed.Message, 10)}
+func (s *testStream) beginDirect(id uint64) (*dispatch.StreamWatch, *directReader) {
+	w, m := &dispatch.StreamWatch{ID: id}, &directReader{messages: make(chan feed.Message, 10)}
 	s.StartDirect(w, m)
 	return w, m
 }
@@ -100,7 +100,7 @@ func TestStreamMakesDirectMessagesOnlyWhenThereIsRoom(t *testing.T) {
 	inBubble(t, limits{}, func(t *testing.T, f *fixture) {
 		s := f.stream(t, dispatch.StreamConfig{})
 		s.setRoom(0)
-		var all []*directWatcher
+		var all []*directReader
 		for id := range uint64(5) {
 			_, m := s.beginDirect(id)
 			all = append(all, m)
@@ -139,7 +139,7 @@ func TestStreamMakesDirectMessagesOnlyWhenThereIsRoom(t *testing.T) {
 	})
 }
 
-// A watch that ends with a last message gets the position of its watcher, which may be after that
+// A watch that ends with a last message gets the position of its reader, which may be after that
 // of its latest message. A watch that is stopped gets no more messages.
 func TestStreamEndsDirectWatches(t *testing.T) {
 	inBubble(t, limits{}, func(t *testing.T, f *fixture) {
@@ -176,7 +176,7 @@ func TestStreamEndsDirectWatches(t *testing.T) {
 		if s.err != nil {
 			t.Errorf("got %v, want no error", s.err)
 		}
-		for id, m := range []*directWatcher{m, m2, m3, m4} {
+		for id, m := range []*directReader{m, m2, m3, m4} {
 			if _, closed := m.counts(); closed != 1 {
 				t.Errorf("watch %d was closed %d times, want once", id+1, closed)
 			}
@@ -191,7 +191,7 @@ func TestStreamEndsDirectWatchesBeforeWhatWasNotSent(t *testing.T) {
 		inBubble(t, limits{}, func(t *testing.T, f *fixture) {
 			s := f.stream(t, dispatch.StreamConfig{})
 			w, m := s.beginDirect(1)
-			want := object.Revision(100) // at which the watcher of this test begins
+			want := object.Revision(100) // at which the reader of this test begins
 			if spoke {
 				m.put(object.Bookmark, 200)
 				s.want("1: BOOKMARK")
@@ -238,13 +238,13 @@ func TestStreamSendsDirectMessagesWhileAnotherWatchCatchesUp(t *testing.T) {
 	})
 }
 
-// The parts of a snapshot wait for the reservation. It is released when no watch needs it any more.
-func TestStreamReservesForDirectWatches(t *testing.T) {
+// The parts of a snapshot wait for the slot. It is released when no watch needs it any more.
+func TestStreamAcquiresTheSlotForDirectWatches(t *testing.T) {
 	inBubble(t, limits{}, func(t *testing.T, f *fixture) {
 		s := f.stream(t, dispatch.StreamConfig{})
 		granted := make(chan struct{})
 		s.locked(func() {
-			s.reserve = func(ctx context.Context, _ bool) error {
+			s.acquire = func(ctx context.Context, _ bool) error {
 				select {
 				case <-granted:
 					return nil
@@ -258,7 +258,7 @@ func TestStreamReservesForDirectWatches(t *testing.T) {
 		m.put(object.CatchUpPart, 0)
 		m2.put(object.CatchUpPart, 0)
 		if got := s.take(); len(got) != 0 {
-			t.Errorf("got %v before the reservation", got)
+			t.Errorf("got %v before the slot", got)
 		}
 		s.End(other, dispatch.Ending{})
 		s.want("2: ended <nil>")
@@ -270,8 +270,8 @@ func TestStreamReservesForDirectWatches(t *testing.T) {
 		m.put(object.Synced, 1)
 		s.want("1: SYNCED")
 		s.locked(func() {
-			if s.reserved != 1 || s.released != 1 || s.holds {
-				t.Errorf("got %d reservations and %d releases, want one of each", s.reserved, s.released)
+			if s.acquired != 1 || s.released != 1 || s.holds {
+				t.Errorf("got %d acquisitions and %d releases, want one of each", s.acquired, s.released)
 			}
 		})
 	})

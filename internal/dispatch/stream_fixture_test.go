@@ -34,11 +34,11 @@ type testStream struct {
 	mayTry    bool                                // guarded by mu: HasRoom has reported room, which only a response takes away
 	try       func(r *dispatch.Response) error    // guarded by mu: the result of TrySend; nil: no error
 	send      func(r *dispatch.Response) error    // guarded by mu: the result of Send; nil: no error
-	reserve   func(context.Context, bool) error   // guarded by mu: nil: no error
+	acquire   func(context.Context, bool) error   // guarded by mu: nil: no error
 	holds     bool                                // guarded by mu
 	released  int                                 // guarded by mu: calls of Release
-	reserved  int                                 // guarded by mu: calls of Reserve that succeeded
-	calls     int                                 // guarded by mu: calls that are running, except those of Reserve
+	acquired  int                                 // guarded by mu: calls of AcquireSlot that succeeded
+	calls     int                                 // guarded by mu: calls that are running, except those of AcquireSlot
 	encodings int                                 // guarded by mu: encoded lists of ids
 	seen      func(*dispatch.Response, time.Time) // guarded by mu: called with each response; nil: nothing
 }
@@ -243,33 +243,33 @@ func (s *testStream) Send(r *dispatch.Response) error {
 	return nil
 }
 
-// Reserve implements [dispatch.StreamSink].
-func (s *testStream) Reserve(ctx context.Context, isNew bool) error {
+// AcquireSlot implements [dispatch.StreamSink].
+func (s *testStream) AcquireSlot(ctx context.Context, isNew bool) error {
 	s.mu.Lock()
-	reserve := s.reserve
+	acquire := s.acquire
 	s.mu.Unlock()
-	if reserve != nil {
-		if err := reserve(ctx, isNew); err != nil {
+	if acquire != nil {
+		if err := acquire(ctx, isNew); err != nil {
 			return err
 		}
 	}
 	s.locked(func() {
-		s.reserved++
+		s.acquired++
 		s.holds = true
 	})
 	return nil
 }
 
-// HoldsReservation implements [dispatch.StreamSink].
-func (s *testStream) HoldsReservation() bool {
+// HoldsSlot implements [dispatch.StreamSink].
+func (s *testStream) HoldsSlot() bool {
 	defer s.enter()()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.holds
 }
 
-// Release implements [dispatch.StreamSink].
-func (s *testStream) Release() {
+// ReleaseSlot implements [dispatch.StreamSink].
+func (s *testStream) ReleaseSlot() {
 	defer s.enter()()
 	s.locked(func() {
 		s.released++

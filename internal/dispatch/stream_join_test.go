@@ -130,7 +130,7 @@ func TestStreamCountsTheMessagesOfAWatchThatBeginsAfterAnUnsentOne(t *testing.T)
 		s.take()
 		goOn := make(chan struct{})
 		s.locked(func() {
-			s.try = func(*dispatch.Response) error { return dispatch.ErrNeedsHandler }
+			s.try = func(*dispatch.Response) error { return dispatch.ErrNeedsServe }
 			s.send = func(*dispatch.Response) error { <-goOn; return nil }
 		})
 		f.store.Put("k", "1")

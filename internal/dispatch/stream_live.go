@@ -12,21 +12,21 @@ import (
 // together, if they fit into a response. Otherwise they leave in consecutive responses.
 func (s *Stream) addLive(now time.Time) {
 	if s.solo {
-		for _, src := range s.sources {
-			src.keep(func(c *cursor) bool { return s.addBatch(c, now) })
+		for _, res := range s.resources {
+			res.keep(func(c *cursor) bool { return s.addBatch(c, now) })
 		}
 		return
 	}
-	for _, src := range s.sources {
-		if src.cut > 0 { // the events of an earlier response continue before all others
-			src.addLive(now)
+	for _, res := range s.resources {
+		if res.cut > 0 { // the events of an earlier response continue before all others
+			res.addLive(now)
 			if s.response.More {
 				return
 			}
 		}
 	}
-	for _, src := range s.sources {
-		src.addLive(now)
+	for _, res := range s.resources {
+		res.addLive(now)
 		if s.response.More {
 			return
 		}
@@ -40,12 +40,12 @@ func (s *Stream) addLive(now time.Time) {
 //
 // The dispatcher may publish newer views meanwhile, which may not have the events any more. So
 // addLive reads one view of each cursor.
-func (src *streamSource) addLive(now time.Time) {
-	s := src.stream
-	bound, unfinished := src.rounds.bound, src.cut
-	src.keep(func(c *cursor) bool { return src.canRead(c, bound, now) })
-	defer src.forgetViews()
-	if src.cut = 0; len(src.marked) == 0 {
+func (res *streamResource) addLive(now time.Time) {
+	s := res.stream
+	bound, unfinished := res.rounds.bound, res.cut
+	res.keep(func(c *cursor) bool { return res.canRead(c, bound, now) })
+	defer res.forgetViews()
+	if res.cut = 0; len(res.marked) == 0 {
 		return
 	}
 	upTo := bound.Revision
@@ -53,48 +53,48 @@ func (src *streamSource) addLive(now time.Time) {
 		upTo = min(upTo, unfinished)
 	}
 	cut, whole := upTo, true
-	if !src.fits(upTo) {
-		if cut = src.search(upTo); cut == 0 {
+	if !res.fits(upTo) {
+		if cut = res.search(upTo); cut == 0 {
 			if len(s.response.Entries) > 0 && unfinished == 0 {
 				return // the revision gets a response of its own
 			}
-			cut, whole = src.nextRevision(), false
+			cut, whole = res.nextRevision(), false
 		}
 	}
 	if cut < unfinished {
-		src.cut = unfinished
+		res.cut = unfinished
 	}
-	for _, c := range src.marked {
-		if !src.read(c, cut, whole, now) {
-			src.cut = max(cut, unfinished)
+	for _, c := range res.marked {
+		if !res.read(c, cut, whole, now) {
+			res.cut = max(cut, unfinished)
 			break
 		}
 	}
-	s.response.More = src.cut > 0
-	src.keep(func(c *cursor) bool {
+	s.response.More = res.cut > 0
+	res.keep(func(c *cursor) bool {
 		return c.state == cursorLive && (cut < bound.Revision || c.isBefore(bound))
 	})
 }
 
 // forgetViews drops the views of the marked cursors, which would keep dropped events in memory.
-func (src *streamSource) forgetViews() {
-	for _, c := range src.marked {
+func (res *streamResource) forgetViews() {
+	for _, c := range res.marked {
 		c.view = nil
 	}
 }
 
 // keep removes the marks of the cursors for which the function returns false.
-func (src *streamSource) keep(has func(*cursor) bool) {
-	kept := src.marked[:0]
-	for _, c := range src.marked {
+func (res *streamResource) keep(has func(*cursor) bool) {
+	kept := res.marked[:0]
+	for _, c := range res.marked {
 		if has(c) {
 			kept = append(kept, c)
 		} else {
 			c.marked, c.view = false, nil
 		}
 	}
-	clear(src.marked[len(kept):])
-	src.marked = kept
+	clear(res.marked[len(kept):])
+	res.marked = kept
 }
 
 // isBefore reports whether the cursor has not reached the position.
@@ -104,12 +104,12 @@ func (c *cursor) isBefore(p object.Position) bool {
 
 // canRead reports whether the log may have events of a marked cursor up to the bound, and chooses
 // the view to read. If the log does not reach back to the cursor, a catch-up begins.
-func (src *streamSource) canRead(c *cursor, bound object.Position, now time.Time) (ok bool) {
+func (res *streamResource) canRead(c *cursor, bound object.Position, now time.Time) (ok bool) {
 	defer c.recovered()
 	if c.state != cursorLive {
 		return false
 	}
-	s := src.stream
+	s := res.stream
 	if c.holds(now) {
 		return false
 	}
@@ -124,9 +124,9 @@ func (src *streamSource) canRead(c *cursor, bound object.Position, now time.Time
 }
 
 // fits reports whether the events of all marked cursors up to the revision fit into the response.
-func (src *streamSource) fits(upTo object.Revision) bool {
-	room := src.stream.room()
-	for _, c := range src.marked {
+func (res *streamResource) fits(upTo object.Revision) bool {
+	room := res.stream.room()
+	for _, c := range res.marked {
 		if n := c.waitingBytes(upTo); n > 0 {
 			if room -= c.entrySize(n); room < 0 {
 				return false
@@ -145,11 +145,11 @@ func (c *cursor) waitingBytes(upTo object.Revision) int {
 }
 
 // search returns the highest revision up to which everything fits. It returns 0 if nothing fits.
-func (src *streamSource) search(upTo object.Revision) object.Revision {
-	low := src.nextRevision() - 1 // there is no event up to here
+func (res *streamResource) search(upTo object.Revision) object.Revision {
+	low := res.nextRevision() - 1 // there is no event up to here
 	none := low
 	for high := upTo; low+1 < high; {
-		if middle := low + (high-low)/2; src.fits(middle) {
+		if middle := low + (high-low)/2; res.fits(middle) {
 			low = middle
 		} else {
 			high = middle
@@ -162,9 +162,9 @@ func (src *streamSource) search(upTo object.Revision) object.Revision {
 }
 
 // nextRevision returns the revision of the first event of all marked cursors.
-func (src *streamSource) nextRevision() object.Revision {
+func (res *streamResource) nextRevision() object.Revision {
 	next := object.Revision(math.MaxInt64)
-	for _, c := range src.marked {
+	for _, c := range res.marked {
 		if first, ok := c.view.Next(c.After); ok {
 			next = min(next, first)
 		}
@@ -174,9 +174,9 @@ func (src *streamSource) nextRevision() object.Revision {
 
 // read adds the events of a marked cursor up to the cut to the response. If everything does not
 // fit, the argument whole is false. Then read returns false when it cannot add all events.
-func (src *streamSource) read(c *cursor, cut object.Revision, whole bool, now time.Time) (all bool) {
+func (res *streamResource) read(c *cursor, cut object.Revision, whole bool, now time.Time) (all bool) {
 	defer c.recovered()
-	s := src.stream
+	s := res.stream
 	all = true
 	if c.state != cursorLive || c.After >= cut {
 		return all

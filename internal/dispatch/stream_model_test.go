@@ -85,7 +85,7 @@ type modelStream struct {
 	lastAnswer int // the number of the latest answer that the test has asked for
 
 	obstructed time.Time     // since when the stream may have to wait; zero: it need not
-	gate       chan struct{} // nil, or calls of Send and Reserve wait until it is closed
+	gate       chan struct{} // nil, or calls of Send and AcquireSlot wait until it is closed
 }
 
 // loggedResponse is a response with the watches to which it belongs.
@@ -262,7 +262,7 @@ func (m *streamModel) stop(stream *modelStream, id uint64) {
 	stream.End(w.started, e)
 }
 
-// obstruct makes the stream wait: for room, for its goroutine, or for the reservation.
+// obstruct makes the stream wait: for room, for its goroutine, or for the slot.
 func (s *modelStream) obstruct(m *streamModel) {
 	if s.obstructed.IsZero() {
 		s.obstructed = time.Now()
@@ -280,13 +280,13 @@ func (s *modelStream) obstruct(m *streamModel) {
 		s.setRoom(1 + m.choose("room", 4))
 	case 2:
 		s.locked(func() {
-			s.try = func(*dispatch.Response) error { return dispatch.ErrNeedsHandler }
+			s.try = func(*dispatch.Response) error { return dispatch.ErrNeedsServe }
 			s.send = func(*dispatch.Response) error { <-gate; return nil }
 		})
 	case 3:
-		failure := pick(m.choose, "reservation", nil, nil, errNoSlot)
+		failure := pick(m.choose, "slot", nil, nil, errNoSlot)
 		s.locked(func() {
-			s.reserve = func(ctx context.Context, _ bool) error {
+			s.acquire = func(ctx context.Context, _ bool) error {
 				select {
 				case <-gate:
 					return failure
@@ -298,7 +298,7 @@ func (s *modelStream) obstruct(m *streamModel) {
 	}
 }
 
-// errNoSlot ends watches that wait for the reservation.
+// errNoSlot ends watches that wait for the slot.
 var errNoSlot = errors.New("no slot")
 
 func (s *modelStream) openGate() {
@@ -335,7 +335,7 @@ func (w *modelWatch) noteAway(away check.Span) {
 // free removes all obstacles.
 func (m *streamModel) free(s *modelStream) {
 	m.noteAway(s)
-	s.locked(func() { s.room, s.try, s.send, s.reserve = -1, nil, nil, nil })
+	s.locked(func() { s.room, s.try, s.send, s.acquire = -1, nil, nil, nil })
 	s.openGate()
 	s.Ready()
 }

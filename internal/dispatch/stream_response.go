@@ -100,13 +100,13 @@ func (c *cursor) noteSent(b *feed.Batch, size int, joined []*StreamWatch) {
 	c.bytes += int64(size)
 	switch b.Header.Kind {
 	case object.CatchUpBegin:
-		c.isLive = false
+		c.syncedSent = false
 	case object.Synced, object.Bookmark, object.Live:
-		c.isLive = true
+		c.syncedSent = true
 	}
 }
 
-// StreamSink sends the responses of one stream. Calls never overlap, except those of Reserve.
+// StreamSink sends the responses of one stream. Calls never overlap, except those of AcquireSlot.
 type StreamSink interface {
 	// HasRoom reports whether a response may be sent now: less than the limit is in flight. If
 	// not, the sink calls [Stream.Ready] when it has room. The worker asks before it makes a
@@ -114,29 +114,29 @@ type StreamSink interface {
 	HasRoom() bool
 
 	// TrySend sends a response from the worker and must not wait. It is called only after HasRoom
-	// has returned true. It returns [ErrNeedsHandler] if it has not sent the response; Serve then
+	// has returned true. It returns [ErrNeedsServe] if it has not sent the response; Serve then
 	// sends this one. Any other error ends Serve with that error. The response, its entries and
 	// lists of ids are valid only during the call, but the encoded bytes of batches and of id lists
 	// are immutable and may be kept.
 	TrySend(r *Response, now time.Time) error
 
 	// Send sends a response from the goroutine of Serve, and may wait for the client. It is
-	// called only after TrySend has returned ErrNeedsHandler, with the same response.
+	// called only after TrySend has returned ErrNeedsServe, with the same response.
 	Send(r *Response) error
 
-	// Reserve gets the permission to send parts of RESETs and DELTAs of this stream, and may
-	// wait. The argument isNew means that only watches that have sent nothing wait for it. The
-	// context ends when no watch needs the permission any more. The stream calls Reserve on a
-	// goroutine of its own, at most one at a time, and keeps the permission until Release, or until Serve has returned. An
-	// error ends the watches that wait for the permission.
-	Reserve(ctx context.Context, isNew bool) error
+	// AcquireSlot gets the snapshot slot, with which this stream may send parts of RESETs and DELTAs,
+	// and may wait. The argument isNew means that only watches that have sent nothing wait for it. The
+	// context ends when no watch needs the slot any more. The stream calls AcquireSlot on a goroutine of
+	// its own, at most one at a time, and keeps the slot until ReleaseSlot, or until Serve has returned.
+	// An error ends the watches that wait for the slot.
+	AcquireSlot(ctx context.Context, isNew bool) error
 
-	// HoldsReservation reports whether the stream still has the permission. If not, the stream
-	// calls Reserve before the next part.
-	HoldsReservation() bool
+	// HoldsSlot reports whether the stream still has the slot. If not, the stream calls AcquireSlot
+	// before the next part.
+	HoldsSlot() bool
 
-	// Release gives the permission back: no RESET or DELTA is under way.
-	Release()
+	// ReleaseSlot gives the slot back: no RESET or DELTA is under way.
+	ReleaseSlot()
 
 	// The methods below serve a stream whose only cursor is a member of its group. The worker then
 	// sends it the batches of the group, without a Response.
@@ -163,9 +163,9 @@ type StreamSink interface {
 	Size(b *feed.Batch) int
 }
 
-// ErrNeedsHandler means that only Serve can send the response, with Send, because the sink may
+// ErrNeedsServe means that only Serve can send the response, with Send, because the sink may
 // have to wait.
-var ErrNeedsHandler = errors.New("the sink needs the handler")
+var ErrNeedsServe = errors.New("the sink needs the goroutine of Serve")
 
 // Response is one message of the stream.
 type Response struct {

@@ -36,7 +36,7 @@ func (s *Stream) run(now time.Time) {
 		return
 	}
 	s.shareCandidates(now)
-	s.releaseReservation()
+	s.releaseSlot()
 	if s.finishing && s.watches == 0 && len(s.waitingAnswers) == 0 && !s.more {
 		s.Abort(s.soloEnd)
 		return
@@ -59,8 +59,8 @@ func (s *Stream) hasWork() bool {
 	if s.more || len(s.waitingAnswers) > 0 || len(s.settling) > 0 || len(s.joins) > 0 || s.parts != nil || s.catchUpsWait() || s.hasDirect() {
 		return true
 	}
-	for _, src := range s.sources {
-		if len(src.marked) > 0 || src.tick != nil {
+	for _, res := range s.resources {
+		if len(res.marked) > 0 || res.tick != nil {
 			return true
 		}
 	}
@@ -85,7 +85,7 @@ func (s *Stream) sendOne(now time.Time) {
 	switch err := s.sink.TrySend(&s.response, now); err {
 	case nil:
 		s.responseSent()
-	case ErrNeedsHandler:
+	case ErrNeedsServe:
 		s.unsent = true
 		s.mu.Lock()
 		s.toSend = &s.response
@@ -150,8 +150,8 @@ func (s *Stream) responseSent() {
 // release ends the use of the stream by the worker. Serve then closes all cursors.
 func (s *Stream) release() {
 	s.clock.stop()
-	for _, src := range s.sources {
-		delete(src.rounds.sources, src)
+	for _, res := range s.resources {
+		delete(res.rounds.resources, res)
 	}
 	for _, c := range s.cursors() {
 		s.closeCursor(c)
@@ -169,7 +169,7 @@ func (s *Stream) release() {
 //   - the cause, as it was given: Abort was called. Nothing is sent after that.
 //   - the error of the sink, or a [*work.PanicError] of the making of a response
 //
-// When Serve has returned, all watchers are closed and the stream uses no StreamWatch any more.
+// When Serve has returned, all cursors are closed and the stream uses no StreamWatch any more.
 // A stream that never called Serve must not have started watches.
 func (s *Stream) Serve() error {
 	for s.serveOnce() {
@@ -219,7 +219,7 @@ func (s *Stream) serveOnce() bool {
 			c.close()
 		}
 		if toSend != nil {
-			s.handlerSent(work.Guard(func() error { return s.sink.Send(toSend) }))
+			s.serveSent(work.Guard(func() error { return s.sink.Send(toSend) }))
 		}
 		if toMake {
 			s.makeParts()
@@ -231,8 +231,8 @@ func (s *Stream) serveOnce() bool {
 	return true
 }
 
-// handlerSent gives the response that Serve has sent back to the worker.
-func (s *Stream) handlerSent(err error) {
+// serveSent gives the response that Serve has sent back to the worker.
+func (s *Stream) serveSent(err error) {
 	if err != nil {
 		s.Abort(err)
 		return

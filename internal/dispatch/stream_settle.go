@@ -19,8 +19,8 @@ func (s *Stream) begin(w *StreamWatch, g *group, b catchup.Begin, o *Options, no
 	c.Reader, c.group = catchup.NewReader(g.feed, b, o.Latest, o.EveryEvent), g
 	c.entered = 1
 	c.resume = c.At()
-	src := s.sourceOf(g)
-	src.add(c)
+	res := s.resourceOf(g)
+	res.add(c)
 	s.latest = c
 	s.mu.Lock()
 	w.cursor.Store(c)
@@ -29,9 +29,9 @@ func (s *Stream) begin(w *StreamWatch, g *group, b catchup.Begin, o *Options, no
 	case s.endAll != nil:
 		s.endCursor(c, s.endAll)
 	case c.dispatcher().stopped.Load():
-		src.endStopped()
+		res.endStopped()
 	case c.Step == catchup.StepSnapshot:
-		s.catchUp(c)
+		s.queueCatchUp(c)
 	default:
 		if c.Step == catchup.StepResume {
 			c.Needed = max(c.Needed, c.dispatcher().feeds.Config.Source.State().Revision())
@@ -106,14 +106,14 @@ func (c *cursor) isReached(revision object.Revision) bool {
 	if c.stream.solo {
 		return true // there is no other watch that must not be ahead
 	}
-	bound := c.source.rounds.newestBound()
+	bound := c.resource.rounds.newestBound()
 	if bound.Epoch == c.Epoch && bound.Revision >= revision {
 		return true
 	}
 	if state := c.dispatcher().feeds.Config.Source.State(); bound.Epoch != c.Epoch && state.Position().Epoch != c.Epoch {
 		return true
 	}
-	c.source.rounds.awaitBound(c.source)
+	c.resource.rounds.awaitBound(c.resource)
 	return false
 }
 
@@ -123,21 +123,21 @@ func (s *Stream) addReplay(c *cursor, now time.Time) bool {
 	asOf := c.dispatcher().feeds.Config.Source.Confirmed()
 	state := c.dispatcher().feeds.Config.Source.State()
 	if s.solo || c.Step != catchup.StepResume || c.After == 0 || c.Exact > 0 || c.Epoch != state.Position().Epoch || c.After < state.Replayable() {
-		s.catchUp(c)
+		s.queueCatchUp(c)
 		return false
 	}
 	if !c.isReached(max(c.Needed, c.After)) {
 		return true
 	}
-	bound := c.source.rounds.bound.Revision
+	bound := c.resource.rounds.bound.Revision
 	v := c.Feed.View.Load()
-	if c.source.rounds.bound.Epoch != c.Epoch || !c.InLog(v) || c.Latest && !v.Distinct(c.After) {
-		s.catchUp(c)
+	if c.resource.rounds.bound.Epoch != c.Epoch || !c.InLog(v) || c.Latest && !v.Distinct(c.After) {
+		s.queueCatchUp(c)
 		return false
 	}
 	n := v.Size(c.After, 0, bound)
 	if n > maxPartBytes {
-		s.catchUp(c)
+		s.queueCatchUp(c)
 		return false
 	}
 	if n+4*entryBytes+3*c.entrySize(0) > s.room() && len(s.response.Entries) > 0 {

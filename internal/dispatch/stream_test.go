@@ -328,7 +328,7 @@ func TestStreamThatHasEndedAwaitsNoAnswers(t *testing.T) {
 		s := f.stream(t, dispatch.StreamConfig{})
 		sending, sent := make(chan struct{}), make(chan struct{})
 		s.locked(func() {
-			s.try = func(*dispatch.Response) error { return dispatch.ErrNeedsHandler }
+			s.try = func(*dispatch.Response) error { return dispatch.ErrNeedsServe }
 			s.send = func(*dispatch.Response) error {
 				close(sending)
 				<-sent

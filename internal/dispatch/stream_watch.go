@@ -60,7 +60,7 @@ func (w *StreamWatch) Status() StreamWatchStatus {
 		return StreamWatchStatus{}
 	}
 	s := StreamWatchStatus{
-		Sent: c.sentPosition, Complete: c.sentPosition, CatchingUp: !c.isLive,
+		Sent: c.sentPosition, Complete: c.sentPosition, CatchingUp: !c.syncedSent,
 		Messages: w.messages + c.messages, Bytes: w.bytes + c.bytes,
 	}
 	c.stream.mu.Unlock()
@@ -146,7 +146,7 @@ func (w *StreamWatch) Quiet(from object.Position, to object.Revision) bool {
 	case c == nil:
 		return false
 	case c.direct != nil:
-		return c.direct.watcher.Quiet(from, to)
+		return c.direct.reader.Quiet(from, to)
 	}
 	st := w.Status()
 	if from.Epoch == st.Sent.Epoch && from.Revision >= st.Sent.Revision && st.Complete.Revision >= to {

@@ -29,15 +29,15 @@ type subscriber struct {
 	happened counts        // to its watches
 	asked    check.History // the request, without streams
 
-	records    []*epochRecord  // one for each epoch that it has seen, oldest first
-	watcher    reader          // nil: the watch is one of a stream with others
-	open       *check.Stream   // the record of the present stream; nil: there is no watcher
-	serverAt   object.Position // of the server when the stream was opened
-	kind       object.CatchUp  // of the last catch-up
-	unassigned bool            // no message has come, so the epoch of the stream is not known
-	lastRead   time.Time       // the end of the last read
-	expired    bool            // its position was refused as too old
-	stopped    bool            // its watch of a stream was stopped
+	records    []*epochRecord     // one for each epoch that it has seen, oldest first
+	watcher    reader             // nil: the watch is one of a stream with others
+	open       *check.Stream      // the record of the present stream; nil: there is no watcher
+	serverAt   object.Position    // of the server when the stream was opened
+	kind       object.CatchUpKind // of the last catch-up
+	unassigned bool               // no message has come, so the epoch of the stream is not known
+	lastRead   time.Time          // the end of the last read
+	expired    bool               // its position was refused as too old
+	stopped    bool               // its watch of a stream was stopped
 }
 
 // epochRecord has the streams of a subscriber in one epoch.

@@ -49,7 +49,7 @@ func TestTurnsLimitHowManyWorkAtOnce(t *testing.T) {
 // A catch-up of any kind gets no events while other catch-ups have all turns.
 func TestCatchUpsWaitForTheirTurn(t *testing.T) {
 	begins := []struct {
-		kind    object.CatchUp
+		kind    object.CatchUpKind
 		after   object.Revision // position of the watcher; 0: it has none
 		options Options
 	}{

@@ -85,5 +85,5 @@ func (s scrape) dispatch(r *backend.Resource) {
 	counter(s, "dispatch_log_evictions_total", "Log segments evicted because of the memory limit for all logs. Watches that had not read a segment read the window instead.", stats.Evictions)
 	gauge(s, "dispatch_catch_up_bytes", "Memory of catch-up data that is shared between watches.", stats.CatchUpBytes)
 	gauge(s, "dispatch_catch_up_states", "Past states that are retained for catch-ups.", stats.CatchUpStates)
-	gauge(s, "dispatch_queue_age_seconds", "Age of the oldest change that is in the cache but not in the logs of the feeds; 0 if there is none.", r.QueueAge().Seconds())
+	gauge(s, "dispatch_queue_age_seconds", "Age of the oldest change that is in the cache but not in the logs of the feeds; 0 if there is none.", r.DispatchLag().Seconds())
 }

@@ -61,18 +61,19 @@ var codecs = map[string]struct {
 	make func(Schema) (Codec, error)
 	CodecSettings
 }{
-	DefaultCodec: {func(s Schema) (Codec, error) { return envelopeCodec{s}, nil }, CodecSettings{Fields: true}},
+	DefaultCodec: {func(s Schema) (Codec, error) { return envelopeCodec{s}, nil }, CodecSettings{Fields: true, StoresLabels: true}},
 	"json":       {func(s Schema) (Codec, error) { return jsonCodec{s}, nil }, CodecSettings{Fields: true, LabelsPath: true, DefaultLabelsPath: DefaultLabelsPath}},
 	"protobuf":   {newProtobufCodec, CodecSettings{Fields: true, LabelsPath: true, Message: true}},
 	"raw":        {func(Schema) (Codec, error) { return rawCodec{}, nil }, CodecSettings{}},
 }
 
-// CodecSettings says which settings a resource may have with a value codec.
+// CodecSettings says which settings a resource may have with a value codec, and what a writer may choose.
 type CodecSettings struct {
 	Fields            bool   // the values have fields
 	LabelsPath        bool   // the values have labels inside
 	DefaultLabelsPath string // where they are, unless the resource says so
 	Message           bool   // the resource must name the type of its messages
+	StoresLabels      bool   // a writer chooses the labels, which are stored beside the value
 }
 
 // CodecNames returns the names of all value codecs, sorted.
@@ -87,6 +88,10 @@ func SettingsOfCodec(name string) CodecSettings {
 	}
 	return c.CodecSettings
 }
+
+// StoresLabels reports whether a writer chooses the labels of an object in a resource with the named value
+// codec. It is false for an unknown codec.
+func StoresLabels(codec string) bool { return codecs[codec].StoresLabels }
 
 // CodecByName returns the value codec with the given name for an empty schema. It fails for
 // one that needs the message type from a schema.

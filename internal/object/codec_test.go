@@ -34,6 +34,24 @@ func TestCodecsHaveNames(t *testing.T) {
 	}
 }
 
+// StoresLabels says which codecs accept labels beside the value. Each accepts {} as a value.
+func TestStoresLabels(t *testing.T) {
+	for _, name := range object.CodecNames() {
+		c := schemaCodec(t, name, object.Schema{Message: messageType(t, routeSet(t), "acme.v1.Route")})
+		content := object.Content{Value: []byte("{}"), Labels: map[string]string{"team": "web"}}
+		_, refusal := object.Encode(c, content, true)
+		if refusal != nil && refusal.Field != "labels" {
+			t.Fatal(refusal)
+		}
+		if got, want := object.StoresLabels(name), refusal == nil; got != want {
+			t.Errorf("codec %s: got %v, want %v", name, got, want)
+		}
+	}
+	if object.StoresLabels("xml") {
+		t.Error("an unknown codec stores labels")
+	}
+}
+
 // Decode returns the content that a writer sent.
 func TestContentSurvivesStorage(t *testing.T) {
 	tests := map[string]struct {

@@ -7,7 +7,7 @@
 //     knows the etcd prefix of the resource.
 //   - [Record] is a key as the store holds it. A [Codec] decodes it, and [Build] makes
 //     an [Object] of it. A [Change] is one put or delete, with the object before and
-//     after it. An [Event] is a change as one watcher sees it.
+//     after it. An [Event] is a change as one watch sees it.
 //   - [Op] and [Commit] are a write and its result. [Watch] is a watch of the store.
 //   - [Schema] locates labels and fields inside values.
 //

@@ -56,16 +56,16 @@ const (
 	Draining     MessageKind = 6
 )
 
-// CatchUp is the way in which a watcher reaches the present. The numbers are those
+// CatchUpKind is the way in which a watch reaches the present. The numbers are those
 // of fanout.v1.WatchResponse.CatchUp.
-type CatchUp uint8
+type CatchUpKind uint8
 
 // The kinds of catch-up.
 const (
-	NoCatchUp CatchUp = iota
-	Replay            // every event after the watcher's position
-	Reset             // the matching objects at one revision
-	Delta             // the present form of each object that changed since the position
+	NoCatchUp CatchUpKind = iota
+	Replay                // every event after the position of the watch
+	Reset                 // the matching objects at one revision
+	Delta                 // the present form of each object that changed since the position
 
 	CatchUpKinds // number of the values above
 )
@@ -73,7 +73,7 @@ const (
 // TransfersState reports whether a catch-up of this kind sends objects of a state instead of
 // events. Such a catch-up may be large. It is made in parts from one state, and needs a
 // snapshot slot while its parts are sent.
-func (c CatchUp) TransfersState() bool {
+func (c CatchUpKind) TransfersState() bool {
 	switch c {
 	case Reset, Delta:
 		return true
@@ -83,7 +83,7 @@ func (c CatchUp) TransfersState() bool {
 }
 
 // String returns the name of the kind in metrics.
-func (c CatchUp) String() string {
+func (c CatchUpKind) String() string {
 	switch c {
 	case NoCatchUp:
 		return "none"
@@ -100,9 +100,9 @@ func (c CatchUp) String() string {
 // Header is a watch message without its events.
 type Header struct {
 	Kind     MessageKind
-	CatchUp  CatchUp  // with CatchUpBegin
-	Position Position // the position of the watcher after the events
-	Partial  bool     // more events follow that belong together with these
+	CatchUp  CatchUpKind // with CatchUpBegin
+	Position Position    // the position of the watch after the events
+	Partial  bool        // more events follow that belong together with these
 
 	ResumeAtOnce bool // with Draining: the client need not wait before it resumes
 

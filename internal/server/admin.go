@@ -150,7 +150,7 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 
 // reserveAndListWatchers is ListWatchers with an encoded response. Its memory is reserved as that of
 // a list is: the client may never read it.
-func (a *admin) reserveAndListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequest) (grpcmsg.Response, error) {
+func (a *admin) reserveAndListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequest) (grpcmsg.Pieces, error) {
 	if _, err := a.watched(ctx, req.GetResource()); err != nil {
 		return nil, err // before it costs anything
 	}
@@ -158,7 +158,7 @@ func (a *admin) reserveAndListWatchers(ctx context.Context, req *fanoutv1.ListWa
 	if err := a.limits.AwaitList(ctx, memory); err != nil {
 		return nil, err
 	}
-	return withMemory(ctx, a.limits, memory, func() (grpcmsg.Response, error) {
+	return withMemory(ctx, a.limits, memory, func() (grpcmsg.Pieces, error) {
 		resp, err := a.ListWatchers(ctx, req)
 		if err != nil {
 			return nil, err

@@ -19,7 +19,7 @@ func (l *Local) Alive(ctx context.Context, limit time.Duration) error {
 		return fmt.Errorf("the server does not answer: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.server.resources)) {
-		if age := l.server.resources[name].QueueAge(); age > limit {
+		if age := l.server.resources[name].DispatchLag(); age > limit {
 			return fmt.Errorf("resource %s: a change has waited %v for its dispatcher", name, age.Round(time.Second))
 		}
 	}

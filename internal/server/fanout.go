@@ -27,7 +27,7 @@ type fanout struct {
 }
 
 // Get implements FanoutService.
-func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (grpcmsg.Response, error) {
+func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (grpcmsg.Pieces, error) {
 	if err := f.rights.May(ctx, policy.Get, req.GetResource(), object.ExactKey(object.Key(req.GetKey()))); err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (grpcmsg.Res
 	if err != nil {
 		return nil, err
 	}
-	return retryExpired(get.Consistency.Level != object.Exactly, func() (grpcmsg.Response, error) {
+	return retryExpired(get.Consistency.Level != object.Exactly, func() (grpcmsg.Pieces, error) {
 		view, err := resource.Source().View(ctx, get.Consistency)
 		if err != nil {
 			return nil, err
@@ -80,7 +80,7 @@ func remainingTTL(ctx context.Context, r *backend.Resource, get request.Get, o *
 
 // retryExpired reads again if the store has compacted the revision while it was being
 // read, and the request accepts a newer one.
-func retryExpired(acceptsNewer bool, read func() (grpcmsg.Response, error)) (grpcmsg.Response, error) {
+func retryExpired(acceptsNewer bool, read func() (grpcmsg.Pieces, error)) (grpcmsg.Pieces, error) {
 	const attempts = 3
 	for n := 1; ; n++ {
 		e, err := read()

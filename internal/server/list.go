@@ -22,7 +22,7 @@ import (
 const maxListBytes = 3 << 20
 
 // List implements FanoutService.
-func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.Response, error) {
+func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.Pieces, error) {
 	target := request.ParseTarget(req)
 	if err := f.rights.MayRead(ctx, policy.List, target); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.R
 		return nextView(ctx, source, &list)
 	}
 	if list.CountOnly {
-		return retryExpired(list.Consistency.Level != object.Exactly, func() (grpcmsg.Response, error) {
+		return retryExpired(list.Consistency.Level != object.Exactly, func() (grpcmsg.Pieces, error) {
 			v, err := next()
 			if err != nil {
 				return nil, err
@@ -70,8 +70,8 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.R
 		}
 	}
 	acceptsNewer := list.Page.Position == (object.Position{}) && list.Consistency.Level != object.Exactly
-	return withMemory(ctx, f.limits, memory, func() (grpcmsg.Response, error) {
-		return retryExpired(acceptsNewer, func() (grpcmsg.Response, error) {
+	return withMemory(ctx, f.limits, memory, func() (grpcmsg.Pieces, error) {
+		return retryExpired(acceptsNewer, func() (grpcmsg.Pieces, error) {
 			v, err := next()
 			if err != nil {
 				return nil, err
@@ -83,7 +83,7 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.R
 
 // withMemory makes a response whose memory is reserved as that of a list. What the response takes of it
 // stays reserved until gRPC has sent the response, because the client may never read it.
-func withMemory(ctx context.Context, limits *quota.Limiter, memory *quota.Reservation, respond func() (grpcmsg.Response, error)) (grpcmsg.Response, error) {
+func withMemory(ctx context.Context, limits *quota.Limiter, memory *quota.Reservation, respond func() (grpcmsg.Pieces, error)) (grpcmsg.Pieces, error) {
 	kept := false // by the response
 	defer func() {
 		if !kept {
@@ -138,7 +138,7 @@ func nextView(ctx context.Context, s backend.Source, list *request.List) (backen
 }
 
 // readPage returns the next page of a list.
-func readPage(ctx context.Context, list *request.List, v backend.View) (grpcmsg.Response, error) {
+func readPage(ctx context.Context, list *request.List, v backend.View) (grpcmsg.Pieces, error) {
 	p, limit := list.Page, list.PageSize
 	encode := func(o *object.Object) []byte { return wire.ObjectField(wire.InForm(o, list.Projection)) }
 	if list.Projection.OmitValues {

@@ -19,7 +19,7 @@ const (
 	maxReencryptPage = 1000
 
 	// reencryptBatch is the maximum number of objects in a transaction, and so the number
-	// of events that watchers get at once.
+	// of events that watches get at once.
 	reencryptBatch = 16
 )
 

@@ -39,6 +39,21 @@ func (c *Collection) seal(ops []object.Op) ([][]byte, error) {
 	return stored, nil
 }
 
+// record converts a key and its value. The value may share memory with the response,
+// and thereby with an embedded etcd. It must not be modified.
+func (c *Collection) record(key object.Key, kv *mvccpb.KeyValue) object.Record {
+	value, undecryptable := c.cipher.Open(string(kv.Key), kv.Value)
+	return object.Record{
+		Key:            key,
+		Value:          value,
+		Undecryptable:  undecryptable,
+		CreateRevision: object.Revision(kv.CreateRevision),
+		ModRevision:    object.Revision(kv.ModRevision),
+		Version:        kv.Version,
+		Lease:          kv.Lease,
+	}
+}
+
 // rewriteBytes limits the values in one transaction of a rewrite, unless a single value is larger.
 const rewriteBytes = 256 << 10
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -119,21 +118,6 @@ func (c *Collection) keyRange(scope object.Scope) (first, end string) {
 		return first, first + "\x00"
 	}
 	return first, clientv3.GetPrefixRangeEnd(first)
-}
-
-// record converts a key and its value. The value may share memory with the response,
-// and thereby with an embedded etcd. It must not be modified.
-func (c *Collection) record(key object.Key, kv *mvccpb.KeyValue) object.Record {
-	value, undecryptable := c.cipher.Open(string(kv.Key), kv.Value)
-	return object.Record{
-		Key:            key,
-		Value:          value,
-		Undecryptable:  undecryptable,
-		CreateRevision: object.Revision(kv.CreateRevision),
-		ModRevision:    object.Revision(kv.ModRevision),
-		Version:        kv.Version,
-		Lease:          kv.Lease,
-	}
 }
 
 // key returns the key of an object in this collection. It returns false for the bare

@@ -20,7 +20,7 @@ type pageSize struct {
 // 50 MiB.
 const firstPageRecords = 32
 
-// pageBytes is the intended size of a page. A watcher of a resource without a cache holds one page of
+// pageBytes is the intended size of a page. A watch of a resource without a cache holds one page of
 // its snapshot while its client does not read.
 const pageBytes = 4 << 20
 

@@ -78,7 +78,7 @@ type watch struct {
 	previous   bool   // with the record before each change
 	ctx        context.Context
 	cancel     context.CancelFunc
-	parts      [][]*mvccpb.Event // of the last response, that are left
+	updates    [][]*mvccpb.Event // the changes of each update of the last response that is left
 	delivered  atomic.Int64      // revision up to which everything has been delivered
 
 	// Of an embedded etcd.
@@ -96,7 +96,7 @@ type watch struct {
 // Next implements [object.Watch].
 func (w *watch) Next(ctx context.Context) (object.Update, error) {
 	for {
-		if len(w.parts) == 0 {
+		if len(w.updates) == 0 {
 			resp, err := w.receive(ctx)
 			if err != nil {
 				return object.Update{}, err
@@ -106,11 +106,11 @@ func (w *watch) Next(ctx context.Context) (object.Update, error) {
 				w.advance(through)
 				return object.Update{Through: through}, nil
 			}
-			w.parts = parts(resp.Events)
+			w.updates = splitAtRevisions(resp.Events)
 			continue
 		}
-		u := w.update(w.parts[0])
-		w.parts = w.parts[1:]
+		u := w.update(w.updates[0])
+		w.updates = w.updates[1:]
 		w.advance(u.Through)
 		return u, nil
 	}
@@ -267,4 +267,23 @@ func (w *watch) Close() {
 		// drain until the client closes the channel
 	}
 	_ = w.watcher.Close() // the error only reports that the watch was cancelled
+}
+
+// updateBytes is the intended size of an update.
+const updateBytes = 1 << 20
+
+// splitAtRevisions splits changes into updates of about updateBytes, at the boundaries of revisions.
+func splitAtRevisions(events []*mvccpb.Event) (all [][]*mvccpb.Event) {
+	if len(events) == 0 {
+		return nil
+	}
+	first, bytes := 0, 0
+	for i := range events {
+		if bytes >= updateBytes && events[i].Kv.ModRevision != events[i-1].Kv.ModRevision {
+			all = append(all, events[first:i])
+			first, bytes = i, 0
+		}
+		bytes += sizeOfEvents(events[i : i+1])
+	}
+	return append(all, events[first:])
 }

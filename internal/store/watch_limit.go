@@ -163,22 +163,3 @@ func sizeOfEvents(events []*mvccpb.Event) (bytes int) {
 	}
 	return bytes
 }
-
-// partBytes is the intended size of an update.
-const partBytes = 1 << 20
-
-// parts splits changes into parts of about partBytes, at the boundaries of revisions.
-func parts(events []*mvccpb.Event) (all [][]*mvccpb.Event) {
-	if len(events) == 0 {
-		return nil
-	}
-	first, bytes := 0, 0
-	for i := range events {
-		if bytes >= partBytes && events[i].Kv.ModRevision != events[i-1].Kv.ModRevision {
-			all = append(all, events[first:i])
-			first, bytes = i, 0
-		}
-		bytes += sizeOfEvents(events[i : i+1])
-	}
-	return append(all, events[first:])
-}

@@ -219,7 +219,7 @@ func TestEnumsEqualTheProtocol(t *testing.T) {
 			t.Errorf("message kind %d is %s in the protocol, want %s", kind, got, names[i])
 		}
 	}
-	for ours, name := range map[object.CatchUp]string{
+	for ours, name := range map[object.CatchUpKind]string{
 		object.NoCatchUp: "CATCH_UP_UNSPECIFIED", object.Replay: "CATCH_UP_REPLAY", object.Reset: "CATCH_UP_RESET",
 		object.Delta: "CATCH_UP_DELTA",
 	} {

@@ -128,7 +128,7 @@ func message(kind object.MessageKind, revision object.Revision, events []check.E
 	return check.Message{Header: object.Header{Kind: kind, Position: pos(revision)}, Events: events}
 }
 
-func begin(kind object.CatchUp, revision object.Revision) check.Message {
+func begin(kind object.CatchUpKind, revision object.Revision) check.Message {
 	m := message(object.CatchUpBegin, revision, nil)
 	m.CatchUp = kind
 	return m

@@ -26,7 +26,7 @@ func kindName(k object.MessageKind) string {
 	return fmt.Sprintf("kind %d", k)
 }
 
-func catchUpName(c object.CatchUp) string {
+func catchUpName(c object.CatchUpKind) string {
 	switch c {
 	case object.NoCatchUp:
 		return "none"

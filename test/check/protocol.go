@@ -97,6 +97,6 @@ func form(v *violations, s *step) {
 	}
 }
 
-func knownCatchUp(c object.CatchUp) bool {
+func knownCatchUp(c object.CatchUpKind) bool {
 	return c == object.Replay || c == object.Delta || c == object.Reset
 }

@@ -70,7 +70,7 @@ func walk(h *History) []step {
 	return steps
 }
 
-func modeOf(c object.CatchUp) mode {
+func modeOf(c object.CatchUpKind) mode {
 	switch c {
 	case object.Reset:
 		return reset

@@ -28,12 +28,12 @@ func TestChangesThatAProxyRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		settings string
 		maxSend  int
-		catchUps []object.CatchUp
+		catchUps []object.CatchUpKind
 	}{
-		"together":                  {"", 8 << 20, []object.CatchUp{object.Reset}},
-		"each":                      {"", 512 << 10, []object.CatchUp{object.Reset, object.Delta}},
-		"together, without a cache": {"    cache: off\n", 8 << 20, []object.CatchUp{object.Reset}},
-		"each, without a cache":     {"    cache: off\n", 512 << 10, []object.CatchUp{object.Reset, object.Reset}},
+		"together":                  {"", 8 << 20, []object.CatchUpKind{object.Reset}},
+		"each":                      {"", 512 << 10, []object.CatchUpKind{object.Reset, object.Delta}},
+		"together, without a cache": {"    cache: off\n", 8 << 20, []object.CatchUpKind{object.Reset}},
+		"each, without a cache":     {"    cache: off\n", 512 << 10, []object.CatchUpKind{object.Reset, object.Reset}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

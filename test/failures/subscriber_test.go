@@ -163,8 +163,8 @@ func (s *subscriber) reach(t *testing.T, revision object.Revision) {
 }
 
 // catchUps returns the kinds of catch-up of all streams, in order.
-func (s *subscriber) catchUps() []object.CatchUp {
-	var all []object.CatchUp
+func (s *subscriber) catchUps() []object.CatchUpKind {
+	var all []object.CatchUpKind
 	for _, stream := range s.history.Streams {
 		for _, m := range stream.Messages {
 			if m.Kind == object.CatchUpBegin {
@@ -176,7 +176,7 @@ func (s *subscriber) catchUps() []object.CatchUp {
 }
 
 // caughtUp checks the kinds of catch-up.
-func (s *subscriber) caughtUp(t *testing.T, want ...object.CatchUp) {
+func (s *subscriber) caughtUp(t *testing.T, want ...object.CatchUpKind) {
 	t.Helper()
 	if got := s.catchUps(); !slices.Equal(got, want) {
 		t.Errorf("%s: got catch-ups %v, want %v", s.history.Watcher, got, want)

@@ -44,7 +44,7 @@ func (all subscribers) leave() {
 	}
 }
 
-func (all subscribers) caughtUp(t *testing.T, want ...object.CatchUp) {
+func (all subscribers) caughtUp(t *testing.T, want ...object.CatchUpKind) {
 	t.Helper()
 	for _, s := range all {
 		s.caughtUp(t, want...)

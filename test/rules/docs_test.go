@@ -2,6 +2,7 @@ package rules
 
 import (
 	"go/ast"
+	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -42,9 +43,17 @@ func TestArchitectureNamesRealThings(t *testing.T) {
 				exists[receiver(d)+d.Name.Name] = true
 			case *ast.GenDecl:
 				for _, spec := range d.Specs {
-					if s, ok := spec.(*ast.TypeSpec); ok {
+					switch s := spec.(type) {
+					case *ast.TypeSpec:
 						exists[name+"."+s.Name.Name] = true
 						named[s.Name.Name] = true
+						for _, field := range fieldsOf(s.Type) {
+							exists[s.Name.Name+"."+field] = true
+						}
+					case *ast.ValueSpec:
+						for _, n := range s.Names {
+							exists[name+"."+n.Name] = true
+						}
 					}
 				}
 			}
@@ -61,6 +70,53 @@ func TestArchitectureNamesRealThings(t *testing.T) {
 	}
 	if checked < 20 {
 		t.Errorf("found only %d names", checked)
+	}
+}
+
+// fieldsOf returns the names of the fields of a struct, or nil.
+func fieldsOf(t ast.Expr) (names []string) {
+	s, ok := t.(*ast.StructType)
+	if !ok {
+		return nil
+	}
+	for _, f := range s.Fields.List {
+		for _, n := range f.Names {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// states are the first values of the variables that docs/dev/watches.md relates, and the prefix that the page
+// leaves out.
+var states = map[string]string{"NotAdmitted": "", "watchGoesOn": "watch", "cursorSettles": "cursor", "StepSnapshot": "", "beginReset": ""}
+
+// TestStatesOfAWatchAreRelated checks that the page names each state that a watch may have.
+func TestStatesOfAWatchAreRelated(t *testing.T) {
+	_, page, _ := strings.Cut(readArchitecture(t), "\n## The states of a watch\n")
+	page, _, _ = strings.Cut(page, "\n## ")
+	found := 0
+	for f := range files(t) {
+		for _, decl := range f.syntax.Decls {
+			d, ok := decl.(*ast.GenDecl)
+			if !ok || d.Tok != token.CONST {
+				continue
+			}
+			prefix, ok := states[d.Specs[0].(*ast.ValueSpec).Names[0].Name]
+			if !ok {
+				continue
+			}
+			found++
+			for _, spec := range d.Specs {
+				name := strings.TrimPrefix(spec.(*ast.ValueSpec).Names[0].Name, prefix)
+				if !regexp.MustCompile(`\b` + name + `\b`).MatchString(page) {
+					t.Errorf("docs/dev/watches.md does not name the state %s", name)
+				}
+			}
+		}
+	}
+	if found != len(states) {
+		t.Errorf("found the states of %d variables, want %d", found, len(states))
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// LostError means that a revision is not available. Either a watcher with EveryEvent cannot
+// LostError means that a revision is not available. Either a watch with EveryEvent cannot
 // have all events after its position, or there is no snapshot at the exact revision that a
-// watcher asked for.
+// watch asked for.
 type LostError struct {
 	Asked   object.Revision // the position, or the exact revision
 	Oldest  object.Revision // all events after this revision are available
@@ -24,7 +24,7 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("revision %d is not available: the oldest is %d, the newest %d", e.Asked, e.Oldest, e.Current)
 }
 
-// EpochError means that the position of a watcher with EveryEvent belongs to another epoch.
+// EpochError means that the position of a watch with EveryEvent belongs to another epoch.
 type EpochError struct {
 	Asked   object.Epoch
 	Current object.Position
@@ -38,8 +38,8 @@ func (e *EpochError) Error() string {
 // cacher.State is in a [parts.RetainedState], and that state may be dropped. Otherwise a
 // client that does not read would keep the state in memory.
 type catchUp struct {
-	kind  object.CatchUp
-	since object.Revision // DELTA: the cursor of the watcher when the catch-up began; otherwise 0
+	kind  object.CatchUpKind
+	since object.Revision // DELTA: Reader.After when the catch-up began; otherwise 0
 	to    object.Revision // the revision to which the catch-up leads; RESET: the revision of the snapshot
 	asOf  time.Time       // after the catch-up, the client has everything that the store had at this time
 
@@ -52,12 +52,12 @@ type catchUp struct {
 	allPartsSent bool                 // the next message is SYNCED
 }
 
-// smallDelta is the largest size of a DELTA that needs no reservation. After a relist, all
-// watchers get a DELTA at once, and most of these DELTAs are empty or small. A small DELTA
+// smallDelta is the largest size of a DELTA that needs no slot. After a relist, all
+// watches get a DELTA at once, and most of these DELTAs are empty or small. A small DELTA
 // costs no more than a live message.
 const smallDelta = 16 << 10
 
-// startCatchUp chooses how to bring the watcher up to date, and returns the message that
+// startCatchUp chooses how to bring the reader up to date, and returns the message that
 // announces the catch-up.
 func (r *Reader) startCatchUp() (feed.Message, error) {
 	d := r.Feed.Feeds
@@ -94,8 +94,8 @@ func (r *Reader) startCatchUp() (feed.Message, error) {
 	return r.CatchUpBegin(kind), nil
 }
 
-// MoveToCatchUp chooses a catch-up that leads to the state, and moves the cursor to its beginning.
-func (r *Reader) MoveToCatchUp(newest *cacher.State) (object.CatchUp, error) {
+// MoveToCatchUp chooses a catch-up that leads to the state, and moves the reader to its beginning.
+func (r *Reader) MoveToCatchUp(newest *cacher.State) (object.CatchUpKind, error) {
 	if r.Step == StepBehind {
 		r.After = r.Feed.View.Load().SkipDropped(r.At()).Revision
 	}
@@ -122,7 +122,7 @@ func (r *Reader) MoveToCatchUp(newest *cacher.State) (object.CatchUp, error) {
 }
 
 // CatchUpBegin returns the message that announces a catch-up.
-func (r *Reader) CatchUpBegin(kind object.CatchUp) feed.Message {
+func (r *Reader) CatchUpBegin(kind object.CatchUpKind) feed.Message {
 	m := r.message(object.CatchUpBegin, parts.Part{})
 	m.Header.CatchUp = kind
 	return m
@@ -143,18 +143,18 @@ func (r *Reader) WholeReplay(v *feed.View, to object.Revision, asOf time.Time) [
 }
 
 // target returns the state to which a RESET or a DELTA leads. This is the state that the
-// watchers of the same interest share, or the newest one. target also sets Needed to the
+// readers of the same interest share, or the newest one. target also sets Needed to the
 // revision of the state. If the catch-up starts over, it then leads to no older state.
 //
-// If the watcher starts over because its state was dropped, target prefers the oldest
+// If the reader starts over because its state was dropped, target prefers the oldest
 // retained state that is new enough. Otherwise a newer state might have to be retained, and
-// to drop a state of other watchers for it.
+// to drop a state of other watches for it.
 func (r *Reader) target(newest *cacher.State) *cacher.State {
 	d := r.Feed.Feeds
 	needed := max(r.Needed, r.After)
 	if r.catchUp != nil && r.catchUp.kind.TransfersState() {
 		s := d.Retained.Oldest(newest.Position().Epoch, needed)
-		// After the catch-up, the watcher must be able to continue from this state, either
+		// After the catch-up, the reader must be able to continue from this state, either
 		// with the changes of the window or with a DELTA.
 		if s != nil && (s.Revision() >= newest.Replayable() || !r.EveryEvent && newest.HasDelta(s.Revision())) {
 			r.Needed = s.Revision()
@@ -176,9 +176,9 @@ func (r *Reader) AbandonCatchUp() {
 }
 
 // chooseCatchUp returns the cheapest kind of catch-up that leads to the given state. If the
-// watcher cannot have the events or the snapshot that it asked for, chooseCatchUp returns a
+// reader cannot have the events or the snapshot that it asked for, chooseCatchUp returns a
 // [*LostError] or an [*EpochError].
-func (r *Reader) chooseCatchUp(s *cacher.State) (object.CatchUp, error) {
+func (r *Reader) chooseCatchUp(s *cacher.State) (object.CatchUpKind, error) {
 	epoch := s.Position().Epoch
 	switch {
 	case r.Exact > 0 && (r.Exact < s.Replayable() || r.Exact > s.Revision()): // the revision is too old, or it belongs to another epoch
@@ -259,9 +259,9 @@ func (r *Reader) SyncedIsNext() bool {
 	}
 }
 
-// NeedsReservation reports whether the next message is a part of a RESET or a DELTA, unless the DELTA
-// is small. SYNCED needs no reservation.
-func (r *Reader) NeedsReservation() bool {
+// NeedsSlot reports whether the next message is a part of a RESET or a DELTA, unless the DELTA
+// is small. SYNCED needs no slot.
+func (r *Reader) NeedsSlot() bool {
 	switch r.Step {
 	case StepSnapshot:
 		return true
@@ -287,7 +287,7 @@ func (r *Reader) catchUpState() *cacher.State {
 	return nil
 }
 
-// part returns the next part of a RESET or a DELTA. Watchers that need the same part share
+// part returns the next part of a RESET or a DELTA. Readers that need the same part share
 // it.
 func (r *Reader) part(c *catchUp, s *cacher.State) parts.Part {
 	var makePart func(*catchUp, *cacher.State) parts.Part

@@ -8,14 +8,14 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// merged returns the events after the cursor. It reads the changes of the window and merges
-// those of each key. The cursor moves only with the last message of a merge. Between two
+// merged returns the events after the position. It reads the changes of the window and merges
+// those of each key. The reader moves only with the last message of a merge. Between two
 // messages, the reader keeps only the fields MergeTo and Skip, so it repeats the merge for
 // each message.
 func (r *Reader) merged() parts.Part {
 	var p parts.Part
 	if r.Step == StepLive {
-		// Sharing the work is not worth its cost, because hardly any two live watchers need
+		// Sharing the work is not worth its cost, because hardly any two live watches need
 		// the same events.
 		if r.MergeTo == 0 {
 			r.MergeTo = r.Feed.Feeds.Config.Source.State().Revision()

@@ -30,7 +30,7 @@ type Reader struct {
 	catchUp *catchUp        // nil: none is under way
 }
 
-// Step is what comes next.
+// Step is what comes next. docs/dev/watches.md relates it to the other states of a watch.
 type Step uint8
 
 const (

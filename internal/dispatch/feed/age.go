@@ -21,7 +21,7 @@ func (fs *Feeds) StatedAge(now time.Time) time.Duration {
 }
 
 // LiveAge returns the [object.Header.Age] of a live message that is made now. If more events
-// wait for the watcher, the message does not lead to the newest state. The client then has
+// wait for the watch, the message does not lead to the newest state. The client then has
 // everything that the server knew when the first event of the message arrived, but perhaps
 // nothing later.
 func (fs *Feeds) LiveAge(now, firstArrived time.Time, more bool) time.Duration {

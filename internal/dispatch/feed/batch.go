@@ -9,8 +9,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Batch is a message that a worker sends: live events for all watchers that need these events
-// next, or a message of one watcher, such as its bookmark or a part of its catch-up. A batch must
+// Batch is a message that a worker sends: live events for all watches that need these events
+// next, or a message of one watch, such as its bookmark or a part of its catch-up. A batch must
 // not be modified.
 type Batch struct {
 	Message
@@ -24,7 +24,7 @@ type Batch struct {
 	keys  atomic.Int32    // cached result of the method distinct; 0: unknown
 }
 
-// Start is where a batch begins: a view of the log, and a place in the view. Watchers
+// Start is where a batch begins: a view of the log, and a place in the view. Watches
 // with equal starts need the same batch.
 type Start struct {
 	View  *View
@@ -43,7 +43,7 @@ func (b *Batch) Encoded(encode func(*Message) any) any {
 	return encoded
 }
 
-// Follows reports whether the batch is what a watcher needs next. The arguments are
+// Follows reports whether the batch is what a watch needs next. The arguments are
 // Reader.After and Reader.Skip. If the batch begins or ends inside a revision, both must
 // equal the values in the start of the batch.
 func (b *Batch) Follows(after object.Revision, skip int) bool {
@@ -130,7 +130,7 @@ func (f *Feed) newBatch(start Start, limit int, to object.Revision, shareable bo
 }
 
 // batchCache keeps the four latest batches of a feed. Four are enough, because few other
-// events arrive while a batch is sent to ten thousand watchers. Each batch holds at most one
+// events arrive while a batch is sent to ten thousand watches. Each batch holds at most one
 // message.
 type batchCache struct {
 	recent [4]atomic.Pointer[Batch]

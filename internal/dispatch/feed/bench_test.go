@@ -53,10 +53,10 @@ func BenchmarkCut(b *testing.B) {
 				}
 				f.publish()
 				v := f.View.Load()
-				cursor := object.Revision(1 + long - waiting)
+				after := object.Revision(1 + long - waiting)
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, end, _ := v.Read(cursor, 0, 1<<20, AllRevisions); end.Taken != waiting {
+					if _, end, _ := v.Read(after, 0, 1<<20, AllRevisions); end.Taken != waiting {
 						b.Fatalf("got %d events, want %d", end.Taken, waiting)
 					}
 				}

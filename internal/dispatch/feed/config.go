@@ -43,16 +43,16 @@ type Config struct {
 	// up to 4 MiB, so an event above the limit usually reaches them, too.
 	MessageBytes int
 
-	// LogBytes limits the memory of the logs of all feeds together. Watchers read older
+	// LogBytes limits the memory of the logs of all feeds together. Watches read older
 	// events from the cacher's window. Default 64 MiB.
 	LogBytes int
 
-	// LogAge is how long the logs keep events. Watchers read older events from the cacher's
+	// LogAge is how long the logs keep events. Watches read older events from the cacher's
 	// window. Default 1 min.
 	LogAge time.Duration
 
-	// CatchUpBytes limits the memory of the catch-up parts that watchers share. A part that
-	// does not fit is made again for each watcher. Default 64 MiB.
+	// CatchUpBytes limits the memory of the catch-up parts that watches share. A part that
+	// does not fit is made again for each watch. Default 64 MiB.
 	CatchUpBytes int
 
 	// CatchUpStates limits how many past states are retained for catch-ups of several

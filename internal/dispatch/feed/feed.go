@@ -96,7 +96,7 @@ func (f *Feed) publish() {
 	}
 }
 
-// keepBatch keeps a batch for other watchers, unless the log has dropped events meanwhile.
+// keepBatch keeps a batch for other watches, unless the log has dropped events meanwhile.
 // The order matters. keepBatch stores the batch before it loads the view, and publish stores
 // the view before it clears the batches. So at least one of the two drops an outdated batch.
 func (f *Feed) keepBatch(b *Batch) {

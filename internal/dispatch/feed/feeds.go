@@ -103,14 +103,14 @@ func (fs *Feeds) awaitChange(ctx context.Context, s *cacher.State, idle <-chan t
 }
 
 // dispatch runs one round: it appends all changes up to the state to the feeds. The reports to
-// the observer come last, so no watcher waits for the observer.
+// the observer come last, so no watch waits for the observer.
 func (fs *Feeds) dispatch(s *cacher.State) {
 	r := fs.beginRound(s)
 	ended := fs.appendAll(s, r)
 	r.report(fs.Config.Observer, ended)
 }
 
-// appendAll returns when watchers could read the changes.
+// appendAll returns when watches could read the changes.
 func (fs *Feeds) appendAll(s *cacher.State, r *roundReports) (ended time.Time) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -119,8 +119,8 @@ func (fs *Feeds) appendAll(s *cacher.State, r *roundReports) (ended time.Time) {
 	changes, ok := s.Changes(before.Revision)
 	if !ok || now.Epoch != before.Epoch {
 		// Changes after the last round are lost, or the epoch has changed. Each log restarts
-		// empty at the new position. A watcher notices this when the log does not reach back
-		// to its cursor.
+		// empty at the new position. A cursor notices this when the log does not reach back
+		// to it.
 		for f := range fs.index.all() {
 			fs.publishLater(f)
 			f.restart(before, now)

@@ -6,7 +6,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/selector"
 )
 
-// Interest defines which objects a watcher sees, and how. Watchers whose interests have the
+// Interest defines which objects a watch sees, and how. Watches whose interests have the
 // same canonical form share a feed.
 type Interest struct {
 	Scope      object.Scope

@@ -90,10 +90,10 @@ type droppedLog struct {
 	last object.Revision // and had no event after this revision
 }
 
-// SkipDropped returns the position at which a watcher at the given position continues after
-// Feed.restart has dropped the log. A watcher that had delivered every event of the dropped
-// log continues at its end. Any other watcher continues at its own position. So all
-// watchers that had delivered everything need the same catch-up, although their last messages
+// SkipDropped returns the position at which a watch at the given position continues after
+// Feed.restart has dropped the log. A watch that had delivered every event of the dropped
+// log continues at its end. Any other watch continues at its own position. So all
+// watches that had delivered everything need the same catch-up, although their last messages
 // have different positions.
 func (v *View) SkipDropped(at object.Position) object.Position {
 	if d := v.dropped; d != nil && at.Epoch == d.end.Epoch && d.last <= at.Revision && at.Revision < d.end.Revision {
@@ -118,22 +118,22 @@ func (v *View) visible(i int) int {
 	return v.segments[i].n
 }
 
-// EndsAt reports whether the view has no event after the cursor.
-func (v *View) EndsAt(cursor object.Revision) bool {
+// EndsAt reports whether the view has no event after the revision.
+func (v *View) EndsAt(after object.Revision) bool {
 	n := len(v.segments)
-	return n == 0 || v.segments[n-1].entries[v.visibleInLast-1].revision <= cursor
+	return n == 0 || v.segments[n-1].entries[v.visibleInLast-1].revision <= after
 }
 
-// find returns the segment and the entry of the first event after the cursor. If there is no
+// find returns the segment and the entry of the first event after the revision. If there is no
 // such event, the segment is len(v.segments).
-func (v *View) find(cursor object.Revision) (segment, entry int) {
+func (v *View) find(after object.Revision) (segment, entry int) {
 	segment = sort.Search(len(v.segments), func(i int) bool {
-		return v.segments[i].entries[v.visible(i)-1].revision > cursor
+		return v.segments[i].entries[v.visible(i)-1].revision > after
 	})
 	if segment == len(v.segments) {
 		return segment, 0
 	}
-	entry = sort.Search(v.visible(segment), func(i int) bool { return v.segments[segment].entries[i].revision > cursor })
+	entry = sort.Search(v.visible(segment), func(i int) bool { return v.segments[segment].entries[i].revision > after })
 	return segment, entry
 }
 
@@ -142,19 +142,19 @@ func (v *View) Covers(at object.Position) bool {
 	return v.base.Epoch == at.Epoch && v.base.Revision <= at.Revision
 }
 
-// Next returns the revision of the first event after the cursor. It returns false if there is
+// Next returns the revision of the first event after the revision. It returns false if there is
 // none.
-func (v *View) Next(cursor object.Revision) (first object.Revision, ok bool) {
-	si, ei := v.find(cursor)
+func (v *View) Next(after object.Revision) (first object.Revision, ok bool) {
+	si, ei := v.find(after)
 	if si == len(v.segments) {
 		return 0, false
 	}
 	return v.segments[si].entries[ei].revision, true
 }
 
-// count returns the number of events after the cursor and the revision of the first one.
-func (v *View) count(cursor object.Revision) (n int, first object.Revision) {
-	si, ei := v.find(cursor)
+// count returns the number of events after the revision and the revision of the first one.
+func (v *View) count(after object.Revision) (n int, first object.Revision) {
+	si, ei := v.find(after)
 	for i := si; i < len(v.segments); i, ei = i+1, 0 {
 		if i == si {
 			first = v.segments[i].entries[ei].revision
@@ -164,15 +164,15 @@ func (v *View) count(cursor object.Revision) (n int, first object.Revision) {
 	return n, first
 }
 
-// Distinct reports whether all events after the cursor have different keys. If so, there is
+// Distinct reports whether all events after the revision have different keys. If so, there is
 // nothing to merge. It compares hashes, so it may return false although all keys are
 // different.
-func (v *View) Distinct(cursor object.Revision) bool {
+func (v *View) Distinct(after object.Revision) bool {
 	seen := map[uint32]bool{}
 	for i := len(v.segments) - 1; i >= 0; i-- {
 		entries := v.segments[i].entries[:v.visible(i)]
 		for j := len(entries) - 1; j >= 0; j-- {
-			if entries[j].revision <= cursor {
+			if entries[j].revision <= after {
 				return true
 			}
 			if seen[entries[j].key] {
@@ -184,10 +184,10 @@ func (v *View) Distinct(cursor object.Revision) bool {
 	return true
 }
 
-// Size returns the number of bytes of the events after the cursor, up to and including the
-// revision to. It leaves out the given number of events.
-func (v *View) Size(cursor object.Revision, skip int, to object.Revision) int {
-	si, ei := v.find(cursor)
+// Size returns the number of bytes of the events after one revision, up to and including another.
+// It leaves out the given number of events.
+func (v *View) Size(after object.Revision, skip int, to object.Revision) int {
+	si, ei := v.find(after)
 	si, ei = v.skip(si, ei, skip)
 	lastSegment, lastEntry := v.find(to)
 	n := 0
@@ -229,13 +229,13 @@ func (v *View) skip(segment, entry, events int) (int, int) {
 // AllRevisions is the argument of View.Read for all events of the view.
 const AllRevisions object.Revision = math.MaxInt64
 
-// Read returns the events of the next message. The message begins after the cursor, leaves
+// Read returns the events of the next message. The message begins after a revision, leaves
 // out the given number of events, and ends at the limit or before the first event after the
 // revision to. Read returns the bytes of the events, where the message ends, and the entry of
 // the first event.
-func (v *View) Read(cursor object.Revision, skip, limit int, to object.Revision) (pieces [][]byte, end parts.Cut, first entry) {
-	end = parts.Cut{Limit: limit, UpTo: cursor}
-	si, ei := v.find(cursor)
+func (v *View) Read(after object.Revision, skip, limit int, to object.Revision) (pieces [][]byte, end parts.Cut, first entry) {
+	end = parts.Cut{Limit: limit, UpTo: after}
+	si, ei := v.find(after)
 	if si == len(v.segments) {
 		return nil, end, entry{}
 	}
@@ -267,7 +267,7 @@ walk:
 }
 
 // logBudget limits the memory of the logs of all feeds. When a new segment exceeds the limit,
-// the oldest segments are dropped, whichever feed they belong to. Watchers then read the
+// the oldest segments are dropped, whichever feed they belong to. Watches then read the
 // dropped events from the window, if the window still has them. The mutex of the Feeds guards
 // the fields.
 type logBudget struct {

@@ -13,7 +13,7 @@ const logAgeInterval = 10 * time.Second
 const maxYoungSegments = 1000
 
 // dropOldSegments occasionally drops the segments whose events are older than Config.LogAge.
-// Nearly all watchers have read these events. The others read them from the window. The
+// Nearly all watches have read these events. The others read them from the window. The
 // caller holds the mutex and publishes the feeds.
 func (fs *Feeds) dropOldSegments() {
 	now := time.Now()

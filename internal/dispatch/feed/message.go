@@ -6,7 +6,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Message is one message of a watch. Watchers share the encoded events and must not modify
+// Message is one message of a watch. Watches share the encoded events and must not modify
 // them.
 type Message struct {
 	Events [][]byte // the encoded events; a piece may have several of them

@@ -14,8 +14,8 @@ type Observer interface {
 	// round waits until Wants returns.
 	Wants() bool
 
-	// Dispatched reports that watchers can read the changes of a revision. The
-	// workers were already woken, so some watchers may have received the changes. The next
+	// Dispatched reports that watches can read the changes of a revision. The
+	// workers were already woken, so some watches may have received the changes. The next
 	// round waits until Dispatched returns.
 	Dispatched(Dispatched)
 }
@@ -28,7 +28,7 @@ type Dispatched struct {
 	Arrived time.Time // when the changes came from the store
 	Applied time.Time // when the cacher published the state that the round dispatched; an earlier state may have had the changes, too
 	Began   time.Time // when the round that dispatched the changes began
-	Ended   time.Time // when watchers could read the changes
+	Ended   time.Time // when watches could read the changes
 }
 
 // roundReports collects the reports of one round. A nil one collects nothing, because the observer
@@ -70,7 +70,7 @@ func (r *roundReports) event(f *Feed) {
 	}
 }
 
-// report reports each revision to the observer. Watchers can read the changes since the given time.
+// report reports each revision to the observer. Watches can read the changes since the given time.
 func (r *roundReports) report(to Observer, ended time.Time) {
 	if r == nil {
 		return

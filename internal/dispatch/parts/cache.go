@@ -12,39 +12,39 @@ import (
 )
 
 // CacheAge is the age from which a shared state is outdated, unless it is still the
-// newest state. A watcher that begins to catch up uses a shared state that is not outdated,
-// if this state is as fresh as the watcher requires; see package catchup. CacheAge is
+// newest state. A watch that begins to catch up uses a shared state that is not outdated,
+// if this state is as fresh as the watch requires; see package catchup. CacheAge is
 // also the shortest time between two sweeps.
 const CacheAge = 100 * time.Millisecond
 
-// Cache shares the work of catch-ups among the watchers of one interest. Watchers that
+// Cache shares the work of catch-ups among the watches of one interest. Watches that
 // catch up at the same time catch up to the same state, and use the parts that one of them
 // made. A sweep empties the cache when this state is older than CacheAge and no longer
 // the newest.
 type Cache struct {
 	mu    sync.Mutex    // guards everything below; held while a part is made, so each part is made once
-	state *cacher.State // the state to which the watchers catch up; nil: none
+	state *cacher.State // the state to which the watches catch up; nil: none
 	taken time.Time     // when the state was taken
-	used  time.Time     // when a watcher last asked for the state or for a part
+	used  time.Time     // when a watch last asked for the state or for a part
 	parts map[Key]Part  // the kept parts; nil before start is called
 	bytes int64         // size of the parts
 }
 
 // Budget limits the memory of all caches of a resource. A cache may use at most half of
-// what the other caches leave. A part that does not fit is made again for each watcher.
+// what the other caches leave. A part that does not fit is made again for each watch.
 type Budget struct {
 	Limit int64
 	Bytes atomic.Int64
 }
 
 // isTight reports whether more than a quarter of the budget is used. If so, a sweep also
-// empties each cache that no watcher has used for CacheAge.
+// empties each cache that no watch has used for CacheAge.
 func (b *Budget) isTight() bool { return b.Bytes.Load() > b.Limit/4 }
 
 // Key identifies a part. A part that is made from the window has the kind REPLAY, even
-// for a live watcher, which reads the window if the log does not reach back to its cursor.
+// for a live watch, whose reader takes the window if the log does not reach back to its position.
 type Key struct {
-	Kind  object.CatchUp
+	Kind  object.CatchUpKind
 	Since object.Revision // DELTA: where it begins
 	To    object.Revision // the revision to which the catch-up leads; REPLAY: of a merge, up to which it merges
 	Start Start
@@ -91,8 +91,8 @@ func (p *Part) sizeWith(n int) int64 {
 }
 
 // smallPiece is the largest size of a piece that is coalesced with its neighbours in a shared
-// part. Each piece of a message in flight costs more than a hundred bytes per watcher. A copy
-// costs the size of the piece, once for all watchers.
+// part. Each piece of a message in flight costs more than a hundred bytes per watch. A copy
+// costs the size of the piece, once for all watches.
 const smallPiece = 4 << 10
 
 // runs returns the pieces in runs. A run is one large piece, or small pieces that follow each
@@ -136,7 +136,7 @@ func (p *Part) coalescedSize() int64 {
 	return p.sizeWith(n)
 }
 
-// SharedState returns the state to which other watchers of the interest catch up. If there is
+// SharedState returns the state to which other watches of the interest catch up. If there is
 // none, or if that state is outdated or older than the revision needed, SharedState returns
 // the newest state.
 func (c *Cache) SharedState(newest *cacher.State, needed object.Revision, b *Budget) *cacher.State {
@@ -184,7 +184,7 @@ func (c *Cache) Part(state *cacher.State, key Key, b *Budget, makePart func() Pa
 	defer c.mu.Unlock()
 	c.used = time.Now()
 	if p, ok := c.parts[key]; ok {
-		if !p.coalesced { // a second watcher uses the part, so the copy is worth its cost
+		if !p.coalesced { // a second watch uses the part, so the copy is worth its cost
 			c.countLocked(-p.size(), b)
 			p.coalesce()
 			c.countLocked(p.size(), b)
@@ -218,7 +218,7 @@ func (c *Cache) countLocked(n int64, b *Budget) {
 }
 
 // Expire empties the cache if its state is outdated. If the budget is tight, it also empties
-// a cache that no watcher has used for CacheAge. It reports whether the cache is
+// a cache that no watch has used for CacheAge. It reports whether the cache is
 // empty.
 func (c *Cache) Expire(newest *cacher.State, b *Budget) bool {
 	if !c.mu.TryLock() {

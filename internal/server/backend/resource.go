@@ -57,16 +57,16 @@ type Resource struct {
 	Tracer     WriteTracer // nil: writes are not traced
 }
 
-// Lag is how far a watcher is behind its resource.
+// Lag is how far a watch is behind its resource.
 type Lag struct {
 	Revisions int64         // between its position and that of the resource
-	Waited    time.Duration // how long the oldest event that waits for the watcher has waited
+	Waited    time.Duration // how long the oldest event that waits for the watch has waited
 	IsMinimum bool          // the oldest event has waited at least this long: it is older than the window
 }
 
-// QueueAge returns how long the oldest change has waited for the dispatcher: it is in the cache
+// DispatchLag returns how long the oldest change has waited for the dispatcher: it is in the cache
 // but not in the logs of the feeds. It returns 0 if no change waits.
-func (r *Resource) QueueAge() time.Duration {
+func (r *Resource) DispatchLag() time.Duration {
 	if r.Direct != nil {
 		return 0
 	}
@@ -97,7 +97,7 @@ func (r *Resource) LagOf(b feed.Backlog, at object.Position) Lag {
 		return Lag{}
 	}
 	if state.Position().Epoch != at.Epoch {
-		return Lag{IsMinimum: true} // the window has no event of the watcher's epoch
+		return Lag{IsMinimum: true} // the window has no event of the watch's epoch
 	}
 	lag := Lag{Revisions: int64(max(0, state.Revision()-at.Revision)), IsMinimum: b.Since < state.Replayable()}
 	if arrived, ok := state.Arrived(b.Since); ok {

@@ -43,7 +43,7 @@ func (s uncached) ViewAt(ctx context.Context, p object.Position) (View, error) {
 
 // WatchDirect starts a watch of a resource without a cache. It gets its last bookmark at the given
 // time; see dispatch.Options.
-func (r *Resource) WatchDirect(ctx context.Context, w *request.Watch, lastBookmark time.Time) (*direct.Watcher, error) {
+func (r *Resource) WatchDirect(ctx context.Context, w *request.Watch, lastBookmark time.Time) (*direct.Reader, error) {
 	var begin catchup.Begin
 	switch c := w.Consistency; {
 	case w.After != nil:

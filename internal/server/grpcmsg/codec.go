@@ -6,18 +6,18 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Response is a response for one stream that needs no marshalling. Several responses may share
-// buffers. The garbage collector frees the buffers: mem.SliceBuffer ignores reference counts, so
-// a stream that ends before it has sent a response leaks nothing.
-type Response mem.BufferSlice
+// Pieces are the encoded bytes of a message for one stream, or of the answer to a unary call. Several
+// messages may share buffers. The garbage collector frees the buffers: mem.SliceBuffer ignores reference counts, so
+// a stream that ends before it has sent a message leaks nothing.
+type Pieces mem.BufferSlice
 
-// Message is a message that the gRPC codec does not marshal: a [Response] or a [SharedMessage].
+// Message is a message that the gRPC codec does not marshal: [Pieces] or a [SharedMessage].
 type Message interface {
 	Buffers() mem.BufferSlice
 }
 
 // Buffers implements [Message].
-func (r Response) Buffers() mem.BufferSlice { return mem.BufferSlice(r) }
+func (p Pieces) Buffers() mem.BufferSlice { return mem.BufferSlice(p) }
 
 // grpcCodec passes the buffers of a Message on to gRPC and the bytes to a Request, and leaves all
 // other messages to protobuf.
@@ -52,21 +52,21 @@ func (c grpcCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// Size returns the number of bytes of the response.
-func (r Response) Size() int { return mem.BufferSlice(r).Len() }
+// Size returns the number of bytes of the message.
+func (p Pieces) Size() int { return mem.BufferSlice(p).Len() }
 
-// OnRelease changes the response so that release is called when gRPC no longer holds the
-// response, possibly more than once. It returns the changed response.
-func (r Response) OnRelease(release func()) Response {
-	last := len(r) - 1
+// OnRelease changes the last piece so that release is called when gRPC no longer holds the
+// message, possibly more than once. It returns the changed pieces.
+func (p Pieces) OnRelease(release func()) Pieces {
+	last := len(p) - 1
 	l := bufferLease{release}
-	r[last] = mem.NewBuffer(l.buffer(r[last].ReadOnlyData()), l)
-	return r
+	p[last] = mem.NewBuffer(l.buffer(p[last].ReadOnlyData()), l)
+	return p
 }
 
-// Follow returns the response that consists of a piece and what end appends to a slice. It copies a
+// Follow returns the message that consists of a piece and what end appends to a slice. It copies a
 // small piece, which costs less than a further piece.
-func Follow(piece []byte, end func([]byte) []byte) Response {
+func Follow(piece []byte, end func([]byte) []byte) Pieces {
 	if len(piece) > CopiedBytes {
 		return Join([][]byte{piece}, end(nil))
 	}
@@ -74,8 +74,8 @@ func Follow(piece []byte, end func([]byte) []byte) Response {
 	return Chain(nil, end(append(b, piece...)))
 }
 
-// Join returns the response that consists of the pieces and last.
-func Join(pieces [][]byte, last []byte) Response {
+// Join returns the message that consists of the pieces and last.
+func Join(pieces [][]byte, last []byte) Pieces {
 	buffers := make([]mem.SliceBuffer, len(pieces))
 	for i, p := range pieces {
 		buffers[i] = p
@@ -85,10 +85,10 @@ func Join(pieces [][]byte, last []byte) Response {
 
 // Chain is like Join, but does not copy the slice of pieces. The caller must not use the slice
 // afterwards.
-func Chain(pieces []mem.SliceBuffer, last []byte) Response {
-	r := make(Response, 0, len(pieces)+2) // with room for last and a write fence
+func Chain(pieces []mem.SliceBuffer, last []byte) Pieces {
+	p := make(Pieces, 0, len(pieces)+2) // with room for last and a write fence
 	for i := range pieces {
-		r = append(r, &pieces[i]) // pointers into one allocation
+		p = append(p, &pieces[i]) // pointers into one allocation
 	}
-	return append(r, mem.SliceBuffer(last))
+	return append(p, mem.SliceBuffer(last))
 }

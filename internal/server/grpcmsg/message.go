@@ -61,8 +61,8 @@ func (m *SharedMessage) Size() int { return m.size }
 
 // WithFence returns the message followed by a fence, for one stream. The caller has called
 // [WriteFence.Ref].
-func (m *SharedMessage) WithFence(f *WriteFence) Response {
-	pieces := make(Response, 0, len(m.pieces)+1)
+func (m *SharedMessage) WithFence(f *WriteFence) Pieces {
+	pieces := make(Pieces, 0, len(m.pieces)+1)
 	return append(append(pieces, m.pieces...), f)
 }
 

@@ -10,8 +10,8 @@ import (
 )
 
 // SendWindow limits the bytes of a gRPC stream that are in flight: gRPC has accepted them, and
-// may not have written them to the buffer of the connection yet. The stream is that of a Watch
-// or of a Subscribe.
+// may not have written them to the buffer of the connection yet. Each entrance has one for each of its
+// streams.
 //
 // gRPC blocks a sender while 64 KiB of its stream have not been written. So a worker, which must
 // not wait, limits the bytes in flight. When 4 KiB or more are in flight, the worker appends a
@@ -20,12 +20,12 @@ import (
 // and it costs the worker nothing.
 //
 // A fence is overdue if a worker waits for it and gRPC has not released it within a minute.
-// Either the client does not read, or gRPC has lost the fence. Then a goroutine that may wait,
-// the waiting sender, sends the messages without fences. It does so until the fence is
-// released, or until gRPC has accepted so many bytes after the fence that it must have written
-// everything before them. Then gRPC has lost the fence, and the stream ends.
+// Either the client does not read, or gRPC has lost the fence. Then the goroutine of
+// dispatch.Stream.Serve, which may wait, sends the messages without fences. It does so until the
+// fence is released, or until gRPC has accepted so many bytes after the fence that it must have
+// written everything before them. Then gRPC has lost the fence, and the stream ends.
 //
-// Either the worker or the waiting sender uses a SendWindow, never both at the same time. Any
+// Either the worker or Serve uses a SendWindow, never both at the same time. Any
 // goroutine may call CheckFence, IsOverdue and IsBlocked.
 type SendWindow struct {
 	inFlight     int32        // bytes that gRPC may not have written yet
@@ -33,8 +33,8 @@ type SendWindow struct {
 	afterOverdue int32        // bytes sent after an overdue fence; counted up to StreamWindow
 	awaitsFence  atomic.Bool  // a worker has a message to send when the fence is released
 	overdue      atomic.Bool  // the fence was not released within FenceTimeout
-	sending      atomic.Bool  // the waiting sender is sending a message
-	sentAt       atomic.Int64 // time of the latest message that had a fence or came from the waiting sender; Unix nanoseconds
+	sending      atomic.Bool  // Serve is sending a message
+	sentAt       atomic.Int64 // time of the latest message that had a fence or came from Serve; Unix nanoseconds
 
 	fence WriteFence
 	ready func() // makes the worker serve the stream again; nil: no worker serves it
@@ -94,11 +94,11 @@ func (w *SendWindow) HasRoom() bool {
 // IsOverdue reports whether the fence is overdue. Any goroutine may call it.
 func (w *SendWindow) IsOverdue() bool { return w.overdue.Load() }
 
-// NeedsWaitingSender reports whether the waiting sender has to send the next message. While a
-// fence is overdue, it sends. If it has sent messages without a fence, it also sends the first
+// NeedsServe reports whether Serve has to send the next message. While a fence is overdue, it
+// sends. If it has sent messages without a fence, it also sends the first
 // message after the release of the overdue fence. That message has a fence, from which a worker
 // learns when gRPC has written all of them.
-func (w *SendWindow) NeedsWaitingSender() bool {
+func (w *SendWindow) NeedsServe() bool {
 	return w.overdue.Load() && (w.afterOverdue > 0 || !w.fence.Released())
 }
 
@@ -116,7 +116,7 @@ func (w *SendWindow) BeginTrySend(size int, now time.Time) *WriteFence {
 }
 
 // TakesMessage reports whether a worker may call SendShared.
-func (w *SendWindow) TakesMessage() bool { return !w.NeedsWaitingSender() && w.HasRoom() }
+func (w *SendWindow) TakesMessage() bool { return !w.NeedsServe() && w.HasRoom() }
 
 // SendShared sends a message from a worker, which has called TakesMessage.
 func (w *SendWindow) SendShared(stream grpc.ServerStream, m *SharedMessage, now time.Time) error {
@@ -126,7 +126,7 @@ func (w *SendWindow) SendShared(stream grpc.ServerStream, m *SharedMessage, now 
 	return stream.SendMsg(m)
 }
 
-// BeginSend is called when the waiting sender is about to send a message. It returns the fence
+// BeginSend is called when Serve is about to send a message. It returns the fence
 // to append to the message, or nil. The caller calls EndSend when gRPC has accepted the
 // message.
 func (w *SendWindow) BeginSend(now time.Time) *WriteFence {
@@ -144,7 +144,7 @@ func (w *SendWindow) BeginSend(now time.Time) *WriteFence {
 // CancelSend is called instead of EndSend when gRPC has refused the message.
 func (w *SendWindow) CancelSend() { w.sending.Store(false) }
 
-// EndSend is called when gRPC has accepted a message of the waiting sender. The arguments are
+// EndSend is called when gRPC has accepted a message of Serve. The arguments are
 // its size and the result of BeginSend.
 func (w *SendWindow) EndSend(size int, fence *WriteFence) error {
 	w.sending.Store(false)
@@ -159,7 +159,7 @@ func (w *SendWindow) EndSend(size int, fence *WriteFence) error {
 	return nil
 }
 
-// endOverdue makes the waiting sender use fences again when an overdue fence has been released.
+// endOverdue makes Serve use fences again when an overdue fence has been released.
 // The messages that it has sent meanwhile are in flight without a fence. The fence of its next
 // message covers these messages, too.
 func (w *SendWindow) endOverdue() {
@@ -183,7 +183,7 @@ func (w *SendWindow) fenceReleased() {
 	}
 }
 
-// CheckFence makes the waiting sender send the messages if a worker waits for the fence and the
+// CheckFence makes Serve send the messages if a worker waits for the fence and the
 // message with the fence was sent at least FenceTimeout ago.
 func (w *SendWindow) CheckFence(now time.Time) {
 	// The order matters: a sender stores sentAt before it appends the fence, so this method
@@ -196,7 +196,7 @@ func (w *SendWindow) CheckFence(now time.Time) {
 	}
 }
 
-// checkOverdueFence returns an error if the fence is lost. The waiting sender calls it when gRPC
+// checkOverdueFence returns an error if the fence is lost. Serve calls it when gRPC
 // has accepted a message of the given size without a fence.
 //
 // gRPC accepts a message only while less than StreamWindow bytes of its stream are unwritten.
@@ -213,7 +213,7 @@ func (w *SendWindow) checkOverdueFence(size int) error {
 }
 
 // IsBlocked reports whether a message waits for the client. There are three cases: a worker
-// has a message and waits for the fence; the waiting sender has been sending a message for at
+// has a message and waits for the fence; Serve has been sending a message for at
 // least blockedAfter; gRPC has held a message with a fence for at least blockedAfter without
 // writing it. A message without a fence does not count once gRPC has accepted it. For most watches,
 // the time does not matter, and reading the clock would take longer than the rest.

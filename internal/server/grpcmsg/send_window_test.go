@@ -11,7 +11,7 @@ import (
 )
 
 // stream is a send window with the messages that gRPC has accepted and not written yet. Only the test
-// uses it. The test calls send as the waiting sender would, and trySend as a worker would. Each
+// uses it. The test calls send as Serve would, and trySend as a worker would. Each
 // message has 2 KiB.
 type stream struct {
 	SendWindow
@@ -20,9 +20,9 @@ type stream struct {
 }
 
 var (
-	errFull               = errors.New("the window is full")
-	errNeedsWaitingSender = errors.New("the waiting sender has to send")
-	errWouldBlock         = errors.New("gRPC would block the sender")
+	errFull       = errors.New("the window is full")
+	errNeedsServe = errors.New("only Serve may send")
+	errWouldBlock = errors.New("gRPC would block the sender")
 )
 
 const messageBytes = 2 << 10
@@ -56,8 +56,8 @@ func (s *stream) send() error {
 
 func (s *stream) trySend() error {
 	switch {
-	case s.NeedsWaitingSender():
-		return errNeedsWaitingSender
+	case s.NeedsServe():
+		return errNeedsServe
 	case !s.HasRoom():
 		return errFull
 	}
@@ -98,8 +98,8 @@ func TestReleaseOfAnOverdueFenceLeavesLaterMessagesInFlight(t *testing.T) {
 	if !s.fence.Released() {
 		t.Fatal("the fence is not released")
 	}
-	if err := s.trySend(); !errors.Is(err, errNeedsWaitingSender) {
-		t.Errorf("got %v from the worker after the fence is released, want %v", err, errNeedsWaitingSender)
+	if err := s.trySend(); !errors.Is(err, errNeedsServe) {
+		t.Errorf("got %v from the worker after the fence is released, want %v", err, errNeedsServe)
 	}
 	if err := s.send(); err != nil {
 		t.Fatal(err)

@@ -41,10 +41,10 @@ func (s *Slot) Expect(interval time.Duration) {
 	}
 }
 
-// Reserve waits for the slot. It returns an [apierr.LimitError] if the wait takes too long, and at once
+// Acquire waits for the slot. It returns an [apierr.LimitError] if the wait takes too long, and at once
 // if the watches are new and too many new watches already wait. Watches that have begun are never turned
 // away like that: if they ended, their client would only begin new ones.
-func (s *Slot) Reserve(ctx context.Context, isNew bool) error {
+func (s *Slot) Acquire(ctx context.Context, isNew bool) error {
 	most := 0
 	if isNew {
 		most = s.limits.WaitingSnapshots
@@ -72,7 +72,7 @@ func (s *Slot) Reserve(ctx context.Context, isNew bool) error {
 	return nil
 }
 
-// patience returns how long Reserve waits at most: a client that gets no message for too long takes
+// patience returns how long Acquire waits at most: a client that gets no message for too long takes
 // the server for dead.
 func (s *Slot) patience() time.Duration {
 	s.mu.Lock()

@@ -28,7 +28,7 @@ func TestASlotIsLentForEachPart(t *testing.T) {
 		}
 		reserve := func() {
 			t.Helper()
-			if err := s.Reserve(t.Context(), true); err != nil {
+			if err := s.Acquire(t.Context(), true); err != nil {
 				t.Fatal(err)
 			}
 			used(1)
@@ -62,7 +62,7 @@ func TestASlotIsLentForEachPart(t *testing.T) {
 		s.BeginPart()
 		s.Close()
 		used(0)
-		if err := s.Reserve(t.Context(), true); err == nil {
+		if err := s.Acquire(t.Context(), true); err == nil {
 			t.Error("a stream that has ended got a slot")
 		}
 		used(0)
@@ -103,7 +103,7 @@ func TestWaitingForASnapshotSlot(t *testing.T) {
 			l.Patience = c.patience
 			slot := &Slot{}
 			slot.Init(l, Client{Address: "client"})
-			if err := slot.Reserve(ctx, true); !c.want(err) || (err == nil) != slot.IsHeld() {
+			if err := slot.Acquire(ctx, true); !c.want(err) || (err == nil) != slot.IsHeld() {
 				t.Errorf("got %v", err)
 			}
 			releasing.Wait()
@@ -128,7 +128,7 @@ func TestTooManyNewWatchesThatWaitAreRefused(t *testing.T) {
 		l.Patience = time.Nanosecond
 		slot := &Slot{}
 		slot.Init(l, Client{Address: "client"})
-		err := slot.Reserve(t.Context(), isNew)
+		err := slot.Acquire(t.Context(), isNew)
 		if refused, ok := errors.AsType[*apierr.LimitError](err); !ok || refused.Name != want {
 			t.Errorf("new: %v: got %v, want the limit %s", isNew, err, want)
 		}

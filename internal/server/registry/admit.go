@@ -19,11 +19,11 @@ type Parsed struct {
 	summary Summary
 }
 
-// Admit checks whether the caller may have a watch, parses the request for it, and takes its quotas,
+// AdmitWatch checks whether the caller may have a watch, parses the request for it, and takes its quotas,
 // which [Registry.End] gives back. It is the only way to a watch that may begin, whatever the
 // entrance, so what it checks and takes holds for all of them. A watch that is refused has taken
 // nothing.
-func (r *Registry) Admit(ctx context.Context, w Watch, req *fanoutv1.WatchRequest) (*Parsed, error) {
+func (r *Registry) AdmitWatch(ctx context.Context, w Watch, req *fanoutv1.WatchRequest) (*Parsed, error) {
 	c, limits := w.Caller(), r.Interceptors.Limits
 	if c.starts.many { // the interceptors have counted the RPC, but not its watches
 		if err := limits.AllowRequest(c.Client()); err != nil {

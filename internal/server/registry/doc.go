@@ -5,18 +5,37 @@
 //	   ├─ Queues, and the workers that serve them
 //	   └─ Counters of each resource and worker
 //
-// An entrance registers its method with [rpc.Registrar.RegisterEntrances]. It has two types of its own. The one implements [RPC], the other [Watch], and embeds a
-// [Registration]. With package rpc, its handler does what interceptors do for other methods: Admit, Accept, the
-// end with the credentials (OnDone, OnViolation, CutOff), and Conclude. It calls these methods, in this order:
+// # What an entrance does
+//
+// An entrance registers its method with [rpc.Registrar.RegisterEntrances]. It has three types of its own:
+// one implements [RPC]; one implements [Watch], and embeds a [Registration] and a dispatch.StreamWatch; one
+// is the dispatch.StreamSink of the stream. Its handler does what interceptors do for other methods
+// ([rpc.Interceptors.AdmitRequest], [rpc.Accept], [rpc.OnDone], [rpc.Interceptors.Conclude], and if clients
+// send several messages, [rpc.OnViolation]). It calls these methods, in this order:
 //
 //   - [Registry.Register] with the RPC. A drain ends it from now on.
 //   - [Caller.AwaitTurn] before each watch, if an RPC may carry many.
-//   - [Registry.Admit] with each watch: rights, the parsed request and all limits.
-//   - [Registry.Begin] when the watch has its watcher. Operators see it from now on.
-//   - [Registry.Report] when the client has reported.
-//   - [Registry.End] with each watch, and [Registry.Unregister] with the RPC.
+//   - [Registration.SetBegan] with each watch, because its age includes the wait for the store.
+//   - [Registry.AdmitWatch] with each watch: rights, the parsed request and all limits.
+//   - [Registry.Begin] when the store is fresh enough, before dispatch.Stream.Start. Operators see the watch
+//     from now on.
+//   - [Registry.Report] when the client has reported, if reports come with the stream.
+//   - [Registry.End] with each watch when it has ended or was refused, and [Registry.Unregister] with the RPC.
 //
-// An entrance cannot forget a limit on watches: Begin accepts only a watch that Admit has admitted. What
+// It ends the RPC or the watch when the credentials expire (access.Pass.Expires), at the time limits
+// ([Registry.TimeLimit], and that of the request), and when the registry says so ([RPC] and [Watch]).
+// [LastBookmark] is for the stream. If the client does not read its last messages within
+// [Registry.GraceAfter], the entrance calls [rpc.CutOff].
+//
+// The sink has these duties:
+//
+//   - before it sends: quota.Slot.BeginPart for a response with a part, [Registration.BeginReset] for each watch
+//     whose message begins a RESET
+//   - when there is room again, or gRPC has accepted the part: quota.Slot.EndPart
+//   - when gRPC has a message: [Counters.Note], also for the batches of a group (CountSent); the tracer of the
+//     resource, for live messages; the slow log, for the first message and for each catch-up
+//
+// An entrance cannot forget a limit on watches: Begin accepts only a watch that AdmitWatch has admitted. What
 // operators see of a watch ([StatusOf]) and metrics read ([SampleOf]) is made here, from what the
 // entrance knows of the messages ([Progress]).
 //

@@ -25,7 +25,7 @@ type Registration struct {
 	reports  bool      // guarded by Watch.Mutex: the client has said so, or has reported
 }
 
-// Stage is how far a watch has come.
+// Stage is how far a watch has come. docs/dev/watches.md relates it to the other states of a watch.
 type Stage uint8
 
 // The stages of a watch, in order.

@@ -139,10 +139,10 @@ func (r *Registry) checkEmpty() {
 func (r *Registry) ServerID() string { return r.prefix }
 
 // Number identifies a watch of a server. Later RPCs have higher numbers, and so have later
-// watches of a Subscribe stream.
+// watches of an RPC.
 type Number struct {
 	RPC   uint64
-	Index uint32 // of a watch of a Subscribe stream, from 1 on; 0: the RPC is a Watch
+	Index uint32 // of a watch of an RPC that may carry many, from 1 on; 0: the RPC is a Watch
 }
 
 // Compare orders numbers.

@@ -9,9 +9,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
 
-// Watch is a watch of any entrance: of the method Watch, or of a Subscribe stream. It embeds a
-// [Registration], so only [Registry.Admit] can admit it. Any goroutine may call its methods, from when the
-// watch has begun.
+// Watch is a watch of any entrance. It embeds a [Registration], so only [Registry.AdmitWatch] can admit
+// it. Any goroutine may call its methods, from when the watch has begun.
 type Watch interface {
 	registration() *Registration
 	Resource() string

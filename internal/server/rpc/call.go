@@ -57,9 +57,9 @@ func (i *Interceptors) serveStream(srv any, stream grpc.ServerStream, info *grpc
 	return i.Conclude(client, info.FullMethod, began, err)
 }
 
-// Admit is an interceptor that decides whether a request is admitted. It authenticates the caller, and
+// AdmitRequest is an interceptor that decides whether a request is admitted. It authenticates the caller, and
 // limits the rate, the memory and the size of requests.
-func (i *Interceptors) Admit(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (i *Interceptors) AdmitRequest(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	admitted, err := i.admit(stream, info)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (i *Interceptors) Admit(srv any, stream grpc.ServerStream, info *grpc.Strea
 	return handler(srv, admitted)
 }
 
-// admit is what Admit does before the request is read. The caller releases the stream.
+// admit is what AdmitRequest does before the request is read. The caller releases the stream.
 func (i *Interceptors) admit(stream grpc.ServerStream, info *grpc.StreamServerInfo) (*requestStream, error) {
 	sendWait(stream.Context())
 	ctx, err := i.authenticate(stream.Context())
@@ -168,7 +168,7 @@ func (i *Interceptors) limitRate(ctx context.Context, fullMethod string) error {
 }
 
 // streamBytes is the memory that a client stream reserves for as long as it lasts. Subscribe is
-// described to Admit as a stream with one request, because it bounds its later ones itself.
+// described to AdmitRequest as a stream with one request, because it bounds its later ones itself.
 const streamBytes = 1 << 20
 
 // receive waits for the size of a request, and reserves its memory. A request that has already

@@ -64,7 +64,7 @@ func TestAuditRecordHasTheIdentity(t *testing.T) {
 			return denied
 		}
 		authenticate := func(_ any, stream grpc.ServerStream) error {
-			return s.Admit(nil, oneRequest{stream, access.With(stream.Context(), ann)}, one.info, handle)
+			return s.AdmitRequest(nil, oneRequest{stream, access.With(stream.Context(), ann)}, one.info, handle)
 		}
 		ctx := WithStreamContext(t.Context())
 		if err := s.serveStream(nil, oneRequest{nil, ctx}, one.info, authenticate); status.Code(err) != codes.PermissionDenied {

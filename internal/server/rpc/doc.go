@@ -8,7 +8,7 @@
 //  1. [Observers]: metrics and traces
 //  2. end streams when the server stops; when the handler has returned or panicked, turn its error into
 //     a status, log the end of the request, and record it in the audit log ([Interceptors.Conclude])
-//  3. [Interceptors.Admit]: authenticate, so the identity of the caller is in the context from here on;
+//  3. [Interceptors.AdmitRequest]: authenticate, so the identity of the caller is in the context from here on;
 //     limit the rate of requests; reserve memory for the request, and limit its size; check the
 //     credentials of client streams again with each message
 //
@@ -16,7 +16,7 @@
 // because each interceptor would cost a part of what a read from memory does. What does not depend on
 // the call is found out when the method is registered, and what is off costs nothing.
 //
-// Watch and Subscribe do step 2 themselves, because the stack of an interceptor would stay in
+// Entrances, the methods that carry watches, do step 2 themselves, because the stack of an interceptor would stay in
 // memory for as long as the watch lasts.
 //
 // An inner interceptor cannot change the context of an outer one. So it leaves values for outer

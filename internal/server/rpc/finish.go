@@ -51,7 +51,7 @@ func (i *Interceptors) LogPanic(ctx context.Context, err error) error {
 }
 
 // Conclude is called when a handler has returned. It returns the status for the client, and writes
-// the audit record and the log line. Handlers that use only the interceptor Admit call it
+// the audit record and the log line. Handlers that use only the interceptor AdmitRequest call it
 // themselves.
 //
 // Faults of the server are logged as errors, all other ends as debug lines. An unreachable store, a

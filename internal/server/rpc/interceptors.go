@@ -19,5 +19,5 @@ type Interceptors struct {
 	Audit         *audit.Log           // nil: there is none
 	Denials       quota.ClientLimiters // see NewDenials
 	Slow          *SlowLog
-	Stopping      context.Context // ends the streams of all methods but Watch and Subscribe, which would last for as long as clients like
+	Stopping      context.Context // ends the streams of all methods but entrances, which would last for as long as clients like; the registry ends those of entrances
 }

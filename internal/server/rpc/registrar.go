@@ -24,7 +24,7 @@ func (r Registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 }
 
 // RegisterEntrances registers a service in which the named streams carry watches. Their handlers do
-// themselves what the interceptors do, with [Interceptors.Admit] and [Interceptors.Conclude], because
+// themselves what the interceptors do, with [Interceptors.AdmitRequest] and [Interceptors.Conclude], because
 // the streams last long, and the stacks of interceptors would stay in memory as long.
 func (r Registrar) RegisterEntrances(desc *grpc.ServiceDesc, names ...string) {
 	r.register(desc, nil, names)
@@ -45,7 +45,7 @@ func (r Registrar) register(desc *grpc.ServiceDesc, implementation any, entrance
 		}
 		entrance := slices.Contains(entrances, s.StreamName)
 		if !entrance {
-			s.Handler = behind(r.Interceptors.serveStream, behind(r.Interceptors.Admit, s.Handler, info), info)
+			s.Handler = behind(r.Interceptors.serveStream, behind(r.Interceptors.AdmitRequest, s.Handler, info), info)
 		}
 		s.Handler = r.Observers.observe(s.Handler, info, !entrance)
 		all.Streams = append(all.Streams, s)

@@ -38,7 +38,7 @@ func TestResponsesSayHowLongTheirRequestsHaveWaited(t *testing.T) {
 	options := append(transport.ServerOptions(nil, 1<<20, func(string) frames.Budget { return waits }, nil),
 		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) { return WithStreamContext(ctx), nil }),
 		grpc.UnknownServiceHandler(func(srv any, stream grpc.ServerStream) error {
-			return i.Admit(srv, stream, info, func(_ any, stream grpc.ServerStream) error { return stream.SendMsg(&emptypb.Empty{}) })
+			return i.AdmitRequest(srv, stream, info, func(_ any, stream grpc.ServerStream) error { return stream.SendMsg(&emptypb.Empty{}) })
 		}))
 	server := grpc.NewServer(options...)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

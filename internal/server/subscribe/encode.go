@@ -21,11 +21,11 @@ import (
 type encoder struct {
 	statusOf func(error) error // returns the status for an error, or nil
 
-	parts []part // of the response that is being sent
+	entries []encodedEntry // of the response that is being sent
 }
 
-// part is the content of an entry.
-type part struct {
+// encodedEntry is an entry of a response whose parts are encoded.
+type encodedEntry struct {
 	ids     []byte
 	kind    wire.EntryContent
 	message *grpcmsg.SharedMessage // nil: see status
@@ -39,41 +39,41 @@ type part struct {
 const maxEntryHead = 16
 
 // encode encodes a response. The caller then calls forget.
-func (c *encoder) encode(r *dispatch.Response) grpcmsg.Response {
+func (c *encoder) encode(r *dispatch.Response) grpcmsg.Pieces {
 	copied, pieces := 0, 2 // the last piece, and a write fence
-	c.parts = c.parts[:0]
+	c.entries = c.entries[:0]
 	for i := range r.Entries {
-		p := c.part(&r.Entries[i])
-		c.parts = append(c.parts, p)
-		copied += maxEntryHead + len(p.ids) + len(p.status)
+		e := c.entry(&r.Entries[i])
+		c.entries = append(c.entries, e)
+		copied += maxEntryHead + len(e.ids) + len(e.status)
 		switch {
-		case p.message == nil:
-		case p.message.Size() <= grpcmsg.CopiedBytes:
-			copied += p.message.Size()
+		case e.message == nil:
+		case e.message.Size() <= grpcmsg.CopiedBytes:
+			copied += e.message.Size()
 		default:
-			pieces += 1 + len(p.message.Buffers())
+			pieces += 1 + len(e.message.Buffers())
 		}
 	}
-	response := make(grpcmsg.Response, 0, pieces)
+	response := make(grpcmsg.Pieces, 0, pieces)
 	b := make([]byte, 0, copied+maxEntryHead)
-	for i := range c.parts {
-		p := &c.parts[i]
-		size := len(p.status)
-		if p.message != nil {
-			size = p.message.Size()
+	for i := range c.entries {
+		e := &c.entries[i]
+		size := len(e.status)
+		if e.message != nil {
+			size = e.message.Size()
 		}
 		before := len(b)
-		b = wire.AppendEntryHead(b, p.ids, p.kind, size)
-		p.size = len(b) - before + size
-		b = append(b, p.status...)
+		b = wire.AppendEntryHead(b, e.ids, e.kind, size)
+		e.size = len(b) - before + size
+		b = append(b, e.status...)
 		switch {
-		case p.message == nil:
+		case e.message == nil:
 		case size <= grpcmsg.CopiedBytes:
-			for _, piece := range p.message.Buffers() {
+			for _, piece := range e.message.Buffers() {
 				b = append(b, piece.ReadOnlyData()...)
 			}
 		default:
-			response = append(append(response, mem.SliceBuffer(b)), p.message.Buffers()...)
+			response = append(append(response, mem.SliceBuffer(b)), e.message.Buffers()...)
 			b = b[len(b):]
 		}
 	}
@@ -83,30 +83,30 @@ func (c *encoder) encode(r *dispatch.Response) grpcmsg.Response {
 	return append(response, mem.SliceBuffer(b))
 }
 
-// forget forgets the parts of the response, because messages must not stay in memory.
+// forget forgets the entries of the response, because messages must not stay in memory.
 func (c *encoder) forget() {
-	clear(c.parts)
-	if c.parts = c.parts[:0]; cap(c.parts) > dispatch.MaxKeptEntries {
-		c.parts = nil
+	clear(c.entries)
+	if c.entries = c.entries[:0]; cap(c.entries) > dispatch.MaxKeptEntries {
+		c.entries = nil
 	}
 }
 
-func (c *encoder) part(e *dispatch.Entry) part {
-	p := part{ids: encodedIDs(e.IDs)}
+func (c *encoder) entry(e *dispatch.Entry) encodedEntry {
+	encoded := encodedEntry{ids: encodedIDs(e.IDs)}
 	switch {
 	case e.Batch != nil:
-		p.kind, p.message = wire.EntryResponse, grpcmsg.Encoded(e.Batch)
+		encoded.kind, encoded.message = wire.EntryResponse, grpcmsg.Encoded(e.Batch)
 	case e.Ended != nil:
-		p.kind, p.status = wire.EntryEnded, encodeStatus(c.statusOf(e.Ended.Reason))
+		encoded.kind, encoded.status = wire.EntryEnded, encodeStatus(c.statusOf(e.Ended.Reason))
 		if e.Unbegun {
-			p.kind = wire.EntryRefused
+			encoded.kind = wire.EntryRefused
 		}
 	case errors.Is(e.Refused, errStopped):
-		p.kind = wire.EntryEnded
+		encoded.kind = wire.EntryEnded
 	default:
-		p.kind, p.status = wire.EntryRefused, encodeStatus(e.Refused)
+		encoded.kind, encoded.status = wire.EntryRefused, encodeStatus(e.Refused)
 	}
-	return p
+	return encoded
 }
 
 func encodedIDs(l *dispatch.IDs) []byte {

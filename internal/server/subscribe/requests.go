@@ -125,7 +125,7 @@ func (s *stream) admit(req *fanoutv1.SubscribeRequest_Start) (*waitingStart, err
 	w := &watch{stream: s}
 	w.StreamWatch.ID = req.GetWatchId()
 	w.SetBegan(time.Now())
-	admitted, err := s.service.registry.Admit(s.ctx, w, req.GetRequest())
+	admitted, err := s.service.registry.AdmitWatch(s.ctx, w, req.GetRequest())
 	if err != nil {
 		return nil, err
 	}

@@ -41,13 +41,13 @@ const fullMethod = fanoutv1.FanoutService_Subscribe_FullMethodName
 var method = &grpc.StreamServerInfo{FullMethod: fullMethod, IsServerStream: true}
 
 // Handler returns the handler of the Subscribe method. Like that of Watch, it uses only the
-// interceptor [rpc.Interceptors.Admit], and only around stream.begin.
+// interceptor [rpc.Interceptors.AdmitRequest], and only around stream.accept.
 func (s *Service) Handler() grpc.StreamHandler {
-	begin := func(st any, requests grpc.ServerStream) error { return st.(*stream).begin(requests) }
+	accept := func(st any, requests grpc.ServerStream) error { return st.(*stream).accept(requests) }
 	return func(_ any, rpcStream grpc.ServerStream) error {
 		st := newStream(s, rpcStream)
 		err := work.OnFreshStack(func() error {
-			return s.registry.Interceptors.Admit(st, rpcStream, method, begin)
+			return s.registry.Interceptors.AdmitRequest(st, rpcStream, method, accept)
 		})
 		if err == nil {
 			err = st.serve()

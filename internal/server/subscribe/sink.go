@@ -17,8 +17,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/registry"
 )
 
-// sink sends the responses of a stream. It is the [dispatch.StreamSink] of the stream. The handler
-// is the waiting sender of the [grpcmsg.SendWindow].
+// sink sends the responses of a stream. It is the [dispatch.StreamSink] of the stream.
 type sink struct {
 	grpcmsg.SendWindow
 	stream  *stream
@@ -37,7 +36,7 @@ func (k *sink) init(s *stream) {
 // HasRoom implements [dispatch.StreamSink]. If the handler has to send, the worker finds out with
 // TrySend.
 func (k *sink) HasRoom() bool {
-	if !k.NeedsWaitingSender() && !k.SendWindow.HasRoom() {
+	if !k.NeedsServe() && !k.SendWindow.HasRoom() {
 		k.times.wait(time.Now())
 		return false
 	}
@@ -51,17 +50,17 @@ func (k *sink) HasRoom() bool {
 // TrySend implements [dispatch.StreamSink].
 func (k *sink) TrySend(r *dispatch.Response, now time.Time) error {
 	if !k.TakesMessage() {
-		return dispatch.ErrNeedsHandler
+		return dispatch.ErrNeedsServe
 	}
 	message := k.encoder.encode(r)
 	if fence := k.BeginTrySend(message.Size(), now); fence != nil {
 		message = append(message, fence)
 	}
-	k.begin(r)
+	k.noteSending(r)
 	if err := k.stream.grpc.SendMsg(message); err != nil {
 		return err
 	}
-	k.done(r)
+	k.noteSent(r)
 	return nil
 }
 
@@ -105,7 +104,7 @@ func (k *sink) Send(r *dispatch.Response) error {
 	if fence != nil {
 		message = append(message, fence)
 	}
-	k.begin(r)
+	k.noteSending(r)
 	k.times.wait(time.Now())
 	err := k.stream.grpc.SendMsg(message)
 	k.times.endWait(time.Now())
@@ -116,22 +115,22 @@ func (k *sink) Send(r *dispatch.Response) error {
 	if err := k.EndSend(size, fence); err != nil {
 		return err
 	}
-	k.done(r)
+	k.noteSent(r)
 	return nil
 }
 
-// Reserve implements [dispatch.StreamSink].
-func (k *sink) Reserve(ctx context.Context, isNew bool) error { return k.slot.Reserve(ctx, isNew) }
+// AcquireSlot implements [dispatch.StreamSink].
+func (k *sink) AcquireSlot(ctx context.Context, isNew bool) error { return k.slot.Acquire(ctx, isNew) }
 
-// HoldsReservation implements [dispatch.StreamSink].
-func (k *sink) HoldsReservation() bool { return k.slot.IsHeld() }
+// HoldsSlot implements [dispatch.StreamSink].
+func (k *sink) HoldsSlot() bool { return k.slot.IsHeld() }
 
-// Release implements [dispatch.StreamSink].
-func (k *sink) Release() { k.slot.Release(k.OnWritten) }
+// ReleaseSlot implements [dispatch.StreamSink].
+func (k *sink) ReleaseSlot() { k.slot.Release(k.OnWritten) }
 
-// begin records what the client may get to know as soon as gRPC has the response: ids that it may use
+// noteSending records what the client may get to know as soon as gRPC has the response: ids that it may use
 // again, and RESETs.
-func (k *sink) begin(r *dispatch.Response) {
+func (k *sink) noteSending(r *dispatch.Response) {
 	if r.Part {
 		k.slot.BeginPart()
 	}
@@ -141,7 +140,7 @@ func (k *sink) begin(r *dispatch.Response) {
 	for i := range r.Entries {
 		e := &r.Entries[i]
 		if e.Batch != nil {
-			k.encoder.parts[i].resource = k.resourceOf(e)
+			k.encoder.entries[i].resource = k.resourceOf(e)
 			if e.Batch.Header.BeginsReset() {
 				for _, id := range e.IDs.All() {
 					if w := t.byID[id]; w != nil {
@@ -158,8 +157,8 @@ func (k *sink) begin(r *dispatch.Response) {
 	}
 }
 
-// done counts and traces a response that gRPC has accepted, and removes the watches that have ended.
-func (k *sink) done(r *dispatch.Response) {
+// noteSent counts and traces a response that gRPC has accepted, and removes the watches that have ended.
+func (k *sink) noteSent(r *dispatch.Response) {
 	s, now := k.stream, time.Now()
 	defer k.encoder.forget()
 	for i := range r.Entries {
@@ -173,7 +172,7 @@ func (k *sink) done(r *dispatch.Response) {
 			}
 			continue
 		}
-		resource, size := k.encoder.parts[i].resource, k.encoder.parts[i].size
+		resource, size := k.encoder.entries[i].resource, k.encoder.entries[i].size
 		if resource == nil {
 			continue // the watch of a resource without a cache has been stopped
 		}

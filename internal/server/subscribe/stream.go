@@ -26,7 +26,7 @@ type stream struct {
 	since   time.Time
 	last    time.Time // see dispatch.StreamConfig.LastBookmark
 
-	// begin sets these.
+	// accept sets these.
 
 	requests grpc.ServerStream // of grpc, reads the first request and limits its memory
 	ctx      context.Context   // of the RPC, with the values that the interceptors have added
@@ -56,9 +56,9 @@ func newStream(s *Service, rpcStream grpc.ServerStream) *stream {
 	return st
 }
 
-// begin registers the stream and sends the response header. The argument reads requests, and its
+// accept registers the stream and sends the response header. The argument reads requests, and its
 // context has the values that the interceptors have added.
-func (s *stream) begin(requests grpc.ServerStream) error {
+func (s *stream) accept(requests grpc.ServerStream) error {
 	if err := s.register(requests); err != nil {
 		return err
 	}

@@ -100,23 +100,23 @@ func (b *transportBuffer) accepted() int {
 
 // awaitsFence reports whether the worker has a message and waits for the fence.
 func awaitsFence(h *handler) bool {
-	return h.sender.IsBlocked(func() time.Time { return time.Time{} }) // it is blocked for no other reason
+	return h.sink.IsBlocked(func() time.Time { return time.Time{} }) // it is blocked for no other reason
 }
 
-// fillUntilOverdue puts events until the sender of a watch is full, and makes its fence overdue.
+// fillUntilOverdue puts events until the window of a watch is full, and makes its fence overdue.
 func (a *sharedWatches) fillUntilOverdue(t *testing.T, h *handler, value string) {
 	t.Helper()
-	poll.Until(t, "the sender is full", func() bool {
+	poll.Until(t, "the window is full", func() bool {
 		if !awaitsFence(h) {
 			a.store.Put("key", value)
 		}
 		return awaitsFence(h)
 	})
-	h.sender.CheckFence(time.Now().Add(grpcmsg.FenceTimeout - time.Second))
-	if h.sender.IsOverdue() {
+	h.sink.CheckFence(time.Now().Add(grpcmsg.FenceTimeout - time.Second))
+	if h.sink.IsOverdue() {
 		t.Fatal("the fence is overdue before the timeout")
 	}
-	h.sender.CheckFence(time.Now().Add(grpcmsg.FenceTimeout + time.Second))
+	h.sink.CheckFence(time.Now().Add(grpcmsg.FenceTimeout + time.Second))
 }
 
 // A watch whose write fence is lost ends with an error. It continues to send until then.
@@ -169,7 +169,7 @@ func testClientThatDoesNotRead(t *testing.T, read func(*transportBuffer)) {
 		return stream.bytes >= grpcmsg.StreamWindow
 	})
 	for range 3 {
-		h.sender.CheckFence(time.Now().Add(time.Hour))
+		h.sink.CheckFence(time.Now().Add(time.Hour))
 	}
 	select {
 	case err := <-done:
@@ -187,7 +187,7 @@ func testClientThatDoesNotRead(t *testing.T, read func(*transportBuffer)) {
 		stream.write()
 		return h.watch.Progress().Position.Revision >= last
 	})
-	if h.sender.IsOverdue() {
+	if h.sink.IsOverdue() {
 		t.Error("the fence is still overdue")
 	}
 	stream.mu.Lock()
@@ -223,7 +223,7 @@ func newHandler(t *testing.T, a *sharedWatches, stream *transportBuffer) *handle
 	h := &handler{}
 	h.ctx.Context = t.Context()
 	h.init(stream)
-	h.sender.counters, h.sender.slow = &a.counts, a.slow
+	h.sink.counters, h.sink.slow = &a.counts, a.slow
 	h.begins(a.dispatcher, catchup.FromNow(a.dispatcher.Stats().DispatchedUpTo), dispatch.Options{}, a.workers.NewQueue())
 	return h
 }

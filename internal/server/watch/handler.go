@@ -25,13 +25,13 @@ import (
 // Work that needs a deep stack, such as the interceptors and catch-ups, runs on another
 // goroutine while the handler waits for it (work.OnFreshStack).
 //
-// The fields that change with each message are in one cache line, from sender.stream to
-// sender.sentAt. The runtime places an object of at most 512 bytes at the beginning of a line. A test
+// The fields that change with each message are in one cache line, from sink.stream to
+// sink.sentAt. The runtime places an object of at most 512 bytes at the beginning of a line. A test
 // checks both.
 type handler struct {
-	sender streamSender
-	ctx    watchContext
-	watch  watch
+	sink  sink
+	ctx   watchContext
+	watch watch
 
 	registry *registry.Registry
 	out      *dispatch.Stream // nil: the watch was not admitted
@@ -45,7 +45,7 @@ type handler struct {
 var watchMethod = &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName, IsServerStream: true}
 
 // Handler returns the handler of the Watch method, for one server. Of [rpc.Interceptors], the handler uses
-// only [rpc.Interceptors.Admit], and only around handler.begin. The method handler.finish
+// only [rpc.Interceptors.AdmitRequest], and only around handler.begin. The method handler.finish
 // does what the other interceptors do for other RPCs: it sets the status and writes the log
 // line and the audit record.
 func Handler(r *registry.Registry) grpc.StreamHandler {
@@ -62,7 +62,7 @@ func Handler(r *registry.Registry) grpc.StreamHandler {
 		h.ctx.Context = stream.Context()
 		h.watch.SetBegan(time.Now())
 		h.init(stream)
-		err := work.OnFreshStack(func() error { return r.Interceptors.Admit(h, stream, watchMethod, begin) })
+		err := work.OnFreshStack(func() error { return r.Interceptors.AdmitRequest(h, stream, watchMethod, begin) })
 		if err == nil {
 			err = h.serve()
 		}
@@ -74,7 +74,7 @@ func Handler(r *registry.Registry) grpc.StreamHandler {
 
 // init connects the parts of the handler.
 func (h *handler) init(stream grpc.ServerStream) {
-	h.watch.handler, h.sender.handler, h.sender.stream = h, h, stream
+	h.watch.handler, h.sink.handler, h.sink.stream = h, h, stream
 }
 
 // begin registers the watch and checks the request. ctx is the context of the request with
@@ -87,7 +87,7 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	if err := r.Register(w); err != nil {
 		return err
 	}
-	admitted, err := r.Admit(ctx, w, req)
+	admitted, err := r.AdmitWatch(ctx, w, req)
 	if err != nil {
 		return err
 	}
@@ -96,8 +96,8 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	last := registry.LastBookmark(ctx, now, limit)
 	queue := r.Queues.Of(w.caller.Conn)
 	w.fromNow = request.FromNow
-	h.sender.tracer, h.sender.slow, h.sender.interval = admitted.Resource.Tracer, r.Interceptors.Slow, request.Options.BookmarkInterval
-	h.sender.counters = r.Counters(w.Resource(), queue.Worker())
+	h.sink.tracer, h.sink.slow, h.sink.interval = admitted.Resource.Tracer, r.Interceptors.Slow, request.Options.BookmarkInterval
+	h.sink.counters = r.Counters(w.Resource(), queue.Worker())
 	start, err := h.await(admitted, last)
 	if err != nil {
 		switch reason, _ := h.ctx.why(); {
@@ -109,7 +109,7 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 		return err
 	}
 	h.open(dispatch.StreamConfig{
-		Queue: queue, Sink: &h.sender, Solo: true, Order: rpc.StreamID(ctx), LastBookmark: last,
+		Queue: queue, Sink: &h.sink, Solo: true, Order: rpc.StreamID(ctx), LastBookmark: last,
 	})
 	if err := r.Begin(w); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 		h.endAfter(time.Until(expires), access.ErrExpired)
 	}
 	// The header tells the client that the watch is registered.
-	if err := rpc.Accept(ctx, h.sender.stream, metadata.MD{registry.TokenHeader: {w.caller.Token()}}); err != nil {
+	if err := rpc.Accept(ctx, h.sink.stream, metadata.MD{registry.TokenHeader: {w.caller.Token()}}); err != nil {
 		return err
 	}
 	if limit > 0 {
@@ -130,7 +130,7 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 
 func (h *handler) open(c dispatch.StreamConfig) {
 	h.out = dispatch.NewStream(c)
-	h.sender.Init(h.out.Ready)
+	h.sink.Init(h.out.Ready)
 }
 
 // start starts the watch with a function. From now on, the end of the context ends the watch.
@@ -198,7 +198,7 @@ func (h *handler) endWatch() {
 func (h *handler) end(reason error) {
 	h.ctx.end(reason)
 	if grace := h.registry.GraceAfter(reason); grace > 0 {
-		h.callAfter(grace, func() { rpc.CutOff(h.sender.stream.Context()) })
+		h.callAfter(grace, func() { rpc.CutOff(h.sink.stream.Context()) })
 	}
 }
 
@@ -230,7 +230,7 @@ func (h *handler) onCleanup(f func()) {
 // run. Otherwise the watch could stay in the registry, and a server that stops would wait for
 // the watch forever.
 func (h *handler) release() (err error) {
-	steps := []func(){h.stop, h.sender.releaseSlot}
+	steps := []func(){h.stop, h.sink.closeSlot}
 	h.ctx.mu.Lock()
 	h.cleanedUp = true
 	cleanup := h.cleanup

@@ -22,7 +22,7 @@ func TestFieldsThatChangeWithEachMessageAreInOneCacheLine(t *testing.T) {
 		w := new(handler)
 		allocated = w // so that the runtime allocates it
 		at := func(field unsafe.Pointer) uintptr { return uintptr(field) / line }
-		first, last := at(unsafe.Pointer(&w.sender.stream)), at(unsafe.Add(unsafe.Pointer(&w.sender.SendWindow), sentAt.Offset))
+		first, last := at(unsafe.Pointer(&w.sink.stream)), at(unsafe.Add(unsafe.Pointer(&w.sink.SendWindow), sentAt.Offset))
 		if first != last {
 			t.Fatalf("the fields are in lines %d and %d", first, last)
 		}

@@ -86,7 +86,7 @@ func BenchmarkMessage(b *testing.B) {
 			stream := openStream(b, c.stats)
 			h, counts := &handler{}, &registry.Counters{}
 			h.init(stream)
-			h.sender.tracer = c.tracer
+			h.sink.tracer = c.tracer
 			m, now := oneEvent(), time.Now()
 			p := grpcmsg.Encoded(&feed.Batch{Message: m})
 			b.ReportAllocs()
@@ -95,7 +95,7 @@ func BenchmarkMessage(b *testing.B) {
 					b.Fatal(err)
 				}
 				if c.counted {
-					h.sender.trace(&feed.Batch{Message: m}, p.Size(), 6)
+					h.sink.trace(&feed.Batch{Message: m}, p.Size(), 6)
 					counts.Note(&m, 1, p.Size(), false, now)
 				}
 			}
@@ -167,7 +167,7 @@ func openStream(b *testing.B, observer stats.Handler) grpc.ServerStream {
 
 // heldSink is a sink with room for a number of messages.
 type heldSink struct {
-	*streamSender
+	*sink
 	room atomic.Int32
 }
 
@@ -218,11 +218,11 @@ func watched(tb testing.TB, watches int) (*registry.Registry, *cachertest.Memory
 		if err := r.Register(e); err != nil {
 			tb.Fatal(err)
 		}
-		if _, err := r.Admit(caller, e, &fanoutv1.WatchRequest{Resource: "r"}); err != nil {
+		if _, err := r.AdmitWatch(caller, e, &fanoutv1.WatchRequest{Resource: "r"}); err != nil {
 			tb.Fatal(err)
 		}
-		h.sender.counters = r.Counters("r", 0)
-		s := &heldSink{streamSender: &h.sender}
+		h.sink.counters = r.Counters("r", 0)
+		s := &heldSink{sink: &h.sink}
 		s.room.Store(1)
 		h.open(dispatch.StreamConfig{Queue: r.Queues.Of(frames.NewConn(nil, nil)), Sink: s, Solo: true})
 		if err := r.Begin(e); err != nil {

@@ -16,7 +16,7 @@ import (
 // script serves the watch of a handler with a sink. The returned function makes it send a message.
 func script(t *testing.T, h *handler, sink dispatch.StreamSink) (send func(*object.Header)) {
 	t.Helper()
-	w := &scriptedWatcher{messages: make(chan feed.Message)}
+	w := &scriptedReader{messages: make(chan feed.Message)}
 	serveScript(t, h, sink, w)
 	return func(header *object.Header) {
 		t.Helper()
@@ -27,9 +27,9 @@ func script(t *testing.T, h *handler, sink dispatch.StreamSink) (send func(*obje
 }
 
 // serveScript serves the watch of a handler, whose messages the watcher has.
-func serveScript(t *testing.T, h *handler, sink dispatch.StreamSink, w *scriptedWatcher) {
+func serveScript(t *testing.T, h *handler, sink dispatch.StreamSink, w *scriptedReader) {
 	t.Helper()
-	h.sender.counters = &registry.Counters{}
+	h.sink.counters = &registry.Counters{}
 	h.open(dispatch.StreamConfig{Queue: h.registry.Queues.Of(nil), Sink: sink, Solo: true})
 	if err := h.registry.Begin(&h.watch); err != nil {
 		t.Fatal(err)
@@ -46,14 +46,14 @@ func serveScript(t *testing.T, h *handler, sink dispatch.StreamSink, w *scripted
 	})
 }
 
-// scriptedWatcher has the messages of a test. It implements [dispatch.DirectWatcher].
-type scriptedWatcher struct {
+// scriptedReader has the messages of a test. It implements [dispatch.DirectReader].
+type scriptedReader struct {
 	messages chan feed.Message
 	next     feed.Message
 	make     func(feed.Message) // makes a message; nil: no work
 }
 
-func (w *scriptedWatcher) Await(ctx context.Context) error {
+func (w *scriptedReader) Await(ctx context.Context) error {
 	select {
 	case w.next = <-w.messages:
 		return nil
@@ -62,24 +62,24 @@ func (w *scriptedWatcher) Await(ctx context.Context) error {
 	}
 }
 
-func (w *scriptedWatcher) Next(context.Context) (feed.Message, error) {
+func (w *scriptedReader) Next(context.Context) (feed.Message, error) {
 	if w.make != nil {
 		w.make(w.next)
 	}
 	return w.next, nil
 }
 
-func (w *scriptedWatcher) CatchesUp() bool { return false }
+func (w *scriptedReader) CatchesUp() bool { return false }
 
-func (w *scriptedWatcher) ReadsSnapshot() bool {
+func (w *scriptedReader) ReadsSnapshot() bool {
 	kind := w.next.Header.Kind
 	return kind == object.CatchUpPart || kind == object.CatchUpBegin && w.next.Header.CatchUp.TransfersState()
 }
 
-func (w *scriptedWatcher) Position() object.Position { return w.next.Header.Position }
-func (w *scriptedWatcher) Close()                    {}
+func (w *scriptedReader) Position() object.Position { return w.next.Header.Position }
+func (w *scriptedReader) Close()                    {}
 
-func (w *scriptedWatcher) Quiet(object.Position, object.Revision) bool { return false }
+func (w *scriptedReader) Quiet(object.Position, object.Revision) bool { return false }
 
 // discarding is a stream that drops its messages.
 type discarding struct{ grpc.ServerStream }

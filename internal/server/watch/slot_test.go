@@ -35,14 +35,14 @@ func TestSyncedNeedsNoSlot(t *testing.T) {
 		if sent++; sent != 2 {
 			return
 		}
-		h.sender.slot.Release(func(written func()) { written() }) // as if the lease had ended
+		h.sink.slot.Release(func(written func()) { written() }) // as if the lease had ended
 		other, err := l.SnapshotSlots.Acquire(t.Context(), quota.Client{Address: "other"}, 1, 0)
 		if err != nil {
 			t.Error(err)
 		}
 		t.Cleanup(other.Release)
 	}
-	send := script(t, h, &h.sender)
+	send := script(t, h, &h.sink)
 	for _, kind := range []object.MessageKind{object.CatchUpBegin, object.CatchUpPart, object.Synced} {
 		send(&object.Header{Kind: kind, CatchUp: object.Reset})
 	}

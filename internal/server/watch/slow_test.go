@@ -37,11 +37,11 @@ func TestSlowWatchesAreLogged(t *testing.T) {
 	} {
 		slow := rpc.NewSlowLog(time.Minute, slog.New(slog.DiscardHandler))
 		h := admitted(t, nil)
-		h.sender.slow = slow
+		h.sink.slow = slow
 		h.ctx.Context = context.Background()
 		h.watch.SetBegan(time.Now().Add(-time.Hour))
 		for i, kind := range c.kinds {
-			h.sender.logSlowWatch(&object.Header{Kind: kind}, c.first && i == 0)
+			h.sink.logSlowWatch(&object.Header{Kind: kind}, c.first && i == 0)
 		}
 		if n := slow.Count(); n != c.want {
 			t.Errorf("%s: got %d slow parts, want %d", name, n, c.want)
@@ -64,9 +64,9 @@ func admitted(t *testing.T, stream grpc.ServerStream) *handler {
 	h := &handler{registry: r}
 	h.init(stream)
 	caller := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{}})
-	h.ctx.Context, h.sender.slow = caller, rpc.NewSlowLog(0, slog.New(slog.DiscardHandler))
+	h.ctx.Context, h.sink.slow = caller, rpc.NewSlowLog(0, slog.New(slog.DiscardHandler))
 	h.watch.caller.Init(caller, false)
-	if _, err := r.Admit(caller, &h.watch, &fanoutv1.WatchRequest{Resource: "r"}); err != nil {
+	if _, err := r.AdmitWatch(caller, &h.watch, &fanoutv1.WatchRequest{Resource: "r"}); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -97,9 +97,9 @@ func TestSlowClientsAreNotLogged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := admitted(t, &unread{})
-				h.sender.slow = rpc.NewSlowLog(30*time.Second, slog.New(slog.DiscardHandler))
+				h.sink.slow = rpc.NewSlowLog(30*time.Second, slog.New(slog.DiscardHandler))
 				h.watch.SetBegan(time.Now())
-				w := &scriptedWatcher{messages: make(chan feed.Message, 12), make: func(m feed.Message) {
+				w := &scriptedReader{messages: make(chan feed.Message, 12), make: func(m feed.Message) {
 					if m.Header.Kind == object.CatchUpPart {
 						time.Sleep(c.work)
 					}
@@ -110,12 +110,12 @@ func TestSlowClientsAreNotLogged(t *testing.T) {
 						w.messages <- feed.Message{Events: full, Header: object.Header{Kind: kind}}
 					}
 				}
-				serveScript(t, h, &h.sender, w)
+				serveScript(t, h, &h.sink, w)
 				time.Sleep(time.Hour)
 				if n := h.watch.Progress().Messages; n != 12 {
 					t.Fatalf("got %d messages, want all 12", n)
 				}
-				if n := h.sender.slow.Count(); n != c.want {
+				if n := h.sink.slow.Count(); n != c.want {
 					t.Errorf("got %d slow parts, want %d", n, c.want)
 				}
 			})

@@ -16,7 +16,7 @@ import (
 
 // quickClient is a sink whose client reports the position of a message before the sink returns.
 type quickClient struct {
-	streamSender
+	sink
 	t        *testing.T
 	byServe  bool // Serve has to send
 	registry *registry.Registry
@@ -27,7 +27,7 @@ func (c *quickClient) HasRoom() bool { return true }
 
 func (c *quickClient) TrySend(r *dispatch.Response, _ time.Time) error {
 	if c.byServe = !c.byServe; c.byServe {
-		return dispatch.ErrNeedsHandler
+		return dispatch.ErrNeedsServe
 	}
 	return c.Send(r)
 }
@@ -83,7 +83,7 @@ func TestAPositionIsKnownBeforeTheClientHasIt(t *testing.T) {
 func TestResetForgetsWhatWasApplied(t *testing.T) {
 	h := registered(t, discarding{})
 	r, e := h.registry, &h.watch
-	send := script(t, h, &h.sender)
+	send := script(t, h, &h.sink)
 	at := object.Position{Epoch: "e", Revision: 7}
 	report := func(p object.Position) {
 		t.Helper()

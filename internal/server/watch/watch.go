@@ -58,13 +58,13 @@ func (w *watch) Find(index uint32) registry.Watch {
 }
 
 // CheckFence implements [registry.RPC].
-func (w *watch) CheckFence(now time.Time) { w.handler.sender.CheckFence(now) }
+func (w *watch) CheckFence(now time.Time) { w.handler.sink.CheckFence(now) }
 
 // Progress implements [registry.Watch].
 func (w *watch) Progress() registry.Progress {
 	st := w.StreamWatch.Status()
 	return registry.Progress{
-		Position: st.Sent, CatchingUp: st.CatchingUp || st.Messages == 0 && !w.fromNow, Blocked: st.Waiting || w.handler.sender.IsBlocked(time.Now),
+		Position: st.Sent, CatchingUp: st.CatchingUp || st.Messages == 0 && !w.fromNow, Blocked: st.Waiting || w.handler.sink.IsBlocked(time.Now),
 		Messages: st.Messages, Bytes: st.Bytes, Backlog: st.Backlog,
 	}
 }

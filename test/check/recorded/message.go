@@ -20,7 +20,7 @@ const eventsField = 1
 func Message(r *fanoutv1.WatchResponse) (check.Message, error) {
 	m := check.Message{Header: object.Header{
 		Kind:     object.MessageKind(r.GetKind()),
-		CatchUp:  object.CatchUp(r.GetCatchUp()),
+		CatchUp:  object.CatchUpKind(r.GetCatchUp()),
 		Position: Position(r.GetPosition()),
 		Partial:  r.GetPartial(),
 

@@ -59,7 +59,7 @@ func (s *recordingStream) SendMsg(m any) error {
 	switch m := m.(type) {
 	case *grpcmsg.SharedMessage:
 		s.watches.messages[m]++
-	case grpcmsg.Response:
+	case grpcmsg.Pieces:
 		s.watches.fences++
 		if s.watches.written != nil {
 			s.watches.written(mem.BufferSlice(m))
@@ -105,7 +105,7 @@ func startWatches(t *testing.T, watches int, options ...dispatch.Options) *share
 		w := &handler{}
 		w.ctx.Context = ctx
 		w.init(&recordingStream{watches: a})
-		w.sender.counters, w.sender.slow = &a.counts, rpc.NewSlowLog(0, slog.New(slog.DiscardHandler))
+		w.sink.counters, w.sink.slow = &a.counts, rpc.NewSlowLog(0, slog.New(slog.DiscardHandler))
 		a.handlers = append(a.handlers, w)
 		served := make(chan struct{})
 		a.after(1, func() { // the first bookmark
@@ -135,7 +135,7 @@ func startWatches(t *testing.T, watches int, options ...dispatch.Options) *share
 
 // begins starts the watch of a handler.
 func (h *handler) begins(d *dispatch.Dispatcher, b catchup.Begin, o dispatch.Options, q *sendqueue.Queue) {
-	h.open(dispatch.StreamConfig{Queue: q, Sink: &h.sender, Solo: true})
+	h.open(dispatch.StreamConfig{Queue: q, Sink: &h.sink, Solo: true})
 	h.start(func() { h.out.Start(d, &h.watch.StreamWatch, feed.Interest{}, b, o) })
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// reservingSink records the calls of Reserve and TrySend, and ends the watch after SYNCED.
-type reservingSink struct {
+// slotSink records the calls of AcquireSlot and TrySend, and ends the watch after SYNCED.
+type slotSink struct {
 	member
 	begun chan struct{} // closed when the catch-up was announced
 
@@ -24,23 +24,23 @@ type reservingSink struct {
 	calls []string // guarded by mu
 }
 
-func (s *reservingSink) Reserve(_ context.Context, isNew bool) error {
+func (s *slotSink) AcquireSlot(_ context.Context, isNew bool) error {
 	if !isNew {
 		<-s.begun // it was announced at once
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.calls, s.holds = append(s.calls, "reserve"), true
+	s.calls, s.holds = append(s.calls, "acquire"), true
 	return nil
 }
 
-func (s *reservingSink) HoldsReservation() bool {
+func (s *slotSink) HoldsSlot() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.holds
 }
 
-func (s *reservingSink) TrySend(r *dispatch.Response, _ time.Time) error {
+func (s *slotSink) TrySend(r *dispatch.Response, _ time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.holds = s.holds && !r.Part
@@ -61,18 +61,18 @@ func (s *reservingSink) TrySend(r *dispatch.Response, _ time.Time) error {
 	return nil
 }
 
-// reserving returns a watch that is not served yet.
-func (f *fixture) reserving(i feed.Interest, b catchup.Begin) *reservingSink {
-	s := &reservingSink{begun: make(chan struct{})}
+// slotSink returns a watch that is not served yet.
+func (f *fixture) slotSink(i feed.Interest, b catchup.Begin) *slotSink {
+	s := &slotSink{begun: make(chan struct{})}
 	s.Stream = dispatch.NewStream(dispatch.StreamConfig{Queue: f.workers.NewQueue(), Sink: s, Solo: true})
 	s.Start(f.dispatcher, &s.StreamWatch, i, b, dispatch.Options{})
 	return s
 }
 
-// A stream reserves before it announces a snapshot, and before a part of a RESET or a DELTA, which it
-// announces at once. If it loses the reservation, it reserves again before the next part. It does not
-// reserve for SYNCED: a watch that has received everything must not wait again.
-func TestOnlyStateNeedsAReservation(t *testing.T) {
+// A stream acquires the slot before it announces a snapshot, and before a part of a RESET or a DELTA, which it
+// announces at once. If it loses the slot, it acquires it again before the next part. It does not
+// acquire it for SYNCED: a watch that has received everything must not wait again.
+func TestOnlyStateNeedsASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{window: 5, messageBytes: 10}) // one event in each part
 		for range 10 {
@@ -90,13 +90,13 @@ func TestOnlyStateNeedsAReservation(t *testing.T) {
 			begin catchup.Begin
 			want  []string
 		}{
-			"RESET":       {object.Scope{}, catchup.FromSnapshot(0), []string{"reserve", "begin", "part", "reserve", "part", "synced"}},
-			"empty RESET": {nothing, catchup.FromSnapshot(0), []string{"reserve", "begin", "synced"}},
-			"DELTA":       {object.Scope{}, from(3), []string{"begin", "reserve", "part", "reserve", "part", "synced"}},
+			"RESET":       {object.Scope{}, catchup.FromSnapshot(0), []string{"acquire", "begin", "part", "acquire", "part", "synced"}},
+			"empty RESET": {nothing, catchup.FromSnapshot(0), []string{"acquire", "begin", "synced"}},
+			"DELTA":       {object.Scope{}, from(3), []string{"begin", "acquire", "part", "acquire", "part", "synced"}},
 			"empty DELTA": {nothing, from(3), []string{"begin", "synced"}},
 			"REPLAY":      {object.Scope{}, from(now.Revision - 1), []string{"begin", "part", "synced"}},
 		} {
-			s := f.reserving(feed.Interest{Scope: test.scope}, test.begin)
+			s := f.slotSink(feed.Interest{Scope: test.scope}, test.begin)
 			if err := s.Serve(); err != nil {
 				t.Error(err)
 			}

@@ -17,9 +17,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
-// streamSender sends the messages of a watch to its gRPC stream. It is the [dispatch.StreamSink] of the
-// watch. The handler is the waiting sender of the [grpcmsg.SendWindow].
-type streamSender struct {
+// sink sends the messages of a watch to its gRPC stream. It is the [dispatch.StreamSink] of the
+// watch.
+type sink struct {
 	stream grpc.ServerStream
 	tracer backend.WriteTracer // nil: none
 	grpcmsg.SendWindow
@@ -38,29 +38,29 @@ type streamSender struct {
 	notCounted time.Duration
 }
 
-// Reserve implements [dispatch.StreamSink].
-func (s *streamSender) Reserve(ctx context.Context, isNew bool) error {
+// AcquireSlot implements [dispatch.StreamSink].
+func (s *sink) AcquireSlot(ctx context.Context, isNew bool) error {
 	slot := &quota.Slot{}
 	slot.Init(s.handler.registry.Interceptors.Limits, s.handler.watch.caller.Client())
 	slot.Expect(s.interval)
-	if err := slot.Reserve(ctx, isNew); err != nil {
+	if err := slot.Acquire(ctx, isNew); err != nil {
 		return err
 	}
 	s.slot = slot
 	return nil
 }
 
-// HoldsReservation implements [dispatch.StreamSink].
-func (s *streamSender) HoldsReservation() bool { return s.slot.IsHeld() }
+// HoldsSlot implements [dispatch.StreamSink].
+func (s *sink) HoldsSlot() bool { return s.slot.IsHeld() }
 
-// Release implements [dispatch.StreamSink].
-func (s *streamSender) Release() {
+// ReleaseSlot implements [dispatch.StreamSink].
+func (s *sink) ReleaseSlot() {
 	s.slot.Release(s.OnWritten)
 	s.slot = nil
 }
 
-// releaseSlot returns the slot, if the watch has one.
-func (s *streamSender) releaseSlot() {
+// closeSlot returns the slot, if the watch has one.
+func (s *sink) closeSlot() {
 	if s.slot != nil {
 		s.slot.Close()
 	}
@@ -68,36 +68,36 @@ func (s *streamSender) releaseSlot() {
 
 // HasRoom implements [dispatch.StreamSink]. If the handler has to send, the worker finds out with
 // TrySend.
-func (s *streamSender) HasRoom() bool {
-	return s.mayWait() || s.NeedsWaitingSender() || s.SendWindow.HasRoom()
+func (s *sink) HasRoom() bool {
+	return s.mayWait() || s.NeedsServe() || s.SendWindow.HasRoom()
 }
 
 // mayWait reports whether the handler sends if there is no room: a catch-up or the last message. gRPC
 // accepts more bytes from the handler than from a worker, which must not wait.
-func (s *streamSender) mayWait() bool { return s.catchingUp || s.handler.ctx.reason.Load() != nil }
+func (s *sink) mayWait() bool { return s.catchingUp || s.handler.ctx.reason.Load() != nil }
 
 // TakesBatch implements [dispatch.StreamSink].
-func (s *streamSender) TakesBatch() bool { return s.TakesMessage() }
+func (s *sink) TakesBatch() bool { return s.TakesMessage() }
 
 // TrySend implements [dispatch.StreamSink].
-func (s *streamSender) TrySend(r *dispatch.Response, now time.Time) error {
+func (s *sink) TrySend(r *dispatch.Response, now time.Time) error {
 	e := messageOf(r)
 	switch {
 	case e == nil:
 		return nil
 	case !s.TakesBatch():
-		return dispatch.ErrNeedsHandler
+		return dispatch.ErrNeedsServe
 	}
-	s.begin(r, e)
+	s.noteSending(r, e)
 	if _, err := s.SendBatch(dispatch.MemberBatch{Batch: e.Batch, Before: s.handler.watch.Status().Sent.Revision}, now); err != nil {
 		return err
 	}
-	s.done(e)
+	s.noteSent(e)
 	return nil
 }
 
 // SendBatch implements [dispatch.StreamSink].
-func (s *streamSender) SendBatch(b dispatch.MemberBatch, now time.Time) (bytes int, err error) {
+func (s *sink) SendBatch(b dispatch.MemberBatch, now time.Time) (bytes int, err error) {
 	encoded := grpcmsg.Encoded(b.Batch)
 	if err := s.SendShared(s.stream, encoded, now); err != nil {
 		return 0, err
@@ -107,15 +107,15 @@ func (s *streamSender) SendBatch(b dispatch.MemberBatch, now time.Time) (bytes i
 }
 
 // Size implements [dispatch.StreamSink].
-func (s *streamSender) Size(b *feed.Batch) int { return grpcmsg.Encoded(b).Size() }
+func (s *sink) Size(b *feed.Batch) int { return grpcmsg.Encoded(b).Size() }
 
 // CountSent implements [dispatch.StreamSink].
-func (s *streamSender) CountSent(_ *dispatch.Dispatcher, b *feed.Batch, n, bytes int, now time.Time) {
+func (s *sink) CountSent(_ *dispatch.Dispatcher, b *feed.Batch, n, bytes int, now time.Time) {
 	s.counters.Note(&b.Message, n, bytes, false, now)
 }
 
 // Prefetch implements [dispatch.StreamSink].
-func (s *streamSender) Prefetch() int {
+func (s *sink) Prefetch() int {
 	if s.stream.Context() != nil {
 		return 1
 	}
@@ -123,12 +123,12 @@ func (s *streamSender) Prefetch() int {
 }
 
 // Send implements [dispatch.StreamSink].
-func (s *streamSender) Send(r *dispatch.Response) error {
+func (s *sink) Send(r *dispatch.Response) error {
 	e := messageOf(r)
 	if e == nil {
 		return nil
 	}
-	s.begin(r, e)
+	s.noteSending(r, e)
 	message := grpcmsg.Join(e.Batch.Events, wire.AppendHeader(nil, e.Batch.Header))
 	size, before, began := message.Size(), s.handler.watch.Status().Sent.Revision, time.Now()
 	fence := s.BeginSend(began)
@@ -144,7 +144,7 @@ func (s *streamSender) Send(r *dispatch.Response) error {
 		return err
 	}
 	s.trace(e.Batch, size, before)
-	s.done(e)
+	s.noteSent(e)
 	return nil
 }
 
@@ -158,8 +158,8 @@ func messageOf(r *dispatch.Response) *dispatch.Entry {
 	return nil
 }
 
-// begin records what the client may get to know as soon as gRPC has the message.
-func (s *streamSender) begin(r *dispatch.Response, e *dispatch.Entry) {
+// noteSending records what the client may get to know as soon as gRPC has the message.
+func (s *sink) noteSending(r *dispatch.Response, e *dispatch.Entry) {
 	if r.Part && s.slot != nil { // a small DELTA needs no slot
 		s.slot.BeginPart()
 	}
@@ -173,9 +173,9 @@ func (s *streamSender) begin(r *dispatch.Response, e *dispatch.Entry) {
 	}
 }
 
-// done counts a message that gRPC has accepted.
-func (s *streamSender) done(e *dispatch.Entry) {
-	if e.Batch.Header.Kind == object.CatchUpPart && s.slot != nil { // while Reserve runs, no part is sent
+// noteSent counts a message that gRPC has accepted.
+func (s *sink) noteSent(e *dispatch.Entry) {
+	if e.Batch.Header.Kind == object.CatchUpPart && s.slot != nil { // while AcquireSlot runs, no part is sent
 		s.slot.EndPart()
 	}
 	s.counters.Note(&e.Batch.Message, 1, grpcmsg.Encoded(e.Batch).Size(), e.First, time.Now())
@@ -184,7 +184,7 @@ func (s *streamSender) done(e *dispatch.Entry) {
 
 // trace reports a live message that gRPC has accepted to the tracer. The revision before is
 // that of the previous message.
-func (s *streamSender) trace(b *feed.Batch, size int, before object.Revision) {
+func (s *sink) trace(b *feed.Batch, size int, before object.Revision) {
 	if t := s.tracer; t != nil && b.Header.Kind == object.Live && t.Wants() {
 		w := &s.handler.watch
 		t.Delivered(backend.Delivery{
@@ -199,7 +199,7 @@ func (s *streamSender) trace(b *feed.Batch, size int, before object.Revision) {
 // message and of the first catch-up are measured from the beginning of the watch, the time of
 // a later catch-up from its own beginning. The time in which messages wait for the client does
 // not count.
-func (s *streamSender) logSlowWatch(h *object.Header, first bool) {
+func (s *sink) logSlowWatch(h *object.Header, first bool) {
 	switch {
 	case first:
 		s.logSlow("first message")
@@ -210,7 +210,7 @@ func (s *streamSender) logSlowWatch(h *object.Header, first bool) {
 	}
 }
 
-func (s *streamSender) logSlow(what string) {
+func (s *sink) logSlow(what string) {
 	w := &s.handler.watch
 	if took := time.Since(w.Began()) - s.notCounted; s.slow.IsSlow(took) {
 		s.slow.Note(s.handler.ctx.Context, what, took, w.Request())

@@ -7,11 +7,11 @@ import (
 	"github.com/fanoutd/fanoutd/internal/work"
 )
 
-// reserveLocked asks the sink for the reservation that parked cursors wait for, on a goroutine of
+// acquireSlotLocked asks the sink for the slot that parked cursors wait for, on a goroutine of
 // its own. The caller holds the mutex.
-func (s *Stream) reserveLocked() {
+func (s *Stream) acquireSlotLocked() {
 	q := &s.catchUps
-	if q.reserving != nil || q.parkedOpen == 0 || s.ended {
+	if q.acquiring != nil || q.parkedOpen == 0 || s.ended {
 		return
 	}
 	isNew := true
@@ -19,23 +19,23 @@ func (s *Stream) reserveLocked() {
 		isNew = isNew && (c.abandoned || c.messages == 0 && c.announced == nil)
 	}
 	ctx, cancel := context.WithCancel(s.contextLocked())
-	q.reserving = cancel
+	q.acquiring = cancel
 	s.waits.Go(func() {
-		err := work.Guard(func() error { return s.sink.Reserve(ctx, isNew) })
-		s.reserved(ctx, err)
+		err := work.Guard(func() error { return s.sink.AcquireSlot(ctx, isNew) })
+		s.slotAcquired(ctx, err)
 	})
 }
 
-// reserved continues with the parked cursors when Reserve has returned.
-func (s *Stream) reserved(ctx context.Context, err error) {
+// slotAcquired continues with the parked cursors when AcquireSlot has returned.
+func (s *Stream) slotAcquired(ctx context.Context, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := &s.catchUps
 	gaveUp := err != nil && ctx.Err() != nil
-	q.reserving() // frees the context
-	q.reserving = nil
+	q.acquiring() // frees the context
+	q.acquiring = nil
 	if gaveUp {
-		s.reserveLocked() // other cursors may need it now
+		s.acquireSlotLocked() // other cursors may need it now
 		return
 	}
 	var failed []*cursor
@@ -54,7 +54,7 @@ func (s *Stream) reserved(ctx context.Context, err error) {
 		q.unparkLocked(c)
 	}
 	q.parked = nil
-	q.holds = err == nil
+	q.holdsSlot = err == nil
 	if !s.ended {
 		s.inbox = append(s.inbox, func(time.Time) {
 			for _, c := range failed {
@@ -65,29 +65,29 @@ func (s *Stream) reserved(ctx context.Context, err error) {
 	}
 }
 
-// checkReservation notes that the sink has lost the reservation. The worker calls it, and nobody else
-// takes the reservation from the stream.
-func (s *Stream) checkReservation() {
-	if s.holdsReservation() && !s.sink.HoldsReservation() {
+// checkSlot notes that the sink has lost the slot. The worker calls it, and nobody else
+// takes the slot from the stream.
+func (s *Stream) checkSlot() {
+	if s.holdsSlot() && !s.sink.HoldsSlot() {
 		s.mu.Lock()
-		s.catchUps.holds = false
+		s.catchUps.holdsSlot = false
 		s.mu.Unlock()
 	}
 }
 
-// releaseReservation gives the reservation back if no cursor needs it. The worker calls it.
-func (s *Stream) releaseReservation() {
+// releaseSlot gives the slot back if no cursor needs it. The worker calls it.
+func (s *Stream) releaseSlot() {
 	if s.parts != nil || s.directs != nil && s.directs.catchUps.made != nil {
 		return
 	}
 	s.mu.Lock()
 	q := &s.catchUps
-	release := q.holds && q.transferring == 0 && !q.granted
+	release := q.holdsSlot && q.transferring == 0 && !q.granted
 	if release {
-		q.holds = false
+		q.holdsSlot = false
 	}
 	s.mu.Unlock()
 	if release {
-		s.sink.Release()
+		s.sink.ReleaseSlot()
 	}
 }
