@@ -2,18 +2,15 @@ package client_test
 
 import (
 	"errors"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/test/constants"
 )
 
 func TestEveryDocumentedReasonIsAnError(t *testing.T) {
@@ -28,23 +25,7 @@ func TestEveryDocumentedReasonIsAnError(t *testing.T) {
 	if len(documented) < 10 {
 		t.Fatalf("got %d reasons in docs/reference/errors.md, want at least 10", len(documented))
 	}
-	file, err := parser.ParseFile(token.NewFileSet(), "errors.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var known []string
-	ast.Inspect(file, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.ValueSpec); ok {
-			if name, ok := spec.Type.(*ast.Ident); ok && name.Name == "Reason" {
-				reason, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-				if err != nil {
-					t.Fatal(err)
-				}
-				known = append(known, reason)
-			}
-		}
-		return true
-	})
+	known := constants.Of[string](t, "errors.go", "Reason")
 	slices.Sort(documented)
 	slices.Sort(known)
 	if diff := cmp.Diff(documented, known); diff != "" {

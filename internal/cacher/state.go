@@ -97,6 +97,12 @@ func (s *State) Objects(scope object.Scope, start object.Key) iter.Seq[*object.O
 // cannot resume at an older one by replaying the window.
 func (s *State) Replayable() object.Revision { return s.window.after }
 
+// CanReplay reports whether a client that has everything up to a position can get the rest as a REPLAY:
+// the window has every later change. At revision 0 the client has nothing, and needs a snapshot.
+func (s *State) CanReplay(after object.Position) bool {
+	return after.Revision > 0 && after.Epoch == s.Position().Epoch && after.Revision >= s.Replayable()
+}
+
 // Changes returns the changes after the revision, oldest first, each with the time at
 // which it arrived. It returns false if the window no longer has them all, as after a
 // relist.

@@ -207,7 +207,7 @@ func (c *cursor) position() object.Position {
 func (s *Stream) fallBehind(c *cursor, now time.Time) {
 	newest := c.dispatcher().feeds.Config.Source.State()
 	c.Step = catchup.StepBehind
-	if newest.Position().Epoch == c.Epoch && c.After >= newest.Replayable() {
+	if newest.CanReplay(c.At()) {
 		if s.solo {
 			c.Step = catchup.StepLive
 			s.queueCatchUp(c)

@@ -122,7 +122,7 @@ func (c *cursor) isReached(revision object.Revision) bool {
 func (s *Stream) addReplay(c *cursor, now time.Time) bool {
 	asOf := c.dispatcher().feeds.Config.Source.Confirmed()
 	state := c.dispatcher().feeds.Config.Source.State()
-	if s.solo || c.Step != catchup.StepResume || c.After == 0 || c.Exact > 0 || c.Epoch != state.Position().Epoch || c.After < state.Replayable() {
+	if s.solo || c.Step != catchup.StepResume || c.Exact > 0 || !state.CanReplay(c.At()) {
 		s.queueCatchUp(c)
 		return false
 	}

@@ -220,7 +220,7 @@ func (s *Stream) canJoin(c *cursor, b catchup.Begin) bool {
 		return true
 	}
 	v := c.Feed.View.Load()
-	if b.Position.Revision > bound.Revision || b.Position.Revision < c.dispatcher().feeds.Config.Source.State().Replayable() || !v.Covers(b.Position) {
+	if b.Position.Revision > bound.Revision || !c.dispatcher().feeds.Config.Source.State().CanReplay(b.Position) || !v.Covers(b.Position) {
 		return false
 	}
 	first, ok := v.Next(b.Position.Revision)
@@ -284,15 +284,16 @@ func (s *Stream) addFirst(j *join, watches []*StreamWatch, now time.Time) {
 		return
 	}
 	ids, age := idsOf(open), feed.StatedAge(j.asOf, now)
-	add := func(h object.Header, first bool) {
-		s.add(Entry{IDs: ids, Dispatcher: c.dispatcher(), Batch: &feed.Batch{Message: feed.Message{Header: h}}, First: first, cursor: c, joined: open}, 0)
-	}
-	at := object.Position{Epoch: c.Epoch, Revision: j.at}
+	var first []feed.Message
 	if j.resume {
-		add(object.Header{Kind: object.CatchUpBegin, CatchUp: object.Replay, Position: object.Position{Epoch: c.Epoch, Revision: j.after}}, true)
-		add(object.Header{Kind: object.Synced, Position: at, Age: age}, false)
+		r := catchup.Reader{Feed: c.Feed, Epoch: c.Epoch, After: j.after}
+		first = r.EmptyReplay(j.at, j.asOf)
 	} else {
-		add(object.Header{Kind: object.Bookmark, Position: at, Age: age}, true)
+		at := object.Position{Epoch: c.Epoch, Revision: j.at}
+		first = []feed.Message{{Header: object.Header{Kind: object.Bookmark, Position: at, Age: age}}}
+	}
+	for i, m := range first {
+		s.add(Entry{IDs: ids, Dispatcher: c.dispatcher(), Batch: &feed.Batch{Message: m}, First: i == 0, cursor: c, joined: open}, 0)
 	}
 	if c.timing != nil && c.timing.isOld(age) {
 		c.retrySoon(now)

@@ -91,48 +91,56 @@ func (e entrance) unread(ctx context.Context, t *testing.T, in *instance, method
 	openUnread(ctx, t, conn, method, e.message(req))
 }
 
-// Operators see every field of the status of a watch, whatever its entrance.
+// withoutCache has the fields of a status that need a cache.
+var withoutCache = map[protoreflect.Name]bool{
+	"lag_revisions": true, "lag_events": true, "lag": true, "lag_is_minimum": true, "applied_lag": true,
+}
+
+// Operators see every field of the status of a watch, whatever its entrance. Without a cache, they do not see
+// how far it is behind.
 func TestEveryEntranceFillsInTheStatus(t *testing.T) {
 	t.Parallel()
 	for method, e := range entrances {
-		t.Run(method, func(t *testing.T) {
-			in := start(t, settings{
-				window:    cacher.WindowLimits{MinChanges: 1, MaxChanges: 1},
-				configure: func(cfg *server.Config) { cfg.Authenticator = &access.Authenticator{JWTs: believer{}} },
-			}).as(t, "ann")
-			ctx := within(t)
-			at := in.put(ctx, t, config, "a", "1")
-			w, report := e.open(ctx, t, in, &fanoutv1.WatchRequest{
-				Resource: config, Reports: true, Subscriber: &fanoutv1.Subscriber{Instance: "i", Labels: map[string]string{"app": "shop"}},
-			})
-			_, synced := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
-			report(&fanoutv1.ReportRequest{
-				Applied: &fanoutv1.Position{Epoch: synced.GetPosition().GetEpoch(), Revision: at}, Error: failed("bad"), FailedKeys: []string{"a"},
-				Attempted: &fanoutv1.Position{Epoch: synced.GetPosition().GetEpoch(), Revision: at},
-			})
-			e.unread(ctx, t, in, method, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
-			all := (*fanoutv1.WatcherStatus)(nil).ProtoReflect().Descriptor().Fields()
-			var missing []string
-			if !poll.Wait(ctx, func() bool {
-				in.put(ctx, t, config, "a", strings.Repeat("x", 32<<10)) // the other watch falls behind
-				seen := map[protoreflect.Name]bool{}
-				for _, s := range in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetWatchers() {
-					s.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
-						seen[f.Name()] = true
-						return true
-					})
-				}
-				missing = nil
-				for i := range all.Len() {
-					if name := all.Get(i).Name(); !seen[name] {
-						missing = append(missing, string(name))
+		for name, uncached := range map[string]bool{"cached": false, "uncached": true} {
+			t.Run(name+method, func(t *testing.T) {
+				in := start(t, settings{
+					window:    cacher.WindowLimits{MinChanges: 1, MaxChanges: 1},
+					uncached:  uncached,
+					configure: func(cfg *server.Config) { cfg.Authenticator = &access.Authenticator{JWTs: believer{}} },
+				}).as(t, "ann")
+				ctx := within(t)
+				at := in.put(ctx, t, config, "a", "1")
+				w, report := e.open(ctx, t, in, &fanoutv1.WatchRequest{
+					Resource: config, Reports: true, Subscriber: &fanoutv1.Subscriber{Instance: "i", Labels: map[string]string{"app": "shop"}},
+				})
+				_, synced := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
+				report(&fanoutv1.ReportRequest{
+					Applied: &fanoutv1.Position{Epoch: synced.GetPosition().GetEpoch(), Revision: at}, Error: failed("bad"), FailedKeys: []string{"a"},
+					Attempted: &fanoutv1.Position{Epoch: synced.GetPosition().GetEpoch(), Revision: at},
+				})
+				e.unread(ctx, t, in, method, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
+				all := (*fanoutv1.WatcherStatus)(nil).ProtoReflect().Descriptor().Fields()
+				var wrong []string
+				if !poll.Wait(ctx, func() bool {
+					in.put(ctx, t, config, "a", strings.Repeat("x", 32<<10)) // the other watch falls behind
+					seen := map[protoreflect.Name]bool{}
+					for _, s := range in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetWatchers() {
+						for f := range s.ProtoReflect().Range {
+							seen[f.Name()] = true
+						}
 					}
+					wrong = nil
+					for i := range all.Len() {
+						if name := all.Get(i).Name(); seen[name] == (uncached && withoutCache[name]) {
+							wrong = append(wrong, string(name))
+						}
+					}
+					return wrong == nil
+				}) {
+					t.Errorf("%s leaves fields of WatcherStatus empty, or fills in some that need a cache: %q", method, wrong)
 				}
-				return missing == nil
-			}) {
-				t.Errorf("%s leaves fields of WatcherStatus empty: %q", method, missing)
-			}
-		})
+			})
+		}
 	}
 }
 

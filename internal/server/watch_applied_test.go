@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -170,6 +172,48 @@ func TestAnEarlierErrorIsNoFailureOfANewerRevision(t *testing.T) {
 	ofFixed.await(counts{Watches: 2, Failed: 1, Pending: []string{"w", "oldest"}})
 	in.report(ctx, t, w, atFixed, nil)
 	ofFixed.await(counts{Watches: 2, Applied: 1, Pending: []string{"oldest"}})
+}
+
+// An operator sees how far a client has come that goes on with other objects after an error, and since
+// when it has the error that it reports again after a success.
+func TestEachReportOfAPendingWatchIsSent(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	in.put(ctx, t, config, "a", "1")
+	w, before := in.named(ctx, t, "w", nil)
+	bad := in.put(ctx, t, config, "a", "bad")
+	atBad := w.wantEvents(modified("a", "bad", bad))
+	other := in.put(ctx, t, config, "b", "1")
+	atOther := w.wantEvents(added("b", "1", other))
+	report := func(err *rpcstatus.Status, attempted *fanoutv1.Position) {
+		t.Helper()
+		if _, err := in.reads.Report(ctx, &fanoutv1.ReportRequest{Watch: w.token(), Applied: before, Error: err, Attempted: attempted}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := in.watchApplied(ctx, t, nil, bad)
+	awaitPending := func(ok func(*fanoutv1.WatcherStatus) bool) (since time.Time) {
+		t.Helper()
+		for {
+			m, err := l.stream.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s := m.GetPending()[0]; ok(s) {
+				return s.GetErrorTime().AsTime()
+			}
+		}
+	}
+	hasAttempted := func(p *fanoutv1.Position) func(*fanoutv1.WatcherStatus) bool {
+		return func(s *fanoutv1.WatcherStatus) bool { return s.GetAttempted().GetRevision() == p.GetRevision() }
+	}
+	report(failed("not a number"), atBad)
+	awaitPending(hasAttempted(atBad))
+	report(failed("not a number"), atOther)
+	since := awaitPending(hasAttempted(atOther))
+	report(nil, nil)
+	report(failed("not a number"), atOther)
+	awaitPending(func(s *fanoutv1.WatcherStatus) bool { return s.GetErrorTime().AsTime().After(since) })
 }
 
 // A revision that the server has not reached is applied by no watch.

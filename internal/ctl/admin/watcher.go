@@ -118,25 +118,26 @@ func (w Watcher) hasNothing() bool { return w.Position != nil && w.Position.Revi
 
 // Watcher is a watch as shown in JSON and YAML. Durations are in seconds.
 type Watcher struct {
-	Server    string           `json:"server"`
-	ID        string           `json:"id"`
-	Peer      string           `json:"peer"`
-	UserAgent string           `json:"userAgent,omitempty"`
-	Identity  string           `json:"identity,omitempty"`
-	Resource  string           `json:"resource"`
-	Prefix    string           `json:"prefix,omitempty"`
-	Key       string           `json:"key,omitempty"`
-	Labels    string           `json:"labelSelector,omitempty"`
-	Fields    string           `json:"fieldSelector,omitempty"`
-	State     string           `json:"state"` // live or catching-up
-	Blocked   bool             `json:"blocked"`
-	Since     time.Time        `json:"since"`
-	Position  *client.Position `json:"position,omitempty"`
-	LagEvents *int64           `json:"lagEvents,omitempty"`
-	Lag       *float64         `json:"lagSeconds,omitempty"`
-	LagIsMin  bool             `json:"lagIsMinimum,omitempty"` // the lag is at least Lag
-	Messages  int64            `json:"messages"`
-	Bytes     int64            `json:"bytes"`
+	Server       string           `json:"server"`
+	ID           string           `json:"id"`
+	Peer         string           `json:"peer"`
+	UserAgent    string           `json:"userAgent,omitempty"`
+	Identity     string           `json:"identity,omitempty"`
+	Resource     string           `json:"resource"`
+	Prefix       string           `json:"prefix,omitempty"`
+	Key          string           `json:"key,omitempty"`
+	Labels       string           `json:"labelSelector,omitempty"`
+	Fields       string           `json:"fieldSelector,omitempty"`
+	State        string           `json:"state"` // live or catching-up
+	Blocked      bool             `json:"blocked"`
+	Since        time.Time        `json:"since"`
+	Position     *client.Position `json:"position,omitempty"`
+	LagRevisions *int64           `json:"lagRevisions,omitempty"`
+	LagEvents    *int64           `json:"lagEvents,omitempty"`
+	Lag          *float64         `json:"lagSeconds,omitempty"`
+	LagIsMin     bool             `json:"lagIsMinimum,omitempty"` // the lag is at least Lag
+	Messages     int64            `json:"messages"`
+	Bytes        int64            `json:"bytes"`
 
 	Instance       string            `json:"instance,omitempty"`       // the name that the subscriber has given itself
 	InstanceLabels map[string]string `json:"instanceLabels,omitempty"` // its labels
@@ -147,6 +148,17 @@ type Watcher struct {
 	FailedKeys     []string          `json:"failedKeys,omitempty"` // of the objects to which the error belongs; none: unknown
 	Attempted      *client.Position  `json:"attempted,omitempty"`  // with an error: everything up to it is applied or has failed
 	Reports        bool              `json:"reports"`              // what it has applied
+
+	// The options of the request.
+
+	PreviousObject   bool    `json:"previousObject,omitempty"`
+	OmitValues       bool    `json:"omitValues,omitempty"`
+	JSONValues       bool    `json:"jsonValues,omitempty"`
+	EveryEvent       bool    `json:"everyEvent,omitempty"`
+	Delivery         string  `json:"delivery,omitempty"` // every or latest
+	BookmarkInterval float64 `json:"bookmarkIntervalSeconds,omitempty"`
+	MaxBatchDelay    float64 `json:"maxBatchDelaySeconds,omitempty"`
+	TimeLimit        float64 `json:"timeLimitSeconds,omitempty"`
 }
 
 // About returns the watcher as it looks to a reader of one object: an error that belongs to other
@@ -168,9 +180,15 @@ func watcherOf(server string, s *fanoutv1.WatcherStatus) Watcher {
 		Server: server, ID: s.GetId(), Peer: s.GetPeer(), UserAgent: s.GetUserAgent(), Identity: s.GetIdentity(), Resource: req.GetResource(),
 		Prefix: req.GetScope().GetPrefix(), Key: req.GetScope().GetKey(), Labels: req.GetLabelSelector(), Fields: req.GetFieldSelector(),
 		State: stateName(s.GetState()), Blocked: s.GetBlocked(), Since: s.GetSince().AsTime(), Position: position(s.GetPosition()),
-		LagEvents: s.LagEvents, LagIsMin: s.GetLagIsMinimum(), Messages: s.GetMessages(), Bytes: s.GetBytes(),
+		LagRevisions: s.LagRevisions, LagEvents: s.LagEvents, LagIsMin: s.GetLagIsMinimum(), Messages: s.GetMessages(), Bytes: s.GetBytes(),
 		Instance: s.GetSubscriber().GetInstance(), InstanceLabels: s.GetSubscriber().GetLabels(),
 		Applied: position(s.GetApplied()), Error: reportedErrorOf(client.ErrorOfStatus(s.GetError())),
+		PreviousObject: req.GetPreviousObject(), OmitValues: req.GetOmitValues(), JSONValues: req.GetJsonValues(), EveryEvent: req.GetEveryEvent(),
+		BookmarkInterval: req.GetBookmarkInterval().AsDuration().Seconds(), MaxBatchDelay: req.GetMaxBatchDelay().AsDuration().Seconds(),
+		TimeLimit: req.GetTimeLimit().AsDuration().Seconds(),
+	}
+	if d := req.GetDelivery(); d != fanoutv1.Delivery_DELIVERY_UNSPECIFIED {
+		w.Delivery = strings.ToLower(strings.TrimPrefix(d.String(), "DELIVERY_"))
 	}
 	if s.Lag != nil {
 		w.Lag = new(s.GetLag().AsDuration().Seconds())

@@ -132,11 +132,21 @@ func (r *Reader) CatchUpBegin(kind object.CatchUpKind) feed.Message {
 // message. The log must have all of them. Afterwards, the client has everything that the store had at
 // the time asOf.
 func (r *Reader) WholeReplay(v *feed.View, to object.Revision, asOf time.Time) []feed.Message {
+	pieces, end, _ := v.Read(r.After, 0, math.MaxInt, to)
+	return r.replay(parts.Part{Pieces: pieces, End: end}, to, asOf)
+}
+
+// EmptyReplay is like WholeReplay, if there are no events up to the revision.
+func (r *Reader) EmptyReplay(to object.Revision, asOf time.Time) []feed.Message {
+	return r.replay(parts.Part{}, to, asOf)
+}
+
+func (r *Reader) replay(p parts.Part, to object.Revision, asOf time.Time) []feed.Message {
 	r.Skip, r.catchUp = 0, &catchUp{kind: object.Replay, to: to, asOf: asOf}
 	all := []feed.Message{r.CatchUpBegin(object.Replay)}
-	if pieces, end, _ := v.Read(r.After, 0, math.MaxInt, to); end.Taken > 0 {
-		r.After = end.UpTo
-		all = append(all, r.message(object.CatchUpPart, parts.Part{Pieces: pieces, End: end}))
+	if p.End.Taken > 0 {
+		r.After = p.End.UpTo
+		all = append(all, r.message(object.CatchUpPart, p))
 	}
 	r.After = to
 	return append(all, r.Synced())
@@ -156,7 +166,7 @@ func (r *Reader) target(newest *cacher.State) *cacher.State {
 		s := d.Retained.Oldest(newest.Position().Epoch, needed)
 		// After the catch-up, the reader must be able to continue from this state, either
 		// with the changes of the window or with a DELTA.
-		if s != nil && (s.Revision() >= newest.Replayable() || !r.EveryEvent && newest.HasDelta(s.Revision())) {
+		if s != nil && (newest.CanReplay(s.Position()) || !r.EveryEvent && newest.HasDelta(s.Revision())) {
 			r.Needed = s.Revision()
 			return s
 		}
@@ -189,7 +199,7 @@ func (r *Reader) chooseCatchUp(s *cacher.State) (object.CatchUpKind, error) {
 		return 0, &EpochError{Asked: r.Epoch, Current: s.Position()}
 	case r.Epoch != epoch:
 		return object.Reset, nil
-	case r.Step == StepResume && r.After >= s.Replayable():
+	case r.Step == StepResume && s.CanReplay(r.At()):
 		return object.Replay, nil
 	case r.EveryEvent:
 		return 0, &LostError{Asked: r.After, Oldest: s.Replayable(), Current: s.Revision()}

@@ -3,14 +3,10 @@ package apierr
 import (
 	"errors"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +22,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/constants"
 )
 
 // reasonRow is what a client developer has to know about a reason.
@@ -148,31 +145,6 @@ func documented(t *testing.T) []reasonRow {
 	return rows
 }
 
-// declared returns the reasons in the order of their constants.
-func declared(t *testing.T) []string {
-	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var reasons []string
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok {
-			return true
-		}
-		if name, ok := spec.Type.(*ast.Ident); ok && name.Name == "Reason" {
-			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			reasons = append(reasons, value)
-		}
-		return true
-	})
-	return reasons
-}
-
 func reasonsOf(rows []reasonRow) []string {
 	var reasons []string
 	for _, r := range rows {
@@ -193,13 +165,20 @@ func TestTheDocumentedReasonsAreThoseThatAreServed(t *testing.T) {
 	if diff := cmp.Diff(docs, got, byReason); diff != "" {
 		t.Errorf("-docs/reference/errors.md +served:\n%s", diff)
 	}
-	if diff := cmp.Diff(declared(t), reasonsOf(docs)); diff != "" {
+	if diff := cmp.Diff(constants.Of[string](t, "reason.go", "Reason"), reasonsOf(docs)); diff != "" {
 		t.Errorf("-reason.go +docs/reference/errors.md:\n%s", diff)
 	}
 	for reason := range meanings {
 		if !slices.Contains(reasonsOf(got), string(reason)) {
 			t.Errorf("%s is never served", reason)
 		}
+	}
+}
+
+// The limiter counts refusals only for the limits of the list.
+func TestTheListOfLimitsIsComplete(t *testing.T) {
+	if diff := cmp.Diff(constants.Of[Limit](t, "reason.go", "Limit"), Limits); diff != "" {
+		t.Errorf("-constants +Limits:\n%s", diff)
 	}
 }
 

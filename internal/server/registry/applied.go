@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/request"
@@ -43,9 +45,9 @@ const (
 	maxNotReporting = 20
 )
 
-// Digest identifies what an operator sees of an [Applied]: the counts, the watches with their
-// reports, and that the server has reached the revision. Unlike an Applied, it keeps no watch in
-// memory.
+// Digest identifies what an operator sees of an [Applied]: the counts, the watches with what
+// [notableStatus] has of them, and that the server has reached the revision. Unlike an Applied, it
+// keeps no watch in memory.
 type Digest [sha256.Size]byte
 
 // Digest returns the digest.
@@ -54,13 +56,9 @@ func (a *Applied) Digest() (d Digest) {
 	fmt.Fprintln(h, a.Watches, a.Applied, a.Failed, a.NotReporting, a.Reached)
 	for _, list := range [][]Pending{a.Pending, a.Oldest} {
 		for _, p := range list {
-			fmt.Fprintf(h, "%v %t %t %q\n", p.Watch.Number(), p.reports, p.failed, p.reported.Applied)
-			if f := p.reported.failure; f != nil {
-				fmt.Fprintf(h, "%d %q\n", f.code, f.message.Value())
-				for _, key := range f.keys {
-					fmt.Fprintf(h, "%q\n", key.Value())
-				}
-			}
+			progress := p.Watch.Progress()
+			status, _ := proto.MarshalOptions{Deterministic: true}.Marshal(notableStatus(p.Watch, &progress, p.reports, p.reported)) // cannot fail: its strings come from messages
+			fmt.Fprintf(h, "%v %t %q\n", p.Watch.Number(), p.failed, status)
 		}
 	}
 	h.Sum(d[:0])

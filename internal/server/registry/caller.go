@@ -23,6 +23,7 @@ type Caller struct {
 	registry *Registry // nil: not registered
 	number   uint64    // of the RPC
 	name     atomic.Pointer[SubscriberName]
+	timers   timers // that end the RPC
 }
 
 // starts is what it takes to admit the watches of an RPC.

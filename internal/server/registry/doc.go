@@ -13,7 +13,8 @@
 // ([rpc.Interceptors.AdmitRequest], [rpc.Accept], [rpc.OnDone], [rpc.Interceptors.Conclude], and if clients
 // send several messages, [rpc.OnViolation]). It calls these methods, in this order:
 //
-//   - [Registry.Register] with the RPC. A drain ends it from now on.
+//   - [Registry.Register] with the RPC. A drain, the expiry of its credentials and an operator end it from
+//     now on.
 //   - [Caller.AwaitTurn] before each watch, if an RPC may carry many.
 //   - [Registration.SetBegan] with each watch, because its age includes the wait for the store.
 //   - [Registry.AdmitWatch] with each watch: rights, the parsed request and all limits.
@@ -22,10 +23,10 @@
 //   - [Registry.Report] when the client has reported, if reports come with the stream.
 //   - [Registry.End] with each watch when it has ended or was refused, and [Registry.Unregister] with the RPC.
 //
-// It ends the RPC or the watch when the credentials expire (access.Pass.Expires), at the time limits
-// ([Registry.TimeLimit], and that of the request), and when the registry says so ([RPC] and [Watch]).
-// [LastBookmark] is for the stream. If the client does not read its last messages within
-// [Registry.GraceAfter], the entrance calls [rpc.CutOff].
+// It calls [Registry.EndAt] for the time limits ([Registry.TimeLimit], and that of the request), and ends the
+// RPC or the watch when the registry says so ([RPC] and [Watch]). [LastBookmark] is for the stream. When the
+// server ends the RPC, the entrance calls [Registry.CutOffAfter], for a client that does not read its last
+// messages.
 //
 // The sink has these duties:
 //
@@ -34,6 +35,8 @@
 //   - when there is room again, or gRPC has accepted the part: quota.Slot.EndPart
 //   - when gRPC has a message: [Counters.Note], also for the batches of a group (CountSent); the tracer of the
 //     resource, for live messages; the slow log, for the first message and for each catch-up
+//
+// Package server tests these duties for all entrances.
 //
 // An entrance cannot forget a limit on watches: Begin accepts only a watch that AdmitWatch has admitted. What
 // operators see of a watch ([StatusOf]) and metrics read ([SampleOf]) is made here, from what the

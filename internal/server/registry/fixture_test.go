@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
@@ -23,8 +24,9 @@ type fakeRPC struct {
 
 type fakeWatch struct {
 	Registration
-	rpc *fakeRPC
-	n   uint32
+	rpc      *fakeRPC
+	n        uint32
+	progress Progress
 }
 
 func (w *fakeWatch) Caller() *Caller    { return &w.rpc.caller }
@@ -33,7 +35,7 @@ func (w *fakeWatch) Mutex() *sync.Mutex { return &w.rpc.mu }
 func (w *fakeWatch) End(error)          {}
 
 func (w *fakeWatch) MayHave() object.Position                    { return object.Position{} }
-func (w *fakeWatch) Progress() Progress                          { return Progress{} }
+func (w *fakeWatch) Progress() Progress                          { return w.progress }
 func (w *fakeWatch) Unapplied(object.Position) feed.Backlog      { return feed.Backlog{} }
 func (w *fakeWatch) Quiet(object.Position, object.Revision) bool { return false }
 
@@ -67,7 +69,7 @@ var resources = backend.Resources{"a": {Name: "a"}, "b": {Name: "b"}}
 // newRPC returns an RPC with a number of watches of a resource, or with a single watch of the method
 // Watch if the number is 0.
 func newRPC(resource string, watches int) *fakeRPC {
-	s := &fakeRPC{end: func(error) {}}
+	s := &fakeRPC{end: func(error) {}, caller: Caller{Pass: &access.Pass{}}}
 	for n := min(watches, 1); n <= watches; n++ {
 		s.watches = append(s.watches, &fakeWatch{Registration: Registration{resource: &backend.Resource{Name: resource}, stage: Admitted}, rpc: s, n: uint32(n)})
 	}

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/rpc"
 )
 
 // ErrTimeLimit ends a watch at its time limit, and a stream at that of the server. Clients expect
@@ -56,10 +60,50 @@ func LastBookmark(ctx context.Context, now time.Time, limit time.Duration) time.
 // the client gets if only the credentials were lost.
 const deniedGrace = time.Second
 
-// GraceAfter returns how long a stream that ends for the reason may take to send its last
+// timers are what ends an RPC in time. They stop when the RPC has ended, because they would keep it in
+// memory.
+type timers struct {
+	mu      sync.Mutex
+	all     []*time.Timer // guarded by mu
+	stopped bool          // guarded by mu
+}
+
+// after calls a function after a time, unless the timers have been stopped by then.
+func (t *timers) after(d time.Duration, f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.stopped {
+		t.all = append(t.all, time.AfterFunc(d, f))
+	}
+}
+
+func (t *timers) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stopped = true
+	for _, timer := range t.all {
+		timer.Stop()
+	}
+	t.all = nil
+}
+
+// EndAt ends an RPC with [ErrTimeLimit] at a time, unless it was unregistered by then.
+func (r *Registry) EndAt(one RPC, at time.Time) {
+	one.Caller().timers.after(time.Until(at), func() { one.EndAll(ErrTimeLimit) })
+}
+
+// CutOffAfter cuts off the stream of an RPC that ends for the reason, if its client does not read the
+// last messages within the grace period. Any goroutine may call it.
+func (r *Registry) CutOffAfter(one RPC, reason error, stream grpc.ServerStream) {
+	if grace := r.graceAfter(reason); grace > 0 {
+		one.Caller().timers.after(grace, func() { rpc.CutOff(stream.Context()) })
+	}
+}
+
+// graceAfter returns how long a stream that ends for the reason may take to send its last
 // messages. It returns 0 if there is no limit: when the server stops, it closes the
 // connections of clients that do not read.
-func (r *Registry) GraceAfter(reason error) time.Duration {
+func (r *Registry) graceAfter(reason error) time.Duration {
 	switch {
 	case errors.Is(reason, apierr.ErrDraining):
 		return 0

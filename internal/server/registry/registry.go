@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
@@ -103,7 +104,8 @@ func (r *Registry) Stop() {
 }
 
 // Register adds an RPC, which the caller must unregister. The registry may end it on any goroutine,
-// and even after it was unregistered. If the server drains, Register returns [apierr.ErrDraining], and
+// and even after it was unregistered. The registry ends it with [access.ErrExpired] when its credentials
+// expire. If the server drains, Register returns [apierr.ErrDraining], and
 // the client tries again on another connection.
 func (r *Registry) Register(one RPC) error {
 	c := one.Caller()
@@ -116,11 +118,15 @@ func (r *Registry) Register(one RPC) error {
 	r.latest++
 	c.registry, c.number = r, r.latest
 	r.rpcs.Set(c.number, one)
+	if expires := c.Pass.Expires; !expires.IsZero() {
+		c.timers.after(time.Until(expires), func() { one.EndAll(access.ErrExpired) })
+	}
 	return nil
 }
 
 // Unregister removes an RPC that has ended. It has no effect if the RPC was never registered.
 func (r *Registry) Unregister(one RPC) {
+	one.Caller().timers.stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, ok := r.rpcs.Delete(one.Caller().number); ok {

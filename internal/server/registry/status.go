@@ -46,29 +46,33 @@ func StatusOf(w Watch, lags Lags) *fanoutv1.WatcherStatus {
 func statusOf(w Watch, lags Lags, reports bool, reported Reported) *fanoutv1.WatcherStatus {
 	reg, caller, c := w.registration(), w.Caller(), sampleOf(w, lags, reported)
 	p := &c.Progress
-	s := &fanoutv1.WatcherStatus{
-		Id:         IDOf(w),
-		Peer:       caller.Peer,
-		UserAgent:  caller.UserAgent,
-		Identity:   caller.Identity.Name,
-		Subscriber: caller.Name().Subscriber(),
-		Request:    reg.Request(),
-		Since:      timestamppb.New(reg.Began()),
-		State:      fanoutv1.WatcherStatus_STATE_LIVE,
-		Blocked:    p.Blocked,
-		Position:   backend.ProtoPosition(p.Position),
-		Messages:   p.Messages,
-		Bytes:      p.Bytes,
-		Reports:    reports,
-	}
-	if p.CatchingUp {
-		s.State = fanoutv1.WatcherStatus_STATE_CATCHING_UP
-	}
+	s := notableStatus(w, p, reports, reported)
+	s.Id, s.Peer, s.UserAgent, s.Identity = IDOf(w), caller.Peer, caller.UserAgent, caller.Identity.Name
+	s.Request, s.Since = reg.Request(), timestamppb.New(reg.Began())
+	s.Position, s.Messages, s.Bytes = backend.ProtoPosition(p.Position), p.Messages, p.Bytes
 	if l := c.Lagging; l.Known {
 		s.LagRevisions, s.Lag, s.LagIsMinimum = &l.Lag.Revisions, durationpb.New(l.Lag.Waited), l.Lag.IsMinimum
 		if l.Backlog.Events >= 0 {
 			s.LagEvents = new(int64(l.Backlog.Events))
 		}
+	}
+	if c.Report.LagKnown {
+		s.AppliedLag = durationpb.New(c.Report.Lag)
+	}
+	return s
+}
+
+// notableStatus returns the part of the status that may change, but not with each event and not with
+// time. When it changes for a watch that has not applied a revision, WatchApplied sends a message.
+func notableStatus(w Watch, p *Progress, reports bool, reported Reported) *fanoutv1.WatcherStatus {
+	s := &fanoutv1.WatcherStatus{
+		Subscriber: w.Caller().Name().Subscriber(), State: fanoutv1.WatcherStatus_STATE_LIVE, Blocked: p.Blocked, Reports: reports,
+	}
+	if p.CatchingUp {
+		s.State = fanoutv1.WatcherStatus_STATE_CATCHING_UP
+	}
+	if reported.Applied != (object.Position{}) {
+		s.Applied = backend.ProtoPosition(reported.Applied)
 	}
 	if f := reported.failure; f != nil {
 		s.Error = &rpcstatus.Status{Code: int32(f.code), Message: f.message.Value()}
@@ -79,12 +83,6 @@ func statusOf(w Watch, lags Lags, reports bool, reported Reported) *fanoutv1.Wat
 		if f.attempted != (object.Position{}) {
 			s.Attempted = backend.ProtoPosition(f.attempted)
 		}
-	}
-	if c.Report.Reported {
-		s.Applied = backend.ProtoPosition(reported.Applied)
-	}
-	if c.Report.LagKnown {
-		s.AppliedLag = durationpb.New(c.Report.Lag)
 	}
 	return s
 }

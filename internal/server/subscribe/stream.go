@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/registry"
@@ -42,12 +41,11 @@ type stream struct {
 
 	endsAll atomic.Bool // EndAll was called
 
-	calls      sync.Mutex    // orders the calls of out; see the comment of the package
-	reason     error         // guarded by calls: of EndAll; nil: EndAll was not called
-	closed     bool          // guarded by calls: finish has begun
-	noRequests bool          // guarded by calls: the client has closed its side
-	waiting    int           // guarded by calls: watches that wait for etcd
-	timers     []*time.Timer // guarded by calls: of what ends the stream
+	calls      sync.Mutex // orders the calls of out; see the comment of the package
+	reason     error      // guarded by calls: of EndAll; nil: EndAll was not called
+	closed     bool       // guarded by calls: finish has begun
+	noRequests bool       // guarded by calls: the client has closed its side
+	waiting    int        // guarded by calls: watches that wait for etcd
 }
 
 func newStream(s *Service, rpcStream grpc.ServerStream) *stream {
@@ -86,14 +84,9 @@ func (s *stream) register(requests grpc.ServerStream) error {
 	if err := s.caller.Pass.Check(); err != nil {
 		return err
 	}
-	s.calls.Lock()
-	if expires := s.caller.Pass.Expires; !expires.IsZero() {
-		s.timers = append(s.timers, time.AfterFunc(time.Until(expires), func() { s.EndAll(access.ErrExpired) }))
-	}
 	if limit > 0 {
-		s.timers = append(s.timers, time.AfterFunc(time.Until(s.since.Add(limit)), func() { s.EndAll(registry.ErrTimeLimit) }))
+		watches.EndAt(s, s.since.Add(limit))
 	}
-	s.calls.Unlock()
 	return nil
 }
 
@@ -140,9 +133,6 @@ func (s *stream) release() (watches int) {
 	defer s.service.registry.Unregister(s)
 	s.calls.Lock()
 	s.closed = true
-	for _, timer := range s.timers {
-		timer.Stop()
-	}
 	s.calls.Unlock()
 	s.end()
 	s.waits.close()
@@ -174,9 +164,7 @@ func (s *stream) EndAll(reason error) {
 	}
 	s.endsAll.Store(true)
 	s.out.EndAll(endingOf(reason))
-	if grace := s.service.registry.GraceAfter(reason); grace > 0 {
-		s.timers = append(s.timers, time.AfterFunc(grace, func() { rpc.CutOff(s.grpc.Context()) })) // for a client that does not read the last messages
-	}
+	s.service.registry.CutOffAfter(s, reason, s.grpc)
 }
 
 // endingOf returns how a watch ends that the server ends for a reason.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -12,7 +11,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
-	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
@@ -36,10 +34,10 @@ type handler struct {
 	registry *registry.Registry
 	out      *dispatch.Stream // nil: the watch was not admitted
 
-	cleanup   []func() // guarded by ctx.mu: called at the end of the watch, in reverse order
-	cleanedUp bool     // guarded by ctx.mu: the cleanup has begun
-	started   bool     // out has the watch
-	served    bool     // out was served
+	unstarted func() // closes the source of a watch that out does not have yet; nil: it needs no closing
+	fromNow   bool   // the watch does not begin with a catch-up
+	started   bool   // out has the watch
+	served    bool   // out was served
 }
 
 var watchMethod = &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName, IsServerStream: true}
@@ -95,7 +93,7 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	limit := registry.Shorter(request.TimeLimit, r.TimeLimit())
 	last := registry.LastBookmark(ctx, now, limit)
 	queue := r.Queues.Of(w.caller.Conn)
-	w.fromNow = request.FromNow
+	h.fromNow = request.FromNow
 	h.sink.tracer, h.sink.slow, h.sink.interval = admitted.Resource.Tracer, r.Interceptors.Slow, request.Options.BookmarkInterval
 	h.sink.counters = r.Counters(w.Resource(), queue.Worker())
 	start, err := h.await(admitted, last)
@@ -114,15 +112,12 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	if err := r.Begin(w); err != nil {
 		return err
 	}
-	if expires := w.caller.Pass.Expires; !expires.IsZero() {
-		h.endAfter(time.Until(expires), access.ErrExpired)
-	}
 	// The header tells the client that the watch is registered.
 	if err := rpc.Accept(ctx, h.sink.stream, metadata.MD{registry.TokenHeader: {w.caller.Token()}}); err != nil {
 		return err
 	}
 	if limit > 0 {
-		h.endAfter(time.Until(now.Add(limit)), registry.ErrTimeLimit)
+		r.EndAt(w, now.Add(limit))
 	}
 	h.start(start)
 	return nil
@@ -154,11 +149,7 @@ func (h *handler) await(r *registry.Parsed, lastBookmark time.Time) (start func(
 		if err != nil {
 			return nil, err
 		}
-		h.onCleanup(func() {
-			if !h.started {
-				w.Close()
-			}
-		})
+		h.unstarted = w.Close
 		return func() { h.out.StartDirect(&h.watch.StreamWatch, w) }, nil
 	}
 	begin, err := r.Resource.Await(ctx, &r.Watch)
@@ -197,49 +188,16 @@ func (h *handler) endWatch() {
 // messages within the grace period. Any goroutine may call it.
 func (h *handler) end(reason error) {
 	h.ctx.end(reason)
-	if grace := h.registry.GraceAfter(reason); grace > 0 {
-		h.callAfter(grace, func() { rpc.CutOff(h.sink.stream.Context()) })
-	}
-}
-
-func (h *handler) endAfter(d time.Duration, reason error) {
-	h.callAfter(d, func() { h.end(reason) })
-}
-
-// callAfter calls a function after the given time, unless the watch has ended by then.
-func (h *handler) callAfter(d time.Duration, f func()) {
-	timer := time.AfterFunc(d, f)
-	h.onCleanup(func() { timer.Stop() })
-}
-
-// onCleanup calls a function when the watch is cleaned up, or at once if the cleanup has begun.
-// Any goroutine may call it.
-func (h *handler) onCleanup(f func()) {
-	h.ctx.mu.Lock()
-	cleanedUp := h.cleanedUp
-	if !cleanedUp {
-		h.cleanup = append(h.cleanup, f)
-	}
-	h.ctx.mu.Unlock()
-	if cleanedUp {
-		f()
-	}
+	h.registry.CutOffAfter(&h.watch, reason, h.sink.stream)
 }
 
 // release releases everything that the watch holds. If one step panics, the other steps still
 // run. Otherwise the watch could stay in the registry, and a server that stops would wait for
 // the watch forever.
 func (h *handler) release() (err error) {
-	steps := []func(){h.stop, h.sink.closeSlot}
-	h.ctx.mu.Lock()
-	h.cleanedUp = true
-	cleanup := h.cleanup
-	h.ctx.mu.Unlock()
-	for _, f := range slices.Backward(cleanup) {
-		steps = append(steps, f)
-	}
-	steps = append(steps, func() { h.registry.End(&h.watch) }, func() { h.registry.Unregister(&h.watch) })
-	for _, step := range steps {
+	for _, step := range []func(){
+		h.stop, h.sink.closeSlot, func() { h.registry.End(&h.watch) }, func() { h.registry.Unregister(&h.watch) },
+	} {
 		err = cmp.Or(work.Guard(func() error { step(); return nil }), err)
 	}
 	return err
@@ -247,7 +205,10 @@ func (h *handler) release() (err error) {
 
 // stop makes sure that nothing uses the watch any more.
 func (h *handler) stop() {
-	if h.started && !h.served {
+	switch {
+	case !h.started && h.unstarted != nil:
+		h.unstarted()
+	case h.started && !h.served:
 		h.out.Abort(context.Canceled)
 		_ = h.out.Serve()
 	}

@@ -17,7 +17,6 @@ type watch struct {
 	mu      sync.Mutex // guards the Registration
 	caller  registry.Caller
 	handler *handler
-	fromNow bool // it does not begin with a catch-up
 }
 
 // Caller implements [registry.Watch] and [registry.RPC].
@@ -64,7 +63,7 @@ func (w *watch) CheckFence(now time.Time) { w.handler.sink.CheckFence(now) }
 func (w *watch) Progress() registry.Progress {
 	st := w.StreamWatch.Status()
 	return registry.Progress{
-		Position: st.Sent, CatchingUp: st.CatchingUp || st.Messages == 0 && !w.fromNow, Blocked: st.Waiting || w.handler.sink.IsBlocked(time.Now),
+		Position: st.Sent, CatchingUp: st.CatchingUp || st.Messages == 0 && !w.handler.fromNow, Blocked: st.Waiting || w.handler.sink.IsBlocked(time.Now),
 		Messages: st.Messages, Bytes: st.Bytes, Backlog: st.Backlog,
 	}
 }

@@ -82,9 +82,11 @@ class AdminServiceServicer(object):
     def WatchApplied(self, request, context):
         """WatchApplied counts the watches of this server that have applied a revision, according to
         their reports (FanoutService.Report). It sends the present counts at once, and then whenever
-        they or the pending watches change, at most every half second. On a server with very many
-        watches, the counts may be a few seconds old. The stream lasts until the caller cancels it
-        or the server stops. It ends with PERMISSION_DENIED if the caller loses its right.
+        they or the listed watches change, at most every half second. A watch changes with each report
+        of its client, and with its state, blocked and subscriber; no other field of its status sends a
+        message. On a server with very many watches, the counts may be a few seconds old. The stream
+        lasts until the caller cancels it or the server stops. It ends with PERMISSION_DENIED if the
+        caller loses its right.
 
         A watch has applied the revision in two cases:
 
