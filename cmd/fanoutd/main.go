@@ -144,12 +144,18 @@ func rootCommand(environ []string) *cobra.Command {
 			var beside sync.WaitGroup
 			defer beside.Wait()
 			defer stop()
-			if !setsCollector(environ) {
-				beside.Go(func() { collector.Run(running) })
-			}
 			a, err := app.Build(cmd.Context(), cfg, log)
 			if err != nil {
 				return err
+			}
+			if !setsCollector(environ) {
+				// While the objects are read, the heap grows with each collection. To save memory
+				// meanwhile would only mean to collect the same objects more often.
+				beside.Go(func() {
+					if a.AwaitObjects(running) == nil {
+						collector.Run(running)
+					}
+				})
 			}
 			beside.Go(func() { checkFilesOnHangup(running, a, log) })
 			return a.Run(cmd.Context())

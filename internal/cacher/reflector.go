@@ -150,16 +150,19 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 // rest of a backlog, and sends 1,000 revisions of it.
 func (c *Cacher) fillReach(ctx context.Context, now object.Position) object.Revision {
 	reach := lookback * c.cfg.Window.MaxChanges
-	bytes := 0
-	// Without an answer, reach is as usual. The caller lists next, and reports the error.
-	records, _, _ := c.cfg.Store.List(ctx, now.Revision, object.Scope{}, "", min(c.cfg.PageSize, sampleRecords))
-	for i := range records {
-		bytes += len(records[i].Key) + len(records[i].Value)
-	}
-	if bytes > 0 {
-		// A change counts about four times its value: the object before and after it, and
-		// both encoded. So this is four times what the window holds.
-		reach = min(reach, max(minReach, max(c.cfg.Window.MaxBytes, minReachBytes)*len(records)/bytes))
+	// Without an answer, reach is as usual. The caller lists next, and reports the error. The first page
+	// of a scan costs etcd little; for a short list, it would count all keys.
+	for records := range c.scan(ctx, now.Revision) {
+		bytes := 0
+		for i := range records {
+			bytes += len(records[i].Key) + len(records[i].Value)
+		}
+		if bytes > 0 {
+			// A change counts about four times its value: the object before and after it, and
+			// both encoded. So this is four times what the window holds.
+			reach = min(reach, max(minReach, max(c.cfg.Window.MaxBytes, minReachBytes)*len(records)/bytes))
+		}
+		break
 	}
 	if reach <= probes[len(probes)-1] {
 		return object.Revision(reach)
@@ -216,10 +219,8 @@ func (c *Cacher) changesSince(ctx context.Context, after object.Position, throug
 	}
 }
 
-// sampleRecords is the number of records that show how large values are. minReach and
-// minReachBytes are the smallest limits of the history to read.
+// minReach and minReachBytes are the smallest limits of the history to read.
 const (
-	sampleRecords = 16
 	minReach      = 16
 	minReachBytes = 64 << 20
 )

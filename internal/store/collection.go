@@ -62,14 +62,25 @@ func (c *Collection) Revision(ctx context.Context) (object.Revision, error) {
 	defer cancel()
 	h := c.store.epochs.History()
 	before := h.Highest()
-	resp, err := c.store.client.Get(call, c.prefix, clientv3.WithCountOnly())
+	r, err := c.readRevision(call)
 	err = classify(ctx, err)
 	c.store.calls.count(opRevision, err)
 	if err != nil {
 		return 0, err
 	}
-	r := object.Revision(resp.Header.GetRevision())
 	return r, h.Check(r, before)
+}
+
+// readRevision returns the revision of etcd. An external etcd allows each user to read only some keys.
+func (c *Collection) readRevision(ctx context.Context) (object.Revision, error) {
+	if c.store.member != nil {
+		return c.store.member.Revision(ctx)
+	}
+	resp, err := c.store.client.Get(ctx, c.prefix, clientv3.WithCountOnly())
+	if err != nil {
+		return 0, err
+	}
+	return object.Revision(resp.Header.GetRevision()), nil
 }
 
 // Position returns the epoch of the store and its revision as [Collection.Revision]

@@ -49,6 +49,18 @@ func TestKeysNextToThePrefixAreNoObjects(t *testing.T) {
 	})
 }
 
+func TestRevisionHasTheLatestWrite(t *testing.T) {
+	both(t, func(t *testing.T, e *etcd) {
+		c := e.collection()
+		for range 100 {
+			at := commit(t, c, put("k", "v"))
+			if got, err := c.Revision(contextFor(t)); err != nil || got != at {
+				t.Fatalf("got the revision %d, %v after a write at %d", got, err, at)
+			}
+		}
+	})
+}
+
 func TestInvalidKeysAreOmitted(t *testing.T) {
 	both(t, func(t *testing.T, e *etcd) {
 		c := e.collection()

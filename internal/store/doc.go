@@ -3,8 +3,8 @@
 //
 // [Dial] connects to an etcd cluster. [OpenEmbedded] runs an etcd member inside this
 // process, which opens a socket only on request. Both return a [Store] with the same
-// implementation, because both provide the same etcd client. Only watches differ: those of an
-// embedded etcd take the changes from etcd's own store. A [Collection] is the part of a store
+// implementation, because both provide the same etcd client. Only watches and the revision differ:
+// an embedded etcd provides them without its API. A [Collection] is the part of a store
 // below one etcd prefix; its keys are relative to the prefix.
 //
 // All exported methods may be called from any goroutine. Records from an embedded etcd

@@ -53,6 +53,9 @@ func TestEmbeddedStoreKeepsItsData(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeStore(t, s)
+	if _, err := c.Revision(contextFor(t)); !errors.Is(err, object.ErrUnavailable) {
+		t.Errorf("the revision of a closed store: got %v, want %v", err, object.ErrUnavailable)
+	}
 
 	s = open(t, dir)
 	defer closeStore(t, s)

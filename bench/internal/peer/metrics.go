@@ -12,11 +12,6 @@ import (
 	"time"
 )
 
-// Goroutines returns the number of goroutines of a server, or 0 if it is unknown.
-func (p *Peer) Goroutines(ctx context.Context, server string) (float64, error) {
-	return p.metric(ctx, server, "go_goroutines")
-}
-
 // Live returns the live heap of each server in bytes after a garbage collection, or 0 if it
 // is unknown. Do not call it during a measurement: only some servers collect garbage then.
 func (p *Peer) Live(ctx context.Context) ([]int64, error) {

@@ -33,7 +33,7 @@ func calling(ctx context.Context, programs peer.Programs, system *peer.Peer, p P
 	if _, err := caller.For(ctx, min(warmUp, p.Duration)); err != nil {
 		return nil, err
 	}
-	before, err := system.Usage(ctx)
+	before, err := system.Usage()
 	if err != nil {
 		return nil, err
 	}

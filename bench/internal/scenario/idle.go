@@ -28,10 +28,10 @@ func idle(ctx context.Context, programs peer.Programs, system *peer.Peer, p Para
 	}
 	defer watchers.Stop()
 	w.load = watchers
-	if err := wait(ctx, settling(p)); err != nil {
+	if err := wait(ctx, settle+settling(p)); err != nil {
 		return nil, err
 	}
-	before, err := usage(ctx, system)
+	before, err := system.Usage()
 	if err != nil {
 		return nil, err
 	}
@@ -39,8 +39,11 @@ func idle(ctx context.Context, programs peer.Programs, system *peer.Peer, p Para
 	if err := wait(ctx, p.Duration); err != nil {
 		return nil, err
 	}
-	after, err := system.Usage(ctx)
+	after, err := system.Usage()
 	if err != nil {
+		return nil, err
+	}
+	if err := system.CountGoroutines(ctx, after); err != nil {
 		return nil, err
 	}
 	r := newRecord(p, programs)

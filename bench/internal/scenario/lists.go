@@ -32,7 +32,7 @@ func lists(ctx context.Context, programs peer.Programs, system *peer.Peer, p Par
 	if err := resetPeaks(system); err != nil {
 		return nil, err
 	}
-	before, err := system.Usage(ctx)
+	before, err := system.Usage()
 	if err != nil {
 		return nil, err
 	}

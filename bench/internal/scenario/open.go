@@ -27,11 +27,14 @@ func open(ctx context.Context, programs peer.Programs, system *peer.Peer, p Para
 	}
 	defer watchers.Stop()
 	w.load = watchers
-	before, err := usage(ctx, system)
-	if err != nil {
+	if err := wait(ctx, settle); err != nil {
 		return nil, err
 	}
 	if err := resetPeaks(system); err != nil {
+		return nil, err
+	}
+	before, err := system.Usage()
+	if err != nil {
 		return nil, err
 	}
 	r := newRecord(p, programs)

@@ -91,7 +91,7 @@ func written(ctx context.Context, programs peer.Programs, system *peer.Peer, p P
 	if err := watchers.Reset(ctx); err != nil {
 		return nil, err
 	}
-	before, err := system.Usage(ctx)
+	before, err := system.Usage()
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (r *Record) measure(ctx context.Context, system *peer.Peer, o Observer, do 
 		return nil, err
 	}
 	r.Elapsed = time.Since(began)
-	after, err := system.Usage(ctx)
+	after, err := system.Usage()
 	if err != nil {
 		return nil, err
 	}
@@ -184,11 +184,17 @@ var notes = []string{
 	"CPU is that of the server processes, including what they do when idle",
 }
 
+// usage returns the usage of the servers and their goroutines, once they are quiet. To count those
+// costs CPU afterwards, so what is measured begins with another call of [peer.Peer.Usage].
 func usage(ctx context.Context, system *peer.Peer) ([]peer.Usage, error) {
 	if err := wait(ctx, settle); err != nil {
 		return nil, err
 	}
-	return system.Usage(ctx)
+	all, err := system.Usage()
+	if err != nil {
+		return nil, err
+	}
+	return all, system.CountGoroutines(ctx, all)
 }
 
 // addReport adds the counts and times of the watchers and the writer.

@@ -49,7 +49,7 @@ func state(ctx context.Context, programs peer.Programs, system *peer.Peer, p Par
 		return nil, err
 	}
 	r.Elapsed = time.Since(began)
-	started, err := system.Usage(ctx)
+	started, err := system.Usage()
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"google.golang.org/grpc"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
 // Registrar registers services behind interceptors. It registers all methods as streams,
@@ -31,9 +33,10 @@ func (r Registrar) RegisterEntrances(desc *grpc.ServiceDesc, names ...string) {
 func (r Registrar) register(desc *grpc.ServiceDesc, implementation any, entrances []string) {
 	all := *desc
 	all.Methods, all.Streams = nil, nil
+	writes := desc.ServiceName == fanoutv1.StoreService_ServiceDesc.ServiceName
 	for _, m := range desc.Methods {
 		info := &grpc.StreamServerInfo{FullMethod: "/" + desc.ServiceName + "/" + m.MethodName}
-		method := &unaryMethod{Interceptors: r.Interceptors, info: info, handle: m.Handler}
+		method := &unaryMethod{Interceptors: r.Interceptors, info: info, handle: m.Handler, writes: writes}
 		all.Streams = append(all.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: r.Observers.observe(method.serve, info, false)})
 	}
 	for _, s := range desc.Streams {

@@ -15,11 +15,16 @@ type unaryMethod struct {
 	*Interceptors
 	info   *grpc.StreamServerInfo
 	handle grpc.MethodHandler
+	writes bool // see growStackForWrite
 }
 
 // serve is the handler of the method.
 func (m *unaryMethod) serve(implementation any, stream grpc.ServerStream) error {
-	growStack(0)
+	if m.writes {
+		growStackForWrite(0)
+	} else {
+		growStack(0)
+	}
 	ctx, began := stream.Context(), time.Now()
 	err := m.Conclude(ctx, m.info.FullMethod, began, m.answer(implementation, stream))
 	concluded(ctx)

@@ -19,6 +19,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 	"go.uber.org/zap"
 
+	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store/etcdlog"
 )
 
@@ -113,6 +114,16 @@ func (m *Member) Failed() <-chan error { return m.failed }
 // During then returns the reason, and leaves the goroutine of the function behind. The process
 // is expected to exit.
 func (m *Member) During(call func() error) error { return m.fatal.during(call) }
+
+// Revision returns the revision of the store. It is at least as new as any write that was
+// acknowledged before the call. Errors are [object.ErrUnavailable].
+func (m *Member) Revision(ctx context.Context) (object.Revision, error) {
+	// A read through etcd's API would wait for the same, and then search for a key.
+	if err := m.etcd.Server.LinearizableReadNotify(ctx); err != nil {
+		return 0, fmt.Errorf("%w: %w", object.ErrUnavailable, err)
+	}
+	return object.Revision(m.etcd.Server.KV().Rev()), nil
+}
 
 // recordOverhead is more than what etcd stores besides a key and its value.
 const recordOverhead = 256
