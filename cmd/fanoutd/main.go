@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,6 +26,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/man"
 	"github.com/fanoutd/fanoutd/internal/version"
 )
+
+// maxReading is how long the collector of memory waits for the objects of all resources.
+const maxReading = 2 * time.Minute
 
 // The exit codes.
 const (
@@ -152,9 +156,10 @@ func rootCommand(environ []string) *cobra.Command {
 				// While the objects are read, the heap grows with each collection. To save memory
 				// meanwhile would only mean to collect the same objects more often.
 				beside.Go(func() {
-					if a.AwaitObjects(running) == nil {
-						collector.Run(running)
-					}
+					reading, done := context.WithTimeout(running, maxReading)
+					defer done()
+					_ = a.AwaitObjects(reading) // one resource that cannot be read is no reason to waste memory
+					collector.Run(running)
 				})
 			}
 			beside.Go(func() { checkFilesOnHangup(running, a, log) })

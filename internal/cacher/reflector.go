@@ -167,20 +167,28 @@ func (c *Cacher) fillReach(ctx context.Context, now object.Position) object.Revi
 	if reach <= probes[len(probes)-1] {
 		return object.Revision(reach)
 	}
+	enough, estimate := 2*c.cfg.Window.MaxChanges, reach
 	for _, probe := range probes {
 		if object.Revision(probe) >= now.Revision {
-			break
+			return object.Revision(reach)
 		}
-		changes := c.changesSince(ctx, object.Position{Epoch: now.Epoch, Revision: now.Revision - object.Revision(probe)}, now.Revision)
-		n, enough := len(changes), 2*c.cfg.Window.MaxChanges
+		changes, err := c.changesSince(ctx, object.Position{Epoch: now.Epoch, Revision: now.Revision - object.Revision(probe)}, now.Revision)
+		n := len(changes)
 		switch {
+		case errors.Is(err, object.ErrCompacted): // a larger probe would fail, too; the fill finds where the history begins
+			return object.Revision(reach)
+		case err != nil: // the store is slow
+			return object.Revision(min(reach, estimate))
 		case n >= enough:
 			return min(object.Revision(reach), now.Revision-changes[n-enough]+1)
-		case n >= c.cfg.Window.MaxChanges, n > 0 && probe == probes[len(probes)-1]:
-			return object.Revision(min(reach, enough*probe/n))
+		case n > 0:
+			estimate = max(probe, enough*probe/n)
+		}
+		if n >= c.cfg.Window.MaxChanges {
+			break
 		}
 	}
-	return object.Revision(reach)
+	return object.Revision(min(reach, estimate))
 }
 
 // probes are how many of the last revisions the cacher looks at, until they have the changes of the
@@ -189,14 +197,13 @@ func (c *Cacher) fillReach(ctx context.Context, now object.Position) object.Revi
 // changes.
 var probes = []int{16, 64, 256, 1024}
 
-// changesSince returns the revision of each change between two revisions. It returns none if the store
-// does not answer in time.
-func (c *Cacher) changesSince(ctx context.Context, after object.Position, through object.Revision) (changes []object.Revision) {
+// changesSince returns the revision of each change between two revisions, if the store answers in time.
+func (c *Cacher) changesSince(ctx context.Context, after object.Position, through object.Revision) (changes []object.Revision, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.ReadWait)
 	defer cancel()
 	watch, err := c.cfg.Store.Watch(ctx, object.Scope{}, after, false)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer watch.Close()
 	var wg sync.WaitGroup
@@ -208,13 +215,15 @@ func (c *Cacher) changesSince(ctx context.Context, after object.Position, throug
 	for {
 		u, err := watch.Next(ctx)
 		if err != nil {
-			return nil
+			return nil, err
 		}
 		for i := range u.Records {
-			changes = append(changes, u.Records[i].ModRevision)
+			if at := u.Records[i].ModRevision; at <= through {
+				changes = append(changes, at)
+			}
 		}
 		if u.Through >= through {
-			return changes
+			return changes, nil
 		}
 	}
 }

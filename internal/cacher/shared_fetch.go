@@ -80,6 +80,9 @@ func (f *SharedFetch[T]) get(ctx context.Context, limit <-chan time.Time) (none 
 		if r.err != errSenderLeft {
 			return r.answer, r.err
 		}
+		if !time.Now().Before(deadline) { // select might take the turn to send again
+			return none, context.DeadlineExceeded
+		}
 	}
 }
 
@@ -97,6 +100,7 @@ func (f *SharedFetch[T]) send(ctx context.Context, deadline time.Time, r *shared
 	defer close(r.done)
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
+	r.err = errSenderLeft // if fetch panics
 	if r.answer, r.err = f.fetch(ctx); r.err != nil && ctx.Err() != nil {
 		r.err = errSenderLeft
 	}

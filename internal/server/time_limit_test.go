@@ -22,20 +22,29 @@ import (
 // position to resume at.
 func (w *watch) wantLimited() ([]event, *fanoutv1.Position) {
 	w.t.Helper()
+	events, position, err := w.untilLimited()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return events, position
+}
+
+// untilLimited is wantLimited. It returns an error if the watch ends in another way.
+func (w *watch) untilLimited() ([]event, *fanoutv1.Position, error) {
 	var events []event
 	for {
 		m, err := w.stream.Recv()
 		if err != nil {
-			w.t.Fatal(err)
+			return nil, nil, err
 		}
 		events = append(events, eventsIn(m)...)
 		if m.GetKind() != fanoutv1.WatchResponse_KIND_DRAINING {
 			continue
 		}
 		if _, err := w.stream.Recv(); !errors.Is(err, io.EOF) {
-			w.t.Fatalf("got stream end %v, want OK", err)
+			return nil, nil, fmt.Errorf("got stream end %w, want OK", err)
 		}
-		return events, m.GetPosition()
+		return events, m.GetPosition(), nil
 	}
 }
 

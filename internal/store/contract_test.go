@@ -12,9 +12,6 @@ import (
 // An etcd is a store of a server, embedded or not. See TestStreamDeliversNothingOfARestoredEtcd for its
 // epochs.
 func TestEtcdIsAStore(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes more than a second")
-	}
 	for name, open := range stores {
 		fixture := func(t *testing.T) *storetest.Fixture {
 			e := open(t)

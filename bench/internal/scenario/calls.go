@@ -54,7 +54,7 @@ func calling(ctx context.Context, programs peer.Programs, system *peer.Peer, p P
 	r.PerSecond = float64(r.Deliveries) / r.Elapsed.Seconds()
 	r.ClientCPU = float64(report.CPU) / float64(max(r.Deliveries, 1))
 	for i, s := range system.Servers {
-		r.Servers = append(r.Servers, r.server(s.Name, empty[i], before[i], before[i], after[i]))
+		r.Servers = append(r.Servers, r.server(s.Name, empty[i], empty[i], before[i], after[i]))
 	}
 	return r, nil
 }

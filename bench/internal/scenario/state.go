@@ -44,6 +44,10 @@ func state(ctx context.Context, programs peer.Programs, system *peer.Peer, p Par
 	}
 	r := newRecord(p, programs)
 	o.Phase("start")
+	running, err := system.Usage()
+	if err != nil {
+		return nil, err
+	}
 	began := time.Now()
 	if err := system.Restart(ctx, p.Keys-1); err != nil {
 		return nil, err
@@ -61,7 +65,7 @@ func state(ctx context.Context, programs peer.Programs, system *peer.Peer, p Par
 		return nil, err
 	}
 	for i, s := range system.Servers {
-		before := filled[i]
+		before := running[i]
 		if i == len(system.Servers)-1 {
 			before.CPU = 0 // the process is new
 		}

@@ -45,7 +45,10 @@ func storm(ctx context.Context, programs peer.Programs, system *peer.Peer, p Par
 		return nil, err
 	}
 	defer watchers.Stop()
-	before, err := usage(ctx, system)
+	if err := wait(ctx, settle); err != nil {
+		return nil, err
+	}
+	before, err := system.Usage()
 	if err != nil {
 		return nil, err
 	}

@@ -37,6 +37,16 @@ type Pending struct {
 	reports  bool
 	reported Reported
 	failed   bool // the error of the report counts for the revision
+
+	// What the digest knows of the watch. A later message shows the same: the watch may be in another
+	// state meanwhile, and in this one again when the next digest is made.
+	notable *fanoutv1.WatcherStatus
+}
+
+// observe keeps the status of the watch.
+func (p *Pending) observe() {
+	progress := p.Watch.Progress()
+	p.notable = notableStatus(p.Watch, &progress, p.reports, p.reported)
 }
 
 // The most watches in the lists of Applied.
@@ -56,8 +66,7 @@ func (a *Applied) Digest() (d Digest) {
 	fmt.Fprintln(h, a.Watches, a.Applied, a.Failed, a.NotReporting, a.Reached)
 	for _, list := range [][]Pending{a.Pending, a.Oldest} {
 		for _, p := range list {
-			progress := p.Watch.Progress()
-			status, _ := proto.MarshalOptions{Deterministic: true}.Marshal(notableStatus(p.Watch, &progress, p.reports, p.reported)) // cannot fail: its strings come from messages
+			status, _ := proto.MarshalOptions{Deterministic: true}.Marshal(p.notable) // cannot fail: its strings come from messages
 			fmt.Fprintf(h, "%v %t %q\n", p.Watch.Number(), p.failed, status)
 		}
 	}
@@ -68,7 +77,9 @@ func (a *Applied) Digest() (d Digest) {
 // Status returns the status of the watch, with the report that was counted. The client may have
 // reported something else meanwhile.
 func (p *Pending) Status() *fanoutv1.WatcherStatus {
-	return statusOf(p.Watch, nil, p.reports, p.reported)
+	s := proto.CloneOf(p.notable)
+	complete(s, p.Watch, sampleOf(p.Watch, nil, p.reported))
+	return s
 }
 
 // CountApplied counts the watches that have applied a revision. It takes a fraction of a
@@ -107,6 +118,11 @@ func (r *Registry) CountApplied(q request.Applied) *Applied {
 		}
 	})
 	a.trimPending()
+	for _, list := range [][]Pending{a.Pending, a.Oldest} {
+		for i := range list {
+			list[i].observe()
+		}
+	}
 	return a
 }
 

@@ -11,7 +11,14 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
+
+// valueOf returns a field of what a message shows of the pending watch.
+func valueOf(a *Applied, field protoreflect.Name) protoreflect.Value {
+	s := a.Pending[0].Status().ProtoReflect()
+	return s.Get(s.Descriptor().Fields().ByName(field))
+}
 
 // A message of WatchApplied is sent when the digest changes. Each field of a pending watch changes it, except
 // those that never change, and those that change with each event or with time.
@@ -54,23 +61,33 @@ func TestAChangeOfAPendingWatchChangesTheDigest(t *testing.T) {
 		t.Run(string(name), func(t *testing.T) {
 			w := newRPC("a", 0).watches[0]
 			w.rpc.caller.Identity = &access.Identity{}
+			w.rpc.caller.registry = &Registry{}
+			w.resource = &backend.Resource{Name: "a"}
+			w.summary = summarize(&fanoutv1.WatchRequest{})
 			w.reports = true
 			w.observed = &observed{Reported: Reported{
 				Applied: object.Position{Epoch: "e", Revision: 1},
 				failure: &failure{code: code.Code_INTERNAL, message: unique.Make("bad"), since: time.Unix(1, 0), attempted: object.Position{Epoch: "e", Revision: 2}},
 			}}
-			digest := func() Digest {
+			count := func() *Applied {
 				p := Pending{Watch: w}
 				p.reports, p.reported = reportOf(w)
-				return (&Applied{Pending: []Pending{p}}).Digest()
+				p.observe()
+				return &Applied{Pending: []Pending{p}}
 			}
-			before := digest()
-			if digest() != before {
+			counted := count()
+			before := counted.Digest()
+			if count().Digest() != before {
 				t.Fatal("the digest changes although nothing has changed")
 			}
+			shown := valueOf(counted, name)
 			change(w)
-			if digest() == before {
+			if count().Digest() == before {
 				t.Error("the digest is as before, so no message is sent")
+			}
+			// Otherwise the watch may be as before when the next digest is made, and the message stays.
+			if now := valueOf(counted, name); !now.Equal(shown) {
+				t.Errorf("a message of the earlier count has %v, the digest is that of %v", now, shown)
 			}
 		})
 	}

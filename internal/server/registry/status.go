@@ -39,14 +39,15 @@ func sampleOf(w Watch, lags Lags, r Reported) Sample {
 // StatusOf returns what ListWatchers shows of a watch.
 func StatusOf(w Watch, lags Lags) *fanoutv1.WatcherStatus {
 	reports, reported := reportOf(w)
-	return statusOf(w, lags, reports, reported)
+	sample := sampleOf(w, lags, reported)
+	s := notableStatus(w, &sample.Progress, reports, reported)
+	complete(s, w, sample)
+	return s
 }
 
-// statusOf returns the status of a watch with a report. It fills in all fields, for all entrances.
-func statusOf(w Watch, lags Lags, reports bool, reported Reported) *fanoutv1.WatcherStatus {
-	reg, caller, c := w.registration(), w.Caller(), sampleOf(w, lags, reported)
-	p := &c.Progress
-	s := notableStatus(w, p, reports, reported)
+// complete fills in all fields of a status that [notableStatus] leaves empty, for all entrances.
+func complete(s *fanoutv1.WatcherStatus, w Watch, c Sample) {
+	reg, caller, p := w.registration(), w.Caller(), &c.Progress
 	s.Id, s.Peer, s.UserAgent, s.Identity = IDOf(w), caller.Peer, caller.UserAgent, caller.Identity.Name
 	s.Request, s.Since = reg.Request(), timestamppb.New(reg.Began())
 	s.Position, s.Messages, s.Bytes = backend.ProtoPosition(p.Position), p.Messages, p.Bytes
@@ -59,7 +60,6 @@ func statusOf(w Watch, lags Lags, reports bool, reported Reported) *fanoutv1.Wat
 	if c.Report.LagKnown {
 		s.AppliedLag = durationpb.New(c.Report.Lag)
 	}
-	return s
 }
 
 // notableStatus returns the part of the status that may change, but not with each event and not with
