@@ -245,8 +245,9 @@ func drainsInTurn(t *testing.T, _ string, e entrance) {
 
 // On a busy machine, the stream may reach its limit before it has the watch.
 func endsAtTheLimitOfTheServer(t *testing.T, _ string, e entrance) {
-	retryWithMoreTime(t, 100*time.Millisecond, func(t *testing.T, limit time.Duration) error {
-		in := start(t, settings{timeLimit: limit})
+	etcd := openEtcd(t, 0)
+	retryWithMoreTime(t, 200*time.Millisecond, func(t *testing.T, limit time.Duration) error {
+		in := startOver(t, etcd, settings{timeLimit: limit})
 		in.awaitLoaded(within(t), t)
 		w, _ := e.open(within(t), t, in, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
 		_, _, err := w.untilLimited()
