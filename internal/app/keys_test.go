@@ -21,6 +21,9 @@ import (
 // The keyset is reloaded when its file changes, and its values can be read after a restart.
 // Resources with encrypt: off are stored in plain text.
 func TestKeysetIsReloaded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	cfg := testConfig(t)
 	cfg.EmbeddedEtcdListen = loopback.FreeAddress(t)
 	cfg.KeysetFile = filepath.Join(t.TempDir(), "keys.json")

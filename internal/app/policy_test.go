@@ -113,6 +113,9 @@ func (c *counter) watch(req *fanoutv1.WatchRequest) error {
 // The policy file is replaced repeatedly. A watch that stays allowed is not disturbed. A watch
 // that loses its right is ended each time, and misses nothing when it is allowed again.
 func TestPolicyReloadEndsOnlyDeniedWatches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	const rounds = 3
 	cfg := testConfig(t)
 	cfg.Resources[0].Window.MaxEvents = 1_000_000 // no watch falls behind

@@ -17,6 +17,9 @@ import (
 // A server that starts for the first time, and one that starts again, warn of nothing. Only a slow
 // disk may cause warnings.
 func TestCleanStartsWarnOfNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	const tries = 3 // what etcd logs depends on its timing
 	for range tries {
 		cfg := testConfig(t)

@@ -175,6 +175,9 @@ func putMany(t *testing.T, c *store.Collection, n int) {
 
 // Every way to back up and restore etcd invalidates earlier positions.
 func TestRestoredEtcdHasANewEpoch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	// Each backup returns a function that restores the state at the time of the backup.
 	backups := map[string]func(t *testing.T, m *etcdproc.Member) (restore func()){
 		"snapshot restore": func(t *testing.T, m *etcdproc.Member) func() {
@@ -375,6 +378,9 @@ func write(t *testing.T, client *clientv3.Client, n int) {
 // After etcd has gone back, reads of the revision fail until the epoch is requested.
 // Otherwise a caller would mistake an old state for the present one.
 func TestRevisionFailsAfterEtcdHasGoneBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	m := etcdproc.StartMember(t, "http")
 	c := replica(t, m)

@@ -42,6 +42,9 @@ func named(name string) certs.Subject {
 }
 
 func TestTLSToEtcd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	ours, theirs := certs.NewAuthority(t), certs.NewAuthority(t)
 	server := ours.Issue(t, named("etcd.internal")).Files(t)
 	client := ours.Issue(t, named("fanoutd")).Files(t)

@@ -123,6 +123,9 @@ func list(stream reflectionpb.ServerReflection_ServerReflectionInfoClient) error
 // TestReflectionEndsWithItsCredentials checks that a stream of another service does not
 // outlive its credentials either.
 func TestReflectionEndsWithItsCredentials(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	w := newFixture(t, nil)
 	ctx := within(t)
 	conn := w.dial(t, credential{bearer: w.addToken(t, "a")})

@@ -245,6 +245,9 @@ func watched(tb testing.TB, watches int) (*registry.Registry, *cachertest.Memory
 // The statistics of ten thousand watches take as many allocations as those of ten. Only one array
 // is larger.
 func TestStatsAllocateNothingForEachWatch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	allocations := func(watches int) float64 {
 		srv, _, _ := watched(t, watches)
 		if s := srv.Stats()["r"]; s.Live+s.CatchingUp != watches || s.Messages != int64(watches) {
