@@ -35,6 +35,10 @@ func state(ctx context.Context, programs peer.Programs, system *peer.Peer, p Par
 	if err != nil {
 		return nil, err
 	}
+	running, err := system.Usage() // without the reading of metrics
+	if err != nil {
+		return nil, err
+	}
 	o.Phase("stop")
 	system.StopFront()
 	for _, s := range system.Servers[:len(system.Servers)-1] {
@@ -44,10 +48,6 @@ func state(ctx context.Context, programs peer.Programs, system *peer.Peer, p Par
 	}
 	r := newRecord(p, programs)
 	o.Phase("start")
-	running, err := system.Usage()
-	if err != nil {
-		return nil, err
-	}
 	began := time.Now()
 	if err := system.Restart(ctx, p.Keys-1); err != nil {
 		return nil, err
