@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,9 +25,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/man"
 	"github.com/fanoutd/fanoutd/internal/version"
 )
-
-// maxReading is how long the collector of memory waits for the objects of all resources.
-const maxReading = 2 * time.Minute
 
 // The exit codes.
 const (
@@ -148,19 +144,12 @@ func rootCommand(environ []string) *cobra.Command {
 			var beside sync.WaitGroup
 			defer beside.Wait()
 			defer stop()
+			if !setsCollector(environ) {
+				beside.Go(func() { collector.Run(running) })
+			}
 			a, err := app.Build(cmd.Context(), cfg, log)
 			if err != nil {
 				return err
-			}
-			if !setsCollector(environ) {
-				// While the objects are read, the heap grows with each collection. To save memory
-				// meanwhile would only mean to collect the same objects more often.
-				beside.Go(func() {
-					reading, done := context.WithTimeout(running, maxReading)
-					defer done()
-					_ = a.AwaitObjects(reading) // one resource that cannot be read is no reason to waste memory
-					collector.Run(running)
-				})
 			}
 			beside.Go(func() { checkFilesOnHangup(running, a, log) })
 			return a.Run(cmd.Context())

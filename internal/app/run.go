@@ -174,18 +174,3 @@ func limits(cfg config.Config, connections connectionLimits) quota.Limits {
 		ReportRate:           cfg.MaxReportRate,
 	}
 }
-
-// AwaitObjects waits until all resources with a cache have read their objects.
-func (a *App) AwaitObjects(ctx context.Context) error {
-	for _, r := range a.resources {
-		if r.Cacher == nil {
-			continue
-		}
-		select {
-		case <-r.Cacher.Ready():
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}

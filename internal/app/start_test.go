@@ -1,17 +1,13 @@
 package app_test
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"strings"
 	"testing"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
-	"github.com/fanoutd/fanoutd/internal/app"
 	"github.com/fanoutd/fanoutd/test/logs"
-	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // A server that starts for the first time, and one that starts again, warn of nothing. Only a slow
@@ -41,29 +37,6 @@ func TestCleanStartsWarnOfNothing(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// Objects are awaited until the server runs and has read them.
-func TestObjectsAreAwaited(t *testing.T) {
-	a, err := app.Build(t.Context(), testConfig(t), testLog(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := a.AwaitObjects(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("before the server runs: got %v, want %v", err, context.Canceled)
-	}
-	ctx, cancel = context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- a.Run(ctx) }()
-	if err := a.AwaitObjects(poll.Context(t)); err != nil {
-		t.Errorf("while it runs: %v", err)
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("stop: %v", err)
 	}
 }
 
