@@ -12,6 +12,7 @@ import fanoutd
 import fanoutd.sync
 from fanoutd import Check, Delete, EventType, Put, Reason, Value, decode
 from fanoutd.v1 import admin_pb2
+from tests import tasks
 from tests.server import PROGRAM, Server, ServerTest
 
 _TIMEOUT = 300.0
@@ -191,9 +192,7 @@ class RequestsAndWatchesTest(ServerTest, unittest.IsolatedAsyncioTestCase):
         await informer.wait_for_sync()
         await client.close()
         await asyncio.wait([waiting])
-        async with asyncio.timeout(_TIMEOUT):
-            while asyncio.all_tasks() != before:  # calls of gRPC end a moment later
-                await asyncio.sleep(0)
+        await tasks.only(before)
         with self.assertRaises(fanoutd.ClosedError):
             await config.get("x")
         with self.assertRaises(fanoutd.ClosedError):

@@ -27,6 +27,8 @@ from fanoutd.v1 import admin_pb2
 from fanoutd.wait import Options, _Gate
 from fanoutd.wait_server import Answer, each_address
 
+from tests import tasks
+
 _PROGRAM = os.environ.get("FANOUTTEST", "")
 _TIMEOUT = 300.0
 
@@ -294,7 +296,7 @@ class WaitTest(unittest.IsolatedAsyncioTestCase):
         waiting.cancel()
         with self.assertRaises(asyncio.CancelledError):
             await waiting
-        self.assertEqual(asyncio.all_tasks() - before, set())
+        await tasks.only(before)
 
     async def test_the_clients_of_other_servers_are_closed_if_one_cannot_be_made(self) -> None:
         client = await self._client(self._server(), self._server())
