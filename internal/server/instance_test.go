@@ -231,7 +231,7 @@ func (in *instance) run(t *testing.T, cfg server.Config) {
 	}
 	in.address = listener.Addr().String()
 	var dispatchers, cachers, serving sync.WaitGroup
-	cacherCtx, stopCachers := context.WithCancel(context.Background())
+	cacherCtx, stopCachers := context.WithCancel(context.WithValue(context.Background(), ofCacher{}, true))
 	dispatchCtx, stopDispatchers := context.WithCancel(context.Background())
 	for _, r := range cfg.Resources {
 		if r.Direct != nil {
