@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-_TIMEOUT = 60.0
+_TIMEOUT = 300.0
 
 
 async def only(expected: set[asyncio.Task[object]]) -> None:

@@ -26,7 +26,6 @@ from fanoutd.testing import Server
 from fanoutd.v1 import admin_pb2
 from fanoutd.wait import Options, _Gate
 from fanoutd.wait_server import Answer, each_address
-
 from tests import tasks
 
 _PROGRAM = os.environ.get("FANOUTTEST", "")
