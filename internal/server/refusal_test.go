@@ -127,7 +127,6 @@ func (in *instance) cost(ctx context.Context, t *testing.T) cost {
 	c := cost{Calls: map[string]map[string]int{}, Watched: map[string]int{}, Revision: in.revision(ctx, t)}
 	for name, s := range in.seams {
 		c.Calls[name] = s.counted()
-		delete(c.Calls[name], "Next") // of the cacher's own watch
 		c.Watched[name] = in.dispatchers[name].Interests()
 	}
 	return c

@@ -19,8 +19,8 @@ type underneath interface {
 }
 
 // seam wraps the store of a resource. It counts the calls of each method, and a test can
-// fail or delay them. It does not count that a cacher asks for the revision on its own, because
-// that happens whenever etcd is silent for some seconds.
+// fail or delay them. It does not count what a cacher does at times of its own: it takes the updates
+// of its watch, and asks for the revision whenever etcd is silent for some seconds.
 type seam struct {
 	underneath
 
@@ -54,7 +54,7 @@ func (s *seam) counted() map[string]int {
 
 func (s *seam) call(ctx context.Context, method string) error {
 	s.mu.Lock()
-	if method != "Revision" || ctx.Value(ofCacher{}) == nil {
+	if ctx.Value(ofCacher{}) == nil || method != "Next" && method != "Revision" {
 		s.calls[method]++
 	}
 	f := s.interfere
