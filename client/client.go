@@ -121,6 +121,7 @@ type Resource struct {
 	client     *Client
 	name       string
 	jsonValues bool
+	message    string // of writes
 }
 
 // Name returns the name of the resource.

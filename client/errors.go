@@ -65,12 +65,17 @@ const (
 	// ErrOpaqueValue (puts): the present value is one that the server cannot decode or decrypt,
 	// and nothing was written. [OverwriteOpaque] replaces it.
 	ErrOpaqueValue Reason = "OPAQUE_VALUE"
+	// ErrValueRefused (writes): the validation rules of the resource refuse the write, and nothing was
+	// written. [Error.Violations] has the faults.
+	ErrValueRefused Reason = "VALUE_REFUSED"
 	// ErrWriteContended (puts): other servers changed the object each time that the server
 	// tried to write it, and nothing was written.
 	ErrWriteContended Reason = "WRITE_CONTENDED"
 	// ErrWriteTooLarge (writes): etcd does not accept a write of this size, and nothing
 	// was written.
 	ErrWriteTooLarge Reason = "WRITE_TOO_LARGE"
+	// ErrNoHistory ([Client.History]): the resource has no history.
+	ErrNoHistory Reason = "NO_HISTORY"
 	// ErrNotReady: the server is still loading the resource.
 	ErrNotReady Reason = "NOT_READY"
 	// ErrStoreUnavailable: etcd does not answer. A write may have been applied.

@@ -40,6 +40,9 @@ type Object struct {
 	// TTL is what is left of the time to live. Only [Resource.Get] sets it; 0 also means
 	// that it is not known.
 	TTL time.Duration
+	// LastChange is the write that stored the object. Only [Resource.Get] with the option [LastChange]
+	// sets it; nil also means that the history does not have it.
+	LastChange *Change
 }
 
 func (o *Object) key() string     { return o.Key }

@@ -24,6 +24,7 @@ func (r *Resource) Get(ctx context.Context, key string, opts ...ReadOption) (*Ob
 	o := objectOf(resp.GetObject())
 	if o != nil {
 		o.TTL = resp.GetTtl().AsDuration()
+		o.LastChange = changeOf(resp.GetLastChange())
 	}
 	return o, nil
 }

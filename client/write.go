@@ -66,6 +66,44 @@ type overwriteOpaque struct{}
 
 func (overwriteOpaque) put(op *fanoutv1.PutOperation) { op.OverwriteOpaque = true }
 
+// SkipValidation writes although the validation rules of the resource refuse it. The caller needs the right
+// "skip-validation" as well, and the audit log notes it. In a transaction, one operation with this option is enough
+// for all.
+func SkipValidation() interface {
+	WriteOption
+	DeleteOption
+} {
+	return skipValidation{}
+}
+
+type skipValidation struct{}
+
+func (skipValidation) put(*fanoutv1.PutOperation)       {}
+func (skipValidation) delete(*fanoutv1.DeleteOperation) {}
+
+// skipsValidation reports whether SkipValidation is one of the options.
+func skipsValidation[O any](opts []O) bool {
+	return slices.ContainsFunc(opts, func(o O) bool { return any(o) == any(skipValidation{}) })
+}
+
+// Validate asks the server whether the validation rules of the resource allow a put, and writes nothing. A refusal
+// is an [Error] with the reason [ErrValueRefused]; [Error.Violations] has the faults. Preconditions are not compared,
+// but [IfAbsent] means that there is no object. The caller needs the right to put the object.
+func (r *Resource) Validate(ctx context.Context, key string, v Value, opts ...WriteOption) error {
+	op, err := putOperation(key, v, opts)
+	if err != nil {
+		return fmt.Errorf("validate %q: %w", key, err)
+	}
+	req := &fanoutv1.PutRequest{Resource: r.name, Put: op, ValidateOnly: true}
+	if err := checkUTF8(req); err != nil {
+		return fmt.Errorf("validate %q: %w", key, err)
+	}
+	if _, err = r.client.writes.Put(ctx, req); err != nil {
+		return fmt.Errorf("validate %q: %w", key, errorOf(err))
+	}
+	return nil
+}
+
 // Put stores an object and returns the revision of the write.
 //
 // A write that fails with a code such as Unavailable may have been applied. The client
@@ -75,7 +113,7 @@ func (r *Resource) Put(ctx context.Context, key string, v Value, opts ...WriteOp
 	if err != nil {
 		return 0, fmt.Errorf("put %q: %w", key, err)
 	}
-	req := &fanoutv1.PutRequest{Resource: r.name, Put: op}
+	req := &fanoutv1.PutRequest{Resource: r.name, Put: op, Message: r.message, SkipValidation: skipsValidation(opts)}
 	if err := checkUTF8(req); err != nil {
 		return 0, fmt.Errorf("put %q: %w", key, err)
 	}
@@ -107,7 +145,7 @@ func (r *Resource) TryPut(ctx context.Context, key string, v Value, opts ...Writ
 	if err != nil {
 		return nil, fmt.Errorf("put %q: %w", key, err)
 	}
-	req := &fanoutv1.PutRequest{Resource: r.name, Put: op, ReturnCurrent: true, JsonValues: r.jsonValues}
+	req := &fanoutv1.PutRequest{Resource: r.name, Put: op, ReturnCurrent: true, JsonValues: r.jsonValues, Message: r.message, SkipValidation: skipsValidation(opts)}
 	if err := checkUTF8(req); err != nil {
 		return nil, fmt.Errorf("put %q: %w", key, err)
 	}
@@ -124,7 +162,7 @@ func (r *Resource) TryPut(ctx context.Context, key string, v Value, opts ...Writ
 func (r *Resource) TryDelete(ctx context.Context, key string, opts ...DeleteOption) (*Outcome, error) {
 	op := deleteOperation(key, opts)
 	op.ReturnDeleted = true
-	req := &fanoutv1.DeleteRequest{Resource: r.name, Delete: op, ReturnCurrent: true, JsonValues: r.jsonValues}
+	req := &fanoutv1.DeleteRequest{Resource: r.name, Delete: op, ReturnCurrent: true, JsonValues: r.jsonValues, Message: r.message, SkipValidation: skipsValidation(opts)}
 	if err := checkUTF8(req); err != nil {
 		return nil, fmt.Errorf("delete %q: %w", key, err)
 	}
@@ -140,7 +178,7 @@ func (r *Resource) TryDelete(ctx context.Context, key string, opts ...DeleteOpti
 // Delete removes an object. A missing object is not an error: deleted is false then,
 // and revision is one at which there was no such object.
 func (r *Resource) Delete(ctx context.Context, key string, opts ...DeleteOption) (revision int64, deleted bool, err error) {
-	req := &fanoutv1.DeleteRequest{Resource: r.name, Delete: deleteOperation(key, opts)}
+	req := &fanoutv1.DeleteRequest{Resource: r.name, Delete: deleteOperation(key, opts), Message: r.message, SkipValidation: skipsValidation(opts)}
 	if err := checkUTF8(req); err != nil {
 		return 0, false, fmt.Errorf("delete %q: %w", key, err)
 	}
@@ -196,6 +234,7 @@ func (r *Resource) Update(ctx context.Context, key string, change func(old *Obje
 // Op is one operation of a transaction: [OpPut], [OpDelete] or [OpCheck].
 type Op struct {
 	operation *fanoutv1.Operation
+	skips     bool // SkipValidation
 	err       error
 }
 
@@ -205,12 +244,12 @@ func OpPut(key string, v Value, opts ...WriteOption) Op {
 	if err != nil {
 		return Op{err: fmt.Errorf("put %q: %w", key, err)}
 	}
-	return Op{operation: &fanoutv1.Operation{Operation: &fanoutv1.Operation_Put{Put: op}}}
+	return Op{skips: skipsValidation(opts), operation: &fanoutv1.Operation{Operation: &fanoutv1.Operation_Put{Put: op}}}
 }
 
 // OpDelete removes an object if there is one.
 func OpDelete(key string, opts ...DeleteOption) Op {
-	return Op{operation: &fanoutv1.Operation{Operation: &fanoutv1.Operation_Delete{Delete: deleteOperation(key, opts)}}}
+	return Op{skips: skipsValidation(opts), operation: &fanoutv1.Operation{Operation: &fanoutv1.Operation_Delete{Delete: deleteOperation(key, opts)}}}
 }
 
 // OpCheck writes nothing. It requires that the object has this ModRevision; 0 requires
@@ -233,12 +272,13 @@ type Transaction struct {
 // must have a key of its own. Servers accept 128 operations unless they are configured
 // otherwise.
 func (r *Resource) Transact(ctx context.Context, ops ...Op) (*Transaction, error) {
-	req := &fanoutv1.TransactRequest{Resource: r.name}
+	req := &fanoutv1.TransactRequest{Resource: r.name, Message: r.message}
 	for _, op := range ops {
 		if op.err != nil {
 			return nil, fmt.Errorf("transact: %w", op.err)
 		}
 		req.Operations = append(req.Operations, op.operation)
+		req.SkipValidation = req.GetSkipValidation() || op.skips
 	}
 	if err := checkUTF8(req); err != nil {
 		return nil, fmt.Errorf("transact: %w", err)

@@ -79,7 +79,7 @@ func (t *tool) complete(cmd *cobra.Command, args []string, typed string) ([]stri
 	switch names[i] {
 	case "NAME":
 		return t.completeContexts()
-	case "VALUE", "SOURCE", "FILE", "TARGET":
+	case "VALUE", "SOURCE", "FILE", "FILE...", "TARGET":
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	if t.connect() != nil {

@@ -27,6 +27,8 @@ type deleteFlags struct {
 	yes       bool
 	dryRun    bool
 	retry     time.Duration
+	message   string
+	skip      bool
 }
 
 func deleteCommand(t *tool) *cobra.Command {
@@ -73,6 +75,8 @@ interrupted deletion, run the same command again.`,
 	d.s.bind(cmd)
 	f.BoolVarP(&d.yes, "yes", "y", false, "do not ask for confirmation")
 	f.BoolVar(&d.dryRun, "dry-run", false, "print the keys that would be deleted, and delete nothing")
+	messageFlag(cmd, &d.message)
+	f.BoolVar(&d.skip, "skip-validation", false, "delete although the validation rules of the resource refuse it; requires the right \"skip-validation\"")
 	f.DurationVar(&d.retry, "retry", time.Minute, "`duration` for which to retry while the server is unavailable")
 	formatFlag(cmd, &d.format, output.Table)
 	return cmd
@@ -95,12 +99,15 @@ func (t *tool) deleteKeys(cmd *cobra.Command, args []string, d *deleteFlags) err
 	if precondition != nil && len(args) > 2 {
 		return usagef("--if-revision requires a single key")
 	}
-	r := t.client.Resource(args[0])
+	r := t.client.Resource(args[0]).Because(d.message)
 	all, cancel := t.withTimeout(cmd.Context(), 0)
 	defer cancel()
 	var opts []client.DeleteOption
 	if precondition != nil {
 		opts = append(opts, precondition)
+	}
+	if d.skip {
+		opts = append(opts, client.SkipValidation())
 	}
 	var missing error
 	for _, arg := range args[1:] {
@@ -167,13 +174,13 @@ func (t *tool) deleteSelected(cmd *cobra.Command, args []string, d *deleteFlags)
 		return usagef("--recursive, --selector and --fields accept one path")
 	case len(args) == 2 && !d.recursive:
 		return usagef("to select objects below %s, add --recursive", args[1])
-	case cmd.Flags().Changed("if-revision") || cmd.Flags().Changed("output"):
-		return usagef("--if-revision and --output require a key")
+	case cmd.Flags().Changed("if-revision") || cmd.Flags().Changed("output") || d.skip:
+		return usagef("--if-revision, --output and --skip-validation require a key")
 	case !d.yes && !d.dryRun && (!isTerminal(t.in) || !isTerminal(t.stderr)):
 		return usagef("there is no terminal to ask for confirmation; use --yes, or --dry-run to see the objects")
 	}
 	d.s.setPath(args)
-	r := t.client.Resource(args[0])
+	r := t.client.Resource(args[0]).Because(d.message)
 	ctx, cancel := t.withTimeout(cmd.Context(), 0)
 	defer cancel()
 	changes, err := listDeletions(ctx, r, d.s)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,8 @@ import (
 type description struct {
 	Resource string            `json:"resource"`
 	Object   document.Document `json:"object"`
+	// LastChange is absent if the resource has no history, or not that of the object.
+	LastChange *change `json:"lastChange,omitempty"`
 	// HistoryFrom is the first revision that the history covers, and 0 if the server does not know
 	// any.
 	HistoryFrom int64          `json:"historyFrom"`
@@ -40,8 +43,9 @@ func describeCommand(t *tool) *cobra.Command {
 		Use:   "describe RESOURCE KEY",
 		Short: "Show an object with its history and its watches",
 		Long: `Show the metadata and the value of an object, its changes as far as the server has them in
-memory, and the watches that receive it. The history and the watches require the right
-"admin" to the resource.`,
+memory, and the watches that receive it. These changes and the watches require the right
+"admin" to the resource. If the resource has a history, show who wrote the object last, when
+and why, which requires the right "history".`,
 		Example: `  # Show who watches an object, and its last changes
   fanoutctl describe config shop/limits
 
@@ -71,11 +75,17 @@ memory, and the watches that receive it. The history and the watches require the
 // and an error.
 func (t *tool) describe(ctx context.Context, resource, key string) (*description, error) {
 	r := t.client.Resource(resource).JSONValues()
-	o, err := r.Get(ctx, key)
+	o, err := r.Get(ctx, key, client.LastChange())
+	if isDenied(err) {
+		o, err = r.Get(ctx, key) // the last change is not essential
+	}
 	if err != nil {
 		return nil, t.explainMissing(ctx, r, key, err)
 	}
 	d := &description{Resource: resource, Object: document.Of(o), History: []output.Event{}, object: o}
+	if c := o.LastChange; c != nil {
+		d.LastChange = &change{Author: c.Author, Time: c.Time, Message: c.Message}
+	}
 	servers, err := t.servers(ctx)
 	if err != nil {
 		return nil, err
@@ -186,6 +196,12 @@ func (d *description) print(p output.Printer) error {
 	}
 	row("Created:", fmt.Sprintf("revision %d", o.CreateRevision))
 	row("Changed:", fmt.Sprintf("revision %d, version %d", o.ModRevision, o.Version))
+	if c := o.LastChange; c != nil {
+		row("Written by:", fmt.Sprintf("%s, %s", author(c.Author), c.Time.UTC().Format(time.RFC3339)))
+		if c.Message != "" {
+			row("Message:", strings.ReplaceAll(c.Message, "\n", "\n"+strings.Repeat(" ", 14)))
+		}
+	}
 	if o.HasTTL {
 		row("Time to live:", cmp.Or(d.Object.TTL, "unknown"))
 	}

@@ -22,6 +22,7 @@ import (
 
 func editCommand(t *tool) *cobra.Command {
 	var create, overwrite bool
+	var message string
 	cmd := &cobra.Command{
 		Use:   "edit RESOURCE KEY",
 		Short: "Edit the value of an object",
@@ -36,11 +37,12 @@ trailing newline added by the editor is ignored.
 
 The object keeps its time to live. Use "put" to set or remove it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r := t.client.Resource(args[0]).JSONValues()
+			r := t.client.Resource(args[0]).JSONValues().Because(message)
 			return t.edit(cmd.Context(), r, keyOf(args[1]), create, overwrite)
 		},
 	}
 	overwriteFlag(cmd, &overwrite)
+	messageFlag(cmd, &message)
 	cmd.Flags().BoolVar(&create, "create", false, "create the object if it does not exist")
 	return cmd
 }

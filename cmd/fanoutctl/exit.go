@@ -103,8 +103,9 @@ var exitOfCode = map[string]int{
 	"PermissionDenied":   exitDenied,
 }
 
-// exitOfReason has the reasons whose gRPC code, RESOURCE_EXHAUSTED, says too little.
+// exitOfReason has the reasons whose gRPC code says too little.
 var exitOfReason = map[client.Reason]int{
+	client.ErrNoHistory:       exitNotFound,
 	client.ErrRequestTooLarge: exitUsage,
 	client.ErrLimitReached:    exitUnavailable,
 	client.ErrRateLimited:     exitUnavailable,
@@ -202,6 +203,8 @@ func (t *tool) message(code int, err error) string {
 		return fmt.Sprintf("%s does not support this request: %s; it may be disabled, or this may be the HTTP address of the server (by default, gRPC has port 7420 and HTTP port 7421)", server, e.Message)
 	case e.Code.String() == "Unimplemented":
 		return fmt.Sprintf("%s does not support this request: %s; it may be disabled, or the server may be too old", server, e.Message)
+	case e.Reason == client.ErrValueRefused:
+		return e.Message // its fields are for programs
 	case len(e.Violations) > 0:
 		var violations []string
 		for _, v := range e.Violations {

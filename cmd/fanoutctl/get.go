@@ -7,8 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/ctl/document"
 	"github.com/fanoutd/fanoutd/internal/ctl/follow"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
+	"github.com/fanoutd/fanoutd/internal/ctl/past"
+	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
 func getCommand(t *tool) *cobra.Command {
@@ -16,6 +19,7 @@ func getCommand(t *tool) *cobra.Command {
 		format output.Format
 		read   readOptions
 		wait   string
+		at     string
 		s      selection
 	)
 	cmd := &cobra.Command{
@@ -23,6 +27,10 @@ func getCommand(t *tool) *cobra.Command {
 		Short: "Print an object",
 		Long: `Print the value of an object exactly as stored. Use -o to include the metadata. On a
 terminal, control characters are shown as ^X.
+
+With --at, print the object as it was at a revision or a time, from the history of the
+resource. Unlike --revision, this also works after etcd has forgotten the revision, and
+requires the right "history".
 
 With --wait, wait until the object exists and matches --selector and --fields. With
 --wait=absent, wait until no such object exists.`,
@@ -32,6 +40,9 @@ With --wait, wait until the object exists and matches --selector and --fields. W
   # Extract a field of a JSON value
   fanoutctl get config shop/limits -o json | jq .value.rps
 
+  # Print yesterday's value
+  fanoutctl get config shop/limits --at 24h
+
   # Wait up to a minute for an object
   fanoutctl get config shop/limits --wait --timeout 1m`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,6 +51,9 @@ With --wait, wait until the object exists and matches --selector and --fields. W
 			}
 			if wait != "" && (read.revision != 0 || read.stale) {
 				return usagef("--wait cannot be combined with --revision or --allow-stale")
+			}
+			if at != "" && (wait != "" || read.revision != 0 || read.stale) {
+				return usagef("--at cannot be combined with --wait, --revision or --allow-stale")
 			}
 			key := keyOf(args[1])
 			if wait != "" {
@@ -53,6 +67,9 @@ With --wait, wait until the object exists and matches --selector and --fields. W
 			r := t.client.Resource(args[0]).JSONValues()
 			ctx, cancel := t.withTimeout(cmd.Context(), requestTimeout)
 			defer cancel()
+			if at != "" {
+				return t.getAt(ctx, r, key, at, format)
+			}
 			var opts []client.ReadOption
 			if consistency != nil {
 				opts = append(opts, consistency)
@@ -71,7 +88,71 @@ With --wait, wait until the object exists and matches --selector and --fields. W
 	bindGoal(cmd, &wait)
 	s.bind(cmd)
 	read.bind(cmd)
+	atFlag(cmd, &at)
 	return cmd
+}
+
+// getAt prints an object as it was at a revision or a time.
+func (t *tool) getAt(ctx context.Context, r *client.Resource, key, at string, format output.Format) error {
+	o, revision, err := pastOf(ctx, r, key, at)
+	if err != nil {
+		return err
+	}
+	if o == nil {
+		return fmt.Errorf("object %q %w at revision %d", key, errNotFound, revision)
+	}
+	return t.printer(format).Object(o)
+}
+
+// pastOf returns an object as it was at a revision or a time, and the revision. The object is nil if it did
+// not exist.
+func pastOf(ctx context.Context, r *client.Resource, key, at string) (*client.Object, int64, error) {
+	revision, err := revisionOf(ctx, r, at)
+	if err != nil {
+		return nil, 0, err
+	}
+	s, err := past.Of(ctx, r, key, revision)
+	if err == nil && s.Unknown != "" {
+		err = fmt.Errorf("the state of %q at revision %d is not known: %s", key, revision, s.Unknown)
+	}
+	return s.Object, revision, err
+}
+
+// planPast returns the difference between two states of an object; empty to: the present one.
+func (t *tool) planPast(ctx context.Context, r *client.Resource, key, from, to string) (*transfer.Plan, error) {
+	r = r.JSONValues()
+	old, first, err := pastOf(ctx, r, key, from)
+	if err != nil {
+		return nil, err
+	}
+	var changed *client.Object
+	second := "now"
+	if to != "" {
+		var revision int64
+		changed, revision, err = pastOf(ctx, r, key, to)
+		second = fmt.Sprintf("revision %d", revision)
+	} else if changed, err = r.Get(ctx, key); isNotFound(err) {
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := transfer.Change{Action: transfer.Update, Key: key, Old: old, Was: fmt.Sprintf("%s at revision %d", key, first)}
+	if changed != nil {
+		c.New = new(document.Exact(changed))
+		c.New.Where = key + " at " + second
+	}
+	switch {
+	case old == nil && changed == nil:
+		return nil, fmt.Errorf("object %q %w at revision %d and %s", key, errNotFound, first, second)
+	case old == nil:
+		c.Action = transfer.Create
+	case changed == nil:
+		c.Action = transfer.Delete
+	case past.Same(old, changed):
+		return &transfer.Plan{Unchanged: 1}, nil
+	}
+	return &transfer.Plan{Changes: []transfer.Change{c}}, nil
 }
 
 // readOptions are the consistency flags of get and list.

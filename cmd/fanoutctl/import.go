@@ -32,6 +32,7 @@ func importCommand(t *tool) *cobra.Command {
 		flags  planFlags
 		dryRun bool
 		w      transfer.Writer
+		why    string
 	)
 	cmd := &cobra.Command{
 		Use:   "import RESOURCE SOURCE",
@@ -62,35 +63,52 @@ command again. Ctrl-C waits for the writes in progress.
 				t.showPlan(plan)
 				return nil
 			}
-			w.Resource, w.DerivedLabels = t.client.Resource(args[0]), flags.scope.DerivedLabels
+			w.Resource, w.DerivedLabels = t.client.Resource(args[0]).Because(why), flags.scope.DerivedLabels
 			return t.apply(ctx, args[0], plan, &w)
 		},
 	}
 	flags.bind(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the changes without making them")
 	overwriteFlag(cmd, &w.OverwriteOpaque)
+	messageFlag(cmd, &why)
 	cmd.Flags().DurationVar(&w.Retry, "retry", time.Minute, "`duration` for which to retry while the server is unavailable")
 	return cmd
 }
 
 func diffCommand(t *tool) *cobra.Command {
 	var flags planFlags
+	var from, to string
 	cmd := &cobra.Command{
-		Use:   "diff RESOURCE SOURCE",
-		Short: "Show what an import would change",
+		Use:   "diff RESOURCE SOURCE | RESOURCE KEY --from REVISION | TIME",
+		Short: "Show what an import would change, or what has changed",
 		Long: `Show what an import of the same documents would change, as a unified diff from the server
 to the documents.
+
+With --from, show what has changed in an object since a revision or a time, or until --to. The
+resource needs a history.
 
 The exit code is 0 if there are no differences and 1 if there are. Failures for which
 other commands exit with 1 exit with 2.
 
 ` + documentHelp,
 		Example: `  # Compare a resource with a directory, including objects to delete
-  fanoutctl diff config ./environments/prod --prefix prod --prune`,
+  fanoutctl diff config ./environments/prod --prefix prod --prune
+
+  # Show what has changed in an object since yesterday
+  fanoutctl diff config shop/limits --from 24h`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
-			plan, err := flags.plan(ctx, t, args[0], args[1])
+			var plan *transfer.Plan
+			var err error
+			switch {
+			case from != "":
+				plan, err = t.planPast(ctx, t.client.Resource(args[0]), keyOf(args[1]), from, to)
+			case to != "":
+				err = usagef("--to requires --from")
+			default:
+				plan, err = flags.plan(ctx, t, args[0], args[1])
+			}
 			if err == nil {
 				err = t.showDiff(plan)
 			}
@@ -102,6 +120,8 @@ other commands exit with 1 exit with 2.
 	}
 	flags.bind(cmd)
 	cmd.Flags().Lookup("prune").Usage = "show objects without a document as deleted"
+	cmd.Flags().StringVar(&from, "from", "", "compare the object of this `revision` or time, such as 24h ago")
+	cmd.Flags().StringVar(&to, "to", "", "with the one of this `revision` or time (default: the present one)")
 	return cmd
 }
 

@@ -114,8 +114,8 @@ func rootCommand(t *tool) *cobra.Command {
 		prepare  func(*cobra.Command, []string) error // nil: as the root
 		commands []*cobra.Command
 	}{
-		{"Object Commands", connect, []*cobra.Command{getCommand(t), listCommand(t), describeCommand(t), watchCommand(t), putCommand(t), editCommand(t), deleteCommand(t), txnCommand(t)}},
-		{"Bulk Commands", connect, []*cobra.Command{importCommand(t), exportCommand(t), diffCommand(t)}},
+		{"Object Commands", connect, []*cobra.Command{getCommand(t), listCommand(t), describeCommand(t), historyCommand(t), watchCommand(t), putCommand(t), editCommand(t), deleteCommand(t), txnCommand(t)}},
+		{"Bulk Commands", connect, []*cobra.Command{importCommand(t), exportCommand(t), diffCommand(t), validateCommand(t), rollbackCommand(t)}},
 		{"Server Commands", connect, []*cobra.Command{resourcesCommand(t), watchersCommand(t), topCommand(t), waitCommand(t), benchCommand(t), reencryptCommand(t), reclaimCommand(t)}},
 		{"Other Commands", nil, []*cobra.Command{contextCommand(t), versionCommand()}},
 	}

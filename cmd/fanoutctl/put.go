@@ -28,7 +28,10 @@ func putCommand(t *tool) *cobra.Command {
 		ttl         time.Duration
 		keepTTL     bool
 		overwrite   bool
+		message     string
 		wait        bool
+		dryRun      bool
+		skip        bool
 		g           gateFlags
 	)
 	cmd := &cobra.Command{
@@ -56,6 +59,12 @@ the wait together; by default, the wait lasts at most 2m.`,
   # Write from standard input; delete the object after a minute
   date | fanoutctl put config heartbeat --ttl 1m
 
+  # Check a value, and write nothing
+  fanoutctl put config shop/limits '{"rps": 100}' --dry-run
+
+  # Say why; "fanoutctl history" shows it
+  fanoutctl put config shop/limits '{"rps": 100}' --message 'evening traffic'
+
   # Write only if the object does not exist
   fanoutctl put config lock me --if-absent
 
@@ -75,6 +84,9 @@ the wait together; by default, the wait lasts at most 2m.`,
 			if err := g.checkPut(cmd, wait); err != nil {
 				return err
 			}
+			if dryRun && (wait || skip) {
+				return usagef("--dry-run and --wait or --skip-validation are mutually exclusive")
+			}
 			data, err := t.value(cmd.Context(), args, file)
 			if err != nil {
 				return err
@@ -91,7 +103,7 @@ the wait together; by default, the wait lasts at most 2m.`,
 					return err
 				}
 			}
-			r := t.client.Resource(args[0])
+			r := t.client.Resource(args[0]).Because(message)
 			all, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
 			ctx, cancel := t.withTimeout(all, requestTimeout)
@@ -109,13 +121,26 @@ the wait together; by default, the wait lasts at most 2m.`,
 			if overwrite {
 				opts = append(opts, client.OverwriteOpaque())
 			}
+			if skip {
+				opts = append(opts, client.SkipValidation())
+			}
 			v := client.Text(string(data)).WithContentType(cmp.Or(contentType, guessed)).WithLabels(labels)
-			revision, err := r.Put(ctx, keyOf(args[1]), v, opts...)
+			put := r.Put
+			if dryRun {
+				put = func(ctx context.Context, key string, v client.Value, opts ...client.WriteOption) (int64, error) {
+					return 0, r.Validate(ctx, key, v, opts...)
+				}
+			}
+			revision, err := put(ctx, keyOf(args[1]), v, opts...)
 			if guessed != "" && transfer.RefusesField(err, "content_type") {
-				revision, err = r.Put(ctx, keyOf(args[1]), v.WithContentType(""), opts...)
+				revision, err = put(ctx, keyOf(args[1]), v.WithContentType(""), opts...)
 			}
 			if err != nil {
 				return err
+			}
+			if dryRun {
+				fmt.Fprintln(t.stderr, "The rules allow the value. Nothing was written.")
+				return nil
 			}
 			fmt.Fprintln(t.out, revision)
 			if !wait {
@@ -131,7 +156,10 @@ the wait together; by default, the wait lasts at most 2m.`,
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "time to live: delete the object after this `duration`, such as 30s")
 	overwriteFlag(cmd, &overwrite)
 	cmd.Flags().BoolVar(&keepTTL, "keep-ttl", false, "keep the time to live of the object, if it has one")
+	messageFlag(cmd, &message)
 	c.bind(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check the value against the validation rules of the resource, and write nothing")
+	cmd.Flags().BoolVar(&skip, "skip-validation", false, "write although the validation rules of the resource refuse it; requires the right \"skip-validation\"")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the watches that overlap the key have applied the write")
 	g.bind(cmd)
 	return cmd
@@ -231,6 +259,11 @@ func (p *preconditions) precondition(cmd *cobra.Command) (client.Precondition, e
 }
 
 func isNotFound(err error) bool { return errors.Is(err, client.ErrNotFound) }
+
+// messageFlag adds the flag --message to a command that writes objects.
+func messageFlag(cmd *cobra.Command, message *string) {
+	cmd.Flags().StringVarP(message, "message", "m", "", "why, as a `text` for the history of the resource")
+}
 
 // overwriteFlag adds the flag --overwrite-opaque to a command that writes objects.
 func overwriteFlag(cmd *cobra.Command, overwrite *bool) {

@@ -44,12 +44,22 @@ func (h hangups) Run() int {
 }
 
 // server starts a fanoutd with an embedded etcd for the duration of the test. Its resources are
-// the given ones with the default codec, "documents" and "papers" (JSON) and "blobs" (raw).
+// the given ones with the default codec, of which "history" and those of rollback have a history, "documents" and "papers" (JSON),
+// "blobs" (raw), and "flags", which has validation rules.
 func server(t *testing.T, names ...string) (address string) {
 	t.Helper()
 	address, _, _ = encryptedServer(t, names...)
 	return address
 }
+
+// flagRules are the validation rules of the resource "flags".
+const flagRules = `
+checks:
+  - schema: {type: object, properties: {percent: {type: integer, maximum: 100}}}
+    rules:
+      - {rule: oldSelf == null || self.percent >= oldSelf.percent, message: must not shrink, path: /percent}
+      - {rule: self != null || oldSelf.percent == 0, message: a flag that is on must stay, deletes: true}
+`
 
 // encryptedServer is like server, and also returns the keyset file and the address of the HTTP service.
 func encryptedServer(t *testing.T, names ...string) (address, keyset, web string) {
@@ -66,13 +76,28 @@ func encryptedServer(t *testing.T, names ...string) (address, keyset, web string
 	}
 	cfg.Resources = nil
 	for _, name := range names {
-		cfg.Resources = append(cfg.Resources, config.NewResource(name))
+		r := config.NewResource(name)
+		switch name {
+		case "history":
+			r.History = config.NewHistory()
+		case "rollback", "rollback_large", "rollback_ttl":
+			r.History = config.NewHistory()
+			r.History.TTL = name == "rollback_ttl"
+			r.Cache = false // old revisions are read from etcd, and gone after its compaction
+		}
+		cfg.Resources = append(cfg.Resources, r)
 	}
 	for name, codec := range map[string]string{"documents": "json", "papers": "json", "blobs": "raw"} {
 		r := config.NewResource(name)
 		r.Codec = codec
 		cfg.Resources = append(cfg.Resources, r)
 	}
+	flags := config.NewResource("flags")
+	flags.ValidationFile = filepath.Join(t.TempDir(), "flags.yaml")
+	if err := os.WriteFile(flags.ValidationFile, []byte(flagRules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Resources = append(cfg.Resources, flags)
 	return inprocess.Start(t, cfg).Address(), cfg.KeysetFile, cfg.AdminListen
 }
 

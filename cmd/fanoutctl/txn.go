@@ -65,6 +65,7 @@ func txnCommand(t *tool) *cobra.Command {
 		format                output.Format
 		puts, deletes, checks []string
 		overwrite             bool
+		message               string
 	)
 	cmd := &cobra.Command{
 		Use:     "txn RESOURCE [FILE]",
@@ -96,7 +97,7 @@ func txnCommand(t *tool) *cobra.Command {
 			for i := range operations {
 				operations[i].OverwriteOpaque = operations[i].OverwriteOpaque || overwrite && operations[i].Put != ""
 			}
-			return t.transact(cmd, args[0], operations, format)
+			return t.transact(cmd, t.client.Resource(args[0]).Because(message), operations, format)
 		},
 	}
 	f := cmd.Flags()
@@ -104,6 +105,7 @@ func txnCommand(t *tool) *cobra.Command {
 	f.StringArrayVar(&deletes, "delete", nil, "delete the object with this `key`; can be repeated")
 	f.StringArrayVar(&checks, "check", nil, "require a revision, as `key=revision`; 0 means that the object is absent; can be repeated")
 	overwriteFlag(cmd, &overwrite)
+	messageFlag(cmd, &message)
 	formatFlag(cmd, &format, output.Table)
 	return cmd
 }
@@ -166,8 +168,7 @@ func flagOperations(puts, deletes, checks []string) ([]document.Operation, error
 }
 
 // transact applies the operations and prints what each of them did.
-func (t *tool) transact(cmd *cobra.Command, resource string, operations []document.Operation, format output.Format) error {
-	r := t.client.Resource(resource)
+func (t *tool) transact(cmd *cobra.Command, r *client.Resource, operations []document.Operation, format output.Format) error {
 	ctx, cancel := t.withTimeout(cmd.Context(), requestTimeout)
 	defer cancel()
 	for i := range operations {

@@ -63,6 +63,7 @@ func read(flags *pflag.FlagSet, environ []string) (config.Config, func(config.Pr
 	if len(problems) > 0 {
 		return config.Config{}, nil, usageError{problems}
 	}
+	cfg.Resolve()
 	return cfg, func(problems config.Problems) config.Problems { return locate(problems, origins, file) }, nil
 }
 

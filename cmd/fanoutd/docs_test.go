@@ -208,9 +208,9 @@ func TestResourcesAreDocumented(t *testing.T) {
 	}
 	r := config.NewResource("NAME")
 	r.Name = ""
-	r.Fields = []config.Field{{}}
+	r.Fields, r.History = []config.Field{{}}, config.NewHistory()
 	known := settings("", reflect.ValueOf(r))
-	known["fields"] = ""
+	known["fields"], known["history"] = "", ""
 	if diff := cmp.Diff(known, documented); diff != "" {
 		t.Errorf("-defaults +documented:\n%s", diff)
 	}
@@ -227,6 +227,8 @@ func settings(path string, v reflect.Value) map[string]string {
 		switch f := v.Field(i); f.Kind() {
 		case reflect.Struct:
 			maps.Copy(all, settings(path+key+".", f))
+		case reflect.Pointer:
+			maps.Copy(all, settings(path+key+".", f.Elem()))
 		case reflect.Slice:
 			maps.Copy(all, settings(path+key+"[].", f.Index(0)))
 		default:

@@ -23,6 +23,8 @@ const index = `fanoutd, HTTP and JSON
   DELETE  /v1/resources/RESOURCE/objects/KEY    delete
   POST    /v1/resources/RESOURCE/transactions   several writes at once
   POST    /v1/resources/RESOURCE/reencrypt      encrypt stored values with the current key
+  GET     /v1/resources/RESOURCE/history        who wrote what, when and why, newest first, with ?key=KEY or ?prefix=PATH
+  POST    /v1/resources/RESOURCE/history/purge  remove the history of a key
   GET     /v1/resources/RESOURCE/watch          the current objects and every change, as lines of JSON or server-sent events
   GET     /v1/resources/RESOURCE/applied        how many watches have applied a revision, as lines of JSON
   POST    /v1/subscribe                         several watches in one answer, as lines of JSON

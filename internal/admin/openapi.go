@@ -77,8 +77,11 @@ func describe(generated []byte) ([]byte, error) {
 	addParameters(at("put", objectPath),
 		map[string]any{"in": "body", "name": "value", "description": "The value. Its content type is that of the body.", "schema": map[string]any{"type": "string", "format": "binary"}},
 		parameter("header", "If-Match", "string", "The same as ifModRevision, in quotes."),
-		parameter("header", "If-None-Match", "string", "*: the same as ifModRevision=0."))
-	addParameters(at("delete", objectPath), parameter("header", "If-Match", "string", "The same as ifModRevision, in quotes."))
+		parameter("header", "If-None-Match", "string", "*: the same as ifModRevision=0."),
+		parameter("header", messageHeader, "string", "The same as message."))
+	addParameters(at("delete", objectPath),
+		parameter("header", "If-Match", "string", "The same as ifModRevision, in quotes."),
+		parameter("header", messageHeader, "string", "The same as message."))
 	paths[rightsPath] = map[string]map[string]any{"get": describedRights()}
 	document.Paths = paths
 	return json.MarshalIndent(document, "", "  ")

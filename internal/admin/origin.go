@@ -27,7 +27,7 @@ func trusted(origins []string) visitors {
 		},
 		preflight: http.Header{
 			"Access-Control-Allow-Methods": {"GET, HEAD, PUT, POST, DELETE"},
-			"Access-Control-Allow-Headers": {"Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Traceparent, Tracestate"},
+			"Access-Control-Allow-Headers": {"Authorization, Content-Type, If-Match, If-None-Match, Fanout-Message, Last-Event-ID, Traceparent, Tracestate"},
 		},
 	}
 }

@@ -271,7 +271,7 @@ func TestWritesCanBeOff(t *testing.T) {
 	if a := s.do(t, "PUT", "/v1/resources/config/objects/a", `{"text": "1"}`); a.status != http.StatusNotImplemented || a.reason(t) != "NOT_SERVED" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	if a := s.do(t, "GET", "/v1/rights?resource=config", ""); strings.TrimSpace(string(a.body)) != `{"rights":["get","list","watch","admin"]}` {
+	if a := s.do(t, "GET", "/v1/rights?resource=config", ""); strings.TrimSpace(string(a.body)) != `{"rights":["get","list","watch","admin","history"]}` {
 		t.Errorf("rights: got %s", a.body)
 	}
 }

@@ -82,8 +82,8 @@ func TestRightsOverHTTP(t *testing.T) {
 		{"alice", "resource=config&key=team/a", `["get","watch"]`},
 		{"alice", "resource=config&key=teams/a", `[]`},
 		{"alice", "resource=config", `[]`},
-		{"root", "resource=unknown", `["get","list","watch","put","delete","admin"]`},
-		{"root", "resource=*", `["get","list","watch","put","delete","admin","metrics"]`},
+		{"root", "resource=unknown", `["get","list","watch","put","delete","admin","history","purge","skip-validation"]`},
+		{"root", "resource=*", `["get","list","watch","put","delete","admin","metrics","history","purge","skip-validation"]`},
 	} {
 		var header []string
 		if test.who != "" {

@@ -19,6 +19,8 @@ const limitReached = "LIMIT_REACHED"
 var byReason = map[string]int{
 	"PRECONDITION_FAILED": http.StatusPreconditionFailed,
 	"OPAQUE_VALUE":        http.StatusConflict,
+	"VALUE_REFUSED":       http.StatusUnprocessableEntity,
+	"NO_HISTORY":          http.StatusConflict,
 	"WRITE_TOO_LARGE":     http.StatusRequestEntityTooLarge,
 	"STORE_FULL":          http.StatusInsufficientStorage,
 	"REVISION_EXPIRED":    http.StatusGone,

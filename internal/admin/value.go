@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -28,7 +29,11 @@ type write struct {
 	contentType   string
 	ifModRevision *int64
 	condition     string // the header with the precondition
+	message       string // of a PUT or DELETE
 }
+
+// messageHeader has the message of a write.
+const messageHeader = "Fanout-Message"
 
 // parseWrite parses the headers of a request that writes; nil if it only reads. The error concerns
 // the header field.
@@ -60,6 +65,17 @@ func parseWrite(r *http.Request) (w *write, field string, err error) {
 			}
 		}
 	}
+	if messages := r.Header.Values(messageHeader); len(messages) > 0 {
+		switch {
+		case r.Method == http.MethodPost:
+			return nil, messageHeader, errors.New("this header is not supported here: the body has the message")
+		case len(messages) > 1:
+			return nil, messageHeader, errors.New("the header is given twice")
+		case !utf8.ValidString(messages[0]):
+			return nil, messageHeader, errors.New("it is not UTF-8")
+		}
+		w.message = messages[0]
+	}
 	if r.Method == http.MethodPut {
 		types := r.Header.Values("Content-Type")
 		if len(types) > 1 {
@@ -87,14 +103,26 @@ func parseTag(values []string) (int64, error) {
 // addTo completes a gRPC request.
 func (w *write) addTo(request any) error {
 	var condition **int64
+	var message *string
 	switch request := request.(type) {
 	case *fanoutv1.PutRequest:
+		message = &request.Message
 		put := request.GetPut()
 		put.ContentType = w.contentType
 		put.Value = &fanoutv1.PutOperation_Data{Data: w.value} // the content type says whether it is text
 		condition = &put.IfModRevision
 	case *fanoutv1.DeleteRequest:
+		message = &request.Message
 		condition = &request.GetDelete().IfModRevision
+	}
+	switch {
+	case w.message == "":
+	case message == nil:
+		return invalid(messageHeader, "this header is not supported here").Err()
+	case *message != "":
+		return invalid(messageHeader, "there must be one message, and the parameter message is another one").Err()
+	default:
+		*message = w.message
 	}
 	switch {
 	case w.condition == "":

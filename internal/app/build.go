@@ -25,6 +25,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/reload"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/tracing"
+	"github.com/fanoutd/fanoutd/internal/validation"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/internal/work"
 )
@@ -41,7 +42,7 @@ type App struct {
 	tracing   *tracing.Tracing // nil: disabled
 	resources []backend.Resource
 	keys      *crypt.Keyring
-	files     *reload.Files // certificates and keys
+	files     *reload.Files // certificates, keys and validation files
 	rights    *reload.Files // a change of these may end watches: tokens, keys of JWTs, the policy
 
 	connections  connectionLimits
@@ -102,7 +103,7 @@ func Build(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, er
 		}
 	}
 	for _, rc := range cfg.Resources {
-		r, err := a.resource(rc)
+		r, err := a.resource(ctx, rc)
 		if err != nil {
 			return nil, fmt.Errorf("resource %s: %w", rc.Name, err)
 		}
@@ -111,7 +112,7 @@ func Build(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, er
 	return a, nil
 }
 
-func (a *App) resource(rc config.Resource) (backend.Resource, error) {
+func (a *App) resource(ctx context.Context, rc config.Resource) (backend.Resource, error) {
 	schema, err := rc.Schema()
 	if err != nil {
 		return backend.Resource{}, err
@@ -122,7 +123,16 @@ func (a *App) resource(rc config.Resource) (backend.Resource, error) {
 	}
 	values := a.keys.Values(a.cfg.Encrypts(&rc))
 	collection := a.store.Collection(rc.Name, rc.Prefix, values)
-	r := backend.Resource{Name: rc.Name, Fields: schema.Names(), Codec: codec, Store: collection, Values: values}
+	records, err := a.history(ctx, rc, collection)
+	if err != nil {
+		return backend.Resource{}, err
+	}
+	r := backend.Resource{Name: rc.Name, Fields: schema.Names(), Codec: codec, Store: collection, Values: values, History: records}
+	if rc.ValidationFile != "" {
+		if r.Validation, err = validation.Load(rc.ValidationFile, a.files); err != nil {
+			return backend.Resource{}, fmt.Errorf("validation file: %w", err)
+		}
+	}
 	if !rc.Cache {
 		r.Direct = direct.New(direct.Config{
 			Resource: rc.Name, Store: collection, Codec: codec, Preencode: wire.Preencode, Encoder: wire.Encoder{}, Keys: a.keys, Log: a.log,

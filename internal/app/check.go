@@ -19,6 +19,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/internal/reload"
+	"github.com/fanoutd/fanoutd/internal/validation"
 )
 
 // fileCheck collects the problems of files.
@@ -47,6 +48,12 @@ func CheckFiles(cfg config.Config) config.Problems {
 	c.file("keyset-file", cfg.KeysetFile, func(content []byte) error {
 		return errors.Join(checkPermissions(cfg.KeysetFile), crypt.NewKeyring(log).Use(content))
 	})
+	for i, r := range cfg.Resources {
+		c.file(fmt.Sprintf("resources[%d].validation-file", i), r.ValidationFile, func([]byte) error {
+			_, err := validation.Load(r.ValidationFile, reload.New(log))
+			return err
+		})
+	}
 	if len(cfg.EtcdEndpoints) > 0 {
 		c.file("etcd-ca-file", cfg.EtcdCAFile, checkAuthorities)
 		c.pair("etcd-cert-file", cfg.EtcdCertFile, "etcd-key-file", cfg.EtcdKeyFile)
@@ -187,6 +194,14 @@ func CheckEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (warnin
 	}
 	if err := s.CheckRights(ctx); err != nil {
 		return nil, err
+	}
+	for _, r := range cfg.Resources {
+		if r.History == nil || !cfg.Writes {
+			continue
+		}
+		if err := s.Collection(r.Name, r.Prefix, keys.Values(cfg.Encrypts(&r))).KeepHistory().CheckRight(ctx); err != nil {
+			return nil, fmt.Errorf("resource %s: %w", r.Name, err)
+		}
 	}
 	return warnings, nil
 }

@@ -81,7 +81,7 @@ func TestKeysetIsReloaded(t *testing.T) {
 	}
 	defer etcd.Close()
 	stored, err := etcd.Get(t.Context(), "/fanoutd/", clientv3.WithPrefix())
-	if err != nil || len(stored.Kvs) != 3 {
+	if err != nil || len(stored.Kvs) != 3+4 { // the history of config has two keys for each write
 		t.Fatalf("got %v, %v", stored, err)
 	}
 	for _, kv := range stored.Kvs {

@@ -61,6 +61,9 @@ func (a *App) Run(ctx context.Context) error {
 	cacherCtx, stopCachers := context.WithCancel(background)
 	dispatchCtx, stopDispatchers := context.WithCancel(background)
 	for _, r := range a.resources {
+		if r.History != nil && a.cfg.Writes {
+			cachers.Go(func() { r.History.Pruner.Run(cacherCtx) })
+		}
 		if r.Direct != nil {
 			cachers.Go(func() { r.Direct.Run(cacherCtx) })
 			continue

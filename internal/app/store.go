@@ -9,7 +9,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/internal/direct"
+	"github.com/fanoutd/fanoutd/internal/history"
 	"github.com/fanoutd/fanoutd/internal/metrics"
+	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/store"
@@ -42,6 +44,20 @@ type Collection interface {
 	cacher.Store
 	direct.Store
 	backend.Store
+
+	// KeepHistory makes the store keep the history of its writes. It is called first.
+	KeepHistory() HistoryStore
+}
+
+// HistoryStore is everything that the server needs of the store of a history.
+type HistoryStore interface {
+	history.Store
+
+	// Rewrite is the method of backend.Store for the records of the history.
+	Rewrite(ctx context.Context, start object.Key, limit, batch int) (object.RewriteResult, error)
+
+	// CheckRight returns an error if the store may not write the history. It writes nothing.
+	CheckRight(ctx context.Context) error
 }
 
 // etcd is a [store.Store] as a Store.
@@ -56,7 +72,24 @@ func asStore(s *store.Store, err error) (Store, error) {
 }
 
 func (e etcd) Collection(resource, prefix string, values *crypt.Values) Collection {
-	return e.Store.Collection(resource, prefix, values)
+	return collection{e.Store.Collection(resource, prefix, values)}
+}
+
+// collection is a [store.Collection] as a Collection.
+type collection struct{ *store.Collection }
+
+func (c collection) KeepHistory() HistoryStore { return c.Collection.KeepHistory() }
+
+// withHistory is the largest request of an embedded etcd that keeps histories: what etcd accepts by
+// default, twice, and the names of the records.
+const withHistory = 2*1536<<10 + 256<<10
+
+// requestBytes returns the size of the largest request of an embedded etcd; 0: etcd's default.
+func requestBytes(cfg config.Config) int {
+	if cfg.KeepsHistory() {
+		return withHistory
+	}
+	return 0
 }
 
 func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (Store, error) {
@@ -67,6 +100,7 @@ func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (Store,
 			QuotaBytes:          int64(cfg.EmbeddedEtcdQuota),
 			CompactionRetention: time.Duration(cfg.EmbeddedEtcdRetention),
 			MaxTransactionOps:   cfg.MaxTransactionOperations,
+			MaxRequestBytes:     requestBytes(cfg),
 			UnsafeNoFsync:       cfg.EmbeddedEtcdUnsafe,
 		}, log))
 	}

@@ -14,20 +14,21 @@ const (
 
 // Record describes a request, as the fields of a line of JSON.
 type Record struct {
-	Time           time.Time `json:"-"` // end of the request; default: now
-	Kind           Kind      `json:"msg"`
-	Method         string    `json:"method"`                   // for example fanout.v1.StoreService/Put or GET /metrics
-	Identity       string    `json:"identity,omitempty"`       // identity of the client; empty: unknown
-	Authentication string    `json:"authentication,omitempty"` // how the client authenticated
-	Peer           string    `json:"peer,omitempty"`           // address of the client
-	UserAgent      string    `json:"user_agent,omitempty"`     // reported by the client
-	Resource       string    `json:"resource,omitempty"`       // resource in the request
-	Keys           []string  `json:"keys,omitempty"`           // keys in the request, or the first of them; never values
-	KeyCount       int       `json:"key_count,omitempty"`      // total number of keys; left out if Keys has them all
-	Watcher        string    `json:"watcher,omitempty"`        // watch that the operator ended
-	Revision       int64     `json:"revision,omitempty"`       // revision of the write
-	Code           string    `json:"code,omitempty"`           // status code of the request, for example OK
-	Reason         string    `json:"reason,omitempty"`         // reason of the refusal
+	Time              time.Time `json:"-"` // end of the request; default: now
+	Kind              Kind      `json:"msg"`
+	Method            string    `json:"method"`                       // for example fanout.v1.StoreService/Put or GET /metrics
+	Identity          string    `json:"identity,omitempty"`           // identity of the client; empty: unknown
+	Authentication    string    `json:"authentication,omitempty"`     // how the client authenticated
+	Peer              string    `json:"peer,omitempty"`               // address of the client
+	UserAgent         string    `json:"user_agent,omitempty"`         // reported by the client
+	Resource          string    `json:"resource,omitempty"`           // resource in the request
+	Keys              []string  `json:"keys,omitempty"`               // keys in the request, or the first of them; never values
+	KeyCount          int       `json:"key_count,omitempty"`          // total number of keys; left out if Keys has them all
+	SkippedValidation bool      `json:"skipped_validation,omitempty"` // the write asked not to be validated
+	Watcher           string    `json:"watcher,omitempty"`            // watch that the operator ended
+	Revision          int64     `json:"revision,omitempty"`           // revision of the write
+	Code              string    `json:"code,omitempty"`               // status code of the request, for example OK
+	Reason            string    `json:"reason,omitempty"`             // reason of the refusal
 }
 
 // Size returns the approximate size of the record in bytes.

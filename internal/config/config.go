@@ -161,6 +161,6 @@ func Defaults() Config {
 		MaxTTL:                   Duration(30 * 24 * time.Hour),
 		WatchTimeLimit:           Duration(time.Hour),
 		SelfCheckInterval:        Duration(10 * time.Minute),
-		Resources:                []Resource{NewResource("config")},
+		Resources:                defaultResources(),
 	}
 }

@@ -36,10 +36,43 @@ func TestDefaultsAreValid(t *testing.T) {
 		"an empty mapping": "{}",
 		"a comment":        "# nothing",
 		"null":             "null",
-		"a resource":       "resources: [{name: config}]",
+		"a resource":       "resources: [{name: config, history: {}}]",
 	} {
-		if got, problems := read(t, text); problems != "" || !cmp.Equal(got, c) {
-			t.Errorf("%s differs from the defaults, %s:\n%s", name, problems, cmp.Diff(c, got))
+		if got, problems := read(t, text); problems != "" || !cmp.Equal(got, c, asIfConfigured) {
+			t.Errorf("%s differs from the defaults, %s:\n%s", name, problems, cmp.Diff(c, got, asIfConfigured))
+		}
+	}
+}
+
+// asIfConfigured ignores whether a history is configured or implied.
+var asIfConfigured = cmpopts.IgnoreFields(config.History{}, "Implied")
+
+// Without configured resources, only a server with an embedded etcd keeps a history.
+func TestHistoryIsImpliedWithAnEmbeddedEtcd(t *testing.T) {
+	for text, want := range map[string]bool{
+		"":                            true,
+		"etcd-endpoints: [a:1]":       false,
+		"resources: [{name: config}]": false,
+		"resources: [{name: config, history: {}}]":                          true,
+		"{etcd-endpoints: [a:1], resources: [{name: config, history: {}}]}": true,
+	} {
+		c, problems := read(t, text)
+		if c.Resolve(); problems != "" || c.KeepsHistory() != want {
+			t.Errorf("%q: got a history: %v, want %v %s", text, c.KeepsHistory(), want, problems)
+		}
+	}
+}
+
+// The history of a resource overlaps no other resource.
+func TestHistoryHasAPlaceOfItsOwn(t *testing.T) {
+	_, problems := read(t, "resources: [{name: a, history: {}}, {name: b, prefix: '/fanoutd/a#history/x/'}]")
+	if !strings.Contains(problems, "resources[0].history") || !strings.Contains(problems, "overlaps") {
+		t.Errorf("got %q", problems)
+	}
+	_, problems = read(t, "resources: [{name: a, history: {versions: 1, max-age: 1s, max-bytes: 1}}]")
+	for _, setting := range []string{"history.versions", "history.max-age", "history.max-bytes"} {
+		if !strings.Contains(problems, setting) {
+			t.Errorf("got %q, want a problem of %s", problems, setting)
 		}
 	}
 }
@@ -258,7 +291,7 @@ func FuzzFile(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q is printed as %q: %v", data, printed, err)
 		}
-		if diff := cmp.Diff(c, again, cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(c, again, cmpopts.EquateEmpty(), asIfConfigured); diff != "" {
 			t.Errorf("%q is printed as %q, -read +printed and read:\n%s", data, printed, diff)
 		}
 	})

@@ -25,6 +25,11 @@ type Resource struct {
 	Log           Log     `yaml:"log"`
 	MaxTombstones int     `yaml:"max-tombstones"`
 
+	ValidationFile string `yaml:"validation-file,omitempty"` // empty: writes are not checked
+
+	// History limits the history of the writes. Nil: there is none.
+	History *History `yaml:"history,omitempty"`
+
 	// Descriptors is the content of the file DescriptorSet. The reader of the
 	// configuration sets it, because this package reads no files. While it is nil,
 	// Message and the paths are not compared with the message type.

@@ -179,6 +179,7 @@ func (v *validator) resources(c *Config) {
 		between(v, path+"log.max-size", r.Log.MaxSize, MiB, 64*GiB)
 		between(v, path+"log.freshness", r.Log.Freshness, Duration(time.Second), Duration(720*time.Hour))
 		between(v, path+"max-tombstones", r.MaxTombstones, 1, 10_000_000)
+		v.history(path, resources, i)
 		for j, other := range resources[:i] {
 			switch {
 			case r.Name == other.Name:

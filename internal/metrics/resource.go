@@ -23,6 +23,7 @@ func (s scrape) resources(resources []backend.Resource) {
 }
 
 func (s scrape) resource(r *backend.Resource) {
+	s.validation(r)
 	gauge(s, "left_out_keys", "Keys in etcd that are omitted because they are empty or not valid UTF-8. Stops at 1,000.", r.Store.OmittedKeys())
 	if r.Direct != nil {
 		s.readable(r.Direct.Loaded(), r.Direct.Following(), r.Direct.Opaque())
@@ -30,6 +31,23 @@ func (s scrape) resource(r *backend.Resource) {
 	}
 	s.cacher(r)
 	s.dispatch(r)
+}
+
+// validation sends the rules that writes are checked with. A server without rules sends a hash as well, so that
+// it differs from those that have some.
+func (s scrape) validation(r *backend.Resource) {
+	const none = "none"
+	if r.Validation == nil {
+		s.with("hash", none).validationInfo()
+		return
+	}
+	s.with("hash", r.Validation.Set().Hash()).validationInfo()
+	gauge(s, "validation_file_unusable", "1 while the present content of the validation file or of its schemas cannot be used, and earlier rules are in force.", boolValue(r.Validation.Problem() != ""))
+	counter(s, "validation_refusals_total", "Writes that the validation rules of the resource have refused, including those that asked for validation only.", r.Validation.Refused())
+}
+
+func (s scrape) validationInfo() {
+	gauge(s, "validation_info", "1. The label hash identifies the validation rules that are in force; it is none without rules. It should be the same on all servers.", 1)
 }
 
 func (s scrape) readable(loaded, following bool, decodeFailures int64) {

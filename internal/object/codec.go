@@ -141,8 +141,8 @@ func IsText(contentType string, value []byte) bool {
 	return utf8.Valid(value)
 }
 
-// isJSON reports whether values of this media type are JSON documents.
-func isJSON(contentType string) bool {
+// IsJSON reports whether values of this media type are JSON documents.
+func IsJSON(contentType string) bool {
 	mediaType := mediaType(contentType)
 	return mediaType == ContentJSON || strings.HasSuffix(mediaType, "+json")
 }

@@ -43,7 +43,7 @@ func (codec envelopeCodec) Encode(c Content) ([]byte, *ContentError) {
 	if err := CheckLabels("labels", c.Labels); err != nil {
 		return nil, err
 	}
-	if isJSON(c.ContentType) && !isDocument(c.Value) {
+	if IsJSON(c.ContentType) && !isDocument(c.Value) {
 		return nil, &ContentError{Field: "value", Reason: fmt.Sprintf("has the content type %s, but is not JSON: %s", c.ContentType, documentFault(c.Value))}
 	}
 	if codec.hasFields(c) {
@@ -112,7 +112,7 @@ func (codec envelopeCodec) Decode(stored []byte) (Content, error) {
 
 // hasFields reports whether the value can have fields of the schema.
 func (codec envelopeCodec) hasFields(c Content) bool {
-	return len(codec.schema.Fields) > 0 && isJSON(c.ContentType) && isDocument(c.Value)
+	return len(codec.schema.Fields) > 0 && IsJSON(c.ContentType) && isDocument(c.Value)
 }
 
 func decodeLabel(entry []byte) (name, value string, err error) {

@@ -23,9 +23,35 @@ var ErrAnswerTooLarge = fmt.Errorf("%w: the answer is too large to send", ErrUna
 // checks the quota before and after a write.
 var ErrNoSpace = errors.New("store is out of space")
 
+// ErrContended means that a write with records in the history was not applied, because other servers
+// recorded later writes first each time. Nothing was written.
+var ErrContended = errors.New("other servers were faster to record their writes")
+
 // ErrTooLarge means that the write exceeds the size limit of the store. Nothing was
 // written. The caller must make the write smaller.
 var ErrTooLarge = errors.New("write is too large for the store")
+
+// RecordTooLargeError means that a write and its record in the history do not fit into one request of
+// the store together. Nothing was written. It wraps [ErrTooLarge].
+type RecordTooLargeError struct{ Bytes, Limit int }
+
+func (e *RecordTooLargeError) Error() string {
+	return fmt.Sprintf("the write and its record in the history have %d bytes together, and etcd accepts %d at once: "+
+		"write smaller values, or fewer of them, or turn off the setting history of the resource", e.Bytes, e.Limit)
+}
+
+func (e *RecordTooLargeError) Unwrap() error { return ErrTooLarge }
+
+// TooManyOperationsError means that a write with its records in the history has more operations than etcd
+// accepts in a transaction. Nothing was written. It wraps [ErrTooLarge].
+type TooManyOperationsError struct{ Needed int }
+
+func (e *TooManyOperationsError) Error() string {
+	return fmt.Sprintf("the transaction and its records in the history are %d operations for etcd, which accepts fewer: "+
+		"write fewer keys at once, or start etcd with --max-txn-ops=%d", e.Needed, e.Needed)
+}
+
+func (e *TooManyOperationsError) Unwrap() error { return ErrTooLarge }
 
 // ConflictError means that a precondition of a write did not hold. Nothing was written.
 // The caller reads the current state and decides again; repeating the same write does

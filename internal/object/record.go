@@ -33,9 +33,22 @@ type Op struct {
 
 	If *Revision // required mod revision of the key; 0: must not exist; nil: no precondition
 
-	// Seen is the object that a put replaces and that the server has checked; nil: any object may
-	// be replaced. If the key has another mod revision, the write fails with a [*StaleError].
+	// Seen is the object that the operation replaces or deletes, and that the server has checked; nil:
+	// any object may be replaced. If the key has another mod revision, the write fails with a
+	// [*StaleError].
 	Seen *Seen
+
+	// ReplaceOpaque allows the operation to replace or delete an opaque object although it has Seen.
+	ReplaceOpaque bool
+
+	// Recording is what the history keeps of the operation; nil: nothing.
+	Recording *Recording
+}
+
+// Recording is what an operation adds to the history of its resource. Package history makes it.
+type Recording struct {
+	Tail          string // of the names of the record
+	Change, Value []byte // of the index and of the record
 }
 
 // Seen is what the server knows of the object with a key. The mod revision and the lease belong

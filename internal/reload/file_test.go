@@ -206,3 +206,87 @@ func TestCheckPollsAtOnce(t *testing.T) {
 		f.Check(ended) // returns, although Run has ended
 	})
 }
+
+// A file is used together with those that its present content names, and Problem says why it is not.
+func TestFilesThatNameOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		path := func(name string) string { return filepath.Join(dir, name) }
+		names := func(content []byte) (paths []string) {
+			for name := range strings.FieldsSeq(string(content)) {
+				paths = append(paths, path(name))
+			}
+			return paths
+		}
+		write(t, path("main"), "a")
+		write(t, path("a"), "1")
+		inUse, used := "", 0
+		f := reload.New(slog.New(slog.DiscardHandler))
+		problem, err := f.LoadWith(path("main"), names, func(contents [][]byte) error {
+			var parts []string
+			for _, content := range contents[1:] {
+				if string(content) == "bad" {
+					return errors.New("no good")
+				}
+				parts = append(parts, string(content))
+			}
+			inUse = strings.Join(parts, " ")
+			used++
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { f.Run(ctx, func() {}) })
+		defer running.Wait()
+		defer stop()
+		look := func(want, why string) {
+			t.Helper()
+			time.Sleep(3 * reload.Interval)
+			synctest.Wait()
+			if got := problem(); inUse != want || (why == "") != (got == "") || !strings.Contains(got, why) {
+				t.Errorf("got %q with the problem %q, want %q with %q", inUse, got, want, why)
+			}
+		}
+		look("1", "")
+		write(t, path("a"), "2")
+		look("2", "")
+		write(t, path("main"), "a b")
+		look("2", "no such file")
+		write(t, path("b"), "bad")
+		look("2", "no good")
+		write(t, path("b"), "3")
+		look("2 3", "")
+
+		// What is there for one poll only may be half of a file. It is not used.
+		was := used
+		write(t, path("main"), "a")
+		time.Sleep(reload.Interval)
+		synctest.Wait()
+		write(t, path("main"), "a b")
+		look("2 3", "")
+		write(t, path("b"), "")
+		time.Sleep(reload.Interval)
+		synctest.Wait()
+		write(t, path("b"), "4")
+		look("2 4", "")
+		if used != was+1 {
+			t.Errorf("%d contents were used, want 1", used-was)
+		}
+		write(t, path("main"), "a")
+		f.Check(t.Context())
+		if inUse != "2" {
+			t.Errorf("got %q after a check", inUse)
+		}
+		write(t, path("main"), "")
+		look("", "")
+		if err := os.Remove(path("main")); err != nil {
+			t.Fatal(err)
+		}
+		look("", "no such file")
+		write(t, path("main"), "")
+		look("", "")
+	})
+}

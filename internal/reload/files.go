@@ -40,12 +40,31 @@ func (f *Files) Load(path string, use func(content []byte) error) error {
 // LoadAll is like Load for files that are used only together, such as a certificate and
 // its key. Use gets their contents in the order of the paths.
 func (f *Files) LoadAll(paths []string, use func(contents [][]byte) error) error {
-	one := &file{paths: paths, use: use, log: f.log, checks: make(chan chan struct{}), usable: true}
+	return f.load(&file{paths: paths, use: use})
+}
+
+// LoadWith is like Load for a file that names others, which are used with it: names returns their paths. Use
+// gets the content of the file, then those of the others. Contents are used when two polls in a row have read them,
+// because a part of such a file may be valid, and mean something else; Check uses them at once. Problem returns why the files cannot be used now, as
+// the log says; empty: they are in use.
+func (f *Files) LoadWith(path string, names func(content []byte) []string, use func(contents [][]byte) error) (problem func() string, err error) {
+	one := &file{paths: []string{path}, names: names, use: use}
+	problem = func() string {
+		if shown := one.shown.Load(); shown != nil {
+			return *shown
+		}
+		return ""
+	}
+	return problem, f.load(one)
+}
+
+func (f *Files) load(one *file) error {
+	one.log, one.checks, one.usable = f.log, make(chan chan struct{}), true
 	var err error
 	if one.contents, err = one.read(); err != nil {
 		return err
 	}
-	if err := use(one.contents); err != nil {
+	if err := one.use(one.contents); err != nil {
 		return fmt.Errorf("use %s: %w", one.name(), err)
 	}
 	f.all = append(f.all, one)

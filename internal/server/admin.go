@@ -30,6 +30,9 @@ import (
 // maxWatchersPage is the maximum number of watches on a page.
 const maxWatchersPage = 1000
 
+// maxProblemBytes is how much a status says about a validation file that cannot be used.
+const maxProblemBytes = 1000
+
 // admin implements AdminService.
 type admin struct {
 	fanoutv1.UnimplementedAdminServiceServer
@@ -72,6 +75,9 @@ func (a *admin) ListResources(ctx context.Context, req *fanoutv1.ListResourcesRe
 		r := a.resources[name]
 		status := &fanoutv1.ResourceStatus{Name: name, Codec: r.Codec.Name(), Fields: r.Fields, Watchers: int64(watchers[name])}
 		status.Encrypted, status.PrimaryKeyId = r.Values.Encrypts(), r.Values.Primary()
+		if r.Validation != nil {
+			status.Validation = &fanoutv1.ValidationStatus{Hash: r.Validation.Set().Hash(), Problem: apierr.Clip(r.Validation.Problem(), maxProblemBytes)}
+		}
 		resp.Resources = append(resp.Resources, status)
 		describing.Go(func() {
 			source := r.Source()

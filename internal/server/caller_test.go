@@ -44,7 +44,7 @@ func (in *instance) usePolicy(t *testing.T, text string) {
 	in.server.UsePolicy(readPolicy(t, text))
 }
 
-func readPolicy(t *testing.T, text string) *policy.Policy {
+func readPolicy(t testing.TB, text string) *policy.Policy {
 	t.Helper()
 	p, err := policy.Parse("policy", []byte(text))
 	if err != nil {

@@ -18,6 +18,7 @@ func serviceDesc(f *fanout, watch, subscribe grpc.StreamHandler) *grpc.ServiceDe
 	desc.Methods = []grpc.MethodDesc{
 		{MethodName: "Get", Handler: unary(f.Get)},
 		{MethodName: "List", Handler: unary(f.List)},
+		{MethodName: "History", Handler: unary(f.History)},
 		{MethodName: "Report", Handler: unary(f.Report)},
 	}
 	desc.Streams = []grpc.StreamDesc{

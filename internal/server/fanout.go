@@ -31,6 +31,11 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (grpcmsg.Pie
 	if err := f.rights.May(ctx, policy.Get, req.GetResource(), object.ExactKey(object.Key(req.GetKey()))); err != nil {
 		return nil, err
 	}
+	if req.GetLastChange() {
+		if err := f.rights.May(ctx, policy.History, req.GetResource(), object.ExactKey(object.Key(req.GetKey()))); err != nil {
+			return nil, err
+		}
+	}
 	resource, err := f.resources.Find(req.GetResource())
 	if err != nil {
 		return nil, err
@@ -52,8 +57,14 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (grpcmsg.Pie
 			return nil, &apierr.NotFoundError{Key: get.Key, Revision: view.Position().Revision}
 		}
 		left, hasTTL := remainingTTL(ctx, resource, get, o)
+		var last []byte
+		if req.GetLastChange() {
+			if last, err = appendLastChange(ctx, resource, o, nil); err != nil {
+				return nil, err
+			}
+		}
 		found := grpcmsg.Follow(wire.ObjectField(wire.InForm(o, get.Projection)), func(b []byte) []byte {
-			b = wire.AppendPosition(b, view.Position())
+			b = append(wire.AppendPosition(b, view.Position()), last...)
 			if hasTTL {
 				b = wire.AppendTTL(b, left)
 			}

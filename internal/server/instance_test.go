@@ -27,6 +27,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/store"
+	"github.com/fanoutd/fanoutd/internal/validation"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/loopback"
 	"github.com/fanoutd/fanoutd/test/poll"
@@ -49,7 +50,7 @@ const (
 )
 
 // within returns a context for the requests and waits of a test.
-func within(t *testing.T) context.Context {
+func within(t testing.TB) context.Context {
 	t.Helper()
 	return poll.Context(t)
 }
@@ -88,7 +89,7 @@ func openEtcdWith(t *testing.T, cfg store.EmbeddedConfig) *store.Store {
 
 // openEtcdAlone starts an etcd but does not make the test parallel. It is for tests that
 // measure the whole process, such as its memory.
-func openEtcdAlone(t *testing.T, cfg store.EmbeddedConfig) *store.Store {
+func openEtcdAlone(t testing.TB, cfg store.EmbeddedConfig) *store.Store {
 	t.Helper()
 	cfg.Dir, cfg.UnsafeNoFsync = t.TempDir(), true
 	etcd, err := store.OpenEmbedded(within(t), cfg, slog.New(slog.DiscardHandler))
@@ -106,6 +107,7 @@ func openEtcdAlone(t *testing.T, cfg store.EmbeddedConfig) *store.Store {
 // instance is a server over an etcd, assembled as in package app, and a connection to it.
 type instance struct {
 	address     string
+	etcd        *store.Store
 	conn        *grpc.ClientConn
 	server      *server.Server
 	reads       fanoutv1.FanoutServiceClient
@@ -145,6 +147,9 @@ type settings struct {
 	drainPeriod  time.Duration                     // default: all at once
 	prepare      func(*server.Server)              // called before the server serves
 	policy       string                            // access rules; default: everything is allowed, without authentication
+	validation   map[string]string                 // validation files, by resource; default: none
+	history      bool                              // the resource config has a history
+	historyTTL   bool                              // which has objects with a time to live, too
 }
 
 // start returns an instance over an etcd of its own.
@@ -154,9 +159,10 @@ func start(t *testing.T, with settings) *instance {
 }
 
 // startOver returns an instance over an etcd.
-func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
+func startOver(t testing.TB, etcd *store.Store, with settings) *instance {
 	t.Helper()
 	in := &instance{
+		etcd:        etcd,
 		collections: map[string]*store.Collection{},
 		seams:       map[string]*seam{},
 		dispatchers: map[string]*dispatch.Dispatcher{},
@@ -187,6 +193,10 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 		keys := cmp.Or(with.keys, crypt.NewKeyring(log))
 		values := keys.Values(with.keys != nil && !with.plain)
 		collection := etcd.Collection(name, "/test/"+name+"/", values)
+		var records *backend.History
+		if with.history && name == config {
+			records = historyOf(collection.KeepHistory(), with.historyTTL)
+		}
 		s := newSeam(collection)
 		if with.interfere != nil {
 			with.interfere(name, s)
@@ -196,7 +206,7 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 				Resource: name, Store: collection, Codec: codec, Preencode: wire.Preencode, Encoder: with.encoder, MessageBytes: with.messageBytes, Keys: keys, Log: log,
 			})
 			in.collections[name] = collection
-			cfg.Resources = append(cfg.Resources, backend.Resource{Name: name, Fields: schema.Names(), Codec: codec, Direct: source, Store: s, Values: values})
+			cfg.Resources = append(cfg.Resources, backend.Resource{Name: name, Fields: schema.Names(), Codec: codec, Direct: source, Store: s, Values: values, History: records})
 			continue
 		}
 		c := cacher.New(cacher.Config{
@@ -207,7 +217,17 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 		in.collections[name], in.seams[name], in.dispatchers[name] = collection, s, d
 		cfg.Resources = append(cfg.Resources, backend.Resource{
 			Name: name, Fields: schema.Names(), Codec: codec, Cacher: c, Dispatcher: d, Store: s, Values: values,
+			History: records,
 		})
+	}
+	for i := range cfg.Resources {
+		if text, ok := with.validation[cfg.Resources[i].Name]; ok {
+			set, err := validation.Parse("rules", [][]byte{[]byte(text)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.Resources[i].Validation = validation.Fixed(set)
+		}
 	}
 	if with.configure != nil {
 		with.configure(&cfg)
@@ -223,7 +243,7 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 }
 
 // run runs the parts of an instance until it is stopped.
-func (in *instance) run(t *testing.T, cfg server.Config) {
+func (in *instance) run(t testing.TB, cfg server.Config) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -267,7 +287,7 @@ func (in *instance) run(t *testing.T, cfg server.Config) {
 
 // dial returns a new connection to a server. It accepts 8 KiB of metadata, as little as
 // the strictest clients do: those built on gRPC's C++ core and gRPC Java.
-func dial(t *testing.T, address string, more ...grpc.DialOption) *grpc.ClientConn {
+func dial(t testing.TB, address string, more ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(address, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),

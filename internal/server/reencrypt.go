@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -23,6 +24,9 @@ const (
 	reencryptBatch = 16
 )
 
+// historyToken begins the page tokens of the records of a history. The others have no such character.
+const historyToken = "history."
+
 // errWritesOff has the code that gRPC uses for a missing service.
 var errWritesOff = status.Error(codes.Unimplemented, "writes are disabled: the setting writes is false")
 
@@ -40,7 +44,16 @@ func (a *admin) Reencrypt(ctx context.Context, req *fanoutv1.ReencryptRequest) (
 	}
 	var check request.Checker
 	size := cmp.Or(check.PageSize("page_size", req.GetPageSize(), maxReencryptPage), reencryptPage)
-	start, err := base64.RawURLEncoding.DecodeString(req.GetPageToken())
+	// The records of the history follow the objects.
+	token, inHistory := strings.CutPrefix(req.GetPageToken(), historyToken)
+	rewrite := r.Store.Rewrite
+	switch {
+	case inHistory && r.History == nil:
+		check.Refuse("page_token", "belongs to a server with a history of the resource")
+	case inHistory:
+		rewrite = r.History.Rewrite
+	}
+	start, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {
 		check.Refuse("page_token", "is not a page token of this service")
 	}
@@ -48,15 +61,20 @@ func (a *admin) Reencrypt(ctx context.Context, req *fanoutv1.ReencryptRequest) (
 		return nil, err
 	}
 	resp := &fanoutv1.ReencryptResponse{Encrypted: r.Values.Encrypts(), PrimaryKeyId: r.Values.Primary()}
-	done, err := r.Store.Rewrite(ctx, object.Key(start), size, min(a.rewrites, reencryptBatch))
+	done, err := rewrite(ctx, object.Key(start), size, min(a.rewrites, reencryptBatch))
 	if err != nil {
 		return nil, err
 	}
 	resp.LookedAt, resp.Reencrypted = int64(done.Examined), int64(done.Rewritten)
 	resp.Undecryptable, resp.ChangedMeanwhile = int64(done.Undecryptable), int64(done.Contended)
 	resp.Remaining = done.Remaining
-	if done.More {
-		resp.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(done.Next))
+	switch next := base64.RawURLEncoding.EncodeToString([]byte(done.Next)); {
+	case done.More && inHistory:
+		resp.NextPageToken = historyToken + next
+	case done.More:
+		resp.NextPageToken = next
+	case !inHistory && r.History != nil:
+		resp.NextPageToken = historyToken
 	}
 	return resp, nil
 }

@@ -333,8 +333,8 @@ func (s *Server) Receive(ctx context.Context, r access.HTTPRequest, bytes int64)
 }
 
 // Rights returns the names of the verbs that the caller of a request over HTTP may apply to a key of a
-// resource, or to the whole resource if the key is empty. If writes are disabled, it leaves out put and
-// delete. To ask is allowed to every caller, so the audit log has no denials of it but those of bad
+// resource, or to the whole resource if the key is empty. If writes are disabled, it leaves out put,
+// delete and purge. To ask is allowed to every caller, so the audit log has no denials of it but those of bad
 // credentials.
 func (s *Server) Rights(ctx context.Context, r access.HTTPRequest, resource, key string) (names []string, err error) {
 	scope := object.Scope{}
@@ -349,7 +349,7 @@ func (s *Server) Rights(ctx context.Context, r access.HTTPRequest, resource, key
 		for _, verb := range policy.Verbs() {
 			switch {
 			case verb == policy.Metrics && resource != rpc.EveryResource: // the metrics are not those of a resource
-			case !writes && (verb == policy.Put || verb == policy.Delete):
+			case !writes && (verb == policy.Put || verb == policy.Delete || verb == policy.Purge || verb == policy.SkipValidation):
 			case s.rights.May(ctx, verb, resource, scope) == nil:
 				names = append(names, verb.String())
 			}

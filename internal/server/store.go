@@ -3,11 +3,14 @@ package server
 import (
 	"context"
 	"errors"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
+	"github.com/fanoutd/fanoutd/internal/history"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/request"
@@ -27,7 +30,7 @@ type writes struct {
 
 // Put implements StoreService.
 func (s *writes) Put(ctx context.Context, req *fanoutv1.PutRequest) (*fanoutv1.PutResponse, error) {
-	if err := s.may(ctx, policy.Put, req.GetResource(), req.GetPut(), req.GetReturnCurrent()); err != nil {
+	if err := s.may(ctx, policy.Put, req, req.GetPut(), req.GetReturnCurrent()); err != nil {
 		return nil, err
 	}
 	result, err := s.commit(ctx, req, func(b *request.Batch) { b.Put("put", req.GetPut()) })
@@ -40,7 +43,7 @@ func (s *writes) Put(ctx context.Context, req *fanoutv1.PutRequest) (*fanoutv1.P
 // Delete implements StoreService.
 func (s *writes) Delete(ctx context.Context, req *fanoutv1.DeleteRequest) (*fanoutv1.DeleteResponse, error) {
 	reads := req.GetReturnCurrent() || req.GetDelete().GetReturnDeleted()
-	if err := s.may(ctx, policy.Delete, req.GetResource(), req.GetDelete(), reads); err != nil {
+	if err := s.may(ctx, policy.Delete, req, req.GetDelete(), reads); err != nil {
 		return nil, err
 	}
 	result, err := s.commit(ctx, req, func(b *request.Batch) { b.Delete("delete", req.GetDelete()) })
@@ -65,11 +68,20 @@ func (s *writes) Transact(ctx context.Context, req *fanoutv1.TransactRequest) (*
 type keyed interface{ GetKey() string }
 
 // may returns an error unless the caller may apply the verb to the key. If the response
-// contains an object (reads), the caller needs the right get as well.
-func (s *writes) may(ctx context.Context, verb policy.Verb, resource string, of keyed, reads bool) error {
-	scope := object.ExactKey(object.Key(of.GetKey()))
-	if err := s.rights.May(ctx, verb, resource, scope); err != nil || !reads {
+// contains an object (reads), the caller needs the right get as well, and to write without
+// validation the right to do so.
+func (s *writes) may(ctx context.Context, verb policy.Verb, req writeRequest, of keyed, reads bool) error {
+	resource, scope := req.GetResource(), object.ExactKey(object.Key(of.GetKey()))
+	if err := s.rights.May(ctx, verb, resource, scope); err != nil {
 		return err
+	}
+	if req.GetSkipValidation() && verb != policy.Get {
+		if err := s.rights.May(ctx, policy.SkipValidation, resource, scope); err != nil {
+			return err
+		}
+	}
+	if !reads {
+		return nil
 	}
 	return s.rights.May(ctx, policy.Get, resource, scope)
 }
@@ -79,7 +91,7 @@ func (s *writes) may(ctx context.Context, verb policy.Verb, resource string, of 
 func (s *writes) mayTransact(ctx context.Context, req *fanoutv1.TransactRequest) error {
 	operations := req.GetOperations()
 	if len(operations) == 0 {
-		return s.may(ctx, policy.Put, req.GetResource(), &fanoutv1.PutOperation{}, req.GetReturnCurrent())
+		return s.may(ctx, policy.Put, req, &fanoutv1.PutOperation{}, req.GetReturnCurrent())
 	}
 	for _, operation := range operations {
 		var verb policy.Verb
@@ -93,7 +105,7 @@ func (s *writes) mayTransact(ctx context.Context, req *fanoutv1.TransactRequest)
 			verb, of = policy.Put, operation.GetPut()
 		}
 		reads := req.GetReturnCurrent() || operation.GetDelete().GetReturnDeleted()
-		if err := s.may(ctx, verb, req.GetResource(), of, reads); err != nil {
+		if err := s.may(ctx, verb, req, of, reads); err != nil {
 			return err
 		}
 	}
@@ -105,10 +117,13 @@ type writeRequest interface {
 	GetResource() string
 	GetReturnCurrent() bool
 	GetJsonValues() bool
+	GetMessage() string
+	GetValidateOnly() bool
+	GetSkipValidation() bool
 }
 
-// commit validates all operations and then sends them to the store. With return_current, a
-// failed precondition is a result and not an error.
+// commit checks all operations and then sends them to the store. With return_current, a
+// failed precondition is a result and not an error. With validate_only, nothing is sent.
 func (s *writes) commit(ctx context.Context, req writeRequest, fill func(*request.Batch)) (*fanoutv1.TransactResponse, error) {
 	resource, err := s.resources.Find(req.GetResource())
 	if err != nil {
@@ -116,11 +131,32 @@ func (s *writes) commit(ctx context.Context, req writeRequest, fill func(*reques
 	}
 	b := request.Batch{Limits: s.limits, Codec: resource.Codec, ReturnCurrent: req.GetReturnCurrent()}
 	fill(&b)
+	b.Message("message", req.GetMessage())
+	if req.GetValidateOnly() && req.GetSkipValidation() {
+		b.Refuse("skip_validation", "must not be set together with validate_only")
+	}
 	if err := b.Err(); err != nil {
 		return nil, err
 	}
+	var by history.Change
+	if resource.History != nil {
+		by = history.Change{Author: access.From(ctx).Name, Message: req.GetMessage(), Time: time.Now()}
+	}
 	values := request.Values(req, resource.Codec)
-	commit, err := s.overwrites[resource.Name].commit(ctx, b.Ops, func() (object.Commit, error) { return s.write(ctx, resource, b.Ops) })
+	overwrites := s.overwrites[resource.Name]
+	var checks *checks
+	if resource.Validation != nil && !req.GetSkipValidation() {
+		if checks, err = newChecks(ctx, resource, b.Ops, b.ValueField); err != nil {
+			return nil, err
+		}
+	}
+	if req.GetValidateOnly() {
+		if err := overwrites.check(ctx, b.Ops, checks); err != nil {
+			return nil, err
+		}
+		return result(resource.Codec, values, false, 0, make([]bool, len(b.Ops)), nil)
+	}
+	commit, err := overwrites.commit(ctx, b.Ops, by, checks, func() (object.Commit, error) { return s.write(ctx, resource, b.Ops) })
 	if conflict, ok := errors.AsType[*object.ConflictError](err); ok && req.GetReturnCurrent() {
 		return result(resource.Codec, values, false, conflict.At, make([]bool, len(b.Ops)), conflict.Current)
 	}

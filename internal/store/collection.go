@@ -24,6 +24,9 @@ type Collection struct {
 	marks  progressMarks
 	page   pageSize
 
+	// records has the history of the collection; nil: there is none.
+	records *Collection
+
 	mu      sync.Mutex
 	omitted map[string]bool // guarded by mu: omitted keys that were logged; bounded
 }

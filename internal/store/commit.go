@@ -8,6 +8,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
 
@@ -18,9 +19,10 @@ import (
 // and none of them otherwise.
 //
 // Errors: [*object.ConflictError] if a precondition does not hold, [*object.StaleError] if only
-// an [object.Op.Seen] is outdated, [object.ErrNoSpace], [object.ErrTooLarge], and
-// [object.ErrUnavailable] if the outcome may be unknown. Commit does not retry an attempt whose
-// outcome is unknown. It takes at most callTimeout.
+// an [object.Op.Seen] is outdated, [object.ErrNoSpace], [object.ErrTooLarge],
+// [*object.RecordTooLargeError], [*object.TooManyOperationsError], [object.ErrContended], and
+// [object.ErrUnavailable] if the outcome may be unknown. Commit does not retry an attempt whose outcome is
+// unknown. It takes at most callTimeout.
 func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit, error) {
 	// An embedded etcd might commit before it checks the context.
 	if err := ctx.Err(); err != nil {
@@ -81,18 +83,36 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 	return commit, nil
 }
 
-// send sends the transaction of a commit. It sends it again only if the transaction depends on
-// leases that were read before, and one of them has changed.
+// maxOrders is how often a write with records is sent. Only other servers that know a much later
+// revision, or write the same key at the same time, can cause another attempt.
+const maxOrders = 16
+
+// send sends the transaction of a commit. It sends it again only if etcd has not applied it although all
+// preconditions hold: the transaction depends on leases that were read before, and one of them has
+// changed, or its records would not be in order.
 func (c *Collection) send(ctx context.Context, ops []object.Op, stored [][]byte, leases []clientv3.LeaseID) (*transaction, *pb.TxnResponse, error) {
-	for {
+	seen := c.store.epochs.History().Highest()
+	for attempt := 1; ; attempt++ {
 		kept, err := c.keptLeases(ctx, ops)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read the leases to keep: %w", err)
 		}
 		txn := c.transaction(ops, stored, leases, kept)
+		recorded, err := c.addRecords(txn, ops, seen)
+		if err != nil {
+			return nil, nil, err
+		}
 		resp, err := c.store.txn(ctx, &txn.request)
-		if err != nil || resp.Succeeded || len(kept) == 0 || c.conflict(ops, resp) != nil {
+		switch {
+		case recorded > 0 && errors.Is(err, rpctypes.ErrTooManyOps):
+			return nil, nil, &object.TooManyOperationsError{Needed: max(len(txn.request.Success), len(txn.request.Compare))}
+		case err != nil || resp.Succeeded || len(kept) == 0 && recorded == 0 || c.conflict(ops, resp) != nil:
 			return txn, resp, err
+		case recorded == 0:
+		case attempt == maxOrders:
+			return nil, nil, object.ErrContended
+		default:
+			seen = c.laterThan(resp)
 		}
 	}
 }
@@ -106,13 +126,17 @@ func (s *Store) txn(ctx context.Context, request *pb.TxnRequest) (*pb.TxnRespons
 // returnsValue reports whether the answer to an operation may have a value.
 func returnsValue(op object.Op) bool { return op.ReturnDeleted || op.ReturnCurrent }
 
-// written returns the number of puts among the operations, with the size of their keys and values,
-// and whether any operation writes.
+// written returns the number of puts among the operations and their records, with the size of their
+// keys and values, and whether any operation writes.
 func written(ops []object.Op, stored [][]byte) (puts int, bytes int64, writes bool) {
 	for i, op := range ops {
 		if op.Kind == object.OpPut {
 			puts++
 			bytes += int64(len(op.Key) + len(stored[i]))
+		}
+		if r := op.Recording; r != nil {
+			puts += 2
+			bytes += int64(len(r.Change) + len(r.Value) + 2*(len(op.Key)+len(r.Tail)))
 		}
 		writes = writes || op.Kind != object.OpCheck
 	}

@@ -13,20 +13,23 @@ import (
 )
 
 // EmbeddedConfig configures an etcd in this process. MaxTransactionOps is the number of operations
-// of a write, of which etcd may need more.
+// of a write, of which etcd may need more. MaxRequestBytes is at least the default.
 type EmbeddedConfig = embedded.Config
 
 // OpenEmbedded starts an etcd in this process and returns a store in it.
 func OpenEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*Store, error) {
-	// Each write may need a read, see [transaction], and one of them may be nested.
-	cfg.MaxTransactionOps = 2*cmp.Or(cfg.MaxTransactionOps, defaultTransactionOps) + 1
+	// Each write may need a read, see [transaction], and one of them may be nested. With a history, it
+	// needs two more writes instead.
+	cfg.MaxTransactionOps = 3*cmp.Or(cfg.MaxTransactionOps, defaultTransactionOps) + 1
+	cfg.MaxRequestBytes = max(cfg.MaxRequestBytes, defaultRequestBytes)
 	m, err := embedded.Start(ctx, cfg, log)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
 		member: m, client: m.Client, log: log, epochs: epochs.New(m.Client, &epochs.Connections{}, log),
-		kv: m.KV, ranges: m.RangeStream, leases: newLeaseCollector(m.Client, log), grants: m.Leases, maxTransactionOps: cfg.MaxTransactionOps,
+		kv: m.KV, ranges: m.RangeStream, leases: newLeaseCollector(m.Client, log), grants: m.Leases,
+		maxTransactionOps: cfg.MaxTransactionOps, maxRequestBytes: cfg.MaxRequestBytes,
 	}
 	err = m.During(func() error {
 		// A new etcd gets its epoch record now. Later writes then have predictable

@@ -115,9 +115,14 @@ func (c *Collection) rewriteOutdated(ctx context.Context, kvs []*mvccpb.KeyValue
 
 // rewriteBatch rewrites records in one transaction. If the transaction fails because
 // other writers changed some of the records, rewriteBatch tries again with the rest.
-// Each attempt excludes at least one record.
+// Each attempt excludes at least one record, unless only the history has changed.
 func (c *Collection) rewriteBatch(ctx context.Context, outdated []*mvccpb.KeyValue, done *object.RewriteResult) error {
-	for len(outdated) > 0 {
+	attempts := maxOrders + len(outdated)
+	for ; len(outdated) > 0; attempts-- {
+		if attempts == 0 {
+			done.Contended += len(outdated)
+			return nil
+		}
 		var compares []clientv3.Cmp
 		var puts, reads []clientv3.Op
 		var included []*mvccpb.KeyValue
@@ -141,6 +146,13 @@ func (c *Collection) rewriteBatch(ctx context.Context, outdated []*mvccpb.KeyVal
 		}
 		if len(included) == 0 {
 			return nil
+		}
+		if c.records != nil {
+			inOrder, records, err := c.recordRewrite(ctx, included)
+			if err != nil {
+				return fmt.Errorf("record that records are rewritten: %w", err)
+			}
+			compares, puts = append(compares, inOrder...), append(puts, records...)
 		}
 		if err := c.store.admit(len(puts), bytes); err != nil {
 			return fmt.Errorf("rewrite records: %w", err)

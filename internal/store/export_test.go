@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -48,3 +50,30 @@ func (c *Collection) KnownEpoch() object.Epoch {
 	epoch, _ := c.store.epochs.Current()
 	return epoch
 }
+
+// Saw makes the store assume that etcd has had a revision.
+func (s *Store) Saw(r object.Revision) { s.epochs.History().Advance(r) }
+
+// BeforeWrites makes the store call a function before it sends a transaction that may write.
+func (s *Store) BeforeWrites(f func()) { s.kv = &delayedKV{s.kv, f} }
+
+type delayedKV struct {
+	pb.KVClient
+	before func()
+}
+
+func (kv *delayedKV) Txn(ctx context.Context, in *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
+	if len(in.GetCompare()) > 0 {
+		kv.before()
+	}
+	return kv.KVClient.Txn(ctx, in, opts...)
+}
+
+// Outdated returns a collection that would store all values differently now.
+func (s *Store) Outdated(name, prefix string) *Collection {
+	return s.Collection(name, prefix, outdated{})
+}
+
+type outdated struct{ plain }
+
+func (outdated) IsCurrent([]byte) bool { return false }

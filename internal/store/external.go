@@ -40,8 +40,11 @@ type ExternalConfig struct {
 	MaxTransactionOps int
 }
 
-// defaultTransactionOps is etcd's default.
-const defaultTransactionOps = 128
+// defaultTransactionOps and defaultRequestBytes are etcd's defaults.
+const (
+	defaultTransactionOps = 128
+	defaultRequestBytes   = 1536 << 10
+)
 
 // reconnect is the backoff between connection attempts. gRPC's default grows to two
 // minutes, which would delay the recovery of the store after etcd is back.
@@ -108,7 +111,7 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 		kv: clientv3.RetryKVClient(client), kvOptions: kvOptions, ranges: rangesOf(clientv3.RetryKVClient(client)),
 		watches: etcdserverpb.NewWatchClient(client.ActiveConnection()),
 		leases:  newLeaseCollector(client, log), grants: clientv3.RetryLeaseClient(client),
-		maxTransactionOps: cmp.Or(cfg.MaxTransactionOps, defaultTransactionOps),
+		maxTransactionOps: cmp.Or(cfg.MaxTransactionOps, defaultTransactionOps), maxRequestBytes: defaultRequestBytes,
 	}
 	s.leases.start()
 	monitoring, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -34,6 +34,9 @@ type Store struct {
 	// maxTransactionOps is the number of operations of a transaction that etcd accepts.
 	maxTransactionOps int
 
+	// maxRequestBytes is the size of the largest write that etcd accepts.
+	maxRequestBytes int
+
 	calls  calls
 	member *embedded.Member // nil: external etcd
 

@@ -29,7 +29,12 @@ type File struct {
 }
 
 // Open parses a file with one document. Name is the name of the file in messages.
-func Open(name string, data []byte) *File {
+func Open(name string, data []byte) *File { return open(name, data, true) }
+
+// OpenPlain is like Open for a file that must not have aliases: a list of a few bytes each may stand for gigabytes.
+func OpenPlain(name string, data []byte) *File { return open(name, data, false) }
+
+func open(name string, data []byte, aliases bool) *File {
 	f := &File{name: name}
 	if !utf8.Valid(data) {
 		f.Refuse(nil, "not UTF-8 text")
@@ -48,6 +53,8 @@ func Open(name string, data []byte) *File {
 		f.Refuse(&another, "only one document is allowed")
 	case !errors.Is(err, io.EOF):
 		f.add(err)
+	case !aliases && aliasIn(&document) != nil:
+		f.Refuse(aliasIn(&document), "aliases are not allowed here; write out what %q stands for", aliasIn(&document).Value)
 	case len(document.Content) > 0 && document.Content[0].ShortTag() != nullTag:
 		// This finds duplicate keys, and aliases that expand without end.
 		if err := document.Load(new(any)); err != nil {
@@ -142,6 +149,19 @@ func child(n *yaml.Node, name string) *yaml.Node {
 			if field[0].Value == name {
 				return field[1]
 			}
+		}
+	}
+	return nil
+}
+
+// aliasIn returns the first alias inside of a node, or nil.
+func aliasIn(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n
+	}
+	for _, child := range n.Content {
+		if found := aliasIn(child); found != nil {
+			return found
 		}
 	}
 	return nil

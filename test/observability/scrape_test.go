@@ -52,6 +52,10 @@ func start(t *testing.T, change func(*config.Config)) *instance {
 	cfg := inprocess.Config(t)
 	cfg.AdminListen, cfg.EmbeddedEtcdListen = loopback.FreeAddress(t), loopback.FreeAddress(t)
 	cfg.AuditLog = filepath.Join(t.TempDir(), "audit.jsonl")
+	cfg.Resources[0].ValidationFile = filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(cfg.Resources[0].ValidationFile, []byte("checks: []"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if change != nil {
 		change(&cfg)
 	}

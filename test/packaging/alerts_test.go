@@ -169,6 +169,16 @@ func TestAlerts(t *testing.T) {
 			{"some", steady("fanoutd_cacher_undecryptable_objects", config, "0x10 3x10"), true},
 			{"none", steady("fanoutd_cacher_undecryptable_objects", config, "0x60"), false},
 		},
+		"FanoutdValidationDiffers": {
+			{"two files", steady("fanoutd_validation_info", config+`, hash="a"`, "1x60") + steady("fanoutd_validation_info", `job="f", instance="b", resource="config", hash="b"`, "1x60"), true},
+			{"one without rules", steady("fanoutd_validation_info", config+`, hash="a"`, "1x60") + steady("fanoutd_validation_info", `job="f", instance="b", resource="config", hash="none"`, "1x60"), true},
+			{"a rollout", steady("fanoutd_validation_info", config+`, hash="a"`, "1x10 stale") + steady("fanoutd_validation_info", config+`, hash="b"`, "_x10 1x50") + steady("fanoutd_validation_info", `job="f", instance="b", resource="config", hash="b"`, "1x60"), false},
+			{"two resources", steady("fanoutd_validation_info", config+`, hash="a"`, "1x60") + steady("fanoutd_validation_info", here+`, resource="other", hash="b"`, "1x60"), false},
+		},
+		"FanoutdValidationFile": {
+			{"broken", steady("fanoutd_validation_file_unusable", config, "0x20 1x20"), true},
+			{"while it is written", steady("fanoutd_validation_file_unusable", config, "0x20 1 0x20"), false},
+		},
 		"FanoutdDispatchBehind": {
 			{"falling behind", steady("fanoutd_dispatch_queue_age_seconds", config, "0x10 1.5x10"), true},
 			{"for a moment", steady("fanoutd_dispatch_queue_age_seconds", config, "0x10 1.5 1.5 0x10"), false},

@@ -100,6 +100,10 @@ func TestGettingStarted(t *testing.T) {
 		t.Errorf("%s: got file %q (%v)", r.page, got, err)
 	}
 	r.end()
+
+	r.turnTo("docs/tasks/history.md")
+	r.past()
+	r.end()
 }
 
 // reader follows a page.

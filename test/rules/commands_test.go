@@ -29,9 +29,11 @@ var executed = map[string]string{
 	"docs/tasks/deploy-gate.md":       "test/readme.TestTasks",
 	"docs/tasks/encrypt.md":           "test/readme.TestTasks",
 	"docs/tasks/files.md":             "test/readme.TestGettingStarted",
+	"docs/tasks/history.md":           "test/readme.TestGettingStarted",
 	"docs/tasks/monitor.md":           "test/observability.TestDocumentedCommandsWork",
 	"docs/tasks/protect.md":           "cmd/fanoutd.TestDocumentedSecurityExamplesWork",
 	"docs/tasks/subscribe.md":         "test/readme.TestGettingStarted",
+	"docs/tasks/validate.md":          "test/readme.TestValidatePage",
 	"examples/README.md":              "test/examples.TestExamples",
 }
 

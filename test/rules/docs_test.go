@@ -11,7 +11,7 @@ import (
 )
 
 // architecture lists the pages about the parts of the server.
-var architecture = []string{"architecture.md", "watches.md", "store.md", "subscribe.md"}
+var architecture = []string{"architecture.md", "watches.md", "store.md", "subscribe.md", "validation.md"}
 
 // readArchitecture returns these pages, one after another.
 func readArchitecture(t *testing.T) string {

@@ -11,11 +11,11 @@ var serverImports = map[string][]string{
 		"internal/access", "internal/dispatch", "internal/object", "internal/server/apierr", "internal/server/transport",
 	},
 	"internal/server/request": {
-		"internal/dispatch", "internal/object", "internal/selector", "internal/server/apierr", "gen",
+		"internal/dispatch", "internal/history", "internal/object", "internal/selector", "internal/server/apierr", "gen",
 	},
 	"internal/server/backend": {
-		"internal/cacher", "internal/direct", "internal/dispatch", "internal/object", "internal/sendqueue",
-		"internal/server/apierr", "internal/server/request", "gen",
+		"internal/cacher", "internal/direct", "internal/dispatch", "internal/history", "internal/object", "internal/sendqueue",
+		"internal/server/apierr", "internal/server/request", "internal/validation", "gen",
 	},
 	"internal/server/rpc": {
 		"internal/access", "internal/audit", "internal/object", "internal/server/apierr", "internal/server/frames",
@@ -37,7 +37,7 @@ var serverImports = map[string][]string{
 		"internal/server/rpc", "internal/wire", "gen", "internal/work",
 	},
 	"internal/server": {
-		"internal/access", "internal/audit", "internal/cacher", "internal/direct", "internal/dispatch", "internal/sendqueue",
-		"internal/lag", "internal/object", "internal/selector", "internal/server", "internal/version", "internal/wire", "gen",
+		"internal/access", "internal/audit", "internal/cacher", "internal/direct", "internal/dispatch", "internal/history", "internal/sendqueue",
+		"internal/lag", "internal/object", "internal/selector", "internal/server", "internal/validation", "internal/version", "internal/wire", "gen",
 	},
 }

@@ -134,6 +134,15 @@ export class Resource {
     return printable({ revision });
   }
 
+  /**
+   * validate asks the server whether its validation rules allow a put, and writes nothing. A refusal has the reason
+   * `VALUE_REFUSED`, and its violations are the faults. A revision is not compared, but `ifModRevision: 0n` means that
+   * there is no object.
+   */
+  async validate(key: string, value: Value, options: PutOptions & CallOptions = {}): Promise<void> {
+    await this.#write(methods.put, { resource: this.name, put: putOf({ key, value, ...options }), validateOnly: true }, options);
+  }
+
   /** delete removes an object. To remove a missing object is not an error. */
   async delete(key: string, options: DeleteOptions & CallOptions = {}): Promise<DeleteResult> {
     const request = { resource: this.name, delete: deleteOf({ key, ...options }) };

@@ -246,6 +246,23 @@ class Resource:
         request = store_pb2.PutRequest(resource=self.name, put=operation)
         return int((await self._core.call("writes", "Put", request, timeout, False, metadata)).revision)
 
+    async def validate(
+        self,
+        key: str,
+        value: str | bytes | Value,
+        *,
+        if_revision: int | None = None,
+        metadata: Metadata = (),
+        timeout: float | None = None,
+    ) -> None:
+        """Ask the server whether its validation rules allow a put, and write nothing.
+
+        A refusal is an Error with the reason VALUE_REFUSED, whose ``violations`` are the faults. A revision is not
+        compared, but ``if_revision=0`` means that there is no object.
+        """
+        request = store_pb2.PutRequest(resource=self.name, put=_put(Put(key, value, if_revision)), validate_only=True)
+        await self._core.call("writes", "Put", request, timeout, False, metadata)
+
     async def delete(
         self,
         key: str,

@@ -183,6 +183,7 @@ class Resource:
     list_page = _blocking(fanoutd.Resource.list_page)
     count = _blocking(fanoutd.Resource.count)
     put = _blocking(fanoutd.Resource.put)
+    validate = _blocking(fanoutd.Resource.validate)
     delete = _blocking(fanoutd.Resource.delete)
     transact = _blocking(fanoutd.Resource.transact)
     watch = _watching(fanoutd.Resource.watch)

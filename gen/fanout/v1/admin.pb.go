@@ -135,7 +135,7 @@ func (x ListWatchersRequest_Order) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ListWatchersRequest_Order.Descriptor instead.
 func (ListWatchersRequest_Order) EnumDescriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{5, 0}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{6, 0}
 }
 
 // The phases of a watch.
@@ -188,7 +188,7 @@ func (x WatcherStatus_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WatcherStatus_State.Descriptor instead.
 func (WatcherStatus_State) EnumDescriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{7, 0}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{8, 0}
 }
 
 // ListResourcesRequest asks for all resources.
@@ -414,8 +414,10 @@ type ResourceStatus struct {
 	// The number of objects that this server serves without a value because it cannot decrypt
 	// it. Absent while the resource is loading, and without a cache.
 	UndecryptableObjects *int64 `protobuf:"varint,17,opt,name=undecryptable_objects,json=undecryptableObjects,proto3,oneof" json:"undecryptable_objects,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// The validation rules that this server enforces. Absent if there are none.
+	Validation    *ValidationStatus `protobuf:"bytes,18,opt,name=validation,proto3" json:"validation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResourceStatus) Reset() {
@@ -567,6 +569,69 @@ func (x *ResourceStatus) GetUndecryptableObjects() int64 {
 	return 0
 }
 
+func (x *ResourceStatus) GetValidation() *ValidationStatus {
+	if x != nil {
+		return x.Validation
+	}
+	return nil
+}
+
+// ValidationStatus describes the validation rules that a server enforces for a resource.
+type ValidationStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifies the rules. It is the same on servers with the same files.
+	Hash string `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"`
+	// Why the server does not use the present content of the files, and enforces earlier rules.
+	// Empty if it uses it.
+	Problem       string `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ValidationStatus) Reset() {
+	*x = ValidationStatus{}
+	mi := &file_fanout_v1_admin_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ValidationStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ValidationStatus) ProtoMessage() {}
+
+func (x *ValidationStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_admin_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ValidationStatus.ProtoReflect.Descriptor instead.
+func (*ValidationStatus) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ValidationStatus) GetHash() string {
+	if x != nil {
+		return x.Hash
+	}
+	return ""
+}
+
+func (x *ValidationStatus) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // WindowStatus describes the recent changes that a resource has in memory.
 type WindowStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -587,7 +652,7 @@ type WindowStatus struct {
 
 func (x *WindowStatus) Reset() {
 	*x = WindowStatus{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[4]
+	mi := &file_fanout_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -599,7 +664,7 @@ func (x *WindowStatus) String() string {
 func (*WindowStatus) ProtoMessage() {}
 
 func (x *WindowStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[4]
+	mi := &file_fanout_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -612,7 +677,7 @@ func (x *WindowStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowStatus.ProtoReflect.Descriptor instead.
 func (*WindowStatus) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WindowStatus) GetOldestRevision() int64 {
@@ -664,7 +729,7 @@ type ListWatchersRequest struct {
 
 func (x *ListWatchersRequest) Reset() {
 	*x = ListWatchersRequest{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[5]
+	mi := &file_fanout_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -676,7 +741,7 @@ func (x *ListWatchersRequest) String() string {
 func (*ListWatchersRequest) ProtoMessage() {}
 
 func (x *ListWatchersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[5]
+	mi := &file_fanout_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -689,7 +754,7 @@ func (x *ListWatchersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWatchersRequest.ProtoReflect.Descriptor instead.
 func (*ListWatchersRequest) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListWatchersRequest) GetResource() string {
@@ -745,7 +810,7 @@ type ListWatchersResponse struct {
 
 func (x *ListWatchersResponse) Reset() {
 	*x = ListWatchersResponse{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[6]
+	mi := &file_fanout_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +822,7 @@ func (x *ListWatchersResponse) String() string {
 func (*ListWatchersResponse) ProtoMessage() {}
 
 func (x *ListWatchersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[6]
+	mi := &file_fanout_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +835,7 @@ func (x *ListWatchersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWatchersResponse.ProtoReflect.Descriptor instead.
 func (*ListWatchersResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListWatchersResponse) GetWatchers() []*WatcherStatus {
@@ -871,7 +936,7 @@ type WatcherStatus struct {
 
 func (x *WatcherStatus) Reset() {
 	*x = WatcherStatus{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[7]
+	mi := &file_fanout_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -883,7 +948,7 @@ func (x *WatcherStatus) String() string {
 func (*WatcherStatus) ProtoMessage() {}
 
 func (x *WatcherStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[7]
+	mi := &file_fanout_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -896,7 +961,7 @@ func (x *WatcherStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatcherStatus.ProtoReflect.Descriptor instead.
 func (*WatcherStatus) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WatcherStatus) GetId() string {
@@ -1084,7 +1149,7 @@ type WatchAppliedRequest struct {
 
 func (x *WatchAppliedRequest) Reset() {
 	*x = WatchAppliedRequest{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[8]
+	mi := &file_fanout_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1096,7 +1161,7 @@ func (x *WatchAppliedRequest) String() string {
 func (*WatchAppliedRequest) ProtoMessage() {}
 
 func (x *WatchAppliedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[8]
+	mi := &file_fanout_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1174,7 @@ func (x *WatchAppliedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAppliedRequest.ProtoReflect.Descriptor instead.
 func (*WatchAppliedRequest) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WatchAppliedRequest) GetResource() string {
@@ -1186,7 +1251,7 @@ type WatchAppliedResponse struct {
 
 func (x *WatchAppliedResponse) Reset() {
 	*x = WatchAppliedResponse{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[9]
+	mi := &file_fanout_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1198,7 +1263,7 @@ func (x *WatchAppliedResponse) String() string {
 func (*WatchAppliedResponse) ProtoMessage() {}
 
 func (x *WatchAppliedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[9]
+	mi := &file_fanout_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1211,7 +1276,7 @@ func (x *WatchAppliedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAppliedResponse.ProtoReflect.Descriptor instead.
 func (*WatchAppliedResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WatchAppliedResponse) GetWatches() int64 {
@@ -1274,7 +1339,7 @@ type EndWatcherRequest struct {
 
 func (x *EndWatcherRequest) Reset() {
 	*x = EndWatcherRequest{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[10]
+	mi := &file_fanout_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1286,7 +1351,7 @@ func (x *EndWatcherRequest) String() string {
 func (*EndWatcherRequest) ProtoMessage() {}
 
 func (x *EndWatcherRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[10]
+	mi := &file_fanout_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1299,7 +1364,7 @@ func (x *EndWatcherRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWatcherRequest.ProtoReflect.Descriptor instead.
 func (*EndWatcherRequest) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *EndWatcherRequest) GetId() string {
@@ -1321,7 +1386,7 @@ type EndWatcherResponse struct {
 
 func (x *EndWatcherResponse) Reset() {
 	*x = EndWatcherResponse{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[11]
+	mi := &file_fanout_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1333,7 +1398,7 @@ func (x *EndWatcherResponse) String() string {
 func (*EndWatcherResponse) ProtoMessage() {}
 
 func (x *EndWatcherResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[11]
+	mi := &file_fanout_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1346,7 +1411,7 @@ func (x *EndWatcherResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWatcherResponse.ProtoReflect.Descriptor instead.
 func (*EndWatcherResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *EndWatcherResponse) GetEnded() bool {
@@ -1373,7 +1438,7 @@ type ReencryptRequest struct {
 
 func (x *ReencryptRequest) Reset() {
 	*x = ReencryptRequest{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[12]
+	mi := &file_fanout_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1450,7 @@ func (x *ReencryptRequest) String() string {
 func (*ReencryptRequest) ProtoMessage() {}
 
 func (x *ReencryptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[12]
+	mi := &file_fanout_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1463,7 @@ func (x *ReencryptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReencryptRequest.ProtoReflect.Descriptor instead.
 func (*ReencryptRequest) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReencryptRequest) GetResource() string {
@@ -1450,7 +1515,7 @@ type ReencryptResponse struct {
 
 func (x *ReencryptResponse) Reset() {
 	*x = ReencryptResponse{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[13]
+	mi := &file_fanout_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1527,7 @@ func (x *ReencryptResponse) String() string {
 func (*ReencryptResponse) ProtoMessage() {}
 
 func (x *ReencryptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[13]
+	mi := &file_fanout_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1540,7 @@ func (x *ReencryptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReencryptResponse.ProtoReflect.Descriptor instead.
 func (*ReencryptResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReencryptResponse) GetLookedAt() int64 {
@@ -1534,6 +1599,107 @@ func (x *ReencryptResponse) GetPrimaryKeyId() uint32 {
 	return 0
 }
 
+// PurgeHistoryRequest names the key whose history to remove.
+type PurgeHistoryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of a configured resource. Required.
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The key. Required.
+	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PurgeHistoryRequest) Reset() {
+	*x = PurgeHistoryRequest{}
+	mi := &file_fanout_v1_admin_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PurgeHistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PurgeHistoryRequest) ProtoMessage() {}
+
+func (x *PurgeHistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_admin_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PurgeHistoryRequest.ProtoReflect.Descriptor instead.
+func (*PurgeHistoryRequest) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *PurgeHistoryRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *PurgeHistoryRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+// PurgeHistoryResponse is the result of PurgeHistory.
+type PurgeHistoryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of writes that were removed from the history.
+	Removed       int64 `protobuf:"varint,1,opt,name=removed,proto3" json:"removed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PurgeHistoryResponse) Reset() {
+	*x = PurgeHistoryResponse{}
+	mi := &file_fanout_v1_admin_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PurgeHistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PurgeHistoryResponse) ProtoMessage() {}
+
+func (x *PurgeHistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_admin_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PurgeHistoryResponse.ProtoReflect.Descriptor instead.
+func (*PurgeHistoryResponse) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PurgeHistoryResponse) GetRemoved() int64 {
+	if x != nil {
+		return x.Removed
+	}
+	return 0
+}
+
 // ReclaimSpaceRequest says what to free.
 type ReclaimSpaceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1547,7 +1713,7 @@ type ReclaimSpaceRequest struct {
 
 func (x *ReclaimSpaceRequest) Reset() {
 	*x = ReclaimSpaceRequest{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[14]
+	mi := &file_fanout_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1725,7 @@ func (x *ReclaimSpaceRequest) String() string {
 func (*ReclaimSpaceRequest) ProtoMessage() {}
 
 func (x *ReclaimSpaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[14]
+	mi := &file_fanout_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +1738,7 @@ func (x *ReclaimSpaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReclaimSpaceRequest.ProtoReflect.Descriptor instead.
 func (*ReclaimSpaceRequest) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReclaimSpaceRequest) GetKeepHistory() bool {
@@ -1601,7 +1767,7 @@ type ReclaimSpaceResponse struct {
 
 func (x *ReclaimSpaceResponse) Reset() {
 	*x = ReclaimSpaceResponse{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[15]
+	mi := &file_fanout_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1613,7 +1779,7 @@ func (x *ReclaimSpaceResponse) String() string {
 func (*ReclaimSpaceResponse) ProtoMessage() {}
 
 func (x *ReclaimSpaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[15]
+	mi := &file_fanout_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1626,7 +1792,7 @@ func (x *ReclaimSpaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReclaimSpaceResponse.ProtoReflect.Descriptor instead.
 func (*ReclaimSpaceResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReclaimSpaceResponse) GetBytesBefore() int64 {
@@ -1678,7 +1844,7 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\fServerStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x121\n" +
-	"\x06uptime\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06uptime\"\x92\x06\n" +
+	"\x06uptime\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06uptime\"\xcf\x06\n" +
 	"\x0eResourceStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1f.fanout.v1.ResourceStatus.StateR\x05state\x12/\n" +
@@ -1697,7 +1863,10 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\achanges\x18\x0e \x01(\x03H\x02R\achanges\x88\x01\x01\x12\x1c\n" +
 	"\tencrypted\x18\x0f \x01(\bR\tencrypted\x12$\n" +
 	"\x0eprimary_key_id\x18\x10 \x01(\rR\fprimaryKeyId\x128\n" +
-	"\x15undecryptable_objects\x18\x11 \x01(\x03H\x03R\x14undecryptableObjects\x88\x01\x01\"W\n" +
+	"\x15undecryptable_objects\x18\x11 \x01(\x03H\x03R\x14undecryptableObjects\x88\x01\x01\x12;\n" +
+	"\n" +
+	"validation\x18\x12 \x01(\v2\x1b.fanout.v1.ValidationStatusR\n" +
+	"validation\"W\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_LOADING\x10\x01\x12\x11\n" +
@@ -1708,7 +1877,10 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\b_objectsB\n" +
 	"\n" +
 	"\b_changesB\x18\n" +
-	"\x16_undecryptable_objects\"\x96\x01\n" +
+	"\x16_undecryptable_objects\"@\n" +
+	"\x10ValidationStatus\x12\x12\n" +
+	"\x04hash\x18\x01 \x01(\tR\x04hash\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\"\x96\x01\n" +
 	"\fWindowStatus\x12'\n" +
 	"\x0foldest_revision\x18\x01 \x01(\x03R\x0eoldestRevision\x12\x18\n" +
 	"\achanges\x18\x02 \x01(\x03R\achanges\x12\x14\n" +
@@ -1802,7 +1974,12 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x05 \x01(\tR\rnextPageToken\x12\x1c\n" +
 	"\tremaining\x18\x06 \x01(\x03R\tremaining\x12\x1c\n" +
 	"\tencrypted\x18\a \x01(\bR\tencrypted\x12$\n" +
-	"\x0eprimary_key_id\x18\b \x01(\rR\fprimaryKeyId\"8\n" +
+	"\x0eprimary_key_id\x18\b \x01(\rR\fprimaryKeyId\"C\n" +
+	"\x13PurgeHistoryRequest\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"0\n" +
+	"\x14PurgeHistoryResponse\x12\x18\n" +
+	"\aremoved\x18\x01 \x01(\x03R\aremoved\"8\n" +
 	"\x13ReclaimSpaceRequest\x12!\n" +
 	"\fkeep_history\x18\x01 \x01(\bR\vkeepHistory\"\xd1\x01\n" +
 	"\x14ReclaimSpaceResponse\x12!\n" +
@@ -1811,7 +1988,7 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\vquota_bytes\x18\x03 \x01(\x03R\n" +
 	"quotaBytes\x12-\n" +
 	"\x12compacted_revision\x18\x04 \x01(\x03R\x11compactedRevision\x120\n" +
-	"\x14accepts_writes_again\x18\x05 \x01(\bR\x12acceptsWritesAgain2\xea\x03\n" +
+	"\x14accepts_writes_again\x18\x05 \x01(\bR\x12acceptsWritesAgain2\xbb\x04\n" +
 	"\fAdminService\x12R\n" +
 	"\rListResources\x12\x1f.fanout.v1.ListResourcesRequest\x1a .fanout.v1.ListResourcesResponse\x12O\n" +
 	"\fListWatchers\x12\x1e.fanout.v1.ListWatchersRequest\x1a\x1f.fanout.v1.ListWatchersResponse\x12Q\n" +
@@ -1819,6 +1996,7 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"EndWatcher\x12\x1c.fanout.v1.EndWatcherRequest\x1a\x1d.fanout.v1.EndWatcherResponse\x12F\n" +
 	"\tReencrypt\x12\x1b.fanout.v1.ReencryptRequest\x1a\x1c.fanout.v1.ReencryptResponse\x12O\n" +
+	"\fPurgeHistory\x12\x1e.fanout.v1.PurgeHistoryRequest\x1a\x1f.fanout.v1.PurgeHistoryResponse\x12O\n" +
 	"\fReclaimSpace\x12\x1e.fanout.v1.ReclaimSpaceRequest\x1a\x1f.fanout.v1.ReclaimSpaceResponseBi\n" +
 	"\x14io.github.fanoutd.v1B\n" +
 	"AdminProtoP\x01Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1\xa2\x02\x03FAN\xaa\x02\tFanout.V1b\x06proto3"
@@ -1836,7 +2014,7 @@ func file_fanout_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_fanout_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_fanout_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_fanout_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_fanout_v1_admin_proto_goTypes = []any{
 	(ResourceStatus_State)(0),      // 0: fanout.v1.ResourceStatus.State
 	(ListWatchersRequest_Order)(0), // 1: fanout.v1.ListWatchersRequest.Order
@@ -1845,69 +2023,75 @@ var file_fanout_v1_admin_proto_goTypes = []any{
 	(*ListResourcesResponse)(nil),  // 4: fanout.v1.ListResourcesResponse
 	(*ServerStatus)(nil),           // 5: fanout.v1.ServerStatus
 	(*ResourceStatus)(nil),         // 6: fanout.v1.ResourceStatus
-	(*WindowStatus)(nil),           // 7: fanout.v1.WindowStatus
-	(*ListWatchersRequest)(nil),    // 8: fanout.v1.ListWatchersRequest
-	(*ListWatchersResponse)(nil),   // 9: fanout.v1.ListWatchersResponse
-	(*WatcherStatus)(nil),          // 10: fanout.v1.WatcherStatus
-	(*WatchAppliedRequest)(nil),    // 11: fanout.v1.WatchAppliedRequest
-	(*WatchAppliedResponse)(nil),   // 12: fanout.v1.WatchAppliedResponse
-	(*EndWatcherRequest)(nil),      // 13: fanout.v1.EndWatcherRequest
-	(*EndWatcherResponse)(nil),     // 14: fanout.v1.EndWatcherResponse
-	(*ReencryptRequest)(nil),       // 15: fanout.v1.ReencryptRequest
-	(*ReencryptResponse)(nil),      // 16: fanout.v1.ReencryptResponse
-	(*ReclaimSpaceRequest)(nil),    // 17: fanout.v1.ReclaimSpaceRequest
-	(*ReclaimSpaceResponse)(nil),   // 18: fanout.v1.ReclaimSpaceResponse
-	(*durationpb.Duration)(nil),    // 19: google.protobuf.Duration
-	(*Position)(nil),               // 20: fanout.v1.Position
-	(*WatchRequest)(nil),           // 21: fanout.v1.WatchRequest
-	(*timestamppb.Timestamp)(nil),  // 22: google.protobuf.Timestamp
-	(*Subscriber)(nil),             // 23: fanout.v1.Subscriber
-	(*status.Status)(nil),          // 24: google.rpc.Status
-	(*Scope)(nil),                  // 25: fanout.v1.Scope
+	(*ValidationStatus)(nil),       // 7: fanout.v1.ValidationStatus
+	(*WindowStatus)(nil),           // 8: fanout.v1.WindowStatus
+	(*ListWatchersRequest)(nil),    // 9: fanout.v1.ListWatchersRequest
+	(*ListWatchersResponse)(nil),   // 10: fanout.v1.ListWatchersResponse
+	(*WatcherStatus)(nil),          // 11: fanout.v1.WatcherStatus
+	(*WatchAppliedRequest)(nil),    // 12: fanout.v1.WatchAppliedRequest
+	(*WatchAppliedResponse)(nil),   // 13: fanout.v1.WatchAppliedResponse
+	(*EndWatcherRequest)(nil),      // 14: fanout.v1.EndWatcherRequest
+	(*EndWatcherResponse)(nil),     // 15: fanout.v1.EndWatcherResponse
+	(*ReencryptRequest)(nil),       // 16: fanout.v1.ReencryptRequest
+	(*ReencryptResponse)(nil),      // 17: fanout.v1.ReencryptResponse
+	(*PurgeHistoryRequest)(nil),    // 18: fanout.v1.PurgeHistoryRequest
+	(*PurgeHistoryResponse)(nil),   // 19: fanout.v1.PurgeHistoryResponse
+	(*ReclaimSpaceRequest)(nil),    // 20: fanout.v1.ReclaimSpaceRequest
+	(*ReclaimSpaceResponse)(nil),   // 21: fanout.v1.ReclaimSpaceResponse
+	(*durationpb.Duration)(nil),    // 22: google.protobuf.Duration
+	(*Position)(nil),               // 23: fanout.v1.Position
+	(*WatchRequest)(nil),           // 24: fanout.v1.WatchRequest
+	(*timestamppb.Timestamp)(nil),  // 25: google.protobuf.Timestamp
+	(*Subscriber)(nil),             // 26: fanout.v1.Subscriber
+	(*status.Status)(nil),          // 27: google.rpc.Status
+	(*Scope)(nil),                  // 28: fanout.v1.Scope
 }
 var file_fanout_v1_admin_proto_depIdxs = []int32{
 	6,  // 0: fanout.v1.ListResourcesResponse.resources:type_name -> fanout.v1.ResourceStatus
 	5,  // 1: fanout.v1.ListResourcesResponse.server:type_name -> fanout.v1.ServerStatus
-	19, // 2: fanout.v1.ServerStatus.uptime:type_name -> google.protobuf.Duration
+	22, // 2: fanout.v1.ServerStatus.uptime:type_name -> google.protobuf.Duration
 	0,  // 3: fanout.v1.ResourceStatus.state:type_name -> fanout.v1.ResourceStatus.State
-	20, // 4: fanout.v1.ResourceStatus.position:type_name -> fanout.v1.Position
-	19, // 5: fanout.v1.ResourceStatus.age:type_name -> google.protobuf.Duration
-	7,  // 6: fanout.v1.ResourceStatus.window:type_name -> fanout.v1.WindowStatus
-	19, // 7: fanout.v1.WindowStatus.span:type_name -> google.protobuf.Duration
-	1,  // 8: fanout.v1.ListWatchersRequest.order:type_name -> fanout.v1.ListWatchersRequest.Order
-	10, // 9: fanout.v1.ListWatchersResponse.watchers:type_name -> fanout.v1.WatcherStatus
-	21, // 10: fanout.v1.WatcherStatus.request:type_name -> fanout.v1.WatchRequest
-	22, // 11: fanout.v1.WatcherStatus.since:type_name -> google.protobuf.Timestamp
-	2,  // 12: fanout.v1.WatcherStatus.state:type_name -> fanout.v1.WatcherStatus.State
-	20, // 13: fanout.v1.WatcherStatus.position:type_name -> fanout.v1.Position
-	19, // 14: fanout.v1.WatcherStatus.lag:type_name -> google.protobuf.Duration
-	23, // 15: fanout.v1.WatcherStatus.subscriber:type_name -> fanout.v1.Subscriber
-	20, // 16: fanout.v1.WatcherStatus.applied:type_name -> fanout.v1.Position
-	19, // 17: fanout.v1.WatcherStatus.applied_lag:type_name -> google.protobuf.Duration
-	24, // 18: fanout.v1.WatcherStatus.error:type_name -> google.rpc.Status
-	22, // 19: fanout.v1.WatcherStatus.error_time:type_name -> google.protobuf.Timestamp
-	20, // 20: fanout.v1.WatcherStatus.attempted:type_name -> fanout.v1.Position
-	25, // 21: fanout.v1.WatchAppliedRequest.scope:type_name -> fanout.v1.Scope
-	10, // 22: fanout.v1.WatchAppliedResponse.pending:type_name -> fanout.v1.WatcherStatus
-	10, // 23: fanout.v1.WatchAppliedResponse.not_reporting_watchers:type_name -> fanout.v1.WatcherStatus
-	20, // 24: fanout.v1.WatchAppliedResponse.position:type_name -> fanout.v1.Position
-	3,  // 25: fanout.v1.AdminService.ListResources:input_type -> fanout.v1.ListResourcesRequest
-	8,  // 26: fanout.v1.AdminService.ListWatchers:input_type -> fanout.v1.ListWatchersRequest
-	11, // 27: fanout.v1.AdminService.WatchApplied:input_type -> fanout.v1.WatchAppliedRequest
-	13, // 28: fanout.v1.AdminService.EndWatcher:input_type -> fanout.v1.EndWatcherRequest
-	15, // 29: fanout.v1.AdminService.Reencrypt:input_type -> fanout.v1.ReencryptRequest
-	17, // 30: fanout.v1.AdminService.ReclaimSpace:input_type -> fanout.v1.ReclaimSpaceRequest
-	4,  // 31: fanout.v1.AdminService.ListResources:output_type -> fanout.v1.ListResourcesResponse
-	9,  // 32: fanout.v1.AdminService.ListWatchers:output_type -> fanout.v1.ListWatchersResponse
-	12, // 33: fanout.v1.AdminService.WatchApplied:output_type -> fanout.v1.WatchAppliedResponse
-	14, // 34: fanout.v1.AdminService.EndWatcher:output_type -> fanout.v1.EndWatcherResponse
-	16, // 35: fanout.v1.AdminService.Reencrypt:output_type -> fanout.v1.ReencryptResponse
-	18, // 36: fanout.v1.AdminService.ReclaimSpace:output_type -> fanout.v1.ReclaimSpaceResponse
-	31, // [31:37] is the sub-list for method output_type
-	25, // [25:31] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	23, // 4: fanout.v1.ResourceStatus.position:type_name -> fanout.v1.Position
+	22, // 5: fanout.v1.ResourceStatus.age:type_name -> google.protobuf.Duration
+	8,  // 6: fanout.v1.ResourceStatus.window:type_name -> fanout.v1.WindowStatus
+	7,  // 7: fanout.v1.ResourceStatus.validation:type_name -> fanout.v1.ValidationStatus
+	22, // 8: fanout.v1.WindowStatus.span:type_name -> google.protobuf.Duration
+	1,  // 9: fanout.v1.ListWatchersRequest.order:type_name -> fanout.v1.ListWatchersRequest.Order
+	11, // 10: fanout.v1.ListWatchersResponse.watchers:type_name -> fanout.v1.WatcherStatus
+	24, // 11: fanout.v1.WatcherStatus.request:type_name -> fanout.v1.WatchRequest
+	25, // 12: fanout.v1.WatcherStatus.since:type_name -> google.protobuf.Timestamp
+	2,  // 13: fanout.v1.WatcherStatus.state:type_name -> fanout.v1.WatcherStatus.State
+	23, // 14: fanout.v1.WatcherStatus.position:type_name -> fanout.v1.Position
+	22, // 15: fanout.v1.WatcherStatus.lag:type_name -> google.protobuf.Duration
+	26, // 16: fanout.v1.WatcherStatus.subscriber:type_name -> fanout.v1.Subscriber
+	23, // 17: fanout.v1.WatcherStatus.applied:type_name -> fanout.v1.Position
+	22, // 18: fanout.v1.WatcherStatus.applied_lag:type_name -> google.protobuf.Duration
+	27, // 19: fanout.v1.WatcherStatus.error:type_name -> google.rpc.Status
+	25, // 20: fanout.v1.WatcherStatus.error_time:type_name -> google.protobuf.Timestamp
+	23, // 21: fanout.v1.WatcherStatus.attempted:type_name -> fanout.v1.Position
+	28, // 22: fanout.v1.WatchAppliedRequest.scope:type_name -> fanout.v1.Scope
+	11, // 23: fanout.v1.WatchAppliedResponse.pending:type_name -> fanout.v1.WatcherStatus
+	11, // 24: fanout.v1.WatchAppliedResponse.not_reporting_watchers:type_name -> fanout.v1.WatcherStatus
+	23, // 25: fanout.v1.WatchAppliedResponse.position:type_name -> fanout.v1.Position
+	3,  // 26: fanout.v1.AdminService.ListResources:input_type -> fanout.v1.ListResourcesRequest
+	9,  // 27: fanout.v1.AdminService.ListWatchers:input_type -> fanout.v1.ListWatchersRequest
+	12, // 28: fanout.v1.AdminService.WatchApplied:input_type -> fanout.v1.WatchAppliedRequest
+	14, // 29: fanout.v1.AdminService.EndWatcher:input_type -> fanout.v1.EndWatcherRequest
+	16, // 30: fanout.v1.AdminService.Reencrypt:input_type -> fanout.v1.ReencryptRequest
+	18, // 31: fanout.v1.AdminService.PurgeHistory:input_type -> fanout.v1.PurgeHistoryRequest
+	20, // 32: fanout.v1.AdminService.ReclaimSpace:input_type -> fanout.v1.ReclaimSpaceRequest
+	4,  // 33: fanout.v1.AdminService.ListResources:output_type -> fanout.v1.ListResourcesResponse
+	10, // 34: fanout.v1.AdminService.ListWatchers:output_type -> fanout.v1.ListWatchersResponse
+	13, // 35: fanout.v1.AdminService.WatchApplied:output_type -> fanout.v1.WatchAppliedResponse
+	15, // 36: fanout.v1.AdminService.EndWatcher:output_type -> fanout.v1.EndWatcherResponse
+	17, // 37: fanout.v1.AdminService.Reencrypt:output_type -> fanout.v1.ReencryptResponse
+	19, // 38: fanout.v1.AdminService.PurgeHistory:output_type -> fanout.v1.PurgeHistoryResponse
+	21, // 39: fanout.v1.AdminService.ReclaimSpace:output_type -> fanout.v1.ReclaimSpaceResponse
+	33, // [33:40] is the sub-list for method output_type
+	26, // [26:33] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_fanout_v1_admin_proto_init() }
@@ -1918,14 +2102,14 @@ func file_fanout_v1_admin_proto_init() {
 	file_fanout_v1_fanout_proto_init()
 	file_fanout_v1_object_proto_init()
 	file_fanout_v1_admin_proto_msgTypes[3].OneofWrappers = []any{}
-	file_fanout_v1_admin_proto_msgTypes[7].OneofWrappers = []any{}
+	file_fanout_v1_admin_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fanout_v1_admin_proto_rawDesc), len(file_fanout_v1_admin_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   16,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const (
 	AdminService_WatchApplied_FullMethodName  = "/fanout.v1.AdminService/WatchApplied"
 	AdminService_EndWatcher_FullMethodName    = "/fanout.v1.AdminService/EndWatcher"
 	AdminService_Reencrypt_FullMethodName     = "/fanout.v1.AdminService/Reencrypt"
+	AdminService_PurgeHistory_FullMethodName  = "/fanout.v1.AdminService/PurgeHistory"
 	AdminService_ReclaimSpace_FullMethodName  = "/fanout.v1.AdminService/ReclaimSpace"
 )
 
@@ -83,6 +84,14 @@ type AdminServiceClient interface {
 	// receive a MODIFIED event with the same value, and preconditions on the old mod_revision
 	// fail. UNIMPLEMENTED if writes are disabled.
 	Reencrypt(ctx context.Context, in *ReencryptRequest, opts ...grpc.CallOption) (*ReencryptResponse, error)
+	// PurgeHistory removes the history of a key, for example because a secret was written by mistake. Write
+	// the key again, or delete it, before: the last write stays, because the object is its result. etcd
+	// itself keeps old revisions until it compacts them; see ReclaimSpace.
+	//
+	// If the server has a policy, the caller needs the right "purge" to the key. If the resource has no
+	// history, it fails with FAILED_PRECONDITION (reason NO_HISTORY). UNIMPLEMENTED if writes are
+	// disabled.
+	PurgeHistory(ctx context.Context, in *PurgeHistoryRequest, opts ...grpc.CallOption) (*PurgeHistoryResponse, error)
 	// ReclaimSpace frees the space of an embedded etcd that nothing needs. It discards the
 	// history of older revisions, defragments the database file, and if etcd had reached its
 	// quota (reason STORE_FULL), lets it accept writes again. Delete what is not needed first.
@@ -163,6 +172,16 @@ func (c *adminServiceClient) Reencrypt(ctx context.Context, in *ReencryptRequest
 	return out, nil
 }
 
+func (c *adminServiceClient) PurgeHistory(ctx context.Context, in *PurgeHistoryRequest, opts ...grpc.CallOption) (*PurgeHistoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PurgeHistoryResponse)
+	err := c.cc.Invoke(ctx, AdminService_PurgeHistory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminServiceClient) ReclaimSpace(ctx context.Context, in *ReclaimSpaceRequest, opts ...grpc.CallOption) (*ReclaimSpaceResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReclaimSpaceResponse)
@@ -229,6 +248,14 @@ type AdminServiceServer interface {
 	// receive a MODIFIED event with the same value, and preconditions on the old mod_revision
 	// fail. UNIMPLEMENTED if writes are disabled.
 	Reencrypt(context.Context, *ReencryptRequest) (*ReencryptResponse, error)
+	// PurgeHistory removes the history of a key, for example because a secret was written by mistake. Write
+	// the key again, or delete it, before: the last write stays, because the object is its result. etcd
+	// itself keeps old revisions until it compacts them; see ReclaimSpace.
+	//
+	// If the server has a policy, the caller needs the right "purge" to the key. If the resource has no
+	// history, it fails with FAILED_PRECONDITION (reason NO_HISTORY). UNIMPLEMENTED if writes are
+	// disabled.
+	PurgeHistory(context.Context, *PurgeHistoryRequest) (*PurgeHistoryResponse, error)
 	// ReclaimSpace frees the space of an embedded etcd that nothing needs. It discards the
 	// history of older revisions, defragments the database file, and if etcd had reached its
 	// quota (reason STORE_FULL), lets it accept writes again. Delete what is not needed first.
@@ -264,6 +291,9 @@ func (UnimplementedAdminServiceServer) EndWatcher(context.Context, *EndWatcherRe
 }
 func (UnimplementedAdminServiceServer) Reencrypt(context.Context, *ReencryptRequest) (*ReencryptResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reencrypt not implemented")
+}
+func (UnimplementedAdminServiceServer) PurgeHistory(context.Context, *PurgeHistoryRequest) (*PurgeHistoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PurgeHistory not implemented")
 }
 func (UnimplementedAdminServiceServer) ReclaimSpace(context.Context, *ReclaimSpaceRequest) (*ReclaimSpaceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReclaimSpace not implemented")
@@ -372,6 +402,24 @@ func _AdminService_Reencrypt_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_PurgeHistory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PurgeHistoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).PurgeHistory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_PurgeHistory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).PurgeHistory(ctx, req.(*PurgeHistoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdminService_ReclaimSpace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReclaimSpaceRequest)
 	if err := dec(in); err != nil {
@@ -412,6 +460,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Reencrypt",
 			Handler:    _AdminService_Reencrypt_Handler,
+		},
+		{
+			MethodName: "PurgeHistory",
+			Handler:    _AdminService_PurgeHistory_Handler,
 		},
 		{
 			MethodName: "ReclaimSpace",

@@ -17,6 +17,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -93,6 +94,72 @@ func (Delivery) EnumDescriptor() ([]byte, []int) {
 	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{0}
 }
 
+// What an entry means. New kinds may be added.
+type HistoryEntry_Kind int32
+
+const (
+	// Never sent.
+	HistoryEntry_KIND_UNSPECIFIED HistoryEntry_Kind = 0
+	// The key was written.
+	HistoryEntry_KIND_PUT HistoryEntry_Kind = 1
+	// The key was deleted.
+	HistoryEntry_KIND_DELETE HistoryEntry_Kind = 2
+	// The time to live of the object ended before the write above this entry, or before now.
+	HistoryEntry_KIND_EXPIRED HistoryEntry_Kind = 3
+	// Another program wrote the key in etcd, once or several times, or deleted it, before the
+	// write above this entry, or before now.
+	HistoryEntry_KIND_GAP HistoryEntry_Kind = 4
+	// The object that the write above this entry replaced is older than the history of the key.
+	HistoryEntry_KIND_EARLIER HistoryEntry_Kind = 5
+)
+
+// Enum value maps for HistoryEntry_Kind.
+var (
+	HistoryEntry_Kind_name = map[int32]string{
+		0: "KIND_UNSPECIFIED",
+		1: "KIND_PUT",
+		2: "KIND_DELETE",
+		3: "KIND_EXPIRED",
+		4: "KIND_GAP",
+		5: "KIND_EARLIER",
+	}
+	HistoryEntry_Kind_value = map[string]int32{
+		"KIND_UNSPECIFIED": 0,
+		"KIND_PUT":         1,
+		"KIND_DELETE":      2,
+		"KIND_EXPIRED":     3,
+		"KIND_GAP":         4,
+		"KIND_EARLIER":     5,
+	}
+)
+
+func (x HistoryEntry_Kind) Enum() *HistoryEntry_Kind {
+	p := new(HistoryEntry_Kind)
+	*p = x
+	return p
+}
+
+func (x HistoryEntry_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HistoryEntry_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_fanout_v1_fanout_proto_enumTypes[1].Descriptor()
+}
+
+func (HistoryEntry_Kind) Type() protoreflect.EnumType {
+	return &file_fanout_v1_fanout_proto_enumTypes[1]
+}
+
+func (x HistoryEntry_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HistoryEntry_Kind.Descriptor instead.
+func (HistoryEntry_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{7, 0}
+}
+
 // What a response means.
 //
 // New kinds may be added. Treat an unknown kind as LIVE: apply its events, if any, and
@@ -156,11 +223,11 @@ func (x WatchResponse_Kind) String() string {
 }
 
 func (WatchResponse_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_fanout_v1_fanout_proto_enumTypes[1].Descriptor()
+	return file_fanout_v1_fanout_proto_enumTypes[2].Descriptor()
 }
 
 func (WatchResponse_Kind) Type() protoreflect.EnumType {
-	return &file_fanout_v1_fanout_proto_enumTypes[1]
+	return &file_fanout_v1_fanout_proto_enumTypes[2]
 }
 
 func (x WatchResponse_Kind) Number() protoreflect.EnumNumber {
@@ -169,7 +236,7 @@ func (x WatchResponse_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WatchResponse_Kind.Descriptor instead.
 func (WatchResponse_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{7, 0}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{11, 0}
 }
 
 // How a catch-up brings the client to the present. New kinds, if there are any, will be
@@ -222,11 +289,11 @@ func (x WatchResponse_CatchUp) String() string {
 }
 
 func (WatchResponse_CatchUp) Descriptor() protoreflect.EnumDescriptor {
-	return file_fanout_v1_fanout_proto_enumTypes[2].Descriptor()
+	return file_fanout_v1_fanout_proto_enumTypes[3].Descriptor()
 }
 
 func (WatchResponse_CatchUp) Type() protoreflect.EnumType {
-	return &file_fanout_v1_fanout_proto_enumTypes[2]
+	return &file_fanout_v1_fanout_proto_enumTypes[3]
 }
 
 func (x WatchResponse_CatchUp) Number() protoreflect.EnumNumber {
@@ -235,7 +302,7 @@ func (x WatchResponse_CatchUp) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WatchResponse_CatchUp.Descriptor instead.
 func (WatchResponse_CatchUp) EnumDescriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{7, 1}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{11, 1}
 }
 
 // How the watcher's view changed. New types, if there are any, will be sent only
@@ -282,11 +349,11 @@ func (x Event_Type) String() string {
 }
 
 func (Event_Type) Descriptor() protoreflect.EnumDescriptor {
-	return file_fanout_v1_fanout_proto_enumTypes[3].Descriptor()
+	return file_fanout_v1_fanout_proto_enumTypes[4].Descriptor()
 }
 
 func (Event_Type) Type() protoreflect.EnumType {
-	return &file_fanout_v1_fanout_proto_enumTypes[3]
+	return &file_fanout_v1_fanout_proto_enumTypes[4]
 }
 
 func (x Event_Type) Number() protoreflect.EnumNumber {
@@ -295,7 +362,7 @@ func (x Event_Type) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Event_Type.Descriptor instead.
 func (Event_Type) EnumDescriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{10, 0}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{14, 0}
 }
 
 // GetRequest asks for one object.
@@ -311,7 +378,10 @@ type GetRequest struct {
 	// Returned as they are: other values, and messages that JSON cannot hold completely, because
 	// they have fields that the server's descriptors do not have, or whose JSON form has more than
 	// 1.5 MiB. Default false: the binary form. Over HTTP: true.
-	JsonValues    bool `protobuf:"varint,4,opt,name=json_values,json=jsonValues,proto3" json:"json_values,omitempty"`
+	JsonValues bool `protobuf:"varint,4,opt,name=json_values,json=jsonValues,proto3" json:"json_values,omitempty"`
+	// Return who wrote the object last, when and why. Needs the right "history" as well. Default
+	// false.
+	LastChange    bool `protobuf:"varint,5,opt,name=last_change,json=lastChange,proto3" json:"last_change,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -374,6 +444,13 @@ func (x *GetRequest) GetJsonValues() bool {
 	return false
 }
 
+func (x *GetRequest) GetLastChange() bool {
+	if x != nil {
+		return x.LastChange
+	}
+	return false
+}
+
 // GetResponse is one object as it was at a revision.
 type GetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -384,7 +461,10 @@ type GetResponse struct {
 	// The time that is left until etcd removes the object, in whole seconds. Set only if
 	// the object has a time to live. Absent with the consistencies any and
 	// exact_revision, and if etcd does not answer.
-	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Ttl *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// With last_change: the write that stored the object. Absent if the history does not have it,
+	// because another program wrote to etcd, or the resource has no history.
+	LastChange    *LastChange `protobuf:"bytes,4,opt,name=last_change,json=lastChange,proto3" json:"last_change,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -440,6 +520,77 @@ func (x *GetResponse) GetTtl() *durationpb.Duration {
 	return nil
 }
 
+func (x *GetResponse) GetLastChange() *LastChange {
+	if x != nil {
+		return x.LastChange
+	}
+	return nil
+}
+
+// LastChange is the author of a write, its time and its message.
+type LastChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the writer. Empty: anonymous.
+	Author string `protobuf:"bytes,1,opt,name=author,proto3" json:"author,omitempty"`
+	// The time of the write, by the clock of the server that wrote it.
+	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	// Why, in the words of the writer.
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LastChange) Reset() {
+	*x = LastChange{}
+	mi := &file_fanout_v1_fanout_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LastChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LastChange) ProtoMessage() {}
+
+func (x *LastChange) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_fanout_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LastChange.ProtoReflect.Descriptor instead.
+func (*LastChange) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *LastChange) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *LastChange) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *LastChange) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // ListRequest asks for the objects of a scope.
 type ListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -488,7 +639,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[2]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -500,7 +651,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[2]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -513,7 +664,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{2}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListRequest) GetResource() string {
@@ -614,7 +765,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[3]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -626,7 +777,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[3]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -639,7 +790,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{3}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListResponse) GetObjects() []*Object {
@@ -668,6 +819,348 @@ func (x *ListResponse) GetRemainingCount() int64 {
 		return *x.RemainingCount
 	}
 	return 0
+}
+
+// HistoryRequest asks for a page of a history.
+type HistoryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of a configured resource. Required.
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The key or the keys whose writes to return. Default: the whole resource.
+	Scope *Scope `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
+	// The largest number of writes to return. 0, the default, means 100; more than 1,000 means 1,000. A
+	// page may have fewer, even none, although others follow. Gaps and expiries come on top.
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the previous page. Resource and scope must be the same, and revision and
+	// time are ignored. Empty for the first page.
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Where the history begins. Default: with the newest write.
+	//
+	// Types that are valid to be assigned to Begin:
+	//
+	//	*HistoryRequest_Revision
+	//	*HistoryRequest_Time
+	Begin isHistoryRequest_Begin `protobuf_oneof:"begin"`
+	// Return the values that were written. A page then has about 3 MiB. Default false.
+	Values bool `protobuf:"varint,7,opt,name=values,proto3" json:"values,omitempty"`
+	// Return values of codec "protobuf" in their JSON form, as GetRequest.json_values does.
+	// Default false. Over HTTP: true.
+	JsonValues    bool `protobuf:"varint,8,opt,name=json_values,json=jsonValues,proto3" json:"json_values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryRequest) Reset() {
+	*x = HistoryRequest{}
+	mi := &file_fanout_v1_fanout_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryRequest) ProtoMessage() {}
+
+func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_fanout_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
+func (*HistoryRequest) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *HistoryRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *HistoryRequest) GetScope() *Scope {
+	if x != nil {
+		return x.Scope
+	}
+	return nil
+}
+
+func (x *HistoryRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *HistoryRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *HistoryRequest) GetBegin() isHistoryRequest_Begin {
+	if x != nil {
+		return x.Begin
+	}
+	return nil
+}
+
+func (x *HistoryRequest) GetRevision() int64 {
+	if x != nil {
+		if x, ok := x.Begin.(*HistoryRequest_Revision); ok {
+			return x.Revision
+		}
+	}
+	return 0
+}
+
+func (x *HistoryRequest) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		if x, ok := x.Begin.(*HistoryRequest_Time); ok {
+			return x.Time
+		}
+	}
+	return nil
+}
+
+func (x *HistoryRequest) GetValues() bool {
+	if x != nil {
+		return x.Values
+	}
+	return false
+}
+
+func (x *HistoryRequest) GetJsonValues() bool {
+	if x != nil {
+		return x.JsonValues
+	}
+	return false
+}
+
+type isHistoryRequest_Begin interface {
+	isHistoryRequest_Begin()
+}
+
+type HistoryRequest_Revision struct {
+	// The newest write with this revision or an earlier one. At least 1.
+	Revision int64 `protobuf:"varint,5,opt,name=revision,proto3,oneof"`
+}
+
+type HistoryRequest_Time struct {
+	// The newest write of the resource at this time or before it, by the clocks of the servers. It
+	// is the same revision for every scope: HistoryResponse.revision.
+	Time *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=time,proto3,oneof"`
+}
+
+func (*HistoryRequest_Revision) isHistoryRequest_Begin() {}
+
+func (*HistoryRequest_Time) isHistoryRequest_Begin() {}
+
+// HistoryResponse is a page of a history.
+type HistoryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entries, newest first. Entries of one revision are one transaction, in order of their keys.
+	Entries []*HistoryEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// Give it as page_token to get the next page. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// With time: the revision that the time means; 0 if the resource has no write from then or before.
+	// Otherwise the revision of the request.
+	Revision      int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryResponse) Reset() {
+	*x = HistoryResponse{}
+	mi := &file_fanout_v1_fanout_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryResponse) ProtoMessage() {}
+
+func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_fanout_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
+func (*HistoryResponse) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *HistoryResponse) GetEntries() []*HistoryEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *HistoryResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *HistoryResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+// HistoryEntry is one entry of a history: a write, or what lies between two writes of a key.
+type HistoryEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What happened.
+	Kind HistoryEntry_Kind `protobuf:"varint,1,opt,name=kind,proto3,enum=fanout.v1.HistoryEntry_Kind" json:"kind,omitempty"`
+	// The key.
+	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// The revision of the write. For KIND_GAP and KIND_EARLIER: the mod revision of the object, 0 if it is not
+	// known, or if there was none. 0 for
+	// KIND_EXPIRED.
+	Revision int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	// The name of the writer. Empty for an anonymous one. Set for KIND_PUT and KIND_DELETE, as the next fields.
+	Author string `protobuf:"bytes,4,opt,name=author,proto3" json:"author,omitempty"`
+	// The time of the write, by the clock of the server that wrote it.
+	Time *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
+	// Why, in the words of the writer.
+	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	// The mod_revision that the key had before; 0 if it did not exist.
+	ReplacedRevision int64 `protobuf:"varint,7,opt,name=replaced_revision,json=replacedRevision,proto3" json:"replaced_revision,omitempty"`
+	// The number of keys that the transaction wrote. If it is more than 1, the other writes have the
+	// same revision.
+	TransactionWrites int32 `protobuf:"varint,8,opt,name=transaction_writes,json=transactionWrites,proto3" json:"transaction_writes,omitempty"`
+	// The object has a time to live.
+	HasTtl bool `protobuf:"varint,9,opt,name=has_ttl,json=hasTtl,proto3" json:"has_ttl,omitempty"`
+	// With values: the object as it was written, without create_revision and version. Absent for
+	// deletions and expiries, if the history does not keep the value because of its time to live,
+	// and if the value of a KIND_GAP or KIND_EARLIER is not known.
+	Object        *Object `protobuf:"bytes,10,opt,name=object,proto3" json:"object,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryEntry) Reset() {
+	*x = HistoryEntry{}
+	mi := &file_fanout_v1_fanout_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryEntry) ProtoMessage() {}
+
+func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_fanout_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
+func (*HistoryEntry) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *HistoryEntry) GetKind() HistoryEntry_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return HistoryEntry_KIND_UNSPECIFIED
+}
+
+func (x *HistoryEntry) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *HistoryEntry) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *HistoryEntry) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetReplacedRevision() int64 {
+	if x != nil {
+		return x.ReplacedRevision
+	}
+	return 0
+}
+
+func (x *HistoryEntry) GetTransactionWrites() int32 {
+	if x != nil {
+		return x.TransactionWrites
+	}
+	return 0
+}
+
+func (x *HistoryEntry) GetHasTtl() bool {
+	if x != nil {
+		return x.HasTtl
+	}
+	return false
+}
+
+func (x *HistoryEntry) GetObject() *Object {
+	if x != nil {
+		return x.Object
+	}
+	return nil
 }
 
 // WatchRequest selects the objects to watch and the beginning of the watch.
@@ -744,7 +1237,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[4]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -756,7 +1249,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[4]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -769,7 +1262,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{4}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WatchRequest) GetResource() string {
@@ -944,7 +1437,7 @@ type Subscriber struct {
 
 func (x *Subscriber) Reset() {
 	*x = Subscriber{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[5]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -956,7 +1449,7 @@ func (x *Subscriber) String() string {
 func (*Subscriber) ProtoMessage() {}
 
 func (x *Subscriber) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[5]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -969,7 +1462,7 @@ func (x *Subscriber) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscriber.ProtoReflect.Descriptor instead.
 func (*Subscriber) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{5}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Subscriber) GetInstance() string {
@@ -995,7 +1488,7 @@ type FromNow struct {
 
 func (x *FromNow) Reset() {
 	*x = FromNow{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[6]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1007,7 +1500,7 @@ func (x *FromNow) String() string {
 func (*FromNow) ProtoMessage() {}
 
 func (x *FromNow) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[6]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1020,7 +1513,7 @@ func (x *FromNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromNow.ProtoReflect.Descriptor instead.
 func (*FromNow) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{6}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{10}
 }
 
 // WatchResponse is a message of a watch: zero or more events in order, and the position
@@ -1065,7 +1558,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[7]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1077,7 +1570,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[7]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1090,7 +1583,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{7}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -1164,7 +1657,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[8]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1176,7 +1669,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[8]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1189,7 +1682,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{8}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SubscribeRequest) GetRequest() isSubscribeRequest_Request {
@@ -1281,7 +1774,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[9]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1786,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[9]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1799,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{9}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SubscribeResponse) GetEntries() []*SubscribeResponse_Entry {
@@ -1344,7 +1837,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[10]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +1849,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[10]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +1862,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{10}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Event) GetObject() *Object {
@@ -1438,7 +1931,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[11]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1943,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[11]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1956,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{11}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReportRequest) GetWatch() string {
@@ -1510,7 +2003,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[12]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +2015,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[12]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +2028,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{12}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{16}
 }
 
 // Start begins a watch.
@@ -1557,7 +2050,7 @@ type SubscribeRequest_Start struct {
 
 func (x *SubscribeRequest_Start) Reset() {
 	*x = SubscribeRequest_Start{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[14]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1569,7 +2062,7 @@ func (x *SubscribeRequest_Start) String() string {
 func (*SubscribeRequest_Start) ProtoMessage() {}
 
 func (x *SubscribeRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[14]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1582,7 +2075,7 @@ func (x *SubscribeRequest_Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest_Start.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest_Start) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{8, 0}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{12, 0}
 }
 
 func (x *SubscribeRequest_Start) GetWatchId() uint64 {
@@ -1611,7 +2104,7 @@ type SubscribeRequest_Stop struct {
 
 func (x *SubscribeRequest_Stop) Reset() {
 	*x = SubscribeRequest_Stop{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[15]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1623,7 +2116,7 @@ func (x *SubscribeRequest_Stop) String() string {
 func (*SubscribeRequest_Stop) ProtoMessage() {}
 
 func (x *SubscribeRequest_Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[15]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1636,7 +2129,7 @@ func (x *SubscribeRequest_Stop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest_Stop.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest_Stop) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{8, 1}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{12, 1}
 }
 
 func (x *SubscribeRequest_Stop) GetWatchId() uint64 {
@@ -1672,7 +2165,7 @@ type SubscribeRequest_Report struct {
 
 func (x *SubscribeRequest_Report) Reset() {
 	*x = SubscribeRequest_Report{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[16]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +2177,7 @@ func (x *SubscribeRequest_Report) String() string {
 func (*SubscribeRequest_Report) ProtoMessage() {}
 
 func (x *SubscribeRequest_Report) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[16]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +2190,7 @@ func (x *SubscribeRequest_Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest_Report.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest_Report) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{8, 2}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{12, 2}
 }
 
 func (x *SubscribeRequest_Report) GetWatchId() uint64 {
@@ -1755,7 +2248,7 @@ type SubscribeResponse_Entry struct {
 
 func (x *SubscribeResponse_Entry) Reset() {
 	*x = SubscribeResponse_Entry{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[17]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +2260,7 @@ func (x *SubscribeResponse_Entry) String() string {
 func (*SubscribeResponse_Entry) ProtoMessage() {}
 
 func (x *SubscribeResponse_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[17]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +2273,7 @@ func (x *SubscribeResponse_Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse_Entry.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse_Entry) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{9, 0}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{13, 0}
 }
 
 func (x *SubscribeResponse_Entry) GetWatchIds() []uint64 {
@@ -1857,18 +2350,27 @@ var File_fanout_v1_fanout_proto protoreflect.FileDescriptor
 
 const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\n" +
-	"\x16fanout/v1/fanout.proto\x12\tfanout.v1\x1a\x16fanout/v1/object.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x17google/rpc/status.proto\"\x99\x01\n" +
+	"\x16fanout/v1/fanout.proto\x12\tfanout.v1\x1a\x16fanout/v1/object.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\"\xba\x01\n" +
 	"\n" +
 	"GetRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12<\n" +
 	"\vconsistency\x18\x03 \x01(\v2\x1a.fanout.v1.ReadConsistencyR\vconsistency\x12\x1f\n" +
 	"\vjson_values\x18\x04 \x01(\bR\n" +
-	"jsonValues\"\x96\x01\n" +
+	"jsonValues\x12\x1f\n" +
+	"\vlast_change\x18\x05 \x01(\bR\n" +
+	"lastChange\"\xce\x01\n" +
 	"\vGetResponse\x12)\n" +
 	"\x06object\x18\x01 \x01(\v2\x11.fanout.v1.ObjectR\x06object\x12/\n" +
 	"\bposition\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\bposition\x12+\n" +
-	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\x97\x03\n" +
+	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x126\n" +
+	"\vlast_change\x18\x04 \x01(\v2\x15.fanout.v1.LastChangeR\n" +
+	"lastChange\"n\n" +
+	"\n" +
+	"LastChange\x12\x16\n" +
+	"\x06author\x18\x01 \x01(\tR\x06author\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\x97\x03\n" +
 	"\vListRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12&\n" +
 	"\x05scope\x18\x02 \x01(\v2\x10.fanout.v1.ScopeR\x05scope\x12<\n" +
@@ -1891,7 +2393,42 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\bposition\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\bposition\x12&\n" +
 	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12,\n" +
 	"\x0fremaining_count\x18\x04 \x01(\x03H\x00R\x0eremainingCount\x88\x01\x01B\x12\n" +
-	"\x10_remaining_count\"\x98\x06\n" +
+	"\x10_remaining_count\"\xa2\x02\n" +
+	"\x0eHistoryRequest\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12&\n" +
+	"\x05scope\x18\x02 \x01(\v2\x10.fanout.v1.ScopeR\x05scope\x12\x1b\n" +
+	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x1c\n" +
+	"\brevision\x18\x05 \x01(\x03H\x00R\brevision\x120\n" +
+	"\x04time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampH\x00R\x04time\x12\x16\n" +
+	"\x06values\x18\a \x01(\bR\x06values\x12\x1f\n" +
+	"\vjson_values\x18\b \x01(\bR\n" +
+	"jsonValuesB\a\n" +
+	"\x05begin\"\x88\x01\n" +
+	"\x0fHistoryResponse\x121\n" +
+	"\aentries\x18\x01 \x03(\v2\x17.fanout.v1.HistoryEntryR\aentries\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\xdf\x03\n" +
+	"\fHistoryEntry\x120\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1c.fanout.v1.HistoryEntry.KindR\x04kind\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x16\n" +
+	"\x06author\x18\x04 \x01(\tR\x06author\x12.\n" +
+	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\x12+\n" +
+	"\x11replaced_revision\x18\a \x01(\x03R\x10replacedRevision\x12-\n" +
+	"\x12transaction_writes\x18\b \x01(\x05R\x11transactionWrites\x12\x17\n" +
+	"\ahas_ttl\x18\t \x01(\bR\x06hasTtl\x12)\n" +
+	"\x06object\x18\n" +
+	" \x01(\v2\x11.fanout.v1.ObjectR\x06object\"m\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x10KIND_UNSPECIFIED\x10\x00\x12\f\n" +
+	"\bKIND_PUT\x10\x01\x12\x0f\n" +
+	"\vKIND_DELETE\x10\x02\x12\x10\n" +
+	"\fKIND_EXPIRED\x10\x03\x12\f\n" +
+	"\bKIND_GAP\x10\x04\x12\x10\n" +
+	"\fKIND_EARLIER\x10\x05\"\x98\x06\n" +
 	"\fWatchRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12&\n" +
 	"\x05scope\x18\x02 \x01(\v2\x10.fanout.v1.ScopeR\x05scope\x12+\n" +
@@ -1998,10 +2535,11 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\bDelivery\x12\x18\n" +
 	"\x14DELIVERY_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eDELIVERY_EVERY\x10\x01\x12\x13\n" +
-	"\x0fDELIVERY_LATEST\x10\x022\xc7\x02\n" +
+	"\x0fDELIVERY_LATEST\x10\x022\x89\x03\n" +
 	"\rFanoutService\x124\n" +
 	"\x03Get\x12\x15.fanout.v1.GetRequest\x1a\x16.fanout.v1.GetResponse\x127\n" +
-	"\x04List\x12\x16.fanout.v1.ListRequest\x1a\x17.fanout.v1.ListResponse\x12<\n" +
+	"\x04List\x12\x16.fanout.v1.ListRequest\x1a\x17.fanout.v1.ListResponse\x12@\n" +
+	"\aHistory\x12\x19.fanout.v1.HistoryRequest\x1a\x1a.fanout.v1.HistoryResponse\x12<\n" +
 	"\x05Watch\x12\x17.fanout.v1.WatchRequest\x1a\x18.fanout.v1.WatchResponse0\x01\x12=\n" +
 	"\x06Report\x12\x18.fanout.v1.ReportRequest\x1a\x19.fanout.v1.ReportResponse\x12J\n" +
 	"\tSubscribe\x12\x1b.fanout.v1.SubscribeRequest\x1a\x1c.fanout.v1.SubscribeResponse(\x010\x01Bj\n" +
@@ -2019,95 +2557,111 @@ func file_fanout_v1_fanout_proto_rawDescGZIP() []byte {
 	return file_fanout_v1_fanout_proto_rawDescData
 }
 
-var file_fanout_v1_fanout_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_fanout_v1_fanout_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_fanout_v1_fanout_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_fanout_v1_fanout_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_fanout_v1_fanout_proto_goTypes = []any{
 	(Delivery)(0),                   // 0: fanout.v1.Delivery
-	(WatchResponse_Kind)(0),         // 1: fanout.v1.WatchResponse.Kind
-	(WatchResponse_CatchUp)(0),      // 2: fanout.v1.WatchResponse.CatchUp
-	(Event_Type)(0),                 // 3: fanout.v1.Event.Type
-	(*GetRequest)(nil),              // 4: fanout.v1.GetRequest
-	(*GetResponse)(nil),             // 5: fanout.v1.GetResponse
-	(*ListRequest)(nil),             // 6: fanout.v1.ListRequest
-	(*ListResponse)(nil),            // 7: fanout.v1.ListResponse
-	(*WatchRequest)(nil),            // 8: fanout.v1.WatchRequest
-	(*Subscriber)(nil),              // 9: fanout.v1.Subscriber
-	(*FromNow)(nil),                 // 10: fanout.v1.FromNow
-	(*WatchResponse)(nil),           // 11: fanout.v1.WatchResponse
-	(*SubscribeRequest)(nil),        // 12: fanout.v1.SubscribeRequest
-	(*SubscribeResponse)(nil),       // 13: fanout.v1.SubscribeResponse
-	(*Event)(nil),                   // 14: fanout.v1.Event
-	(*ReportRequest)(nil),           // 15: fanout.v1.ReportRequest
-	(*ReportResponse)(nil),          // 16: fanout.v1.ReportResponse
-	nil,                             // 17: fanout.v1.Subscriber.LabelsEntry
-	(*SubscribeRequest_Start)(nil),  // 18: fanout.v1.SubscribeRequest.Start
-	(*SubscribeRequest_Stop)(nil),   // 19: fanout.v1.SubscribeRequest.Stop
-	(*SubscribeRequest_Report)(nil), // 20: fanout.v1.SubscribeRequest.Report
-	(*SubscribeResponse_Entry)(nil), // 21: fanout.v1.SubscribeResponse.Entry
-	(*ReadConsistency)(nil),         // 22: fanout.v1.ReadConsistency
-	(*Object)(nil),                  // 23: fanout.v1.Object
-	(*Position)(nil),                // 24: fanout.v1.Position
-	(*durationpb.Duration)(nil),     // 25: google.protobuf.Duration
-	(*Scope)(nil),                   // 26: fanout.v1.Scope
-	(*status.Status)(nil),           // 27: google.rpc.Status
+	(HistoryEntry_Kind)(0),          // 1: fanout.v1.HistoryEntry.Kind
+	(WatchResponse_Kind)(0),         // 2: fanout.v1.WatchResponse.Kind
+	(WatchResponse_CatchUp)(0),      // 3: fanout.v1.WatchResponse.CatchUp
+	(Event_Type)(0),                 // 4: fanout.v1.Event.Type
+	(*GetRequest)(nil),              // 5: fanout.v1.GetRequest
+	(*GetResponse)(nil),             // 6: fanout.v1.GetResponse
+	(*LastChange)(nil),              // 7: fanout.v1.LastChange
+	(*ListRequest)(nil),             // 8: fanout.v1.ListRequest
+	(*ListResponse)(nil),            // 9: fanout.v1.ListResponse
+	(*HistoryRequest)(nil),          // 10: fanout.v1.HistoryRequest
+	(*HistoryResponse)(nil),         // 11: fanout.v1.HistoryResponse
+	(*HistoryEntry)(nil),            // 12: fanout.v1.HistoryEntry
+	(*WatchRequest)(nil),            // 13: fanout.v1.WatchRequest
+	(*Subscriber)(nil),              // 14: fanout.v1.Subscriber
+	(*FromNow)(nil),                 // 15: fanout.v1.FromNow
+	(*WatchResponse)(nil),           // 16: fanout.v1.WatchResponse
+	(*SubscribeRequest)(nil),        // 17: fanout.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),       // 18: fanout.v1.SubscribeResponse
+	(*Event)(nil),                   // 19: fanout.v1.Event
+	(*ReportRequest)(nil),           // 20: fanout.v1.ReportRequest
+	(*ReportResponse)(nil),          // 21: fanout.v1.ReportResponse
+	nil,                             // 22: fanout.v1.Subscriber.LabelsEntry
+	(*SubscribeRequest_Start)(nil),  // 23: fanout.v1.SubscribeRequest.Start
+	(*SubscribeRequest_Stop)(nil),   // 24: fanout.v1.SubscribeRequest.Stop
+	(*SubscribeRequest_Report)(nil), // 25: fanout.v1.SubscribeRequest.Report
+	(*SubscribeResponse_Entry)(nil), // 26: fanout.v1.SubscribeResponse.Entry
+	(*ReadConsistency)(nil),         // 27: fanout.v1.ReadConsistency
+	(*Object)(nil),                  // 28: fanout.v1.Object
+	(*Position)(nil),                // 29: fanout.v1.Position
+	(*durationpb.Duration)(nil),     // 30: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 31: google.protobuf.Timestamp
+	(*Scope)(nil),                   // 32: fanout.v1.Scope
+	(*status.Status)(nil),           // 33: google.rpc.Status
 }
 var file_fanout_v1_fanout_proto_depIdxs = []int32{
-	22, // 0: fanout.v1.GetRequest.consistency:type_name -> fanout.v1.ReadConsistency
-	23, // 1: fanout.v1.GetResponse.object:type_name -> fanout.v1.Object
-	24, // 2: fanout.v1.GetResponse.position:type_name -> fanout.v1.Position
-	25, // 3: fanout.v1.GetResponse.ttl:type_name -> google.protobuf.Duration
-	26, // 4: fanout.v1.ListRequest.scope:type_name -> fanout.v1.Scope
-	22, // 5: fanout.v1.ListRequest.consistency:type_name -> fanout.v1.ReadConsistency
-	23, // 6: fanout.v1.ListResponse.objects:type_name -> fanout.v1.Object
-	24, // 7: fanout.v1.ListResponse.position:type_name -> fanout.v1.Position
-	26, // 8: fanout.v1.WatchRequest.scope:type_name -> fanout.v1.Scope
-	24, // 9: fanout.v1.WatchRequest.after:type_name -> fanout.v1.Position
-	10, // 10: fanout.v1.WatchRequest.from_now:type_name -> fanout.v1.FromNow
-	22, // 11: fanout.v1.WatchRequest.consistency:type_name -> fanout.v1.ReadConsistency
-	25, // 12: fanout.v1.WatchRequest.bookmark_interval:type_name -> google.protobuf.Duration
-	0,  // 13: fanout.v1.WatchRequest.delivery:type_name -> fanout.v1.Delivery
-	25, // 14: fanout.v1.WatchRequest.max_batch_delay:type_name -> google.protobuf.Duration
-	25, // 15: fanout.v1.WatchRequest.time_limit:type_name -> google.protobuf.Duration
-	9,  // 16: fanout.v1.WatchRequest.subscriber:type_name -> fanout.v1.Subscriber
-	17, // 17: fanout.v1.Subscriber.labels:type_name -> fanout.v1.Subscriber.LabelsEntry
-	14, // 18: fanout.v1.WatchResponse.events:type_name -> fanout.v1.Event
-	24, // 19: fanout.v1.WatchResponse.position:type_name -> fanout.v1.Position
-	1,  // 20: fanout.v1.WatchResponse.kind:type_name -> fanout.v1.WatchResponse.Kind
-	2,  // 21: fanout.v1.WatchResponse.catch_up:type_name -> fanout.v1.WatchResponse.CatchUp
-	25, // 22: fanout.v1.WatchResponse.age:type_name -> google.protobuf.Duration
-	9,  // 23: fanout.v1.SubscribeRequest.subscriber:type_name -> fanout.v1.Subscriber
-	18, // 24: fanout.v1.SubscribeRequest.start:type_name -> fanout.v1.SubscribeRequest.Start
-	19, // 25: fanout.v1.SubscribeRequest.stop:type_name -> fanout.v1.SubscribeRequest.Stop
-	20, // 26: fanout.v1.SubscribeRequest.report:type_name -> fanout.v1.SubscribeRequest.Report
-	21, // 27: fanout.v1.SubscribeResponse.entries:type_name -> fanout.v1.SubscribeResponse.Entry
-	23, // 28: fanout.v1.Event.object:type_name -> fanout.v1.Object
-	3,  // 29: fanout.v1.Event.type:type_name -> fanout.v1.Event.Type
-	23, // 30: fanout.v1.Event.previous:type_name -> fanout.v1.Object
-	24, // 31: fanout.v1.ReportRequest.applied:type_name -> fanout.v1.Position
-	27, // 32: fanout.v1.ReportRequest.error:type_name -> google.rpc.Status
-	24, // 33: fanout.v1.ReportRequest.attempted:type_name -> fanout.v1.Position
-	8,  // 34: fanout.v1.SubscribeRequest.Start.request:type_name -> fanout.v1.WatchRequest
-	24, // 35: fanout.v1.SubscribeRequest.Report.applied:type_name -> fanout.v1.Position
-	27, // 36: fanout.v1.SubscribeRequest.Report.error:type_name -> google.rpc.Status
-	24, // 37: fanout.v1.SubscribeRequest.Report.attempted:type_name -> fanout.v1.Position
-	11, // 38: fanout.v1.SubscribeResponse.Entry.response:type_name -> fanout.v1.WatchResponse
-	27, // 39: fanout.v1.SubscribeResponse.Entry.refused:type_name -> google.rpc.Status
-	27, // 40: fanout.v1.SubscribeResponse.Entry.ended:type_name -> google.rpc.Status
-	4,  // 41: fanout.v1.FanoutService.Get:input_type -> fanout.v1.GetRequest
-	6,  // 42: fanout.v1.FanoutService.List:input_type -> fanout.v1.ListRequest
-	8,  // 43: fanout.v1.FanoutService.Watch:input_type -> fanout.v1.WatchRequest
-	15, // 44: fanout.v1.FanoutService.Report:input_type -> fanout.v1.ReportRequest
-	12, // 45: fanout.v1.FanoutService.Subscribe:input_type -> fanout.v1.SubscribeRequest
-	5,  // 46: fanout.v1.FanoutService.Get:output_type -> fanout.v1.GetResponse
-	7,  // 47: fanout.v1.FanoutService.List:output_type -> fanout.v1.ListResponse
-	11, // 48: fanout.v1.FanoutService.Watch:output_type -> fanout.v1.WatchResponse
-	16, // 49: fanout.v1.FanoutService.Report:output_type -> fanout.v1.ReportResponse
-	13, // 50: fanout.v1.FanoutService.Subscribe:output_type -> fanout.v1.SubscribeResponse
-	46, // [46:51] is the sub-list for method output_type
-	41, // [41:46] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	27, // 0: fanout.v1.GetRequest.consistency:type_name -> fanout.v1.ReadConsistency
+	28, // 1: fanout.v1.GetResponse.object:type_name -> fanout.v1.Object
+	29, // 2: fanout.v1.GetResponse.position:type_name -> fanout.v1.Position
+	30, // 3: fanout.v1.GetResponse.ttl:type_name -> google.protobuf.Duration
+	7,  // 4: fanout.v1.GetResponse.last_change:type_name -> fanout.v1.LastChange
+	31, // 5: fanout.v1.LastChange.time:type_name -> google.protobuf.Timestamp
+	32, // 6: fanout.v1.ListRequest.scope:type_name -> fanout.v1.Scope
+	27, // 7: fanout.v1.ListRequest.consistency:type_name -> fanout.v1.ReadConsistency
+	28, // 8: fanout.v1.ListResponse.objects:type_name -> fanout.v1.Object
+	29, // 9: fanout.v1.ListResponse.position:type_name -> fanout.v1.Position
+	32, // 10: fanout.v1.HistoryRequest.scope:type_name -> fanout.v1.Scope
+	31, // 11: fanout.v1.HistoryRequest.time:type_name -> google.protobuf.Timestamp
+	12, // 12: fanout.v1.HistoryResponse.entries:type_name -> fanout.v1.HistoryEntry
+	1,  // 13: fanout.v1.HistoryEntry.kind:type_name -> fanout.v1.HistoryEntry.Kind
+	31, // 14: fanout.v1.HistoryEntry.time:type_name -> google.protobuf.Timestamp
+	28, // 15: fanout.v1.HistoryEntry.object:type_name -> fanout.v1.Object
+	32, // 16: fanout.v1.WatchRequest.scope:type_name -> fanout.v1.Scope
+	29, // 17: fanout.v1.WatchRequest.after:type_name -> fanout.v1.Position
+	15, // 18: fanout.v1.WatchRequest.from_now:type_name -> fanout.v1.FromNow
+	27, // 19: fanout.v1.WatchRequest.consistency:type_name -> fanout.v1.ReadConsistency
+	30, // 20: fanout.v1.WatchRequest.bookmark_interval:type_name -> google.protobuf.Duration
+	0,  // 21: fanout.v1.WatchRequest.delivery:type_name -> fanout.v1.Delivery
+	30, // 22: fanout.v1.WatchRequest.max_batch_delay:type_name -> google.protobuf.Duration
+	30, // 23: fanout.v1.WatchRequest.time_limit:type_name -> google.protobuf.Duration
+	14, // 24: fanout.v1.WatchRequest.subscriber:type_name -> fanout.v1.Subscriber
+	22, // 25: fanout.v1.Subscriber.labels:type_name -> fanout.v1.Subscriber.LabelsEntry
+	19, // 26: fanout.v1.WatchResponse.events:type_name -> fanout.v1.Event
+	29, // 27: fanout.v1.WatchResponse.position:type_name -> fanout.v1.Position
+	2,  // 28: fanout.v1.WatchResponse.kind:type_name -> fanout.v1.WatchResponse.Kind
+	3,  // 29: fanout.v1.WatchResponse.catch_up:type_name -> fanout.v1.WatchResponse.CatchUp
+	30, // 30: fanout.v1.WatchResponse.age:type_name -> google.protobuf.Duration
+	14, // 31: fanout.v1.SubscribeRequest.subscriber:type_name -> fanout.v1.Subscriber
+	23, // 32: fanout.v1.SubscribeRequest.start:type_name -> fanout.v1.SubscribeRequest.Start
+	24, // 33: fanout.v1.SubscribeRequest.stop:type_name -> fanout.v1.SubscribeRequest.Stop
+	25, // 34: fanout.v1.SubscribeRequest.report:type_name -> fanout.v1.SubscribeRequest.Report
+	26, // 35: fanout.v1.SubscribeResponse.entries:type_name -> fanout.v1.SubscribeResponse.Entry
+	28, // 36: fanout.v1.Event.object:type_name -> fanout.v1.Object
+	4,  // 37: fanout.v1.Event.type:type_name -> fanout.v1.Event.Type
+	28, // 38: fanout.v1.Event.previous:type_name -> fanout.v1.Object
+	29, // 39: fanout.v1.ReportRequest.applied:type_name -> fanout.v1.Position
+	33, // 40: fanout.v1.ReportRequest.error:type_name -> google.rpc.Status
+	29, // 41: fanout.v1.ReportRequest.attempted:type_name -> fanout.v1.Position
+	13, // 42: fanout.v1.SubscribeRequest.Start.request:type_name -> fanout.v1.WatchRequest
+	29, // 43: fanout.v1.SubscribeRequest.Report.applied:type_name -> fanout.v1.Position
+	33, // 44: fanout.v1.SubscribeRequest.Report.error:type_name -> google.rpc.Status
+	29, // 45: fanout.v1.SubscribeRequest.Report.attempted:type_name -> fanout.v1.Position
+	16, // 46: fanout.v1.SubscribeResponse.Entry.response:type_name -> fanout.v1.WatchResponse
+	33, // 47: fanout.v1.SubscribeResponse.Entry.refused:type_name -> google.rpc.Status
+	33, // 48: fanout.v1.SubscribeResponse.Entry.ended:type_name -> google.rpc.Status
+	5,  // 49: fanout.v1.FanoutService.Get:input_type -> fanout.v1.GetRequest
+	8,  // 50: fanout.v1.FanoutService.List:input_type -> fanout.v1.ListRequest
+	10, // 51: fanout.v1.FanoutService.History:input_type -> fanout.v1.HistoryRequest
+	13, // 52: fanout.v1.FanoutService.Watch:input_type -> fanout.v1.WatchRequest
+	20, // 53: fanout.v1.FanoutService.Report:input_type -> fanout.v1.ReportRequest
+	17, // 54: fanout.v1.FanoutService.Subscribe:input_type -> fanout.v1.SubscribeRequest
+	6,  // 55: fanout.v1.FanoutService.Get:output_type -> fanout.v1.GetResponse
+	9,  // 56: fanout.v1.FanoutService.List:output_type -> fanout.v1.ListResponse
+	11, // 57: fanout.v1.FanoutService.History:output_type -> fanout.v1.HistoryResponse
+	16, // 58: fanout.v1.FanoutService.Watch:output_type -> fanout.v1.WatchResponse
+	21, // 59: fanout.v1.FanoutService.Report:output_type -> fanout.v1.ReportResponse
+	18, // 60: fanout.v1.FanoutService.Subscribe:output_type -> fanout.v1.SubscribeResponse
+	55, // [55:61] is the sub-list for method output_type
+	49, // [49:55] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_fanout_v1_fanout_proto_init() }
@@ -2116,18 +2670,22 @@ func file_fanout_v1_fanout_proto_init() {
 		return
 	}
 	file_fanout_v1_object_proto_init()
-	file_fanout_v1_fanout_proto_msgTypes[3].OneofWrappers = []any{}
-	file_fanout_v1_fanout_proto_msgTypes[4].OneofWrappers = []any{
+	file_fanout_v1_fanout_proto_msgTypes[4].OneofWrappers = []any{}
+	file_fanout_v1_fanout_proto_msgTypes[5].OneofWrappers = []any{
+		(*HistoryRequest_Revision)(nil),
+		(*HistoryRequest_Time)(nil),
+	}
+	file_fanout_v1_fanout_proto_msgTypes[8].OneofWrappers = []any{
 		(*WatchRequest_After)(nil),
 		(*WatchRequest_FromNow)(nil),
 	}
-	file_fanout_v1_fanout_proto_msgTypes[8].OneofWrappers = []any{
+	file_fanout_v1_fanout_proto_msgTypes[12].OneofWrappers = []any{
 		(*SubscribeRequest_Subscriber)(nil),
 		(*SubscribeRequest_Start_)(nil),
 		(*SubscribeRequest_Stop_)(nil),
 		(*SubscribeRequest_Report_)(nil),
 	}
-	file_fanout_v1_fanout_proto_msgTypes[17].OneofWrappers = []any{
+	file_fanout_v1_fanout_proto_msgTypes[21].OneofWrappers = []any{
 		(*SubscribeResponse_Entry_Response)(nil),
 		(*SubscribeResponse_Entry_Refused)(nil),
 		(*SubscribeResponse_Entry_Ended)(nil),
@@ -2137,8 +2695,8 @@ func file_fanout_v1_fanout_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fanout_v1_fanout_proto_rawDesc), len(file_fanout_v1_fanout_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   18,
+			NumEnums:      5,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,6 +27,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	FanoutService_Get_FullMethodName       = "/fanout.v1.FanoutService/Get"
 	FanoutService_List_FullMethodName      = "/fanout.v1.FanoutService/List"
+	FanoutService_History_FullMethodName   = "/fanout.v1.FanoutService/History"
 	FanoutService_Watch_FullMethodName     = "/fanout.v1.FanoutService/Watch"
 	FanoutService_Report_FullMethodName    = "/fanout.v1.FanoutService/Report"
 	FanoutService_Subscribe_FullMethodName = "/fanout.v1.FanoutService/Subscribe"
@@ -54,6 +55,13 @@ type FanoutServiceClient interface {
 	// List returns the objects of a scope in key order, in pages. All pages show the
 	// objects as of one revision.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
+	// History returns the writes to a key or to the keys of a scope, newest first, in pages. It needs
+	// the right "history" to the scope. If the resource has no history, it fails with
+	// FAILED_PRECONDITION (reason NO_HISTORY).
+	//
+	// A history has what was written through fanoutd since it was turned on, as long as the limits of
+	// the resource keep it. A gap is where another program wrote to etcd.
+	History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryResponse, error)
 	// Watch brings the caller to the present and then streams every change.
 	//
 	// The client applies events by key and remembers the position of each response. What it
@@ -194,6 +202,16 @@ func (c *fanoutServiceClient) List(ctx context.Context, in *ListRequest, opts ..
 	return out, nil
 }
 
+func (c *fanoutServiceClient) History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HistoryResponse)
+	err := c.cc.Invoke(ctx, FanoutService_History_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *fanoutServiceClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &FanoutService_ServiceDesc.Streams[0], FanoutService_Watch_FullMethodName, cOpts...)
@@ -258,6 +276,13 @@ type FanoutServiceServer interface {
 	// List returns the objects of a scope in key order, in pages. All pages show the
 	// objects as of one revision.
 	List(context.Context, *ListRequest) (*ListResponse, error)
+	// History returns the writes to a key or to the keys of a scope, newest first, in pages. It needs
+	// the right "history" to the scope. If the resource has no history, it fails with
+	// FAILED_PRECONDITION (reason NO_HISTORY).
+	//
+	// A history has what was written through fanoutd since it was turned on, as long as the limits of
+	// the resource keep it. A gap is where another program wrote to etcd.
+	History(context.Context, *HistoryRequest) (*HistoryResponse, error)
 	// Watch brings the caller to the present and then streams every change.
 	//
 	// The client applies events by key and remembers the position of each response. What it
@@ -384,6 +409,9 @@ func (UnimplementedFanoutServiceServer) Get(context.Context, *GetRequest) (*GetR
 func (UnimplementedFanoutServiceServer) List(context.Context, *ListRequest) (*ListResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method List not implemented")
 }
+func (UnimplementedFanoutServiceServer) History(context.Context, *HistoryRequest) (*HistoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method History not implemented")
+}
 func (UnimplementedFanoutServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
 }
@@ -450,6 +478,24 @@ func _FanoutService_List_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _FanoutService_History_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HistoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FanoutServiceServer).History(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FanoutService_History_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FanoutServiceServer).History(ctx, req.(*HistoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _FanoutService_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -500,6 +546,10 @@ var FanoutService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "List",
 			Handler:    _FanoutService_List_Handler,
+		},
+		{
+			MethodName: "History",
+			Handler:    _FanoutService_History_Handler,
 		},
 		{
 			MethodName: "Report",

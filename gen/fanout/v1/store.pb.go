@@ -34,9 +34,21 @@ type PutRequest struct {
 	ReturnCurrent bool `protobuf:"varint,3,opt,name=return_current,json=returnCurrent,proto3" json:"return_current,omitempty"`
 	// Return values of codec "protobuf" in their JSON form, as GetRequest.json_values does.
 	// Default false. Over HTTP: true.
-	JsonValues    bool `protobuf:"varint,4,opt,name=json_values,json=jsonValues,proto3" json:"json_values,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	JsonValues bool `protobuf:"varint,4,opt,name=json_values,json=jsonValues,proto3" json:"json_values,omitempty"`
+	// Why the caller writes. The history of the resource keeps it, with the name of the caller and
+	// the time. At most 1024 bytes, without control characters except newlines and tabs. Without a
+	// history, it is ignored. Over HTTP also in the header Fanout-Message. Default: no message.
+	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	// Check the write against the validation rules of the resource, and write nothing. Default
+	// false. Preconditions are not compared, but if_mod_revision = 0 means that there is no
+	// object. The response has applied = false and no revision. Needs the same rights as the
+	// write.
+	ValidateOnly bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Write although the validation rules of the resource refuse it. Default false. Needs the
+	// right "skip-validation" to the keys as well, and is noted in the audit log.
+	SkipValidation bool `protobuf:"varint,7,opt,name=skip_validation,json=skipValidation,proto3" json:"skip_validation,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *PutRequest) Reset() {
@@ -97,13 +109,34 @@ func (x *PutRequest) GetJsonValues() bool {
 	return false
 }
 
+func (x *PutRequest) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *PutRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *PutRequest) GetSkipValidation() bool {
+	if x != nil {
+		return x.SkipValidation
+	}
+	return false
+}
+
 // PutResponse is the result of a put.
 type PutResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The etcd revision of the write, or of the comparison if applied is false. Give it as
 	// min_revision to a read that must see the write.
 	Revision int64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Whether the object was stored. Only false with return_current.
+	// Whether the object was stored. Only false with return_current or validate_only.
 	Applied bool `protobuf:"varint,2,opt,name=applied,proto3" json:"applied,omitempty"`
 	// If applied is false: the object that the key has instead; absent if there is none.
 	Object        *Object `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
@@ -174,9 +207,21 @@ type DeleteRequest struct {
 	ReturnCurrent bool `protobuf:"varint,3,opt,name=return_current,json=returnCurrent,proto3" json:"return_current,omitempty"`
 	// Return values of codec "protobuf" in their JSON form, as GetRequest.json_values does.
 	// Default false. Over HTTP: true.
-	JsonValues    bool `protobuf:"varint,4,opt,name=json_values,json=jsonValues,proto3" json:"json_values,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	JsonValues bool `protobuf:"varint,4,opt,name=json_values,json=jsonValues,proto3" json:"json_values,omitempty"`
+	// Why the caller writes. The history of the resource keeps it, with the name of the caller and
+	// the time. At most 1024 bytes, without control characters except newlines and tabs. Without a
+	// history, it is ignored. Over HTTP also in the header Fanout-Message. Default: no message.
+	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	// Check the write against the validation rules of the resource, and write nothing. Default
+	// false. Preconditions are not compared, but if_mod_revision = 0 means that there is no
+	// object. The response has applied = false and no revision. Needs the same rights as the
+	// write.
+	ValidateOnly bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Write although the validation rules of the resource refuse it. Default false. Needs the
+	// right "skip-validation" to the keys as well, and is noted in the audit log.
+	SkipValidation bool `protobuf:"varint,7,opt,name=skip_validation,json=skipValidation,proto3" json:"skip_validation,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *DeleteRequest) Reset() {
@@ -237,6 +282,27 @@ func (x *DeleteRequest) GetJsonValues() bool {
 	return false
 }
 
+func (x *DeleteRequest) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *DeleteRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *DeleteRequest) GetSkipValidation() bool {
+	if x != nil {
+		return x.SkipValidation
+	}
+	return false
+}
+
 // DeleteResponse is the result of a delete.
 type DeleteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -245,7 +311,7 @@ type DeleteResponse struct {
 	Revision int64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Whether there was an object to remove, and it was removed.
 	Deleted bool `protobuf:"varint,2,opt,name=deleted,proto3" json:"deleted,omitempty"`
-	// Whether the precondition held. Only false with return_current.
+	// Whether the precondition held. Only false with return_current or validate_only.
 	Applied bool `protobuf:"varint,3,opt,name=applied,proto3" json:"applied,omitempty"`
 	// With return_deleted: the object that was removed. If applied is false: the current
 	// object. Absent if there is none.
@@ -325,9 +391,21 @@ type TransactRequest struct {
 	ReturnCurrent bool `protobuf:"varint,3,opt,name=return_current,json=returnCurrent,proto3" json:"return_current,omitempty"`
 	// Return values of codec "protobuf" in their JSON form, as GetRequest.json_values does.
 	// Default false. Over HTTP: true.
-	JsonValues    bool `protobuf:"varint,4,opt,name=json_values,json=jsonValues,proto3" json:"json_values,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	JsonValues bool `protobuf:"varint,4,opt,name=json_values,json=jsonValues,proto3" json:"json_values,omitempty"`
+	// Why the caller writes. The history of the resource keeps it, with the name of the caller and
+	// the time. At most 1024 bytes, without control characters except newlines and tabs. Without a
+	// history, it is ignored. Over HTTP also in the header Fanout-Message. Default: no message.
+	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	// Check the write against the validation rules of the resource, and write nothing. Default
+	// false. Preconditions are not compared, but if_mod_revision = 0 means that there is no
+	// object. The response has applied = false and no revision. Needs the same rights as the
+	// write.
+	ValidateOnly bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Write although the validation rules of the resource refuse it. Default false. Needs the
+	// right "skip-validation" to the keys as well, and is noted in the audit log.
+	SkipValidation bool `protobuf:"varint,7,opt,name=skip_validation,json=skipValidation,proto3" json:"skip_validation,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *TransactRequest) Reset() {
@@ -388,6 +466,27 @@ func (x *TransactRequest) GetJsonValues() bool {
 	return false
 }
 
+func (x *TransactRequest) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *TransactRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *TransactRequest) GetSkipValidation() bool {
+	if x != nil {
+		return x.SkipValidation
+	}
+	return false
+}
+
 // TransactResponse is the result of a transaction.
 type TransactResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -395,7 +494,7 @@ type TransactResponse struct {
 	Revision int64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// One result for each operation, in the order of the request.
 	Results []*OperationResult `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
-	// Whether the writes were applied. Only false with return_current.
+	// Whether the writes were applied. Only false with return_current or validate_only.
 	Applied       bool `protobuf:"varint,3,opt,name=applied,proto3" json:"applied,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -910,29 +1009,35 @@ var File_fanout_v1_store_proto protoreflect.FileDescriptor
 
 const file_fanout_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x15fanout/v1/store.proto\x12\tfanout.v1\x1a\x16fanout/v1/object.proto\x1a\x1egoogle/protobuf/duration.proto\"\x9b\x01\n" +
+	"\x15fanout/v1/store.proto\x12\tfanout.v1\x1a\x16fanout/v1/object.proto\x1a\x1egoogle/protobuf/duration.proto\"\x83\x02\n" +
 	"\n" +
 	"PutRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12)\n" +
 	"\x03put\x18\x02 \x01(\v2\x17.fanout.v1.PutOperationR\x03put\x12%\n" +
 	"\x0ereturn_current\x18\x03 \x01(\bR\rreturnCurrent\x12\x1f\n" +
 	"\vjson_values\x18\x04 \x01(\bR\n" +
-	"jsonValues\"n\n" +
+	"jsonValues\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12#\n" +
+	"\rvalidate_only\x18\x06 \x01(\bR\fvalidateOnly\x12'\n" +
+	"\x0fskip_validation\x18\a \x01(\bR\x0eskipValidation\"n\n" +
 	"\vPutResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x18\n" +
 	"\aapplied\x18\x02 \x01(\bR\aapplied\x12)\n" +
-	"\x06object\x18\x03 \x01(\v2\x11.fanout.v1.ObjectR\x06object\"\xa7\x01\n" +
+	"\x06object\x18\x03 \x01(\v2\x11.fanout.v1.ObjectR\x06object\"\x8f\x02\n" +
 	"\rDeleteRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x122\n" +
 	"\x06delete\x18\x02 \x01(\v2\x1a.fanout.v1.DeleteOperationR\x06delete\x12%\n" +
 	"\x0ereturn_current\x18\x03 \x01(\bR\rreturnCurrent\x12\x1f\n" +
 	"\vjson_values\x18\x04 \x01(\bR\n" +
-	"jsonValues\"\x8b\x01\n" +
+	"jsonValues\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12#\n" +
+	"\rvalidate_only\x18\x06 \x01(\bR\fvalidateOnly\x12'\n" +
+	"\x0fskip_validation\x18\a \x01(\bR\x0eskipValidation\"\x8b\x01\n" +
 	"\x0eDeleteResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x18\n" +
 	"\adeleted\x18\x02 \x01(\bR\adeleted\x12\x18\n" +
 	"\aapplied\x18\x03 \x01(\bR\aapplied\x12)\n" +
-	"\x06object\x18\x04 \x01(\v2\x11.fanout.v1.ObjectR\x06object\"\xab\x01\n" +
+	"\x06object\x18\x04 \x01(\v2\x11.fanout.v1.ObjectR\x06object\"\x93\x02\n" +
 	"\x0fTransactRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x124\n" +
 	"\n" +
@@ -940,7 +1045,10 @@ const file_fanout_v1_store_proto_rawDesc = "" +
 	"operations\x12%\n" +
 	"\x0ereturn_current\x18\x03 \x01(\bR\rreturnCurrent\x12\x1f\n" +
 	"\vjson_values\x18\x04 \x01(\bR\n" +
-	"jsonValues\"~\n" +
+	"jsonValues\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12#\n" +
+	"\rvalidate_only\x18\x06 \x01(\bR\fvalidateOnly\x12'\n" +
+	"\x0fskip_validation\x18\a \x01(\bR\x0eskipValidation\"~\n" +
 	"\x10TransactResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x124\n" +
 	"\aresults\x18\x02 \x03(\v2\x1a.fanout.v1.OperationResultR\aresults\x12\x18\n" +

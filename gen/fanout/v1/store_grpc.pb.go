@@ -41,6 +41,10 @@ const (
 // "delete", and a check in a transaction the right "get". A request that asks for objects
 // (return_current, return_deleted) needs the right "get" to its keys as well. One missing
 // right denies the whole transaction, as described for FanoutService.
+//
+// A resource with a history records each write in its transaction. If other servers change the objects at
+// the same time, the server tries again; after 16 attempts, the write fails with ABORTED (reason
+// WRITE_CONTENDED), and nothing is written.
 type StoreServiceClient interface {
 	// Put stores one object.
 	Put(ctx context.Context, in *PutRequest, opts ...grpc.CallOption) (*PutResponse, error)
@@ -106,6 +110,10 @@ func (c *storeServiceClient) Transact(ctx context.Context, in *TransactRequest, 
 // "delete", and a check in a transaction the right "get". A request that asks for objects
 // (return_current, return_deleted) needs the right "get" to its keys as well. One missing
 // right denies the whole transaction, as described for FanoutService.
+//
+// A resource with a history records each write in its transaction. If other servers change the objects at
+// the same time, the server tries again; after 16 attempts, the write fails with ABORTED (reason
+// WRITE_CONTENDED), and nothing is written.
 type StoreServiceServer interface {
 	// Put stores one object.
 	Put(context.Context, *PutRequest) (*PutResponse, error)

@@ -107,7 +107,7 @@ func (w world) policy() *naive {
 	for range w.IntN(6) {
 		r := naiveRule{Groups: w.some(0, w.group), Resources: w.some(1, w.resource), Keys: w.some(0, w.path), Prefixes: w.some(0, w.path)}
 		r.Subjects = w.some(max(0, 1-len(r.Groups)), w.subject)
-		verbs := []string{"get", "list", "watch", "put", "delete"}
+		verbs := []string{"get", "list", "watch", "put", "delete", "skip-validation"}
 		if w.IntN(2) == 0 {
 			verbs = append(verbs, "*")
 		} else if len(r.Keys)+len(r.Prefixes) == 0 {

@@ -59,7 +59,7 @@ f:4:18: "a*/*" has a * where it is not a wildcard
 f:5:3: "a*" has a * where it is not a wildcard
 f:7:13: must not be an empty list
 f:8:12: "*" has a * where it is not a wildcard
-f:9:11: unknown verb "read" (want get, list, watch, put, delete, admin, metrics)
+f:9:11: unknown verb "read" (want get, list, watch, put, delete, admin, metrics, history, purge, skip-validation)
 f:9:17: must be a string; quote it if YAML takes it for something else
 f:9:20: must be a string; quote it if YAML takes it for something else
 f:10:15: "Config" is neither the name of a resource (a-z, 0-9 and -) nor *

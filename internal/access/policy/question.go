@@ -21,8 +21,11 @@ func (q Question) String() string {
 		return "read the metrics"
 	}
 	verb, resource := q.Verb.String(), fmt.Sprintf("resource %q", q.Resource)
-	if q.Verb == Admin {
+	switch q.Verb {
+	case Admin:
 		verb = "administer"
+	case SkipValidation:
+		verb = "skip the validation of writes to"
 	}
 	if q.Resource == wildcard {
 		resource = "all resources"

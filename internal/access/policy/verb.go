@@ -7,7 +7,7 @@ import (
 )
 
 // Verb is an action on a resource. It is a bit set, so verbs can be combined.
-type Verb uint8
+type Verb uint16
 
 // The verbs.
 const (
@@ -18,6 +18,11 @@ const (
 	Delete                   // delete an object
 	Admin                    // see the status and the watches of a resource, end watches, reencrypt values
 	Metrics                  // read the metrics of the server, which concern all resources; Admin includes it
+	History                  // read who wrote objects of a scope, when and why, and their old values
+	Purge                    // remove the history of an object
+
+	// SkipValidation is needed, besides Put or Delete, for writes that validation rules need not allow.
+	SkipValidation
 
 	every Verb = 1<<len(verbNames) - 1
 )
@@ -26,7 +31,7 @@ const (
 const wildcard = "*"
 
 // verbNames are the names of the verbs, in the order of their bits.
-var verbNames = [...]string{"get", "list", "watch", "put", "delete", "admin", "metrics"}
+var verbNames = [...]string{"get", "list", "watch", "put", "delete", "admin", "metrics", "history", "purge", "skip-validation"}
 
 // Verbs returns all verbs, each on its own.
 func Verbs() []Verb {

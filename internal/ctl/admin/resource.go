@@ -59,6 +59,14 @@ type Resource struct {
 	Encrypted     bool   `json:"encrypted"`
 	PrimaryKey    uint32 `json:"primaryKeyId,omitempty"`
 	Undecryptable *int64 `json:"undecryptableObjects,omitempty"`
+
+	Validation *Validation `json:"validation,omitempty"` // nil: there are no rules
+}
+
+// Validation describes the validation rules that a server enforces.
+type Validation struct {
+	Hash    string `json:"hash"`
+	Problem string `json:"problem,omitempty"` // why the present files are not in use
 }
 
 // Window is the history of a resource that the server has in memory.
@@ -81,6 +89,9 @@ func resourceOf(server string, s *fanoutv1.ResourceStatus) Resource {
 	}
 	if w := s.GetWindow(); w != nil {
 		r.Window = &Window{w.GetOldestRevision(), w.GetChanges(), w.GetBytes(), w.GetSpan().AsDuration().Seconds()}
+	}
+	if v := s.GetValidation(); v != nil {
+		r.Validation = &Validation{Hash: v.GetHash(), Problem: v.GetProblem()}
 	}
 	return r
 }

@@ -60,7 +60,7 @@ func objectColumns[T any](wide bool, object func(T) *client.Object, revision fun
 	}
 	return append(columns,
 		Column[T]{Title: "LABELS", Cell: func(item T) string { return Labels(object(item).Labels) }, Style: Faint},
-		Column[T]{Title: "VALUE", Cell: func(item T) string { return preview(object(item)) }})
+		Column[T]{Title: "VALUE", Cell: func(item T) string { return Preview(object(item)) }})
 }
 
 // Size formats a number of bytes.
@@ -81,8 +81,8 @@ func Labels(all map[string]string) string {
 // maxPreview is the maximum number of bytes of a value in a table.
 const maxPreview = 4096
 
-// preview returns the beginning of a value on one line.
-func preview(o *client.Object) string {
+// Preview returns the beginning of a value on one line.
+func Preview(o *client.Object) string {
 	v := o.Value
 	if document.IsJSON(o.ContentType) {
 		var b bytes.Buffer

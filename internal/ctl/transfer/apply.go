@@ -13,6 +13,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/backoff"
+	"github.com/fanoutd/fanoutd/internal/ctl/document"
 )
 
 // Writer writes changes with concurrent transactions of several objects each, in no
@@ -121,7 +122,7 @@ func (w *Writer) write(ctx context.Context, batch []Change) error {
 
 // refused reports whether an error concerns the content of the transaction.
 func refused(err error) bool {
-	return errors.Is(err, client.ErrInvalidRequest) || errors.Is(err, client.ErrWriteTooLarge) ||
+	return errors.Is(err, client.ErrInvalidRequest) || errors.Is(err, client.ErrValueRefused) || errors.Is(err, client.ErrWriteTooLarge) ||
 		errors.Is(err, client.ErrRequestTooLarge) || errors.Is(err, client.ErrPreconditionFailed) || errors.Is(err, client.ErrOpaqueValue)
 }
 
@@ -171,7 +172,7 @@ func isTransient(err error) bool {
 // types and labels from the values refuse the fields "content_type" and "labels".
 func RefusesField(err error, field string) bool {
 	e, ok := errors.AsType[*client.Error](err)
-	return ok && slices.ContainsFunc(e.Violations, func(v client.Violation) bool {
+	return ok && e.Reason == client.ErrInvalidRequest && slices.ContainsFunc(e.Violations, func(v client.Violation) bool {
 		return v.Field[strings.LastIndex(v.Field, ".")+1:] == field
 	})
 }
@@ -189,15 +190,19 @@ func (w *Writer) operations(batch []Change, labels bool) []client.Op {
 			ops[i] = client.OpDelete(c.Key, client.IfRevision(c.Old.ModRevision))
 			continue
 		}
-		v := client.Bytes(c.New.Bytes())
-		if c.New.Text != nil {
-			v = client.Text(*c.New.Text)
-		}
-		v = v.WithContentType(c.New.Type())
-		if labels {
-			v = v.WithLabels(c.New.Labels)
-		}
-		ops[i] = client.OpPut(c.Key, v, opts...)
+		ops[i] = client.OpPut(c.Key, valueOf(c.New, labels), opts...)
 	}
 	return ops
+}
+
+// valueOf returns the value of a document, with or without its labels.
+func valueOf(d *document.Document, labels bool) client.Value {
+	v := client.Bytes(d.Bytes())
+	if d.Text != nil {
+		v = client.Text(*d.Text)
+	}
+	if v = v.WithContentType(d.Type()); labels {
+		v = v.WithLabels(d.Labels)
+	}
+	return v
 }

@@ -10,6 +10,7 @@ package transfer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,6 +45,8 @@ type Change struct {
 	New *document.Document
 	// Old is the object on the server; nil for a creation.
 	Old *client.Object
+	// Was names Old in a diff. Default: the server and the key.
+	Was string
 }
 
 // Plan is the difference between documents and a resource.
@@ -227,7 +230,7 @@ func Diff(c Change) (string, error) {
 	var from, to string
 	var err error
 	if c.Old != nil {
-		before = "server: " + c.Key
+		before = cmp.Or(c.Was, "server: "+c.Key)
 		if from, err = shown(c.Old); err != nil {
 			return "", err
 		}

@@ -58,6 +58,29 @@ func (e *OpaqueError) Error() string {
 	return fmt.Sprintf("the present value of %q is opaque: %s. Nothing was written; to replace the value, set overwrite_opaque", e.Key, problem)
 }
 
+// ValueRefusedError means that the validation rules of a resource refuse a write. Nothing was written.
+type ValueRefusedError struct {
+	Key        object.Key
+	Violations []*errdetails.BadRequest_FieldViolation // fields have JSON pointers, such as put.value/percent
+}
+
+// maxRefusalBytes limits the message, because the details repeat what it says.
+const maxRefusalBytes = 600
+
+func (e *ValueRefusedError) Error() string {
+	faults := make([]string, len(e.Violations))
+	for i, v := range e.Violations {
+		field := v.GetField()
+		if at := strings.IndexByte(field, '/'); at >= 0 {
+			field = field[at:]
+		} else {
+			field = ""
+		}
+		faults[i] = strings.TrimSpace(field + " " + v.GetDescription())
+	}
+	return Clip(fmt.Sprintf("the rules of the resource refuse the write of %q: %s", Clip(string(e.Key), maxCallerBytes), strings.Join(faults, "; ")), maxRefusalBytes)
+}
+
 // ErrContended means that other writers, at other servers, were faster each time. Nothing was
 // written.
 var ErrContended = errors.New("the object changes too fast: other writers were faster each time")
@@ -168,6 +191,9 @@ var (
 
 	// ErrWatchIDInUse refuses to start a watch with the id of another watch of the stream.
 	ErrWatchIDInUse = errors.New("another watch of this stream has this id")
+
+	// ErrNoHistory means that the history of a resource is turned off.
+	ErrNoHistory = errors.New("the resource has no history: its setting history is not set")
 
 	// ErrPanic replaces a panic. The log has the details.
 	ErrPanic = errors.New("the handler panicked")

@@ -24,8 +24,10 @@ const (
 	ReasonEpochChanged       Reason = "EPOCH_CHANGED"
 	ReasonPreconditionFailed Reason = "PRECONDITION_FAILED"
 	ReasonOpaqueValue        Reason = "OPAQUE_VALUE"
+	ReasonValueRefused       Reason = "VALUE_REFUSED"
 	ReasonWriteContended     Reason = "WRITE_CONTENDED"
 	ReasonWriteTooLarge      Reason = "WRITE_TOO_LARGE"
+	ReasonNoHistory          Reason = "NO_HISTORY"
 	ReasonNotReady           Reason = "NOT_READY"
 	ReasonStoreUnavailable   Reason = "STORE_UNAVAILABLE"
 	ReasonStoreFull          Reason = "STORE_FULL"
@@ -60,8 +62,10 @@ var meanings = map[Reason]meaning{
 	ReasonEpochChanged:       {code: codes.OutOfRange},
 	ReasonPreconditionFailed: {code: codes.FailedPrecondition},
 	ReasonOpaqueValue:        {code: codes.FailedPrecondition},
+	ReasonValueRefused:       {code: codes.InvalidArgument},
 	ReasonWriteContended:     {code: codes.Aborted, retry: true},
 	ReasonWriteTooLarge:      {code: codes.InvalidArgument},
+	ReasonNoHistory:          {code: codes.FailedPrecondition},
 	ReasonNotReady:           {code: codes.Unavailable, retry: true},
 	ReasonStoreUnavailable:   {code: codes.Unavailable, retry: true},
 	ReasonStoreFull:          {code: codes.ResourceExhausted},

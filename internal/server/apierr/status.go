@@ -53,11 +53,14 @@ func answerFor(err error) answer {
 		epoch       *catchup.EpochError
 		conflict    *object.ConflictError
 		opaque      *OpaqueError
+		value       *ValueRefusedError
 		future      *cacher.FutureError
 		behind      *cacher.BehindError
 		refused     *access.RefusedError
 		limit       *LimitError
 		space       *object.SpaceError
+		record      *object.RecordTooLargeError
+		operations  *object.TooManyOperationsError
 		denied      *DeniedError
 		foreign     *ForeignWatchError
 	)
@@ -113,7 +116,9 @@ func answerFor(err error) answer {
 		return answer{reason: ReasonOpaqueValue, metadata: map[string]string{
 			"key": Clip(string(opaque.Key), MaxEchoBytes), "mod_revision": revision(opaque.ModRevision),
 		}}
-	case errors.Is(err, ErrContended):
+	case errors.As(err, &value):
+		return answer{reason: ReasonValueRefused, metadata: map[string]string{"key": Clip(string(value.Key), MaxEchoBytes)}}
+	case errors.Is(err, ErrContended), errors.Is(err, object.ErrContended):
 		return answer{reason: ReasonWriteContended}
 	case errors.As(err, &future):
 		return answer{reason: ReasonRevisionInFuture, metadata: map[string]string{
@@ -136,6 +141,12 @@ func answerFor(err error) answer {
 		return answer{reason: ReasonStoreFull, message: space.Error()}
 	case errors.Is(err, object.ErrNoSpace):
 		return answer{reason: ReasonStoreFull, message: object.ErrNoSpace.Error()}
+	case errors.As(err, &record):
+		return answer{reason: ReasonWriteTooLarge, message: record.Error()}
+	case errors.As(err, &operations):
+		return answer{reason: ReasonWriteTooLarge, message: operations.Error()}
+	case errors.Is(err, ErrNoHistory):
+		return answer{reason: ReasonNoHistory}
 	case errors.Is(err, object.ErrTooLarge):
 		return answer{reason: ReasonWriteTooLarge, message: object.ErrTooLarge.Error()}
 	case errors.Is(err, object.ErrUnavailable):
@@ -173,6 +184,9 @@ func Status(ctx context.Context, err error) error {
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Domain: Domain, Reason: string(a.reason), Metadata: a.metadata}}
 	if invalid, ok := errors.AsType[InvalidError](err); ok {
 		details = append(details, &errdetails.BadRequest{FieldViolations: invalid})
+	}
+	if value, ok := errors.AsType[*ValueRefusedError](err); ok {
+		details = append(details, &errdetails.BadRequest{FieldViolations: value.Violations})
 	}
 	meaning := meanings[a.reason]
 	if meaning.retry {

@@ -10,6 +10,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/validation"
 )
 
 // Store is what handlers and metrics need of the store of a resource, besides its source.
@@ -54,7 +55,9 @@ type Resource struct {
 	Direct     *direct.Source       // nil: see Cacher
 	Store      Store
 	Values     Values
-	Tracer     WriteTracer // nil: writes are not traced
+	Tracer     WriteTracer      // nil: writes are not traced
+	History    *History         // nil: the resource has no history
+	Validation *validation.Live // nil: writes are not checked
 }
 
 // Lag is how far a watch is behind its resource.

@@ -27,6 +27,20 @@ type Batch struct {
 	ReturnCurrent bool
 
 	Ops []object.Op
+
+	several bool // the request is a transaction
+}
+
+// ValueField returns the name of the value of an operation in messages, before a JSON pointer into it.
+func (b *Batch) ValueField(i int) string {
+	name := "put.value"
+	if b.Ops[i].Kind == object.OpDelete {
+		name = "delete"
+	}
+	if b.several {
+		return fmt.Sprintf("operations[%d].%s", i, name)
+	}
+	return name
 }
 
 func (b *Batch) Operations(operations []*fanoutv1.Operation) {
@@ -34,6 +48,7 @@ func (b *Batch) Operations(operations []*fanoutv1.Operation) {
 		b.Refuse("operations", "has %d operations, must have between 1 and %d", n, b.Limits.Operations)
 		return
 	}
+	b.several = true
 	keys := map[object.Key]bool{}
 	for i, operation := range operations {
 		field := fmt.Sprintf("operations[%d]", i)

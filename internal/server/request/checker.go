@@ -163,6 +163,22 @@ func (c *Checker) contentType(field, t string) {
 	}
 }
 
+// maxMessageBytes is the longest message of a write.
+const maxMessageBytes = 1024
+
+// Message checks the message of a write.
+func (c *Checker) Message(field, message string) {
+	if n := len(message); n > maxMessageBytes {
+		c.Refuse(field, "has %d bytes, the limit is %d", n, maxMessageBytes)
+	}
+	if i := strings.IndexFunc(message, isControl); i >= 0 {
+		c.Refuse(field, "has a control character at byte %d", i)
+	}
+}
+
+// isControl reports whether a character cannot be a part of a text with several lines.
+func isControl(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
+
 // Order checks the order of a list of watchers, and reports whether it is by lag.
 func (c *Checker) Order(field string, o fanoutv1.ListWatchersRequest_Order) bool {
 	switch o {

@@ -84,6 +84,14 @@ func (i *Interceptors) Record(ctx context.Context, c *Call, fullMethod string, e
 		Resource: c.Resource, Code: st.Code().String(), Reason: reason,
 	}
 	r.Peer, r.UserAgent = transport.CallerOf(ctx)
+	if kind == audit.Write {
+		if one, ok := c.request.(interface{ GetValidateOnly() bool }); ok && one.GetValidateOnly() {
+			return // it writes nothing
+		}
+		if one, ok := c.request.(interface{ GetSkipValidation() bool }); ok {
+			r.SkippedValidation = one.GetSkipValidation()
+		}
+	}
 	r.Keys, r.KeyCount = keysOf(c.request)
 	if one, ok := c.request.(*fanoutv1.EndWatcherRequest); ok {
 		r.Watcher = apierr.Clip(one.GetId(), apierr.MaxEchoBytes)

@@ -26,6 +26,7 @@ type Config struct {
 	QuotaBytes          int64         // size at which the database refuses writes; default 2 GiB
 	CompactionRetention time.Duration // how much history etcd keeps; default 1 h
 	MaxTransactionOps   int           // number of operations of a transaction that etcd accepts; default 128
+	MaxRequestBytes     int           // size of the largest request that etcd accepts; default 1.5 MiB
 
 	// UnsafeNoFsync makes writes and the start fast. A crash of the machine then loses
 	// data, so it is for tests only.
@@ -58,6 +59,7 @@ func (cfg Config) etcd(log *zap.Logger) (*embed.Config, error) {
 	c.AutoCompactionMode = embed.CompactorModePeriodic
 	c.AutoCompactionRetention = cmp.Or(cfg.CompactionRetention, time.Hour).String()
 	c.MaxTxnOps = cmp.Or(uint(cfg.MaxTransactionOps), embed.DefaultMaxTxnOps)
+	c.MaxRequestBytes = cmp.Or(uint(cfg.MaxRequestBytes), embed.DefaultMaxRequestBytes)
 	if cfg.UnsafeNoFsync {
 		c.UnsafeNoFsync = true
 		// The only member waits for an election timeout before it elects itself. The

@@ -68,6 +68,20 @@ class ListWatchersResponse(_message.Message):
     watchers: _containers.RepeatedCompositeFieldContainer[WatcherStatus]
     def __init__(self, watchers: _Optional[_Iterable[_Union[WatcherStatus, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., total: _Optional[int] = ..., failing: _Optional[int] = ...) -> None: ...
 
+class PurgeHistoryRequest(_message.Message):
+    __slots__ = ["key", "resource"]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    resource: str
+    def __init__(self, resource: _Optional[str] = ..., key: _Optional[str] = ...) -> None: ...
+
+class PurgeHistoryResponse(_message.Message):
+    __slots__ = ["removed"]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    removed: int
+    def __init__(self, removed: _Optional[int] = ...) -> None: ...
+
 class ReclaimSpaceRequest(_message.Message):
     __slots__ = ["keep_history"]
     KEEP_HISTORY_FIELD_NUMBER: _ClassVar[int]
@@ -119,7 +133,7 @@ class ReencryptResponse(_message.Message):
     def __init__(self, looked_at: _Optional[int] = ..., reencrypted: _Optional[int] = ..., undecryptable: _Optional[int] = ..., changed_meanwhile: _Optional[int] = ..., next_page_token: _Optional[str] = ..., remaining: _Optional[int] = ..., encrypted: bool = ..., primary_key_id: _Optional[int] = ...) -> None: ...
 
 class ResourceStatus(_message.Message):
-    __slots__ = ["age", "cached", "changes", "codec", "encrypted", "fields", "interests", "lag_revisions", "name", "objects", "opaque_values", "position", "primary_key_id", "state", "undecryptable_objects", "watchers", "window"]
+    __slots__ = ["age", "cached", "changes", "codec", "encrypted", "fields", "interests", "lag_revisions", "name", "objects", "opaque_values", "position", "primary_key_id", "state", "undecryptable_objects", "validation", "watchers", "window"]
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = []
     AGE_FIELD_NUMBER: _ClassVar[int]
@@ -141,6 +155,7 @@ class ResourceStatus(_message.Message):
     STATE_SERVING: ResourceStatus.State
     STATE_UNSPECIFIED: ResourceStatus.State
     UNDECRYPTABLE_OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATION_FIELD_NUMBER: _ClassVar[int]
     WATCHERS_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
     age: _duration_pb2.Duration
@@ -158,9 +173,10 @@ class ResourceStatus(_message.Message):
     primary_key_id: int
     state: ResourceStatus.State
     undecryptable_objects: int
+    validation: ValidationStatus
     watchers: int
     window: WindowStatus
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[_Union[ResourceStatus.State, str]] = ..., position: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., lag_revisions: _Optional[int] = ..., age: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., objects: _Optional[int] = ..., window: _Optional[_Union[WindowStatus, _Mapping]] = ..., cached: bool = ..., codec: _Optional[str] = ..., fields: _Optional[_Iterable[str]] = ..., watchers: _Optional[int] = ..., interests: _Optional[int] = ..., opaque_values: _Optional[int] = ..., changes: _Optional[int] = ..., encrypted: bool = ..., primary_key_id: _Optional[int] = ..., undecryptable_objects: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[_Union[ResourceStatus.State, str]] = ..., position: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., lag_revisions: _Optional[int] = ..., age: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., objects: _Optional[int] = ..., window: _Optional[_Union[WindowStatus, _Mapping]] = ..., cached: bool = ..., codec: _Optional[str] = ..., fields: _Optional[_Iterable[str]] = ..., watchers: _Optional[int] = ..., interests: _Optional[int] = ..., opaque_values: _Optional[int] = ..., changes: _Optional[int] = ..., encrypted: bool = ..., primary_key_id: _Optional[int] = ..., undecryptable_objects: _Optional[int] = ..., validation: _Optional[_Union[ValidationStatus, _Mapping]] = ...) -> None: ...
 
 class ServerStatus(_message.Message):
     __slots__ = ["id", "uptime", "version"]
@@ -171,6 +187,14 @@ class ServerStatus(_message.Message):
     uptime: _duration_pb2.Duration
     version: str
     def __init__(self, id: _Optional[str] = ..., version: _Optional[str] = ..., uptime: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class ValidationStatus(_message.Message):
+    __slots__ = ["hash", "problem"]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    hash: str
+    problem: str
+    def __init__(self, hash: _Optional[str] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class WatchAppliedRequest(_message.Message):
     __slots__ = ["instance", "require_all", "resource", "revision", "scope", "subscriber_selector"]

@@ -46,6 +46,11 @@ class AdminServiceStub(object):
                 request_serializer=fanout_dot_v1_dot_admin__pb2.ReencryptRequest.SerializeToString,
                 response_deserializer=fanout_dot_v1_dot_admin__pb2.ReencryptResponse.FromString,
                 )
+        self.PurgeHistory = channel.unary_unary(
+                '/fanout.v1.AdminService/PurgeHistory',
+                request_serializer=fanout_dot_v1_dot_admin__pb2.PurgeHistoryRequest.SerializeToString,
+                response_deserializer=fanout_dot_v1_dot_admin__pb2.PurgeHistoryResponse.FromString,
+                )
         self.ReclaimSpace = channel.unary_unary(
                 '/fanout.v1.AdminService/ReclaimSpace',
                 request_serializer=fanout_dot_v1_dot_admin__pb2.ReclaimSpaceRequest.SerializeToString,
@@ -132,6 +137,19 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PurgeHistory(self, request, context):
+        """PurgeHistory removes the history of a key, for example because a secret was written by mistake. Write
+        the key again, or delete it, before: the last write stays, because the object is its result. etcd
+        itself keeps old revisions until it compacts them; see ReclaimSpace.
+
+        If the server has a policy, the caller needs the right "purge" to the key. If the resource has no
+        history, it fails with FAILED_PRECONDITION (reason NO_HISTORY). UNIMPLEMENTED if writes are
+        disabled.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReclaimSpace(self, request, context):
         """ReclaimSpace frees the space of an embedded etcd that nothing needs. It discards the
         history of older revisions, defragments the database file, and if etcd had reached its
@@ -175,6 +193,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Reencrypt,
                     request_deserializer=fanout_dot_v1_dot_admin__pb2.ReencryptRequest.FromString,
                     response_serializer=fanout_dot_v1_dot_admin__pb2.ReencryptResponse.SerializeToString,
+            ),
+            'PurgeHistory': grpc.unary_unary_rpc_method_handler(
+                    servicer.PurgeHistory,
+                    request_deserializer=fanout_dot_v1_dot_admin__pb2.PurgeHistoryRequest.FromString,
+                    response_serializer=fanout_dot_v1_dot_admin__pb2.PurgeHistoryResponse.SerializeToString,
             ),
             'ReclaimSpace': grpc.unary_unary_rpc_method_handler(
                     servicer.ReclaimSpace,
@@ -280,6 +303,23 @@ class AdminService(object):
         return grpc.experimental.unary_unary(request, target, '/fanout.v1.AdminService/Reencrypt',
             fanout_dot_v1_dot_admin__pb2.ReencryptRequest.SerializeToString,
             fanout_dot_v1_dot_admin__pb2.ReencryptResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def PurgeHistory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/fanout.v1.AdminService/PurgeHistory',
+            fanout_dot_v1_dot_admin__pb2.PurgeHistoryRequest.SerializeToString,
+            fanout_dot_v1_dot_admin__pb2.PurgeHistoryResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

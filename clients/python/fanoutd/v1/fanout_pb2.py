@@ -13,10 +13,11 @@ _sym_db = _symbol_database.Default()
 
 from fanoutd.v1 import object_pb2 as fanout_dot_v1_dot_object__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from fanoutd.v1.status import status_pb2 as google_dot_rpc_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x66\x61nout/v1/fanout.proto\x12\tfanout.v1\x1a\x16\x66\x61nout/v1/object.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x17google/rpc/status.proto\"q\n\nGetRequest\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12/\n\x0b\x63onsistency\x18\x03 \x01(\x0b\x32\x1a.fanout.v1.ReadConsistency\x12\x13\n\x0bjson_values\x18\x04 \x01(\x08\"\x7f\n\x0bGetResponse\x12!\n\x06object\x18\x01 \x01(\x0b\x32\x11.fanout.v1.Object\x12%\n\x08position\x18\x02 \x01(\x0b\x32\x13.fanout.v1.Position\x12&\n\x03ttl\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x99\x02\n\x0bListRequest\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x1f\n\x05scope\x18\x02 \x01(\x0b\x32\x10.fanout.v1.Scope\x12/\n\x0b\x63onsistency\x18\x03 \x01(\x0b\x32\x1a.fanout.v1.ReadConsistency\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\x12\x11\n\tstart_key\x18\x06 \x01(\t\x12\x16\n\x0elabel_selector\x18\x07 \x01(\t\x12\x16\n\x0e\x66ield_selector\x18\x08 \x01(\t\x12\x12\n\ncount_only\x18\t \x01(\x08\x12\x13\n\x0bomit_values\x18\n \x01(\x08\x12\x13\n\x0bjson_values\x18\x0b \x01(\x08\"\xa4\x01\n\x0cListResponse\x12\"\n\x07objects\x18\x01 \x03(\x0b\x32\x11.fanout.v1.Object\x12%\n\x08position\x18\x02 \x01(\x0b\x32\x13.fanout.v1.Position\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\x12\x1c\n\x0fremaining_count\x18\x04 \x01(\x03H\x00\x88\x01\x01\x42\x12\n\x10_remaining_count\"\xcd\x04\n\x0cWatchRequest\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x1f\n\x05scope\x18\x02 \x01(\x0b\x32\x10.fanout.v1.Scope\x12$\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\x13.fanout.v1.PositionH\x00\x12&\n\x08\x66rom_now\x18\x04 \x01(\x0b\x32\x12.fanout.v1.FromNowH\x00\x12/\n\x0b\x63onsistency\x18\x05 \x01(\x0b\x32\x1a.fanout.v1.ReadConsistency\x12\x16\n\x0elabel_selector\x18\x06 \x01(\t\x12\x16\n\x0e\x66ield_selector\x18\x07 \x01(\t\x12\x17\n\x0fprevious_object\x18\x08 \x01(\x08\x12\x13\n\x0bomit_values\x18\t \x01(\x08\x12\x34\n\x11\x62ookmark_interval\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12%\n\x08\x64\x65livery\x18\x0b \x01(\x0e\x32\x13.fanout.v1.Delivery\x12\x32\n\x0fmax_batch_delay\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\ntime_limit\x18\r \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0b\x65very_event\x18\x0e \x01(\x08\x12)\n\nsubscriber\x18\x0f \x01(\x0b\x32\x15.fanout.v1.Subscriber\x12\x0f\n\x07reports\x18\x10 \x01(\x08\x12\x13\n\x0bjson_values\x18\x11 \x01(\x08\x42\x07\n\x05\x62\x65gin\"\x80\x01\n\nSubscriber\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x31\n\x06labels\x18\x02 \x03(\x0b\x32!.fanout.v1.Subscriber.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\t\n\x07\x46romNow\"\x82\x04\n\rWatchResponse\x12 \n\x06\x65vents\x18\x01 \x03(\x0b\x32\x10.fanout.v1.Event\x12%\n\x08position\x18\x02 \x01(\x0b\x32\x13.fanout.v1.Position\x12+\n\x04kind\x18\x03 \x01(\x0e\x32\x1d.fanout.v1.WatchResponse.Kind\x12\x32\n\x08\x63\x61tch_up\x18\x04 \x01(\x0e\x32 .fanout.v1.WatchResponse.CatchUp\x12\x0f\n\x07partial\x18\x05 \x01(\x08\x12\x16\n\x0eresume_at_once\x18\x06 \x01(\x08\x12&\n\x03\x61ge\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x93\x01\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13KIND_CATCH_UP_BEGIN\x10\x01\x12\x16\n\x12KIND_CATCH_UP_PART\x10\x02\x12\x0f\n\x0bKIND_SYNCED\x10\x03\x12\r\n\tKIND_LIVE\x10\x04\x12\x11\n\rKIND_BOOKMARK\x10\x05\x12\x11\n\rKIND_DRAINING\x10\x06\"`\n\x07\x43\x61tchUp\x12\x18\n\x14\x43\x41TCH_UP_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x43\x41TCH_UP_REPLAY\x10\x01\x12\x12\n\x0e\x43\x41TCH_UP_RESET\x10\x02\x12\x12\n\x0e\x43\x41TCH_UP_DELTA\x10\x03\"\xe8\x03\n\x10SubscribeRequest\x12+\n\nsubscriber\x18\x01 \x01(\x0b\x32\x15.fanout.v1.SubscriberH\x00\x12\x32\n\x05start\x18\x02 \x01(\x0b\x32!.fanout.v1.SubscribeRequest.StartH\x00\x12\x30\n\x04stop\x18\x03 \x01(\x0b\x32 .fanout.v1.SubscribeRequest.StopH\x00\x12\x34\n\x06report\x18\x04 \x01(\x0b\x32\".fanout.v1.SubscribeRequest.ReportH\x00\x1a\x43\n\x05Start\x12\x10\n\x08watch_id\x18\x01 \x01(\x04\x12(\n\x07request\x18\x02 \x01(\x0b\x32\x17.fanout.v1.WatchRequest\x1a\x18\n\x04Stop\x12\x10\n\x08watch_id\x18\x01 \x01(\x04\x1a\xa0\x01\n\x06Report\x12\x10\n\x08watch_id\x18\x01 \x01(\x04\x12$\n\x07\x61pplied\x18\x02 \x01(\x0b\x32\x13.fanout.v1.Position\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status\x12&\n\tattempted\x18\x04 \x01(\x0b\x32\x13.fanout.v1.Position\x12\x13\n\x0b\x66\x61iled_keys\x18\x05 \x03(\tB\t\n\x07request\"\xf8\x01\n\x11SubscribeResponse\x12\x33\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\".fanout.v1.SubscribeResponse.Entry\x12\x0c\n\x04more\x18\x02 \x01(\x08\x1a\x9f\x01\n\x05\x45ntry\x12\x11\n\twatch_ids\x18\x01 \x03(\x04\x12,\n\x08response\x18\x02 \x01(\x0b\x32\x18.fanout.v1.WatchResponseH\x00\x12%\n\x07refused\x18\x03 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x12#\n\x05\x65nded\x18\x04 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\t\n\x07\x63ontent\"\xd9\x01\n\x05\x45vent\x12!\n\x06object\x18\x01 \x01(\x0b\x32\x11.fanout.v1.Object\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12#\n\x04type\x18\x03 \x01(\x0e\x32\x15.fanout.v1.Event.Type\x12#\n\x08previous\x18\x04 \x01(\x0b\x32\x11.fanout.v1.Object\"Q\n\x04Type\x12\x14\n\x10TYPE_UNSPECIFIED\x10\x00\x12\x0e\n\nTYPE_ADDED\x10\x01\x12\x11\n\rTYPE_MODIFIED\x10\x02\x12\x10\n\x0cTYPE_DELETED\x10\x03\"\xa4\x01\n\rReportRequest\x12\r\n\x05watch\x18\x01 \x01(\t\x12$\n\x07\x61pplied\x18\x02 \x01(\x0b\x32\x13.fanout.v1.Position\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status\x12&\n\tattempted\x18\x04 \x01(\x0b\x32\x13.fanout.v1.Position\x12\x13\n\x0b\x66\x61iled_keys\x18\x05 \x03(\t\"\x10\n\x0eReportResponse*M\n\x08\x44\x65livery\x12\x18\n\x14\x44\x45LIVERY_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x44\x45LIVERY_EVERY\x10\x01\x12\x13\n\x0f\x44\x45LIVERY_LATEST\x10\x02\x32\xc7\x02\n\rFanoutService\x12\x34\n\x03Get\x12\x15.fanout.v1.GetRequest\x1a\x16.fanout.v1.GetResponse\x12\x37\n\x04List\x12\x16.fanout.v1.ListRequest\x1a\x17.fanout.v1.ListResponse\x12<\n\x05Watch\x12\x17.fanout.v1.WatchRequest\x1a\x18.fanout.v1.WatchResponse0\x01\x12=\n\x06Report\x12\x18.fanout.v1.ReportRequest\x1a\x19.fanout.v1.ReportResponse\x12J\n\tSubscribe\x12\x1b.fanout.v1.SubscribeRequest\x1a\x1c.fanout.v1.SubscribeResponse(\x01\x30\x01\x42j\n\x14io.github.fanoutd.v1B\x0b\x46\x61noutProtoP\x01Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1\xa2\x02\x03\x46\x41N\xaa\x02\tFanout.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x66\x61nout/v1/fanout.proto\x12\tfanout.v1\x1a\x16\x66\x61nout/v1/object.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\"\x86\x01\n\nGetRequest\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12/\n\x0b\x63onsistency\x18\x03 \x01(\x0b\x32\x1a.fanout.v1.ReadConsistency\x12\x13\n\x0bjson_values\x18\x04 \x01(\x08\x12\x13\n\x0blast_change\x18\x05 \x01(\x08\"\xab\x01\n\x0bGetResponse\x12!\n\x06object\x18\x01 \x01(\x0b\x32\x11.fanout.v1.Object\x12%\n\x08position\x18\x02 \x01(\x0b\x32\x13.fanout.v1.Position\x12&\n\x03ttl\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x0blast_change\x18\x04 \x01(\x0b\x32\x15.fanout.v1.LastChange\"W\n\nLastChange\x12\x0e\n\x06\x61uthor\x18\x01 \x01(\t\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07message\x18\x03 \x01(\t\"\x99\x02\n\x0bListRequest\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x1f\n\x05scope\x18\x02 \x01(\x0b\x32\x10.fanout.v1.Scope\x12/\n\x0b\x63onsistency\x18\x03 \x01(\x0b\x32\x1a.fanout.v1.ReadConsistency\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\x12\x11\n\tstart_key\x18\x06 \x01(\t\x12\x16\n\x0elabel_selector\x18\x07 \x01(\t\x12\x16\n\x0e\x66ield_selector\x18\x08 \x01(\t\x12\x12\n\ncount_only\x18\t \x01(\x08\x12\x13\n\x0bomit_values\x18\n \x01(\x08\x12\x13\n\x0bjson_values\x18\x0b \x01(\x08\"\xa4\x01\n\x0cListResponse\x12\"\n\x07objects\x18\x01 \x03(\x0b\x32\x11.fanout.v1.Object\x12%\n\x08position\x18\x02 \x01(\x0b\x32\x13.fanout.v1.Position\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\x12\x1c\n\x0fremaining_count\x18\x04 \x01(\x03H\x00\x88\x01\x01\x42\x12\n\x10_remaining_count\"\xd8\x01\n\x0eHistoryRequest\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x1f\n\x05scope\x18\x02 \x01(\x0b\x32\x10.fanout.v1.Scope\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\x12\n\x08revision\x18\x05 \x01(\x03H\x00\x12*\n\x04time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12\x0e\n\x06values\x18\x07 \x01(\x08\x12\x13\n\x0bjson_values\x18\x08 \x01(\x08\x42\x07\n\x05\x62\x65gin\"f\n\x0fHistoryResponse\x12(\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x17.fanout.v1.HistoryEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x03\"\xfe\x02\n\x0cHistoryEntry\x12*\n\x04kind\x18\x01 \x01(\x0e\x32\x1c.fanout.v1.HistoryEntry.Kind\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x03\x12\x0e\n\x06\x61uthor\x18\x04 \x01(\t\x12(\n\x04time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07message\x18\x06 \x01(\t\x12\x19\n\x11replaced_revision\x18\x07 \x01(\x03\x12\x1a\n\x12transaction_writes\x18\x08 \x01(\x05\x12\x0f\n\x07has_ttl\x18\t \x01(\x08\x12!\n\x06object\x18\n \x01(\x0b\x32\x11.fanout.v1.Object\"m\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x0c\n\x08KIND_PUT\x10\x01\x12\x0f\n\x0bKIND_DELETE\x10\x02\x12\x10\n\x0cKIND_EXPIRED\x10\x03\x12\x0c\n\x08KIND_GAP\x10\x04\x12\x10\n\x0cKIND_EARLIER\x10\x05\"\xcd\x04\n\x0cWatchRequest\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x1f\n\x05scope\x18\x02 \x01(\x0b\x32\x10.fanout.v1.Scope\x12$\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\x13.fanout.v1.PositionH\x00\x12&\n\x08\x66rom_now\x18\x04 \x01(\x0b\x32\x12.fanout.v1.FromNowH\x00\x12/\n\x0b\x63onsistency\x18\x05 \x01(\x0b\x32\x1a.fanout.v1.ReadConsistency\x12\x16\n\x0elabel_selector\x18\x06 \x01(\t\x12\x16\n\x0e\x66ield_selector\x18\x07 \x01(\t\x12\x17\n\x0fprevious_object\x18\x08 \x01(\x08\x12\x13\n\x0bomit_values\x18\t \x01(\x08\x12\x34\n\x11\x62ookmark_interval\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12%\n\x08\x64\x65livery\x18\x0b \x01(\x0e\x32\x13.fanout.v1.Delivery\x12\x32\n\x0fmax_batch_delay\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\ntime_limit\x18\r \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0b\x65very_event\x18\x0e \x01(\x08\x12)\n\nsubscriber\x18\x0f \x01(\x0b\x32\x15.fanout.v1.Subscriber\x12\x0f\n\x07reports\x18\x10 \x01(\x08\x12\x13\n\x0bjson_values\x18\x11 \x01(\x08\x42\x07\n\x05\x62\x65gin\"\x80\x01\n\nSubscriber\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x31\n\x06labels\x18\x02 \x03(\x0b\x32!.fanout.v1.Subscriber.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\t\n\x07\x46romNow\"\x82\x04\n\rWatchResponse\x12 \n\x06\x65vents\x18\x01 \x03(\x0b\x32\x10.fanout.v1.Event\x12%\n\x08position\x18\x02 \x01(\x0b\x32\x13.fanout.v1.Position\x12+\n\x04kind\x18\x03 \x01(\x0e\x32\x1d.fanout.v1.WatchResponse.Kind\x12\x32\n\x08\x63\x61tch_up\x18\x04 \x01(\x0e\x32 .fanout.v1.WatchResponse.CatchUp\x12\x0f\n\x07partial\x18\x05 \x01(\x08\x12\x16\n\x0eresume_at_once\x18\x06 \x01(\x08\x12&\n\x03\x61ge\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x93\x01\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13KIND_CATCH_UP_BEGIN\x10\x01\x12\x16\n\x12KIND_CATCH_UP_PART\x10\x02\x12\x0f\n\x0bKIND_SYNCED\x10\x03\x12\r\n\tKIND_LIVE\x10\x04\x12\x11\n\rKIND_BOOKMARK\x10\x05\x12\x11\n\rKIND_DRAINING\x10\x06\"`\n\x07\x43\x61tchUp\x12\x18\n\x14\x43\x41TCH_UP_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x43\x41TCH_UP_REPLAY\x10\x01\x12\x12\n\x0e\x43\x41TCH_UP_RESET\x10\x02\x12\x12\n\x0e\x43\x41TCH_UP_DELTA\x10\x03\"\xe8\x03\n\x10SubscribeRequest\x12+\n\nsubscriber\x18\x01 \x01(\x0b\x32\x15.fanout.v1.SubscriberH\x00\x12\x32\n\x05start\x18\x02 \x01(\x0b\x32!.fanout.v1.SubscribeRequest.StartH\x00\x12\x30\n\x04stop\x18\x03 \x01(\x0b\x32 .fanout.v1.SubscribeRequest.StopH\x00\x12\x34\n\x06report\x18\x04 \x01(\x0b\x32\".fanout.v1.SubscribeRequest.ReportH\x00\x1a\x43\n\x05Start\x12\x10\n\x08watch_id\x18\x01 \x01(\x04\x12(\n\x07request\x18\x02 \x01(\x0b\x32\x17.fanout.v1.WatchRequest\x1a\x18\n\x04Stop\x12\x10\n\x08watch_id\x18\x01 \x01(\x04\x1a\xa0\x01\n\x06Report\x12\x10\n\x08watch_id\x18\x01 \x01(\x04\x12$\n\x07\x61pplied\x18\x02 \x01(\x0b\x32\x13.fanout.v1.Position\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status\x12&\n\tattempted\x18\x04 \x01(\x0b\x32\x13.fanout.v1.Position\x12\x13\n\x0b\x66\x61iled_keys\x18\x05 \x03(\tB\t\n\x07request\"\xf8\x01\n\x11SubscribeResponse\x12\x33\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\".fanout.v1.SubscribeResponse.Entry\x12\x0c\n\x04more\x18\x02 \x01(\x08\x1a\x9f\x01\n\x05\x45ntry\x12\x11\n\twatch_ids\x18\x01 \x03(\x04\x12,\n\x08response\x18\x02 \x01(\x0b\x32\x18.fanout.v1.WatchResponseH\x00\x12%\n\x07refused\x18\x03 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x12#\n\x05\x65nded\x18\x04 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\t\n\x07\x63ontent\"\xd9\x01\n\x05\x45vent\x12!\n\x06object\x18\x01 \x01(\x0b\x32\x11.fanout.v1.Object\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12#\n\x04type\x18\x03 \x01(\x0e\x32\x15.fanout.v1.Event.Type\x12#\n\x08previous\x18\x04 \x01(\x0b\x32\x11.fanout.v1.Object\"Q\n\x04Type\x12\x14\n\x10TYPE_UNSPECIFIED\x10\x00\x12\x0e\n\nTYPE_ADDED\x10\x01\x12\x11\n\rTYPE_MODIFIED\x10\x02\x12\x10\n\x0cTYPE_DELETED\x10\x03\"\xa4\x01\n\rReportRequest\x12\r\n\x05watch\x18\x01 \x01(\t\x12$\n\x07\x61pplied\x18\x02 \x01(\x0b\x32\x13.fanout.v1.Position\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status\x12&\n\tattempted\x18\x04 \x01(\x0b\x32\x13.fanout.v1.Position\x12\x13\n\x0b\x66\x61iled_keys\x18\x05 \x03(\t\"\x10\n\x0eReportResponse*M\n\x08\x44\x65livery\x12\x18\n\x14\x44\x45LIVERY_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x44\x45LIVERY_EVERY\x10\x01\x12\x13\n\x0f\x44\x45LIVERY_LATEST\x10\x02\x32\x89\x03\n\rFanoutService\x12\x34\n\x03Get\x12\x15.fanout.v1.GetRequest\x1a\x16.fanout.v1.GetResponse\x12\x37\n\x04List\x12\x16.fanout.v1.ListRequest\x1a\x17.fanout.v1.ListResponse\x12@\n\x07History\x12\x19.fanout.v1.HistoryRequest\x1a\x1a.fanout.v1.HistoryResponse\x12<\n\x05Watch\x12\x17.fanout.v1.WatchRequest\x1a\x18.fanout.v1.WatchResponse0\x01\x12=\n\x06Report\x12\x18.fanout.v1.ReportRequest\x1a\x19.fanout.v1.ReportResponse\x12J\n\tSubscribe\x12\x1b.fanout.v1.SubscribeRequest\x1a\x1c.fanout.v1.SubscribeResponse(\x01\x30\x01\x42j\n\x14io.github.fanoutd.v1B\x0b\x46\x61noutProtoP\x01Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1\xa2\x02\x03\x46\x41N\xaa\x02\tFanout.V1b\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'fanoutd.v1.fanout_pb2', globals())
@@ -26,50 +27,60 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._serialized_options = b'\n\024io.github.fanoutd.v1B\013FanoutProtoP\001Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1\242\002\003FAN\252\002\tFanout.V1'
   _SUBSCRIBER_LABELSENTRY._options = None
   _SUBSCRIBER_LABELSENTRY._serialized_options = b'8\001'
-  _DELIVERY._serialized_start=3211
-  _DELIVERY._serialized_end=3288
-  _GETREQUEST._serialized_start=118
-  _GETREQUEST._serialized_end=231
-  _GETRESPONSE._serialized_start=233
-  _GETRESPONSE._serialized_end=360
-  _LISTREQUEST._serialized_start=363
-  _LISTREQUEST._serialized_end=644
-  _LISTRESPONSE._serialized_start=647
-  _LISTRESPONSE._serialized_end=811
-  _WATCHREQUEST._serialized_start=814
-  _WATCHREQUEST._serialized_end=1403
-  _SUBSCRIBER._serialized_start=1406
-  _SUBSCRIBER._serialized_end=1534
-  _SUBSCRIBER_LABELSENTRY._serialized_start=1489
-  _SUBSCRIBER_LABELSENTRY._serialized_end=1534
-  _FROMNOW._serialized_start=1536
-  _FROMNOW._serialized_end=1545
-  _WATCHRESPONSE._serialized_start=1548
-  _WATCHRESPONSE._serialized_end=2062
-  _WATCHRESPONSE_KIND._serialized_start=1817
-  _WATCHRESPONSE_KIND._serialized_end=1964
-  _WATCHRESPONSE_CATCHUP._serialized_start=1966
-  _WATCHRESPONSE_CATCHUP._serialized_end=2062
-  _SUBSCRIBEREQUEST._serialized_start=2065
-  _SUBSCRIBEREQUEST._serialized_end=2553
-  _SUBSCRIBEREQUEST_START._serialized_start=2286
-  _SUBSCRIBEREQUEST_START._serialized_end=2353
-  _SUBSCRIBEREQUEST_STOP._serialized_start=2355
-  _SUBSCRIBEREQUEST_STOP._serialized_end=2379
-  _SUBSCRIBEREQUEST_REPORT._serialized_start=2382
-  _SUBSCRIBEREQUEST_REPORT._serialized_end=2542
-  _SUBSCRIBERESPONSE._serialized_start=2556
-  _SUBSCRIBERESPONSE._serialized_end=2804
-  _SUBSCRIBERESPONSE_ENTRY._serialized_start=2645
-  _SUBSCRIBERESPONSE_ENTRY._serialized_end=2804
-  _EVENT._serialized_start=2807
-  _EVENT._serialized_end=3024
-  _EVENT_TYPE._serialized_start=2943
-  _EVENT_TYPE._serialized_end=3024
-  _REPORTREQUEST._serialized_start=3027
-  _REPORTREQUEST._serialized_end=3191
-  _REPORTRESPONSE._serialized_start=3193
-  _REPORTRESPONSE._serialized_end=3209
-  _FANOUTSERVICE._serialized_start=3291
-  _FANOUTSERVICE._serialized_end=3618
+  _DELIVERY._serialized_start=4108
+  _DELIVERY._serialized_end=4185
+  _GETREQUEST._serialized_start=152
+  _GETREQUEST._serialized_end=286
+  _GETRESPONSE._serialized_start=289
+  _GETRESPONSE._serialized_end=460
+  _LASTCHANGE._serialized_start=462
+  _LASTCHANGE._serialized_end=549
+  _LISTREQUEST._serialized_start=552
+  _LISTREQUEST._serialized_end=833
+  _LISTRESPONSE._serialized_start=836
+  _LISTRESPONSE._serialized_end=1000
+  _HISTORYREQUEST._serialized_start=1003
+  _HISTORYREQUEST._serialized_end=1219
+  _HISTORYRESPONSE._serialized_start=1221
+  _HISTORYRESPONSE._serialized_end=1323
+  _HISTORYENTRY._serialized_start=1326
+  _HISTORYENTRY._serialized_end=1708
+  _HISTORYENTRY_KIND._serialized_start=1599
+  _HISTORYENTRY_KIND._serialized_end=1708
+  _WATCHREQUEST._serialized_start=1711
+  _WATCHREQUEST._serialized_end=2300
+  _SUBSCRIBER._serialized_start=2303
+  _SUBSCRIBER._serialized_end=2431
+  _SUBSCRIBER_LABELSENTRY._serialized_start=2386
+  _SUBSCRIBER_LABELSENTRY._serialized_end=2431
+  _FROMNOW._serialized_start=2433
+  _FROMNOW._serialized_end=2442
+  _WATCHRESPONSE._serialized_start=2445
+  _WATCHRESPONSE._serialized_end=2959
+  _WATCHRESPONSE_KIND._serialized_start=2714
+  _WATCHRESPONSE_KIND._serialized_end=2861
+  _WATCHRESPONSE_CATCHUP._serialized_start=2863
+  _WATCHRESPONSE_CATCHUP._serialized_end=2959
+  _SUBSCRIBEREQUEST._serialized_start=2962
+  _SUBSCRIBEREQUEST._serialized_end=3450
+  _SUBSCRIBEREQUEST_START._serialized_start=3183
+  _SUBSCRIBEREQUEST_START._serialized_end=3250
+  _SUBSCRIBEREQUEST_STOP._serialized_start=3252
+  _SUBSCRIBEREQUEST_STOP._serialized_end=3276
+  _SUBSCRIBEREQUEST_REPORT._serialized_start=3279
+  _SUBSCRIBEREQUEST_REPORT._serialized_end=3439
+  _SUBSCRIBERESPONSE._serialized_start=3453
+  _SUBSCRIBERESPONSE._serialized_end=3701
+  _SUBSCRIBERESPONSE_ENTRY._serialized_start=3542
+  _SUBSCRIBERESPONSE_ENTRY._serialized_end=3701
+  _EVENT._serialized_start=3704
+  _EVENT._serialized_end=3921
+  _EVENT_TYPE._serialized_start=3840
+  _EVENT_TYPE._serialized_end=3921
+  _REPORTREQUEST._serialized_start=3924
+  _REPORTREQUEST._serialized_end=4088
+  _REPORTRESPONSE._serialized_start=4090
+  _REPORTRESPONSE._serialized_end=4106
+  _FANOUTSERVICE._serialized_start=4188
+  _FANOUTSERVICE._serialized_end=4581
 # @@protoc_insertion_point(module_scope)

@@ -1,5 +1,6 @@
 from fanoutd.v1 import object_pb2 as _object_pb2
 from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from fanoutd.v1.status import status_pb2 as _status_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -35,26 +36,102 @@ class FromNow(_message.Message):
     def __init__(self) -> None: ...
 
 class GetRequest(_message.Message):
-    __slots__ = ["consistency", "json_values", "key", "resource"]
+    __slots__ = ["consistency", "json_values", "key", "last_change", "resource"]
     CONSISTENCY_FIELD_NUMBER: _ClassVar[int]
     JSON_VALUES_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
+    LAST_CHANGE_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
     consistency: _object_pb2.ReadConsistency
     json_values: bool
     key: str
+    last_change: bool
     resource: str
-    def __init__(self, resource: _Optional[str] = ..., key: _Optional[str] = ..., consistency: _Optional[_Union[_object_pb2.ReadConsistency, _Mapping]] = ..., json_values: bool = ...) -> None: ...
+    def __init__(self, resource: _Optional[str] = ..., key: _Optional[str] = ..., consistency: _Optional[_Union[_object_pb2.ReadConsistency, _Mapping]] = ..., json_values: bool = ..., last_change: bool = ...) -> None: ...
 
 class GetResponse(_message.Message):
-    __slots__ = ["object", "position", "ttl"]
+    __slots__ = ["last_change", "object", "position", "ttl"]
+    LAST_CHANGE_FIELD_NUMBER: _ClassVar[int]
     OBJECT_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     TTL_FIELD_NUMBER: _ClassVar[int]
+    last_change: LastChange
     object: _object_pb2.Object
     position: _object_pb2.Position
     ttl: _duration_pb2.Duration
-    def __init__(self, object: _Optional[_Union[_object_pb2.Object, _Mapping]] = ..., position: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    def __init__(self, object: _Optional[_Union[_object_pb2.Object, _Mapping]] = ..., position: _Optional[_Union[_object_pb2.Position, _Mapping]] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., last_change: _Optional[_Union[LastChange, _Mapping]] = ...) -> None: ...
+
+class HistoryEntry(_message.Message):
+    __slots__ = ["author", "has_ttl", "key", "kind", "message", "object", "replaced_revision", "revision", "time", "transaction_writes"]
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = []
+    AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    HAS_TTL_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    KIND_DELETE: HistoryEntry.Kind
+    KIND_EARLIER: HistoryEntry.Kind
+    KIND_EXPIRED: HistoryEntry.Kind
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    KIND_GAP: HistoryEntry.Kind
+    KIND_PUT: HistoryEntry.Kind
+    KIND_UNSPECIFIED: HistoryEntry.Kind
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    REPLACED_REVISION_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_WRITES_FIELD_NUMBER: _ClassVar[int]
+    author: str
+    has_ttl: bool
+    key: str
+    kind: HistoryEntry.Kind
+    message: str
+    object: _object_pb2.Object
+    replaced_revision: int
+    revision: int
+    time: _timestamp_pb2.Timestamp
+    transaction_writes: int
+    def __init__(self, kind: _Optional[_Union[HistoryEntry.Kind, str]] = ..., key: _Optional[str] = ..., revision: _Optional[int] = ..., author: _Optional[str] = ..., time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., message: _Optional[str] = ..., replaced_revision: _Optional[int] = ..., transaction_writes: _Optional[int] = ..., has_ttl: bool = ..., object: _Optional[_Union[_object_pb2.Object, _Mapping]] = ...) -> None: ...
+
+class HistoryRequest(_message.Message):
+    __slots__ = ["json_values", "page_size", "page_token", "resource", "revision", "scope", "time", "values"]
+    JSON_VALUES_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    json_values: bool
+    page_size: int
+    page_token: str
+    resource: str
+    revision: int
+    scope: _object_pb2.Scope
+    time: _timestamp_pb2.Timestamp
+    values: bool
+    def __init__(self, resource: _Optional[str] = ..., scope: _Optional[_Union[_object_pb2.Scope, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., revision: _Optional[int] = ..., time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., values: bool = ..., json_values: bool = ...) -> None: ...
+
+class HistoryResponse(_message.Message):
+    __slots__ = ["entries", "next_page_token", "revision"]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[HistoryEntry]
+    next_page_token: str
+    revision: int
+    def __init__(self, entries: _Optional[_Iterable[_Union[HistoryEntry, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class LastChange(_message.Message):
+    __slots__ = ["author", "message", "time"]
+    AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    author: str
+    message: str
+    time: _timestamp_pb2.Timestamp
+    def __init__(self, author: _Optional[str] = ..., time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., message: _Optional[str] = ...) -> None: ...
 
 class ListRequest(_message.Message):
     __slots__ = ["consistency", "count_only", "field_selector", "json_values", "label_selector", "omit_values", "page_size", "page_token", "resource", "scope", "start_key"]

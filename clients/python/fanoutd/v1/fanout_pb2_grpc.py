@@ -35,6 +35,11 @@ class FanoutServiceStub(object):
                 request_serializer=fanout_dot_v1_dot_fanout__pb2.ListRequest.SerializeToString,
                 response_deserializer=fanout_dot_v1_dot_fanout__pb2.ListResponse.FromString,
                 )
+        self.History = channel.unary_unary(
+                '/fanout.v1.FanoutService/History',
+                request_serializer=fanout_dot_v1_dot_fanout__pb2.HistoryRequest.SerializeToString,
+                response_deserializer=fanout_dot_v1_dot_fanout__pb2.HistoryResponse.FromString,
+                )
         self.Watch = channel.unary_stream(
                 '/fanout.v1.FanoutService/Watch',
                 request_serializer=fanout_dot_v1_dot_fanout__pb2.WatchRequest.SerializeToString,
@@ -77,6 +82,18 @@ class FanoutServiceServicer(object):
     def List(self, request, context):
         """List returns the objects of a scope in key order, in pages. All pages show the
         objects as of one revision.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def History(self, request, context):
+        """History returns the writes to a key or to the keys of a scope, newest first, in pages. It needs
+        the right "history" to the scope. If the resource has no history, it fails with
+        FAILED_PRECONDITION (reason NO_HISTORY).
+
+        A history has what was written through fanoutd since it was turned on, as long as the limits of
+        the resource keep it. A gap is where another program wrote to etcd.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -220,6 +237,11 @@ def add_FanoutServiceServicer_to_server(servicer, server):
                     request_deserializer=fanout_dot_v1_dot_fanout__pb2.ListRequest.FromString,
                     response_serializer=fanout_dot_v1_dot_fanout__pb2.ListResponse.SerializeToString,
             ),
+            'History': grpc.unary_unary_rpc_method_handler(
+                    servicer.History,
+                    request_deserializer=fanout_dot_v1_dot_fanout__pb2.HistoryRequest.FromString,
+                    response_serializer=fanout_dot_v1_dot_fanout__pb2.HistoryResponse.SerializeToString,
+            ),
             'Watch': grpc.unary_stream_rpc_method_handler(
                     servicer.Watch,
                     request_deserializer=fanout_dot_v1_dot_fanout__pb2.WatchRequest.FromString,
@@ -287,6 +309,23 @@ class FanoutService(object):
         return grpc.experimental.unary_unary(request, target, '/fanout.v1.FanoutService/List',
             fanout_dot_v1_dot_fanout__pb2.ListRequest.SerializeToString,
             fanout_dot_v1_dot_fanout__pb2.ListResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def History(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/fanout.v1.FanoutService/History',
+            fanout_dot_v1_dot_fanout__pb2.HistoryRequest.SerializeToString,
+            fanout_dot_v1_dot_fanout__pb2.HistoryResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

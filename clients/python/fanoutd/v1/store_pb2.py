@@ -15,7 +15,7 @@ from fanoutd.v1 import object_pb2 as fanout_dot_v1_dot_object__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x66\x61nout/v1/store.proto\x12\tfanout.v1\x1a\x16\x66\x61nout/v1/object.proto\x1a\x1egoogle/protobuf/duration.proto\"q\n\nPutRequest\x12\x10\n\x08resource\x18\x01 \x01(\t\x12$\n\x03put\x18\x02 \x01(\x0b\x32\x17.fanout.v1.PutOperation\x12\x16\n\x0ereturn_current\x18\x03 \x01(\x08\x12\x13\n\x0bjson_values\x18\x04 \x01(\x08\"S\n\x0bPutResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x0f\n\x07\x61pplied\x18\x02 \x01(\x08\x12!\n\x06object\x18\x03 \x01(\x0b\x32\x11.fanout.v1.Object\"z\n\rDeleteRequest\x12\x10\n\x08resource\x18\x01 \x01(\t\x12*\n\x06\x64\x65lete\x18\x02 \x01(\x0b\x32\x1a.fanout.v1.DeleteOperation\x12\x16\n\x0ereturn_current\x18\x03 \x01(\x08\x12\x13\n\x0bjson_values\x18\x04 \x01(\x08\"g\n\x0e\x44\x65leteResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x0f\n\x07\x64\x65leted\x18\x02 \x01(\x08\x12\x0f\n\x07\x61pplied\x18\x03 \x01(\x08\x12!\n\x06object\x18\x04 \x01(\x0b\x32\x11.fanout.v1.Object\"z\n\x0fTransactRequest\x12\x10\n\x08resource\x18\x01 \x01(\t\x12(\n\noperations\x18\x02 \x03(\x0b\x32\x14.fanout.v1.Operation\x12\x16\n\x0ereturn_current\x18\x03 \x01(\x08\x12\x13\n\x0bjson_values\x18\x04 \x01(\x08\"b\n\x10TransactResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12+\n\x07results\x18\x02 \x03(\x0b\x32\x1a.fanout.v1.OperationResult\x12\x0f\n\x07\x61pplied\x18\x03 \x01(\x08\"\x9a\x01\n\tOperation\x12&\n\x03put\x18\x01 \x01(\x0b\x32\x17.fanout.v1.PutOperationH\x00\x12,\n\x06\x64\x65lete\x18\x02 \x01(\x0b\x32\x1a.fanout.v1.DeleteOperationH\x00\x12*\n\x05\x63heck\x18\x03 \x01(\x0b\x32\x19.fanout.v1.CheckOperationH\x00\x42\x0b\n\toperation\"E\n\x0fOperationResult\x12\x0f\n\x07\x64\x65leted\x18\x01 \x01(\x08\x12!\n\x06object\x18\x02 \x01(\x0b\x32\x11.fanout.v1.Object\"\xc4\x02\n\x0cPutOperation\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x04text\x18\x02 \x01(\tH\x00\x12\x0e\n\x04\x64\x61ta\x18\x03 \x01(\x0cH\x00\x12\x14\n\x0c\x63ontent_type\x18\x04 \x01(\t\x12\x33\n\x06labels\x18\x05 \x03(\x0b\x32#.fanout.v1.PutOperation.LabelsEntry\x12\x1c\n\x0fif_mod_revision\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12&\n\x03ttl\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08keep_ttl\x18\x08 \x01(\x08\x12\x18\n\x10overwrite_opaque\x18\t \x01(\x08\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x07\n\x05valueB\x12\n\x10_if_mod_revision\"h\n\x0f\x44\x65leteOperation\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x1c\n\x0fif_mod_revision\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\x0ereturn_deleted\x18\x03 \x01(\x08\x42\x12\n\x10_if_mod_revision\"I\n\x0e\x43heckOperation\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x19\n\x0cmod_revision\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\x0f\n\r_mod_revision2\xc8\x01\n\x0cStoreService\x12\x34\n\x03Put\x12\x15.fanout.v1.PutRequest\x1a\x16.fanout.v1.PutResponse\x12=\n\x06\x44\x65lete\x12\x18.fanout.v1.DeleteRequest\x1a\x19.fanout.v1.DeleteResponse\x12\x43\n\x08Transact\x12\x1a.fanout.v1.TransactRequest\x1a\x1b.fanout.v1.TransactResponseBi\n\x14io.github.fanoutd.v1B\nStoreProtoP\x01Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1\xa2\x02\x03\x46\x41N\xaa\x02\tFanout.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x66\x61nout/v1/store.proto\x12\tfanout.v1\x1a\x16\x66\x61nout/v1/object.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb2\x01\n\nPutRequest\x12\x10\n\x08resource\x18\x01 \x01(\t\x12$\n\x03put\x18\x02 \x01(\x0b\x32\x17.fanout.v1.PutOperation\x12\x16\n\x0ereturn_current\x18\x03 \x01(\x08\x12\x13\n\x0bjson_values\x18\x04 \x01(\x08\x12\x0f\n\x07message\x18\x05 \x01(\t\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\x12\x17\n\x0fskip_validation\x18\x07 \x01(\x08\"S\n\x0bPutResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x0f\n\x07\x61pplied\x18\x02 \x01(\x08\x12!\n\x06object\x18\x03 \x01(\x0b\x32\x11.fanout.v1.Object\"\xbb\x01\n\rDeleteRequest\x12\x10\n\x08resource\x18\x01 \x01(\t\x12*\n\x06\x64\x65lete\x18\x02 \x01(\x0b\x32\x1a.fanout.v1.DeleteOperation\x12\x16\n\x0ereturn_current\x18\x03 \x01(\x08\x12\x13\n\x0bjson_values\x18\x04 \x01(\x08\x12\x0f\n\x07message\x18\x05 \x01(\t\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\x12\x17\n\x0fskip_validation\x18\x07 \x01(\x08\"g\n\x0e\x44\x65leteResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x0f\n\x07\x64\x65leted\x18\x02 \x01(\x08\x12\x0f\n\x07\x61pplied\x18\x03 \x01(\x08\x12!\n\x06object\x18\x04 \x01(\x0b\x32\x11.fanout.v1.Object\"\xbb\x01\n\x0fTransactRequest\x12\x10\n\x08resource\x18\x01 \x01(\t\x12(\n\noperations\x18\x02 \x03(\x0b\x32\x14.fanout.v1.Operation\x12\x16\n\x0ereturn_current\x18\x03 \x01(\x08\x12\x13\n\x0bjson_values\x18\x04 \x01(\x08\x12\x0f\n\x07message\x18\x05 \x01(\t\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\x12\x17\n\x0fskip_validation\x18\x07 \x01(\x08\"b\n\x10TransactResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12+\n\x07results\x18\x02 \x03(\x0b\x32\x1a.fanout.v1.OperationResult\x12\x0f\n\x07\x61pplied\x18\x03 \x01(\x08\"\x9a\x01\n\tOperation\x12&\n\x03put\x18\x01 \x01(\x0b\x32\x17.fanout.v1.PutOperationH\x00\x12,\n\x06\x64\x65lete\x18\x02 \x01(\x0b\x32\x1a.fanout.v1.DeleteOperationH\x00\x12*\n\x05\x63heck\x18\x03 \x01(\x0b\x32\x19.fanout.v1.CheckOperationH\x00\x42\x0b\n\toperation\"E\n\x0fOperationResult\x12\x0f\n\x07\x64\x65leted\x18\x01 \x01(\x08\x12!\n\x06object\x18\x02 \x01(\x0b\x32\x11.fanout.v1.Object\"\xc4\x02\n\x0cPutOperation\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x04text\x18\x02 \x01(\tH\x00\x12\x0e\n\x04\x64\x61ta\x18\x03 \x01(\x0cH\x00\x12\x14\n\x0c\x63ontent_type\x18\x04 \x01(\t\x12\x33\n\x06labels\x18\x05 \x03(\x0b\x32#.fanout.v1.PutOperation.LabelsEntry\x12\x1c\n\x0fif_mod_revision\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12&\n\x03ttl\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08keep_ttl\x18\x08 \x01(\x08\x12\x18\n\x10overwrite_opaque\x18\t \x01(\x08\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x07\n\x05valueB\x12\n\x10_if_mod_revision\"h\n\x0f\x44\x65leteOperation\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x1c\n\x0fif_mod_revision\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\x0ereturn_deleted\x18\x03 \x01(\x08\x42\x12\n\x10_if_mod_revision\"I\n\x0e\x43heckOperation\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x19\n\x0cmod_revision\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\x0f\n\r_mod_revision2\xc8\x01\n\x0cStoreService\x12\x34\n\x03Put\x12\x15.fanout.v1.PutRequest\x1a\x16.fanout.v1.PutResponse\x12=\n\x06\x44\x65lete\x12\x18.fanout.v1.DeleteRequest\x1a\x19.fanout.v1.DeleteResponse\x12\x43\n\x08Transact\x12\x1a.fanout.v1.TransactRequest\x1a\x1b.fanout.v1.TransactResponseBi\n\x14io.github.fanoutd.v1B\nStoreProtoP\x01Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1\xa2\x02\x03\x46\x41N\xaa\x02\tFanout.V1b\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'fanoutd.v1.store_pb2', globals())
@@ -25,30 +25,30 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._serialized_options = b'\n\024io.github.fanoutd.v1B\nStoreProtoP\001Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1\242\002\003FAN\252\002\tFanout.V1'
   _PUTOPERATION_LABELSENTRY._options = None
   _PUTOPERATION_LABELSENTRY._serialized_options = b'8\001'
-  _PUTREQUEST._serialized_start=92
-  _PUTREQUEST._serialized_end=205
-  _PUTRESPONSE._serialized_start=207
-  _PUTRESPONSE._serialized_end=290
-  _DELETEREQUEST._serialized_start=292
-  _DELETEREQUEST._serialized_end=414
-  _DELETERESPONSE._serialized_start=416
-  _DELETERESPONSE._serialized_end=519
-  _TRANSACTREQUEST._serialized_start=521
-  _TRANSACTREQUEST._serialized_end=643
-  _TRANSACTRESPONSE._serialized_start=645
-  _TRANSACTRESPONSE._serialized_end=743
-  _OPERATION._serialized_start=746
-  _OPERATION._serialized_end=900
-  _OPERATIONRESULT._serialized_start=902
-  _OPERATIONRESULT._serialized_end=971
-  _PUTOPERATION._serialized_start=974
-  _PUTOPERATION._serialized_end=1298
-  _PUTOPERATION_LABELSENTRY._serialized_start=1224
-  _PUTOPERATION_LABELSENTRY._serialized_end=1269
-  _DELETEOPERATION._serialized_start=1300
-  _DELETEOPERATION._serialized_end=1404
-  _CHECKOPERATION._serialized_start=1406
-  _CHECKOPERATION._serialized_end=1479
-  _STORESERVICE._serialized_start=1482
-  _STORESERVICE._serialized_end=1682
+  _PUTREQUEST._serialized_start=93
+  _PUTREQUEST._serialized_end=271
+  _PUTRESPONSE._serialized_start=273
+  _PUTRESPONSE._serialized_end=356
+  _DELETEREQUEST._serialized_start=359
+  _DELETEREQUEST._serialized_end=546
+  _DELETERESPONSE._serialized_start=548
+  _DELETERESPONSE._serialized_end=651
+  _TRANSACTREQUEST._serialized_start=654
+  _TRANSACTREQUEST._serialized_end=841
+  _TRANSACTRESPONSE._serialized_start=843
+  _TRANSACTRESPONSE._serialized_end=941
+  _OPERATION._serialized_start=944
+  _OPERATION._serialized_end=1098
+  _OPERATIONRESULT._serialized_start=1100
+  _OPERATIONRESULT._serialized_end=1169
+  _PUTOPERATION._serialized_start=1172
+  _PUTOPERATION._serialized_end=1496
+  _PUTOPERATION_LABELSENTRY._serialized_start=1422
+  _PUTOPERATION_LABELSENTRY._serialized_end=1467
+  _DELETEOPERATION._serialized_start=1498
+  _DELETEOPERATION._serialized_end=1602
+  _CHECKOPERATION._serialized_start=1604
+  _CHECKOPERATION._serialized_end=1677
+  _STORESERVICE._serialized_start=1680
+  _STORESERVICE._serialized_end=1880
 # @@protoc_insertion_point(module_scope)

@@ -26,16 +26,22 @@ class DeleteOperation(_message.Message):
     def __init__(self, key: _Optional[str] = ..., if_mod_revision: _Optional[int] = ..., return_deleted: bool = ...) -> None: ...
 
 class DeleteRequest(_message.Message):
-    __slots__ = ["delete", "json_values", "resource", "return_current"]
+    __slots__ = ["delete", "json_values", "message", "resource", "return_current", "skip_validation", "validate_only"]
     DELETE_FIELD_NUMBER: _ClassVar[int]
     JSON_VALUES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
     RETURN_CURRENT_FIELD_NUMBER: _ClassVar[int]
+    SKIP_VALIDATION_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     delete: DeleteOperation
     json_values: bool
+    message: str
     resource: str
     return_current: bool
-    def __init__(self, resource: _Optional[str] = ..., delete: _Optional[_Union[DeleteOperation, _Mapping]] = ..., return_current: bool = ..., json_values: bool = ...) -> None: ...
+    skip_validation: bool
+    validate_only: bool
+    def __init__(self, resource: _Optional[str] = ..., delete: _Optional[_Union[DeleteOperation, _Mapping]] = ..., return_current: bool = ..., json_values: bool = ..., message: _Optional[str] = ..., validate_only: bool = ..., skip_validation: bool = ...) -> None: ...
 
 class DeleteResponse(_message.Message):
     __slots__ = ["applied", "deleted", "object", "revision"]
@@ -97,16 +103,22 @@ class PutOperation(_message.Message):
     def __init__(self, key: _Optional[str] = ..., text: _Optional[str] = ..., data: _Optional[bytes] = ..., content_type: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., if_mod_revision: _Optional[int] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., keep_ttl: bool = ..., overwrite_opaque: bool = ...) -> None: ...
 
 class PutRequest(_message.Message):
-    __slots__ = ["json_values", "put", "resource", "return_current"]
+    __slots__ = ["json_values", "message", "put", "resource", "return_current", "skip_validation", "validate_only"]
     JSON_VALUES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     PUT_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
     RETURN_CURRENT_FIELD_NUMBER: _ClassVar[int]
+    SKIP_VALIDATION_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     json_values: bool
+    message: str
     put: PutOperation
     resource: str
     return_current: bool
-    def __init__(self, resource: _Optional[str] = ..., put: _Optional[_Union[PutOperation, _Mapping]] = ..., return_current: bool = ..., json_values: bool = ...) -> None: ...
+    skip_validation: bool
+    validate_only: bool
+    def __init__(self, resource: _Optional[str] = ..., put: _Optional[_Union[PutOperation, _Mapping]] = ..., return_current: bool = ..., json_values: bool = ..., message: _Optional[str] = ..., validate_only: bool = ..., skip_validation: bool = ...) -> None: ...
 
 class PutResponse(_message.Message):
     __slots__ = ["applied", "object", "revision"]
@@ -119,16 +131,22 @@ class PutResponse(_message.Message):
     def __init__(self, revision: _Optional[int] = ..., applied: bool = ..., object: _Optional[_Union[_object_pb2.Object, _Mapping]] = ...) -> None: ...
 
 class TransactRequest(_message.Message):
-    __slots__ = ["json_values", "operations", "resource", "return_current"]
+    __slots__ = ["json_values", "message", "operations", "resource", "return_current", "skip_validation", "validate_only"]
     JSON_VALUES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
     RETURN_CURRENT_FIELD_NUMBER: _ClassVar[int]
+    SKIP_VALIDATION_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     json_values: bool
+    message: str
     operations: _containers.RepeatedCompositeFieldContainer[Operation]
     resource: str
     return_current: bool
-    def __init__(self, resource: _Optional[str] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., return_current: bool = ..., json_values: bool = ...) -> None: ...
+    skip_validation: bool
+    validate_only: bool
+    def __init__(self, resource: _Optional[str] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., return_current: bool = ..., json_values: bool = ..., message: _Optional[str] = ..., validate_only: bool = ..., skip_validation: bool = ...) -> None: ...
 
 class TransactResponse(_message.Message):
     __slots__ = ["applied", "results", "revision"]

@@ -19,6 +19,10 @@ class StoreServiceStub(object):
     "delete", and a check in a transaction the right "get". A request that asks for objects
     (return_current, return_deleted) needs the right "get" to its keys as well. One missing
     right denies the whole transaction, as described for FanoutService.
+
+    A resource with a history records each write in its transaction. If other servers change the objects at
+    the same time, the server tries again; after 16 attempts, the write fails with ABORTED (reason
+    WRITE_CONTENDED), and nothing is written.
     """
 
     def __init__(self, channel):
@@ -58,6 +62,10 @@ class StoreServiceServicer(object):
     "delete", and a check in a transaction the right "get". A request that asks for objects
     (return_current, return_deleted) needs the right "get" to its keys as well. One missing
     right denies the whole transaction, as described for FanoutService.
+
+    A resource with a history records each write in its transaction. If other servers change the objects at
+    the same time, the server tries again; after 16 attempts, the write fails with ABORTED (reason
+    WRITE_CONTENDED), and nothing is written.
     """
 
     def Put(self, request, context):
@@ -121,6 +129,10 @@ class StoreService(object):
     "delete", and a check in a transaction the right "get". A request that asks for objects
     (return_current, return_deleted) needs the right "get" to its keys as well. One missing
     right denies the whole transaction, as described for FanoutService.
+
+    A resource with a history records each write in its transaction. If other servers change the objects at
+    the same time, the server tries again; after 16 attempts, the write fails with ABORTED (reason
+    WRITE_CONTENDED), and nothing is written.
     """
 
     @staticmethod

@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fanout/v1/admin.proto.
  */
 export const file_fanout_v1_admin: GenFile = /*@__PURE__*/
-  fileDesc("ChVmYW5vdXQvdjEvYWRtaW4ucHJvdG8SCWZhbm91dC52MSIrChRMaXN0UmVzb3VyY2VzUmVxdWVzdBITCgttZWFzdXJlX2xhZxgBIAEoCCJuChVMaXN0UmVzb3VyY2VzUmVzcG9uc2USLAoJcmVzb3VyY2VzGAEgAygLMhkuZmFub3V0LnYxLlJlc291cmNlU3RhdHVzEicKBnNlcnZlchgCIAEoCzIXLmZhbm91dC52MS5TZXJ2ZXJTdGF0dXMiVgoMU2VydmVyU3RhdHVzEgoKAmlkGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSKQoGdXB0aW1lGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIuUECg5SZXNvdXJjZVN0YXR1cxIMCgRuYW1lGAEgASgJEi4KBXN0YXRlGAIgASgOMh8uZmFub3V0LnYxLlJlc291cmNlU3RhdHVzLlN0YXRlEiUKCHBvc2l0aW9uGAMgASgLMhMuZmFub3V0LnYxLlBvc2l0aW9uEhoKDWxhZ19yZXZpc2lvbnMYBCABKANIAIgBARImCgNhZ2UYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFAoHb2JqZWN0cxgGIAEoA0gBiAEBEicKBndpbmRvdxgHIAEoCzIXLmZhbm91dC52MS5XaW5kb3dTdGF0dXMSDgoGY2FjaGVkGAggASgIEg0KBWNvZGVjGAkgASgJEg4KBmZpZWxkcxgKIAMoCRIQCgh3YXRjaGVycxgLIAEoAxIRCglpbnRlcmVzdHMYDCABKAMSFQoNb3BhcXVlX3ZhbHVlcxgNIAEoAxIUCgdjaGFuZ2VzGA4gASgDSAKIAQESEQoJZW5jcnlwdGVkGA8gASgIEhYKDnByaW1hcnlfa2V5X2lkGBAgASgNEiIKFXVuZGVjcnlwdGFibGVfb2JqZWN0cxgRIAEoA0gDiAEBIlcKBVN0YXRlEhUKEVNUQVRFX1VOU1BFQ0lGSUVEEAASEQoNU1RBVEVfTE9BRElORxABEhEKDVNUQVRFX1NFUlZJTkcQAhIRCg1TVEFURV9DVVRfT0ZGEANCEAoOX2xhZ19yZXZpc2lvbnNCCgoIX29iamVjdHNCCgoIX2NoYW5nZXNCGAoWX3VuZGVjcnlwdGFibGVfb2JqZWN0cyJwCgxXaW5kb3dTdGF0dXMSFwoPb2xkZXN0X3JldmlzaW9uGAEgASgDEg8KB2NoYW5nZXMYAiABKAMSDQoFYnl0ZXMYAyABKAMSJwoEc3BhbhgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLRAQoTTGlzdFdhdGNoZXJzUmVxdWVzdBIQCghyZXNvdXJjZRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCRIzCgVvcmRlchgEIAEoDjIkLmZhbm91dC52MS5MaXN0V2F0Y2hlcnNSZXF1ZXN0Lk9yZGVyEg8KB2ZhaWxpbmcYBSABKAgiOwoFT3JkZXISFQoRT1JERVJfVU5TUEVDSUZJRUQQABIMCghPUkRFUl9JRBABEg0KCU9SREVSX0xBRxACInsKFExpc3RXYXRjaGVyc1Jlc3BvbnNlEioKCHdhdGNoZXJzGAEgAygLMhguZmFub3V0LnYxLldhdGNoZXJTdGF0dXMSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEg0KBXRvdGFsGAMgASgDEg8KB2ZhaWxpbmcYBCABKAMiqwYKDVdhdGNoZXJTdGF0dXMSCgoCaWQYASABKAkSDAoEcGVlchgCIAEoCRISCgp1c2VyX2FnZW50GAMgASgJEigKB3JlcXVlc3QYBCABKAsyFy5mYW5vdXQudjEuV2F0Y2hSZXF1ZXN0EikKBXNpbmNlGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgVzdGF0ZRgGIAEoDjIeLmZhbm91dC52MS5XYXRjaGVyU3RhdHVzLlN0YXRlEg8KB2Jsb2NrZWQYByABKAgSJQoIcG9zaXRpb24YCCABKAsyEy5mYW5vdXQudjEuUG9zaXRpb24SGgoNbGFnX3JldmlzaW9ucxgJIAEoA0gAiAEBEhcKCmxhZ19ldmVudHMYCiABKANIAYgBARImCgNsYWcYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFgoObGFnX2lzX21pbmltdW0YDyABKAgSEAoIbWVzc2FnZXMYDCABKAMSDQoFYnl0ZXMYDSABKAMSEAoIaWRlbnRpdHkYDiABKAkSKQoKc3Vic2NyaWJlchgQIAEoCzIVLmZhbm91dC52MS5TdWJzY3JpYmVyEiQKB2FwcGxpZWQYESABKAsyEy5mYW5vdXQudjEuUG9zaXRpb24SLgoLYXBwbGllZF9sYWcYEiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SIQoFZXJyb3IYEyABKAsyEi5nb29nbGUucnBjLlN0YXR1cxIuCgplcnJvcl90aW1lGBQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtmYWlsZWRfa2V5cxgVIAMoCRIPCgdyZXBvcnRzGBYgASgIEiYKCWF0dGVtcHRlZBgXIAEoCzITLmZhbm91dC52MS5Qb3NpdGlvbiJFCgVTdGF0ZRIVChFTVEFURV9VTlNQRUNJRklFRBAAEhUKEVNUQVRFX0NBVENISU5HX1VQEAESDgoKU1RBVEVfTElWRRACQhAKDl9sYWdfcmV2aXNpb25zQg0KC19sYWdfZXZlbnRzIp4BChNXYXRjaEFwcGxpZWRSZXF1ZXN0EhAKCHJlc291cmNlGAEgASgJEh8KBXNjb3BlGAIgASgLMhAuZmFub3V0LnYxLlNjb3BlEhAKCHJldmlzaW9uGAMgASgDEhMKC3JlcXVpcmVfYWxsGAQgASgIEhsKE3N1YnNjcmliZXJfc2VsZWN0b3IYBSABKAkSEAoIaW5zdGFuY2UYBiABKAki6wEKFFdhdGNoQXBwbGllZFJlc3BvbnNlEg8KB3dhdGNoZXMYASABKAMSDwoHYXBwbGllZBgCIAEoAxIOCgZmYWlsZWQYAyABKAMSKQoHcGVuZGluZxgEIAMoCzIYLmZhbm91dC52MS5XYXRjaGVyU3RhdHVzEhUKDW5vdF9yZXBvcnRpbmcYBSABKAMSOAoWbm90X3JlcG9ydGluZ193YXRjaGVycxgGIAMoCzIYLmZhbm91dC52MS5XYXRjaGVyU3RhdHVzEiUKCHBvc2l0aW9uGAcgASgLMhMuZmFub3V0LnYxLlBvc2l0aW9uIh8KEUVuZFdhdGNoZXJSZXF1ZXN0EgoKAmlkGAEgASgJIiMKEkVuZFdhdGNoZXJSZXNwb25zZRINCgVlbmRlZBgBIAEoCCJLChBSZWVuY3J5cHRSZXF1ZXN0EhAKCHJlc291cmNlGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIsQBChFSZWVuY3J5cHRSZXNwb25zZRIRCglsb29rZWRfYXQYASABKAMSEwoLcmVlbmNyeXB0ZWQYAiABKAMSFQoNdW5kZWNyeXB0YWJsZRgDIAEoAxIZChFjaGFuZ2VkX21lYW53aGlsZRgEIAEoAxIXCg9uZXh0X3BhZ2VfdG9rZW4YBSABKAkSEQoJcmVtYWluaW5nGAYgASgDEhEKCWVuY3J5cHRlZBgHIAEoCBIWCg5wcmltYXJ5X2tleV9pZBgIIAEoDSIrChNSZWNsYWltU3BhY2VSZXF1ZXN0EhQKDGtlZXBfaGlzdG9yeRgBIAEoCCKKAQoUUmVjbGFpbVNwYWNlUmVzcG9uc2USFAoMYnl0ZXNfYmVmb3JlGAEgASgDEg0KBWJ5dGVzGAIgASgDEhMKC3F1b3RhX2J5dGVzGAMgASgDEhoKEmNvbXBhY3RlZF9yZXZpc2lvbhgEIAEoAxIcChRhY2NlcHRzX3dyaXRlc19hZ2FpbhgFIAEoCDLqAwoMQWRtaW5TZXJ2aWNlElIKDUxpc3RSZXNvdXJjZXMSHy5mYW5vdXQudjEuTGlzdFJlc291cmNlc1JlcXVlc3QaIC5mYW5vdXQudjEuTGlzdFJlc291cmNlc1Jlc3BvbnNlEk8KDExpc3RXYXRjaGVycxIeLmZhbm91dC52MS5MaXN0V2F0Y2hlcnNSZXF1ZXN0Gh8uZmFub3V0LnYxLkxpc3RXYXRjaGVyc1Jlc3BvbnNlElEKDFdhdGNoQXBwbGllZBIeLmZhbm91dC52MS5XYXRjaEFwcGxpZWRSZXF1ZXN0Gh8uZmFub3V0LnYxLldhdGNoQXBwbGllZFJlc3BvbnNlMAESSQoKRW5kV2F0Y2hlchIcLmZhbm91dC52MS5FbmRXYXRjaGVyUmVxdWVzdBodLmZhbm91dC52MS5FbmRXYXRjaGVyUmVzcG9uc2USRgoJUmVlbmNyeXB0EhsuZmFub3V0LnYxLlJlZW5jcnlwdFJlcXVlc3QaHC5mYW5vdXQudjEuUmVlbmNyeXB0UmVzcG9uc2USTwoMUmVjbGFpbVNwYWNlEh4uZmFub3V0LnYxLlJlY2xhaW1TcGFjZVJlcXVlc3QaHy5mYW5vdXQudjEuUmVjbGFpbVNwYWNlUmVzcG9uc2VCaQoUaW8uZ2l0aHViLmZhbm91dGQudjFCCkFkbWluUHJvdG9QAVoxZ2l0aHViLmNvbS9mYW5vdXRkL2Zhbm91dGQvZ2VuL2Zhbm91dC92MTtmYW5vdXR2MaICA0ZBTqoCCUZhbm91dC5WMWIGcHJvdG8z", [file_fanout_v1_fanout, file_fanout_v1_object, file_google_protobuf_duration, file_google_protobuf_timestamp, file_google_rpc_status]);
+  fileDesc("ChVmYW5vdXQvdjEvYWRtaW4ucHJvdG8SCWZhbm91dC52MSIrChRMaXN0UmVzb3VyY2VzUmVxdWVzdBITCgttZWFzdXJlX2xhZxgBIAEoCCJuChVMaXN0UmVzb3VyY2VzUmVzcG9uc2USLAoJcmVzb3VyY2VzGAEgAygLMhkuZmFub3V0LnYxLlJlc291cmNlU3RhdHVzEicKBnNlcnZlchgCIAEoCzIXLmZhbm91dC52MS5TZXJ2ZXJTdGF0dXMiVgoMU2VydmVyU3RhdHVzEgoKAmlkGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSKQoGdXB0aW1lGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIpYFCg5SZXNvdXJjZVN0YXR1cxIMCgRuYW1lGAEgASgJEi4KBXN0YXRlGAIgASgOMh8uZmFub3V0LnYxLlJlc291cmNlU3RhdHVzLlN0YXRlEiUKCHBvc2l0aW9uGAMgASgLMhMuZmFub3V0LnYxLlBvc2l0aW9uEhoKDWxhZ19yZXZpc2lvbnMYBCABKANIAIgBARImCgNhZ2UYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFAoHb2JqZWN0cxgGIAEoA0gBiAEBEicKBndpbmRvdxgHIAEoCzIXLmZhbm91dC52MS5XaW5kb3dTdGF0dXMSDgoGY2FjaGVkGAggASgIEg0KBWNvZGVjGAkgASgJEg4KBmZpZWxkcxgKIAMoCRIQCgh3YXRjaGVycxgLIAEoAxIRCglpbnRlcmVzdHMYDCABKAMSFQoNb3BhcXVlX3ZhbHVlcxgNIAEoAxIUCgdjaGFuZ2VzGA4gASgDSAKIAQESEQoJZW5jcnlwdGVkGA8gASgIEhYKDnByaW1hcnlfa2V5X2lkGBAgASgNEiIKFXVuZGVjcnlwdGFibGVfb2JqZWN0cxgRIAEoA0gDiAEBEi8KCnZhbGlkYXRpb24YEiABKAsyGy5mYW5vdXQudjEuVmFsaWRhdGlvblN0YXR1cyJXCgVTdGF0ZRIVChFTVEFURV9VTlNQRUNJRklFRBAAEhEKDVNUQVRFX0xPQURJTkcQARIRCg1TVEFURV9TRVJWSU5HEAISEQoNU1RBVEVfQ1VUX09GRhADQhAKDl9sYWdfcmV2aXNpb25zQgoKCF9vYmplY3RzQgoKCF9jaGFuZ2VzQhgKFl91bmRlY3J5cHRhYmxlX29iamVjdHMiMQoQVmFsaWRhdGlvblN0YXR1cxIMCgRoYXNoGAEgASgJEg8KB3Byb2JsZW0YAiABKAkicAoMV2luZG93U3RhdHVzEhcKD29sZGVzdF9yZXZpc2lvbhgBIAEoAxIPCgdjaGFuZ2VzGAIgASgDEg0KBWJ5dGVzGAMgASgDEicKBHNwYW4YBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24i0QEKE0xpc3RXYXRjaGVyc1JlcXVlc3QSEAoIcmVzb3VyY2UYASABKAkSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkSMwoFb3JkZXIYBCABKA4yJC5mYW5vdXQudjEuTGlzdFdhdGNoZXJzUmVxdWVzdC5PcmRlchIPCgdmYWlsaW5nGAUgASgIIjsKBU9yZGVyEhUKEU9SREVSX1VOU1BFQ0lGSUVEEAASDAoIT1JERVJfSUQQARINCglPUkRFUl9MQUcQAiJ7ChRMaXN0V2F0Y2hlcnNSZXNwb25zZRIqCgh3YXRjaGVycxgBIAMoCzIYLmZhbm91dC52MS5XYXRjaGVyU3RhdHVzEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRINCgV0b3RhbBgDIAEoAxIPCgdmYWlsaW5nGAQgASgDIqsGCg1XYXRjaGVyU3RhdHVzEgoKAmlkGAEgASgJEgwKBHBlZXIYAiABKAkSEgoKdXNlcl9hZ2VudBgDIAEoCRIoCgdyZXF1ZXN0GAQgASgLMhcuZmFub3V0LnYxLldhdGNoUmVxdWVzdBIpCgVzaW5jZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoFc3RhdGUYBiABKA4yHi5mYW5vdXQudjEuV2F0Y2hlclN0YXR1cy5TdGF0ZRIPCgdibG9ja2VkGAcgASgIEiUKCHBvc2l0aW9uGAggASgLMhMuZmFub3V0LnYxLlBvc2l0aW9uEhoKDWxhZ19yZXZpc2lvbnMYCSABKANIAIgBARIXCgpsYWdfZXZlbnRzGAogASgDSAGIAQESJgoDbGFnGAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhYKDmxhZ19pc19taW5pbXVtGA8gASgIEhAKCG1lc3NhZ2VzGAwgASgDEg0KBWJ5dGVzGA0gASgDEhAKCGlkZW50aXR5GA4gASgJEikKCnN1YnNjcmliZXIYECABKAsyFS5mYW5vdXQudjEuU3Vic2NyaWJlchIkCgdhcHBsaWVkGBEgASgLMhMuZmFub3V0LnYxLlBvc2l0aW9uEi4KC2FwcGxpZWRfbGFnGBIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiEKBWVycm9yGBMgASgLMhIuZ29vZ2xlLnJwYy5TdGF0dXMSLgoKZXJyb3JfdGltZRgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLZmFpbGVkX2tleXMYFSADKAkSDwoHcmVwb3J0cxgWIAEoCBImCglhdHRlbXB0ZWQYFyABKAsyEy5mYW5vdXQudjEuUG9zaXRpb24iRQoFU3RhdGUSFQoRU1RBVEVfVU5TUEVDSUZJRUQQABIVChFTVEFURV9DQVRDSElOR19VUBABEg4KClNUQVRFX0xJVkUQAkIQCg5fbGFnX3JldmlzaW9uc0INCgtfbGFnX2V2ZW50cyKeAQoTV2F0Y2hBcHBsaWVkUmVxdWVzdBIQCghyZXNvdXJjZRgBIAEoCRIfCgVzY29wZRgCIAEoCzIQLmZhbm91dC52MS5TY29wZRIQCghyZXZpc2lvbhgDIAEoAxITCgtyZXF1aXJlX2FsbBgEIAEoCBIbChNzdWJzY3JpYmVyX3NlbGVjdG9yGAUgASgJEhAKCGluc3RhbmNlGAYgASgJIusBChRXYXRjaEFwcGxpZWRSZXNwb25zZRIPCgd3YXRjaGVzGAEgASgDEg8KB2FwcGxpZWQYAiABKAMSDgoGZmFpbGVkGAMgASgDEikKB3BlbmRpbmcYBCADKAsyGC5mYW5vdXQudjEuV2F0Y2hlclN0YXR1cxIVCg1ub3RfcmVwb3J0aW5nGAUgASgDEjgKFm5vdF9yZXBvcnRpbmdfd2F0Y2hlcnMYBiADKAsyGC5mYW5vdXQudjEuV2F0Y2hlclN0YXR1cxIlCghwb3NpdGlvbhgHIAEoCzITLmZhbm91dC52MS5Qb3NpdGlvbiIfChFFbmRXYXRjaGVyUmVxdWVzdBIKCgJpZBgBIAEoCSIjChJFbmRXYXRjaGVyUmVzcG9uc2USDQoFZW5kZWQYASABKAgiSwoQUmVlbmNyeXB0UmVxdWVzdBIQCghyZXNvdXJjZRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSLEAQoRUmVlbmNyeXB0UmVzcG9uc2USEQoJbG9va2VkX2F0GAEgASgDEhMKC3JlZW5jcnlwdGVkGAIgASgDEhUKDXVuZGVjcnlwdGFibGUYAyABKAMSGQoRY2hhbmdlZF9tZWFud2hpbGUYBCABKAMSFwoPbmV4dF9wYWdlX3Rva2VuGAUgASgJEhEKCXJlbWFpbmluZxgGIAEoAxIRCgllbmNyeXB0ZWQYByABKAgSFgoOcHJpbWFyeV9rZXlfaWQYCCABKA0iNAoTUHVyZ2VIaXN0b3J5UmVxdWVzdBIQCghyZXNvdXJjZRgBIAEoCRILCgNrZXkYAiABKAkiJwoUUHVyZ2VIaXN0b3J5UmVzcG9uc2USDwoHcmVtb3ZlZBgBIAEoAyIrChNSZWNsYWltU3BhY2VSZXF1ZXN0EhQKDGtlZXBfaGlzdG9yeRgBIAEoCCKKAQoUUmVjbGFpbVNwYWNlUmVzcG9uc2USFAoMYnl0ZXNfYmVmb3JlGAEgASgDEg0KBWJ5dGVzGAIgASgDEhMKC3F1b3RhX2J5dGVzGAMgASgDEhoKEmNvbXBhY3RlZF9yZXZpc2lvbhgEIAEoAxIcChRhY2NlcHRzX3dyaXRlc19hZ2FpbhgFIAEoCDK7BAoMQWRtaW5TZXJ2aWNlElIKDUxpc3RSZXNvdXJjZXMSHy5mYW5vdXQudjEuTGlzdFJlc291cmNlc1JlcXVlc3QaIC5mYW5vdXQudjEuTGlzdFJlc291cmNlc1Jlc3BvbnNlEk8KDExpc3RXYXRjaGVycxIeLmZhbm91dC52MS5MaXN0V2F0Y2hlcnNSZXF1ZXN0Gh8uZmFub3V0LnYxLkxpc3RXYXRjaGVyc1Jlc3BvbnNlElEKDFdhdGNoQXBwbGllZBIeLmZhbm91dC52MS5XYXRjaEFwcGxpZWRSZXF1ZXN0Gh8uZmFub3V0LnYxLldhdGNoQXBwbGllZFJlc3BvbnNlMAESSQoKRW5kV2F0Y2hlchIcLmZhbm91dC52MS5FbmRXYXRjaGVyUmVxdWVzdBodLmZhbm91dC52MS5FbmRXYXRjaGVyUmVzcG9uc2USRgoJUmVlbmNyeXB0EhsuZmFub3V0LnYxLlJlZW5jcnlwdFJlcXVlc3QaHC5mYW5vdXQudjEuUmVlbmNyeXB0UmVzcG9uc2USTwoMUHVyZ2VIaXN0b3J5Eh4uZmFub3V0LnYxLlB1cmdlSGlzdG9yeVJlcXVlc3QaHy5mYW5vdXQudjEuUHVyZ2VIaXN0b3J5UmVzcG9uc2USTwoMUmVjbGFpbVNwYWNlEh4uZmFub3V0LnYxLlJlY2xhaW1TcGFjZVJlcXVlc3QaHy5mYW5vdXQudjEuUmVjbGFpbVNwYWNlUmVzcG9uc2VCaQoUaW8uZ2l0aHViLmZhbm91dGQudjFCCkFkbWluUHJvdG9QAVoxZ2l0aHViLmNvbS9mYW5vdXRkL2Zhbm91dGQvZ2VuL2Zhbm91dC92MTtmYW5vdXR2MaICA0ZBTqoCCUZhbm91dC5WMWIGcHJvdG8z", [file_fanout_v1_fanout, file_fanout_v1_object, file_google_protobuf_duration, file_google_protobuf_timestamp, file_google_rpc_status]);
 
 /**
  * ListResourcesRequest asks for all resources.
@@ -249,6 +249,13 @@ export type ResourceStatus = Message<"fanout.v1.ResourceStatus"> & {
    * @generated from field: optional int64 undecryptable_objects = 17;
    */
   undecryptableObjects?: bigint;
+
+  /**
+   * The validation rules that this server enforces. Absent if there are none.
+   *
+   * @generated from field: fanout.v1.ValidationStatus validation = 18;
+   */
+  validation?: ValidationStatus;
 };
 
 /**
@@ -301,6 +308,35 @@ export const ResourceStatus_StateSchema: GenEnum<ResourceStatus_State> = /*@__PU
   enumDesc(file_fanout_v1_admin, 3, 0);
 
 /**
+ * ValidationStatus describes the validation rules that a server enforces for a resource.
+ *
+ * @generated from message fanout.v1.ValidationStatus
+ */
+export type ValidationStatus = Message<"fanout.v1.ValidationStatus"> & {
+  /**
+   * Identifies the rules. It is the same on servers with the same files.
+   *
+   * @generated from field: string hash = 1;
+   */
+  hash: string;
+
+  /**
+   * Why the server does not use the present content of the files, and enforces earlier rules.
+   * Empty if it uses it.
+   *
+   * @generated from field: string problem = 2;
+   */
+  problem: string;
+};
+
+/**
+ * Describes the message fanout.v1.ValidationStatus.
+ * Use `create(ValidationStatusSchema)` to create a new message.
+ */
+export const ValidationStatusSchema: GenMessage<ValidationStatus> = /*@__PURE__*/
+  messageDesc(file_fanout_v1_admin, 4);
+
+/**
  * WindowStatus describes the recent changes that a resource has in memory.
  *
  * @generated from message fanout.v1.WindowStatus
@@ -343,7 +379,7 @@ export type WindowStatus = Message<"fanout.v1.WindowStatus"> & {
  * Use `create(WindowStatusSchema)` to create a new message.
  */
 export const WindowStatusSchema: GenMessage<WindowStatus> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_admin, 4);
+  messageDesc(file_fanout_v1_admin, 5);
 
 /**
  * ListWatchersRequest selects the watches to list.
@@ -394,7 +430,7 @@ export type ListWatchersRequest = Message<"fanout.v1.ListWatchersRequest"> & {
  * Use `create(ListWatchersRequestSchema)` to create a new message.
  */
 export const ListWatchersRequestSchema: GenMessage<ListWatchersRequest> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_admin, 5);
+  messageDesc(file_fanout_v1_admin, 6);
 
 /**
  * The order of the watches.
@@ -431,7 +467,7 @@ export enum ListWatchersRequest_Order {
  * Describes the enum fanout.v1.ListWatchersRequest.Order.
  */
 export const ListWatchersRequest_OrderSchema: GenEnum<ListWatchersRequest_Order> = /*@__PURE__*/
-  enumDesc(file_fanout_v1_admin, 5, 0);
+  enumDesc(file_fanout_v1_admin, 6, 0);
 
 /**
  * ListWatchersResponse is one page of watches.
@@ -474,7 +510,7 @@ export type ListWatchersResponse = Message<"fanout.v1.ListWatchersResponse"> & {
  * Use `create(ListWatchersResponseSchema)` to create a new message.
  */
 export const ListWatchersResponseSchema: GenMessage<ListWatchersResponse> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_admin, 6);
+  messageDesc(file_fanout_v1_admin, 7);
 
 /**
  * WatcherStatus is the state of a watch.
@@ -664,7 +700,7 @@ export type WatcherStatus = Message<"fanout.v1.WatcherStatus"> & {
  * Use `create(WatcherStatusSchema)` to create a new message.
  */
 export const WatcherStatusSchema: GenMessage<WatcherStatus> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_admin, 7);
+  messageDesc(file_fanout_v1_admin, 8);
 
 /**
  * The phases of a watch.
@@ -698,7 +734,7 @@ export enum WatcherStatus_State {
  * Describes the enum fanout.v1.WatcherStatus.State.
  */
 export const WatcherStatus_StateSchema: GenEnum<WatcherStatus_State> = /*@__PURE__*/
-  enumDesc(file_fanout_v1_admin, 7, 0);
+  enumDesc(file_fanout_v1_admin, 8, 0);
 
 /**
  * WatchAppliedRequest selects watches and a revision.
@@ -757,7 +793,7 @@ export type WatchAppliedRequest = Message<"fanout.v1.WatchAppliedRequest"> & {
  * Use `create(WatchAppliedRequestSchema)` to create a new message.
  */
 export const WatchAppliedRequestSchema: GenMessage<WatchAppliedRequest> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_admin, 8);
+  messageDesc(file_fanout_v1_admin, 9);
 
 /**
  * WatchAppliedResponse counts the watches that have applied the revision.
@@ -829,7 +865,7 @@ export type WatchAppliedResponse = Message<"fanout.v1.WatchAppliedResponse"> & {
  * Use `create(WatchAppliedResponseSchema)` to create a new message.
  */
 export const WatchAppliedResponseSchema: GenMessage<WatchAppliedResponse> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_admin, 9);
+  messageDesc(file_fanout_v1_admin, 10);
 
 /**
  * EndWatcherRequest ends a watch.
@@ -850,7 +886,7 @@ export type EndWatcherRequest = Message<"fanout.v1.EndWatcherRequest"> & {
  * Use `create(EndWatcherRequestSchema)` to create a new message.
  */
 export const EndWatcherRequestSchema: GenMessage<EndWatcherRequest> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_admin, 10);
+  messageDesc(file_fanout_v1_admin, 11);
 
 /**
  * EndWatcherResponse is the result of EndWatcher.
@@ -872,7 +908,7 @@ export type EndWatcherResponse = Message<"fanout.v1.EndWatcherResponse"> & {
  * Use `create(EndWatcherResponseSchema)` to create a new message.
  */
 export const EndWatcherResponseSchema: GenMessage<EndWatcherResponse> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_admin, 11);
+  messageDesc(file_fanout_v1_admin, 12);
 
 /**
  * ReencryptRequest selects the values to rewrite.
@@ -909,7 +945,7 @@ export type ReencryptRequest = Message<"fanout.v1.ReencryptRequest"> & {
  * Use `create(ReencryptRequestSchema)` to create a new message.
  */
 export const ReencryptRequestSchema: GenMessage<ReencryptRequest> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_admin, 12);
+  messageDesc(file_fanout_v1_admin, 13);
 
 /**
  * ReencryptResponse is the result of one page.
@@ -982,7 +1018,56 @@ export type ReencryptResponse = Message<"fanout.v1.ReencryptResponse"> & {
  * Use `create(ReencryptResponseSchema)` to create a new message.
  */
 export const ReencryptResponseSchema: GenMessage<ReencryptResponse> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_admin, 13);
+  messageDesc(file_fanout_v1_admin, 14);
+
+/**
+ * PurgeHistoryRequest names the key whose history to remove.
+ *
+ * @generated from message fanout.v1.PurgeHistoryRequest
+ */
+export type PurgeHistoryRequest = Message<"fanout.v1.PurgeHistoryRequest"> & {
+  /**
+   * The name of a configured resource. Required.
+   *
+   * @generated from field: string resource = 1;
+   */
+  resource: string;
+
+  /**
+   * The key. Required.
+   *
+   * @generated from field: string key = 2;
+   */
+  key: string;
+};
+
+/**
+ * Describes the message fanout.v1.PurgeHistoryRequest.
+ * Use `create(PurgeHistoryRequestSchema)` to create a new message.
+ */
+export const PurgeHistoryRequestSchema: GenMessage<PurgeHistoryRequest> = /*@__PURE__*/
+  messageDesc(file_fanout_v1_admin, 15);
+
+/**
+ * PurgeHistoryResponse is the result of PurgeHistory.
+ *
+ * @generated from message fanout.v1.PurgeHistoryResponse
+ */
+export type PurgeHistoryResponse = Message<"fanout.v1.PurgeHistoryResponse"> & {
+  /**
+   * The number of writes that were removed from the history.
+   *
+   * @generated from field: int64 removed = 1;
+   */
+  removed: bigint;
+};
+
+/**
+ * Describes the message fanout.v1.PurgeHistoryResponse.
+ * Use `create(PurgeHistoryResponseSchema)` to create a new message.
+ */
+export const PurgeHistoryResponseSchema: GenMessage<PurgeHistoryResponse> = /*@__PURE__*/
+  messageDesc(file_fanout_v1_admin, 16);
 
 /**
  * ReclaimSpaceRequest says what to free.
@@ -1005,7 +1090,7 @@ export type ReclaimSpaceRequest = Message<"fanout.v1.ReclaimSpaceRequest"> & {
  * Use `create(ReclaimSpaceRequestSchema)` to create a new message.
  */
 export const ReclaimSpaceRequestSchema: GenMessage<ReclaimSpaceRequest> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_admin, 14);
+  messageDesc(file_fanout_v1_admin, 17);
 
 /**
  * ReclaimSpaceResponse is the result of ReclaimSpace.
@@ -1054,7 +1139,7 @@ export type ReclaimSpaceResponse = Message<"fanout.v1.ReclaimSpaceResponse"> & {
  * Use `create(ReclaimSpaceResponseSchema)` to create a new message.
  */
 export const ReclaimSpaceResponseSchema: GenMessage<ReclaimSpaceResponse> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_admin, 15);
+  messageDesc(file_fanout_v1_admin, 18);
 
 /**
  * AdminService is for operators: it lists resources and watches, ends watches, and
@@ -1151,6 +1236,22 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof ReencryptRequestSchema;
     output: typeof ReencryptResponseSchema;
+  },
+  /**
+   * PurgeHistory removes the history of a key, for example because a secret was written by mistake. Write
+   * the key again, or delete it, before: the last write stays, because the object is its result. etcd
+   * itself keeps old revisions until it compacts them; see ReclaimSpace.
+   *
+   * If the server has a policy, the caller needs the right "purge" to the key. If the resource has no
+   * history, it fails with FAILED_PRECONDITION (reason NO_HISTORY). UNIMPLEMENTED if writes are
+   * disabled.
+   *
+   * @generated from rpc fanout.v1.AdminService.PurgeHistory
+   */
+  purgeHistory: {
+    methodKind: "unary";
+    input: typeof PurgeHistoryRequestSchema;
+    output: typeof PurgeHistoryResponseSchema;
   },
   /**
    * ReclaimSpace frees the space of an embedded etcd that nothing needs. It discards the

@@ -12,8 +12,8 @@ import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobu
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Object$, Position, ReadConsistency, Scope } from "./object_pb.js";
 import { file_fanout_v1_object } from "./object_pb.js";
-import type { Duration } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_duration } from "@bufbuild/protobuf/wkt";
+import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Status } from "../../google/rpc/status_pb.js";
 import { file_google_rpc_status } from "../../google/rpc/status_pb.js";
 import type { Message } from "@bufbuild/protobuf";
@@ -22,7 +22,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fanout/v1/fanout.proto.
  */
 export const file_fanout_v1_fanout: GenFile = /*@__PURE__*/
-  fileDesc("ChZmYW5vdXQvdjEvZmFub3V0LnByb3RvEglmYW5vdXQudjEicQoKR2V0UmVxdWVzdBIQCghyZXNvdXJjZRgBIAEoCRILCgNrZXkYAiABKAkSLwoLY29uc2lzdGVuY3kYAyABKAsyGi5mYW5vdXQudjEuUmVhZENvbnNpc3RlbmN5EhMKC2pzb25fdmFsdWVzGAQgASgIIn8KC0dldFJlc3BvbnNlEiEKBm9iamVjdBgBIAEoCzIRLmZhbm91dC52MS5PYmplY3QSJQoIcG9zaXRpb24YAiABKAsyEy5mYW5vdXQudjEuUG9zaXRpb24SJgoDdHRsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIpkCCgtMaXN0UmVxdWVzdBIQCghyZXNvdXJjZRgBIAEoCRIfCgVzY29wZRgCIAEoCzIQLmZhbm91dC52MS5TY29wZRIvCgtjb25zaXN0ZW5jeRgDIAEoCzIaLmZhbm91dC52MS5SZWFkQ29uc2lzdGVuY3kSEQoJcGFnZV9zaXplGAQgASgFEhIKCnBhZ2VfdG9rZW4YBSABKAkSEQoJc3RhcnRfa2V5GAYgASgJEhYKDmxhYmVsX3NlbGVjdG9yGAcgASgJEhYKDmZpZWxkX3NlbGVjdG9yGAggASgJEhIKCmNvdW50X29ubHkYCSABKAgSEwoLb21pdF92YWx1ZXMYCiABKAgSEwoLanNvbl92YWx1ZXMYCyABKAgipAEKDExpc3RSZXNwb25zZRIiCgdvYmplY3RzGAEgAygLMhEuZmFub3V0LnYxLk9iamVjdBIlCghwb3NpdGlvbhgCIAEoCzITLmZhbm91dC52MS5Qb3NpdGlvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSHAoPcmVtYWluaW5nX2NvdW50GAQgASgDSACIAQFCEgoQX3JlbWFpbmluZ19jb3VudCLNBAoMV2F0Y2hSZXF1ZXN0EhAKCHJlc291cmNlGAEgASgJEh8KBXNjb3BlGAIgASgLMhAuZmFub3V0LnYxLlNjb3BlEiQKBWFmdGVyGAMgASgLMhMuZmFub3V0LnYxLlBvc2l0aW9uSAASJgoIZnJvbV9ub3cYBCABKAsyEi5mYW5vdXQudjEuRnJvbU5vd0gAEi8KC2NvbnNpc3RlbmN5GAUgASgLMhouZmFub3V0LnYxLlJlYWRDb25zaXN0ZW5jeRIWCg5sYWJlbF9zZWxlY3RvchgGIAEoCRIWCg5maWVsZF9zZWxlY3RvchgHIAEoCRIXCg9wcmV2aW91c19vYmplY3QYCCABKAgSEwoLb21pdF92YWx1ZXMYCSABKAgSNAoRYm9va21hcmtfaW50ZXJ2YWwYCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJQoIZGVsaXZlcnkYCyABKA4yEy5mYW5vdXQudjEuRGVsaXZlcnkSMgoPbWF4X2JhdGNoX2RlbGF5GAwgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KCnRpbWVfbGltaXQYDSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoLZXZlcnlfZXZlbnQYDiABKAgSKQoKc3Vic2NyaWJlchgPIAEoCzIVLmZhbm91dC52MS5TdWJzY3JpYmVyEg8KB3JlcG9ydHMYECABKAgSEwoLanNvbl92YWx1ZXMYESABKAhCBwoFYmVnaW4igAEKClN1YnNjcmliZXISEAoIaW5zdGFuY2UYASABKAkSMQoGbGFiZWxzGAIgAygLMiEuZmFub3V0LnYxLlN1YnNjcmliZXIuTGFiZWxzRW50cnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIJCgdGcm9tTm93IoIECg1XYXRjaFJlc3BvbnNlEiAKBmV2ZW50cxgBIAMoCzIQLmZhbm91dC52MS5FdmVudBIlCghwb3NpdGlvbhgCIAEoCzITLmZhbm91dC52MS5Qb3NpdGlvbhIrCgRraW5kGAMgASgOMh0uZmFub3V0LnYxLldhdGNoUmVzcG9uc2UuS2luZBIyCghjYXRjaF91cBgEIAEoDjIgLmZhbm91dC52MS5XYXRjaFJlc3BvbnNlLkNhdGNoVXASDwoHcGFydGlhbBgFIAEoCBIWCg5yZXN1bWVfYXRfb25jZRgGIAEoCBImCgNhZ2UYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24ikwEKBEtpbmQSFAoQS0lORF9VTlNQRUNJRklFRBAAEhcKE0tJTkRfQ0FUQ0hfVVBfQkVHSU4QARIWChJLSU5EX0NBVENIX1VQX1BBUlQQAhIPCgtLSU5EX1NZTkNFRBADEg0KCUtJTkRfTElWRRAEEhEKDUtJTkRfQk9PS01BUksQBRIRCg1LSU5EX0RSQUlOSU5HEAYiYAoHQ2F0Y2hVcBIYChRDQVRDSF9VUF9VTlNQRUNJRklFRBAAEhMKD0NBVENIX1VQX1JFUExBWRABEhIKDkNBVENIX1VQX1JFU0VUEAISEgoOQ0FUQ0hfVVBfREVMVEEQAyLoAwoQU3Vic2NyaWJlUmVxdWVzdBIrCgpzdWJzY3JpYmVyGAEgASgLMhUuZmFub3V0LnYxLlN1YnNjcmliZXJIABIyCgVzdGFydBgCIAEoCzIhLmZhbm91dC52MS5TdWJzY3JpYmVSZXF1ZXN0LlN0YXJ0SAASMAoEc3RvcBgDIAEoCzIgLmZhbm91dC52MS5TdWJzY3JpYmVSZXF1ZXN0LlN0b3BIABI0CgZyZXBvcnQYBCABKAsyIi5mYW5vdXQudjEuU3Vic2NyaWJlUmVxdWVzdC5SZXBvcnRIABpDCgVTdGFydBIQCgh3YXRjaF9pZBgBIAEoBBIoCgdyZXF1ZXN0GAIgASgLMhcuZmFub3V0LnYxLldhdGNoUmVxdWVzdBoYCgRTdG9wEhAKCHdhdGNoX2lkGAEgASgEGqABCgZSZXBvcnQSEAoId2F0Y2hfaWQYASABKAQSJAoHYXBwbGllZBgCIAEoCzITLmZhbm91dC52MS5Qb3NpdGlvbhIhCgVlcnJvchgDIAEoCzISLmdvb2dsZS5ycGMuU3RhdHVzEiYKCWF0dGVtcHRlZBgEIAEoCzITLmZhbm91dC52MS5Qb3NpdGlvbhITCgtmYWlsZWRfa2V5cxgFIAMoCUIJCgdyZXF1ZXN0IvgBChFTdWJzY3JpYmVSZXNwb25zZRIzCgdlbnRyaWVzGAEgAygLMiIuZmFub3V0LnYxLlN1YnNjcmliZVJlc3BvbnNlLkVudHJ5EgwKBG1vcmUYAiABKAganwEKBUVudHJ5EhEKCXdhdGNoX2lkcxgBIAMoBBIsCghyZXNwb25zZRgCIAEoCzIYLmZhbm91dC52MS5XYXRjaFJlc3BvbnNlSAASJQoHcmVmdXNlZBgDIAEoCzISLmdvb2dsZS5ycGMuU3RhdHVzSAASIwoFZW5kZWQYBCABKAsyEi5nb29nbGUucnBjLlN0YXR1c0gAQgkKB2NvbnRlbnQi2QEKBUV2ZW50EiEKBm9iamVjdBgBIAEoCzIRLmZhbm91dC52MS5PYmplY3QSEAoIcmV2aXNpb24YAiABKAMSIwoEdHlwZRgDIAEoDjIVLmZhbm91dC52MS5FdmVudC5UeXBlEiMKCHByZXZpb3VzGAQgASgLMhEuZmFub3V0LnYxLk9iamVjdCJRCgRUeXBlEhQKEFRZUEVfVU5TUEVDSUZJRUQQABIOCgpUWVBFX0FEREVEEAESEQoNVFlQRV9NT0RJRklFRBACEhAKDFRZUEVfREVMRVRFRBADIqQBCg1SZXBvcnRSZXF1ZXN0Eg0KBXdhdGNoGAEgASgJEiQKB2FwcGxpZWQYAiABKAsyEy5mYW5vdXQudjEuUG9zaXRpb24SIQoFZXJyb3IYAyABKAsyEi5nb29nbGUucnBjLlN0YXR1cxImCglhdHRlbXB0ZWQYBCABKAsyEy5mYW5vdXQudjEuUG9zaXRpb24SEwoLZmFpbGVkX2tleXMYBSADKAkiEAoOUmVwb3J0UmVzcG9uc2UqTQoIRGVsaXZlcnkSGAoUREVMSVZFUllfVU5TUEVDSUZJRUQQABISCg5ERUxJVkVSWV9FVkVSWRABEhMKD0RFTElWRVJZX0xBVEVTVBACMscCCg1GYW5vdXRTZXJ2aWNlEjQKA0dldBIVLmZhbm91dC52MS5HZXRSZXF1ZXN0GhYuZmFub3V0LnYxLkdldFJlc3BvbnNlEjcKBExpc3QSFi5mYW5vdXQudjEuTGlzdFJlcXVlc3QaFy5mYW5vdXQudjEuTGlzdFJlc3BvbnNlEjwKBVdhdGNoEhcuZmFub3V0LnYxLldhdGNoUmVxdWVzdBoYLmZhbm91dC52MS5XYXRjaFJlc3BvbnNlMAESPQoGUmVwb3J0EhguZmFub3V0LnYxLlJlcG9ydFJlcXVlc3QaGS5mYW5vdXQudjEuUmVwb3J0UmVzcG9uc2USSgoJU3Vic2NyaWJlEhsuZmFub3V0LnYxLlN1YnNjcmliZVJlcXVlc3QaHC5mYW5vdXQudjEuU3Vic2NyaWJlUmVzcG9uc2UoATABQmoKFGlvLmdpdGh1Yi5mYW5vdXRkLnYxQgtGYW5vdXRQcm90b1ABWjFnaXRodWIuY29tL2Zhbm91dGQvZmFub3V0ZC9nZW4vZmFub3V0L3YxO2Zhbm91dHYxogIDRkFOqgIJRmFub3V0LlYxYgZwcm90bzM", [file_fanout_v1_object, file_google_protobuf_duration, file_google_rpc_status]);
+  fileDesc("ChZmYW5vdXQvdjEvZmFub3V0LnByb3RvEglmYW5vdXQudjEihgEKCkdldFJlcXVlc3QSEAoIcmVzb3VyY2UYASABKAkSCwoDa2V5GAIgASgJEi8KC2NvbnNpc3RlbmN5GAMgASgLMhouZmFub3V0LnYxLlJlYWRDb25zaXN0ZW5jeRITCgtqc29uX3ZhbHVlcxgEIAEoCBITCgtsYXN0X2NoYW5nZRgFIAEoCCKrAQoLR2V0UmVzcG9uc2USIQoGb2JqZWN0GAEgASgLMhEuZmFub3V0LnYxLk9iamVjdBIlCghwb3NpdGlvbhgCIAEoCzITLmZhbm91dC52MS5Qb3NpdGlvbhImCgN0dGwYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKgoLbGFzdF9jaGFuZ2UYBCABKAsyFS5mYW5vdXQudjEuTGFzdENoYW5nZSJXCgpMYXN0Q2hhbmdlEg4KBmF1dGhvchgBIAEoCRIoCgR0aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdtZXNzYWdlGAMgASgJIpkCCgtMaXN0UmVxdWVzdBIQCghyZXNvdXJjZRgBIAEoCRIfCgVzY29wZRgCIAEoCzIQLmZhbm91dC52MS5TY29wZRIvCgtjb25zaXN0ZW5jeRgDIAEoCzIaLmZhbm91dC52MS5SZWFkQ29uc2lzdGVuY3kSEQoJcGFnZV9zaXplGAQgASgFEhIKCnBhZ2VfdG9rZW4YBSABKAkSEQoJc3RhcnRfa2V5GAYgASgJEhYKDmxhYmVsX3NlbGVjdG9yGAcgASgJEhYKDmZpZWxkX3NlbGVjdG9yGAggASgJEhIKCmNvdW50X29ubHkYCSABKAgSEwoLb21pdF92YWx1ZXMYCiABKAgSEwoLanNvbl92YWx1ZXMYCyABKAgipAEKDExpc3RSZXNwb25zZRIiCgdvYmplY3RzGAEgAygLMhEuZmFub3V0LnYxLk9iamVjdBIlCghwb3NpdGlvbhgCIAEoCzITLmZhbm91dC52MS5Qb3NpdGlvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSHAoPcmVtYWluaW5nX2NvdW50GAQgASgDSACIAQFCEgoQX3JlbWFpbmluZ19jb3VudCLYAQoOSGlzdG9yeVJlcXVlc3QSEAoIcmVzb3VyY2UYASABKAkSHwoFc2NvcGUYAiABKAsyEC5mYW5vdXQudjEuU2NvcGUSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkSEgoIcmV2aXNpb24YBSABKANIABIqCgR0aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgAEg4KBnZhbHVlcxgHIAEoCBITCgtqc29uX3ZhbHVlcxgIIAEoCEIHCgViZWdpbiJmCg9IaXN0b3J5UmVzcG9uc2USKAoHZW50cmllcxgBIAMoCzIXLmZhbm91dC52MS5IaXN0b3J5RW50cnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhAKCHJldmlzaW9uGAMgASgDIv4CCgxIaXN0b3J5RW50cnkSKgoEa2luZBgBIAEoDjIcLmZhbm91dC52MS5IaXN0b3J5RW50cnkuS2luZBILCgNrZXkYAiABKAkSEAoIcmV2aXNpb24YAyABKAMSDgoGYXV0aG9yGAQgASgJEigKBHRpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB21lc3NhZ2UYBiABKAkSGQoRcmVwbGFjZWRfcmV2aXNpb24YByABKAMSGgoSdHJhbnNhY3Rpb25fd3JpdGVzGAggASgFEg8KB2hhc190dGwYCSABKAgSIQoGb2JqZWN0GAogASgLMhEuZmFub3V0LnYxLk9iamVjdCJtCgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIMCghLSU5EX1BVVBABEg8KC0tJTkRfREVMRVRFEAISEAoMS0lORF9FWFBJUkVEEAMSDAoIS0lORF9HQVAQBBIQCgxLSU5EX0VBUkxJRVIQBSLNBAoMV2F0Y2hSZXF1ZXN0EhAKCHJlc291cmNlGAEgASgJEh8KBXNjb3BlGAIgASgLMhAuZmFub3V0LnYxLlNjb3BlEiQKBWFmdGVyGAMgASgLMhMuZmFub3V0LnYxLlBvc2l0aW9uSAASJgoIZnJvbV9ub3cYBCABKAsyEi5mYW5vdXQudjEuRnJvbU5vd0gAEi8KC2NvbnNpc3RlbmN5GAUgASgLMhouZmFub3V0LnYxLlJlYWRDb25zaXN0ZW5jeRIWCg5sYWJlbF9zZWxlY3RvchgGIAEoCRIWCg5maWVsZF9zZWxlY3RvchgHIAEoCRIXCg9wcmV2aW91c19vYmplY3QYCCABKAgSEwoLb21pdF92YWx1ZXMYCSABKAgSNAoRYm9va21hcmtfaW50ZXJ2YWwYCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJQoIZGVsaXZlcnkYCyABKA4yEy5mYW5vdXQudjEuRGVsaXZlcnkSMgoPbWF4X2JhdGNoX2RlbGF5GAwgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KCnRpbWVfbGltaXQYDSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoLZXZlcnlfZXZlbnQYDiABKAgSKQoKc3Vic2NyaWJlchgPIAEoCzIVLmZhbm91dC52MS5TdWJzY3JpYmVyEg8KB3JlcG9ydHMYECABKAgSEwoLanNvbl92YWx1ZXMYESABKAhCBwoFYmVnaW4igAEKClN1YnNjcmliZXISEAoIaW5zdGFuY2UYASABKAkSMQoGbGFiZWxzGAIgAygLMiEuZmFub3V0LnYxLlN1YnNjcmliZXIuTGFiZWxzRW50cnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIJCgdGcm9tTm93IoIECg1XYXRjaFJlc3BvbnNlEiAKBmV2ZW50cxgBIAMoCzIQLmZhbm91dC52MS5FdmVudBIlCghwb3NpdGlvbhgCIAEoCzITLmZhbm91dC52MS5Qb3NpdGlvbhIrCgRraW5kGAMgASgOMh0uZmFub3V0LnYxLldhdGNoUmVzcG9uc2UuS2luZBIyCghjYXRjaF91cBgEIAEoDjIgLmZhbm91dC52MS5XYXRjaFJlc3BvbnNlLkNhdGNoVXASDwoHcGFydGlhbBgFIAEoCBIWCg5yZXN1bWVfYXRfb25jZRgGIAEoCBImCgNhZ2UYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24ikwEKBEtpbmQSFAoQS0lORF9VTlNQRUNJRklFRBAAEhcKE0tJTkRfQ0FUQ0hfVVBfQkVHSU4QARIWChJLSU5EX0NBVENIX1VQX1BBUlQQAhIPCgtLSU5EX1NZTkNFRBADEg0KCUtJTkRfTElWRRAEEhEKDUtJTkRfQk9PS01BUksQBRIRCg1LSU5EX0RSQUlOSU5HEAYiYAoHQ2F0Y2hVcBIYChRDQVRDSF9VUF9VTlNQRUNJRklFRBAAEhMKD0NBVENIX1VQX1JFUExBWRABEhIKDkNBVENIX1VQX1JFU0VUEAISEgoOQ0FUQ0hfVVBfREVMVEEQAyLoAwoQU3Vic2NyaWJlUmVxdWVzdBIrCgpzdWJzY3JpYmVyGAEgASgLMhUuZmFub3V0LnYxLlN1YnNjcmliZXJIABIyCgVzdGFydBgCIAEoCzIhLmZhbm91dC52MS5TdWJzY3JpYmVSZXF1ZXN0LlN0YXJ0SAASMAoEc3RvcBgDIAEoCzIgLmZhbm91dC52MS5TdWJzY3JpYmVSZXF1ZXN0LlN0b3BIABI0CgZyZXBvcnQYBCABKAsyIi5mYW5vdXQudjEuU3Vic2NyaWJlUmVxdWVzdC5SZXBvcnRIABpDCgVTdGFydBIQCgh3YXRjaF9pZBgBIAEoBBIoCgdyZXF1ZXN0GAIgASgLMhcuZmFub3V0LnYxLldhdGNoUmVxdWVzdBoYCgRTdG9wEhAKCHdhdGNoX2lkGAEgASgEGqABCgZSZXBvcnQSEAoId2F0Y2hfaWQYASABKAQSJAoHYXBwbGllZBgCIAEoCzITLmZhbm91dC52MS5Qb3NpdGlvbhIhCgVlcnJvchgDIAEoCzISLmdvb2dsZS5ycGMuU3RhdHVzEiYKCWF0dGVtcHRlZBgEIAEoCzITLmZhbm91dC52MS5Qb3NpdGlvbhITCgtmYWlsZWRfa2V5cxgFIAMoCUIJCgdyZXF1ZXN0IvgBChFTdWJzY3JpYmVSZXNwb25zZRIzCgdlbnRyaWVzGAEgAygLMiIuZmFub3V0LnYxLlN1YnNjcmliZVJlc3BvbnNlLkVudHJ5EgwKBG1vcmUYAiABKAganwEKBUVudHJ5EhEKCXdhdGNoX2lkcxgBIAMoBBIsCghyZXNwb25zZRgCIAEoCzIYLmZhbm91dC52MS5XYXRjaFJlc3BvbnNlSAASJQoHcmVmdXNlZBgDIAEoCzISLmdvb2dsZS5ycGMuU3RhdHVzSAASIwoFZW5kZWQYBCABKAsyEi5nb29nbGUucnBjLlN0YXR1c0gAQgkKB2NvbnRlbnQi2QEKBUV2ZW50EiEKBm9iamVjdBgBIAEoCzIRLmZhbm91dC52MS5PYmplY3QSEAoIcmV2aXNpb24YAiABKAMSIwoEdHlwZRgDIAEoDjIVLmZhbm91dC52MS5FdmVudC5UeXBlEiMKCHByZXZpb3VzGAQgASgLMhEuZmFub3V0LnYxLk9iamVjdCJRCgRUeXBlEhQKEFRZUEVfVU5TUEVDSUZJRUQQABIOCgpUWVBFX0FEREVEEAESEQoNVFlQRV9NT0RJRklFRBACEhAKDFRZUEVfREVMRVRFRBADIqQBCg1SZXBvcnRSZXF1ZXN0Eg0KBXdhdGNoGAEgASgJEiQKB2FwcGxpZWQYAiABKAsyEy5mYW5vdXQudjEuUG9zaXRpb24SIQoFZXJyb3IYAyABKAsyEi5nb29nbGUucnBjLlN0YXR1cxImCglhdHRlbXB0ZWQYBCABKAsyEy5mYW5vdXQudjEuUG9zaXRpb24SEwoLZmFpbGVkX2tleXMYBSADKAkiEAoOUmVwb3J0UmVzcG9uc2UqTQoIRGVsaXZlcnkSGAoUREVMSVZFUllfVU5TUEVDSUZJRUQQABISCg5ERUxJVkVSWV9FVkVSWRABEhMKD0RFTElWRVJZX0xBVEVTVBACMokDCg1GYW5vdXRTZXJ2aWNlEjQKA0dldBIVLmZhbm91dC52MS5HZXRSZXF1ZXN0GhYuZmFub3V0LnYxLkdldFJlc3BvbnNlEjcKBExpc3QSFi5mYW5vdXQudjEuTGlzdFJlcXVlc3QaFy5mYW5vdXQudjEuTGlzdFJlc3BvbnNlEkAKB0hpc3RvcnkSGS5mYW5vdXQudjEuSGlzdG9yeVJlcXVlc3QaGi5mYW5vdXQudjEuSGlzdG9yeVJlc3BvbnNlEjwKBVdhdGNoEhcuZmFub3V0LnYxLldhdGNoUmVxdWVzdBoYLmZhbm91dC52MS5XYXRjaFJlc3BvbnNlMAESPQoGUmVwb3J0EhguZmFub3V0LnYxLlJlcG9ydFJlcXVlc3QaGS5mYW5vdXQudjEuUmVwb3J0UmVzcG9uc2USSgoJU3Vic2NyaWJlEhsuZmFub3V0LnYxLlN1YnNjcmliZVJlcXVlc3QaHC5mYW5vdXQudjEuU3Vic2NyaWJlUmVzcG9uc2UoATABQmoKFGlvLmdpdGh1Yi5mYW5vdXRkLnYxQgtGYW5vdXRQcm90b1ABWjFnaXRodWIuY29tL2Zhbm91dGQvZmFub3V0ZC9nZW4vZmFub3V0L3YxO2Zhbm91dHYxogIDRkFOqgIJRmFub3V0LlYxYgZwcm90bzM", [file_fanout_v1_object, file_google_protobuf_duration, file_google_protobuf_timestamp, file_google_rpc_status]);
 
 /**
  * GetRequest asks for one object.
@@ -60,6 +60,14 @@ export type GetRequest = Message<"fanout.v1.GetRequest"> & {
    * @generated from field: bool json_values = 4;
    */
   jsonValues: boolean;
+
+  /**
+   * Return who wrote the object last, when and why. Needs the right "history" as well. Default
+   * false.
+   *
+   * @generated from field: bool last_change = 5;
+   */
+  lastChange: boolean;
 };
 
 /**
@@ -97,6 +105,14 @@ export type GetResponse = Message<"fanout.v1.GetResponse"> & {
    * @generated from field: google.protobuf.Duration ttl = 3;
    */
   ttl?: Duration;
+
+  /**
+   * With last_change: the write that stored the object. Absent if the history does not have it,
+   * because another program wrote to etcd, or the resource has no history.
+   *
+   * @generated from field: fanout.v1.LastChange last_change = 4;
+   */
+  lastChange?: LastChange;
 };
 
 /**
@@ -105,6 +121,41 @@ export type GetResponse = Message<"fanout.v1.GetResponse"> & {
  */
 export const GetResponseSchema: GenMessage<GetResponse> = /*@__PURE__*/
   messageDesc(file_fanout_v1_fanout, 1);
+
+/**
+ * LastChange is the author of a write, its time and its message.
+ *
+ * @generated from message fanout.v1.LastChange
+ */
+export type LastChange = Message<"fanout.v1.LastChange"> & {
+  /**
+   * The name of the writer. Empty: anonymous.
+   *
+   * @generated from field: string author = 1;
+   */
+  author: string;
+
+  /**
+   * The time of the write, by the clock of the server that wrote it.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 2;
+   */
+  time?: Timestamp;
+
+  /**
+   * Why, in the words of the writer.
+   *
+   * @generated from field: string message = 3;
+   */
+  message: string;
+};
+
+/**
+ * Describes the message fanout.v1.LastChange.
+ * Use `create(LastChangeSchema)` to create a new message.
+ */
+export const LastChangeSchema: GenMessage<LastChange> = /*@__PURE__*/
+  messageDesc(file_fanout_v1_fanout, 2);
 
 /**
  * ListRequest asks for the objects of a scope.
@@ -212,7 +263,7 @@ export type ListRequest = Message<"fanout.v1.ListRequest"> & {
  * Use `create(ListRequestSchema)` to create a new message.
  */
 export const ListRequestSchema: GenMessage<ListRequest> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_fanout, 2);
+  messageDesc(file_fanout_v1_fanout, 3);
 
 /**
  * ListResponse is one page.
@@ -258,7 +309,271 @@ export type ListResponse = Message<"fanout.v1.ListResponse"> & {
  * Use `create(ListResponseSchema)` to create a new message.
  */
 export const ListResponseSchema: GenMessage<ListResponse> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_fanout, 3);
+  messageDesc(file_fanout_v1_fanout, 4);
+
+/**
+ * HistoryRequest asks for a page of a history.
+ *
+ * @generated from message fanout.v1.HistoryRequest
+ */
+export type HistoryRequest = Message<"fanout.v1.HistoryRequest"> & {
+  /**
+   * The name of a configured resource. Required.
+   *
+   * @generated from field: string resource = 1;
+   */
+  resource: string;
+
+  /**
+   * The key or the keys whose writes to return. Default: the whole resource.
+   *
+   * @generated from field: fanout.v1.Scope scope = 2;
+   */
+  scope?: Scope;
+
+  /**
+   * The largest number of writes to return. 0, the default, means 100; more than 1,000 means 1,000. A
+   * page may have fewer, even none, although others follow. Gaps and expiries come on top.
+   *
+   * @generated from field: int32 page_size = 3;
+   */
+  pageSize: number;
+
+  /**
+   * The next_page_token of the previous page. Resource and scope must be the same, and revision and
+   * time are ignored. Empty for the first page.
+   *
+   * @generated from field: string page_token = 4;
+   */
+  pageToken: string;
+
+  /**
+   * Where the history begins. Default: with the newest write.
+   *
+   * @generated from oneof fanout.v1.HistoryRequest.begin
+   */
+  begin: {
+    /**
+     * The newest write with this revision or an earlier one. At least 1.
+     *
+     * @generated from field: int64 revision = 5;
+     */
+    value: bigint;
+    case: "revision";
+  } | {
+    /**
+     * The newest write of the resource at this time or before it, by the clocks of the servers. It
+     * is the same revision for every scope: HistoryResponse.revision.
+     *
+     * @generated from field: google.protobuf.Timestamp time = 6;
+     */
+    value: Timestamp;
+    case: "time";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * Return the values that were written. A page then has about 3 MiB. Default false.
+   *
+   * @generated from field: bool values = 7;
+   */
+  values: boolean;
+
+  /**
+   * Return values of codec "protobuf" in their JSON form, as GetRequest.json_values does.
+   * Default false. Over HTTP: true.
+   *
+   * @generated from field: bool json_values = 8;
+   */
+  jsonValues: boolean;
+};
+
+/**
+ * Describes the message fanout.v1.HistoryRequest.
+ * Use `create(HistoryRequestSchema)` to create a new message.
+ */
+export const HistoryRequestSchema: GenMessage<HistoryRequest> = /*@__PURE__*/
+  messageDesc(file_fanout_v1_fanout, 5);
+
+/**
+ * HistoryResponse is a page of a history.
+ *
+ * @generated from message fanout.v1.HistoryResponse
+ */
+export type HistoryResponse = Message<"fanout.v1.HistoryResponse"> & {
+  /**
+   * The entries, newest first. Entries of one revision are one transaction, in order of their keys.
+   *
+   * @generated from field: repeated fanout.v1.HistoryEntry entries = 1;
+   */
+  entries: HistoryEntry[];
+
+  /**
+   * Give it as page_token to get the next page. Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+
+  /**
+   * With time: the revision that the time means; 0 if the resource has no write from then or before.
+   * Otherwise the revision of the request.
+   *
+   * @generated from field: int64 revision = 3;
+   */
+  revision: bigint;
+};
+
+/**
+ * Describes the message fanout.v1.HistoryResponse.
+ * Use `create(HistoryResponseSchema)` to create a new message.
+ */
+export const HistoryResponseSchema: GenMessage<HistoryResponse> = /*@__PURE__*/
+  messageDesc(file_fanout_v1_fanout, 6);
+
+/**
+ * HistoryEntry is one entry of a history: a write, or what lies between two writes of a key.
+ *
+ * @generated from message fanout.v1.HistoryEntry
+ */
+export type HistoryEntry = Message<"fanout.v1.HistoryEntry"> & {
+  /**
+   * What happened.
+   *
+   * @generated from field: fanout.v1.HistoryEntry.Kind kind = 1;
+   */
+  kind: HistoryEntry_Kind;
+
+  /**
+   * The key.
+   *
+   * @generated from field: string key = 2;
+   */
+  key: string;
+
+  /**
+   * The revision of the write. For KIND_GAP and KIND_EARLIER: the mod revision of the object, 0 if it is not
+   * known, or if there was none. 0 for
+   * KIND_EXPIRED.
+   *
+   * @generated from field: int64 revision = 3;
+   */
+  revision: bigint;
+
+  /**
+   * The name of the writer. Empty for an anonymous one. Set for KIND_PUT and KIND_DELETE, as the next fields.
+   *
+   * @generated from field: string author = 4;
+   */
+  author: string;
+
+  /**
+   * The time of the write, by the clock of the server that wrote it.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 5;
+   */
+  time?: Timestamp;
+
+  /**
+   * Why, in the words of the writer.
+   *
+   * @generated from field: string message = 6;
+   */
+  message: string;
+
+  /**
+   * The mod_revision that the key had before; 0 if it did not exist.
+   *
+   * @generated from field: int64 replaced_revision = 7;
+   */
+  replacedRevision: bigint;
+
+  /**
+   * The number of keys that the transaction wrote. If it is more than 1, the other writes have the
+   * same revision.
+   *
+   * @generated from field: int32 transaction_writes = 8;
+   */
+  transactionWrites: number;
+
+  /**
+   * The object has a time to live.
+   *
+   * @generated from field: bool has_ttl = 9;
+   */
+  hasTtl: boolean;
+
+  /**
+   * With values: the object as it was written, without create_revision and version. Absent for
+   * deletions and expiries, if the history does not keep the value because of its time to live,
+   * and if the value of a KIND_GAP or KIND_EARLIER is not known.
+   *
+   * @generated from field: fanout.v1.Object object = 10;
+   */
+  object?: Object$;
+};
+
+/**
+ * Describes the message fanout.v1.HistoryEntry.
+ * Use `create(HistoryEntrySchema)` to create a new message.
+ */
+export const HistoryEntrySchema: GenMessage<HistoryEntry> = /*@__PURE__*/
+  messageDesc(file_fanout_v1_fanout, 7);
+
+/**
+ * What an entry means. New kinds may be added.
+ *
+ * @generated from enum fanout.v1.HistoryEntry.Kind
+ */
+export enum HistoryEntry_Kind {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The key was written.
+   *
+   * @generated from enum value: KIND_PUT = 1;
+   */
+  PUT = 1,
+
+  /**
+   * The key was deleted.
+   *
+   * @generated from enum value: KIND_DELETE = 2;
+   */
+  DELETE = 2,
+
+  /**
+   * The time to live of the object ended before the write above this entry, or before now.
+   *
+   * @generated from enum value: KIND_EXPIRED = 3;
+   */
+  EXPIRED = 3,
+
+  /**
+   * Another program wrote the key in etcd, once or several times, or deleted it, before the
+   * write above this entry, or before now.
+   *
+   * @generated from enum value: KIND_GAP = 4;
+   */
+  GAP = 4,
+
+  /**
+   * The object that the write above this entry replaced is older than the history of the key.
+   *
+   * @generated from enum value: KIND_EARLIER = 5;
+   */
+  EARLIER = 5,
+}
+
+/**
+ * Describes the enum fanout.v1.HistoryEntry.Kind.
+ */
+export const HistoryEntry_KindSchema: GenEnum<HistoryEntry_Kind> = /*@__PURE__*/
+  enumDesc(file_fanout_v1_fanout, 7, 0);
 
 /**
  * WatchRequest selects the objects to watch and the beginning of the watch.
@@ -435,7 +750,7 @@ export type WatchRequest = Message<"fanout.v1.WatchRequest"> & {
  * Use `create(WatchRequestSchema)` to create a new message.
  */
 export const WatchRequestSchema: GenMessage<WatchRequest> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_fanout, 4);
+  messageDesc(file_fanout_v1_fanout, 8);
 
 /**
  * Subscriber names a program that watches, so that operators recognize it. The server does not
@@ -467,7 +782,7 @@ export type Subscriber = Message<"fanout.v1.Subscriber"> & {
  * Use `create(SubscriberSchema)` to create a new message.
  */
 export const SubscriberSchema: GenMessage<Subscriber> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_fanout, 5);
+  messageDesc(file_fanout_v1_fanout, 9);
 
 /**
  * FromNow begins a watch without a snapshot. It has no fields.
@@ -482,7 +797,7 @@ export type FromNow = Message<"fanout.v1.FromNow"> & {
  * Use `create(FromNowSchema)` to create a new message.
  */
 export const FromNowSchema: GenMessage<FromNow> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_fanout, 6);
+  messageDesc(file_fanout_v1_fanout, 10);
 
 /**
  * WatchResponse is a message of a watch: zero or more events in order, and the position
@@ -564,7 +879,7 @@ export type WatchResponse = Message<"fanout.v1.WatchResponse"> & {
  * Use `create(WatchResponseSchema)` to create a new message.
  */
 export const WatchResponseSchema: GenMessage<WatchResponse> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_fanout, 7);
+  messageDesc(file_fanout_v1_fanout, 11);
 
 /**
  * What a response means.
@@ -636,7 +951,7 @@ export enum WatchResponse_Kind {
  * Describes the enum fanout.v1.WatchResponse.Kind.
  */
 export const WatchResponse_KindSchema: GenEnum<WatchResponse_Kind> = /*@__PURE__*/
-  enumDesc(file_fanout_v1_fanout, 7, 0);
+  enumDesc(file_fanout_v1_fanout, 11, 0);
 
 /**
  * How a catch-up brings the client to the present. New kinds, if there are any, will be
@@ -686,7 +1001,7 @@ export enum WatchResponse_CatchUp {
  * Describes the enum fanout.v1.WatchResponse.CatchUp.
  */
 export const WatchResponse_CatchUpSchema: GenEnum<WatchResponse_CatchUp> = /*@__PURE__*/
-  enumDesc(file_fanout_v1_fanout, 7, 1);
+  enumDesc(file_fanout_v1_fanout, 11, 1);
 
 /**
  * SubscribeRequest starts a watch, stops it, or reports what the client has applied.
@@ -743,7 +1058,7 @@ export type SubscribeRequest = Message<"fanout.v1.SubscribeRequest"> & {
  * Use `create(SubscribeRequestSchema)` to create a new message.
  */
 export const SubscribeRequestSchema: GenMessage<SubscribeRequest> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_fanout, 8);
+  messageDesc(file_fanout_v1_fanout, 12);
 
 /**
  * Start begins a watch.
@@ -777,7 +1092,7 @@ export type SubscribeRequest_Start = Message<"fanout.v1.SubscribeRequest.Start">
  * Use `create(SubscribeRequest_StartSchema)` to create a new message.
  */
 export const SubscribeRequest_StartSchema: GenMessage<SubscribeRequest_Start> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_fanout, 8, 0);
+  messageDesc(file_fanout_v1_fanout, 12, 0);
 
 /**
  * Stop ends a watch. The server sends nothing more for it but ended, as soon as the client
@@ -799,7 +1114,7 @@ export type SubscribeRequest_Stop = Message<"fanout.v1.SubscribeRequest.Stop"> &
  * Use `create(SubscribeRequest_StopSchema)` to create a new message.
  */
 export const SubscribeRequest_StopSchema: GenMessage<SubscribeRequest_Stop> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_fanout, 8, 1);
+  messageDesc(file_fanout_v1_fanout, 12, 1);
 
 /**
  * Report is the position up to which the client has applied a watch. If the client cannot apply
@@ -855,7 +1170,7 @@ export type SubscribeRequest_Report = Message<"fanout.v1.SubscribeRequest.Report
  * Use `create(SubscribeRequest_ReportSchema)` to create a new message.
  */
 export const SubscribeRequest_ReportSchema: GenMessage<SubscribeRequest_Report> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_fanout, 8, 2);
+  messageDesc(file_fanout_v1_fanout, 12, 2);
 
 /**
  * SubscribeResponse is a message of a stream of watches.
@@ -884,7 +1199,7 @@ export type SubscribeResponse = Message<"fanout.v1.SubscribeResponse"> & {
  * Use `create(SubscribeResponseSchema)` to create a new message.
  */
 export const SubscribeResponseSchema: GenMessage<SubscribeResponse> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_fanout, 9);
+  messageDesc(file_fanout_v1_fanout, 13);
 
 /**
  * Entry is for one or more watches of the stream.
@@ -941,7 +1256,7 @@ export type SubscribeResponse_Entry = Message<"fanout.v1.SubscribeResponse.Entry
  * Use `create(SubscribeResponse_EntrySchema)` to create a new message.
  */
 export const SubscribeResponse_EntrySchema: GenMessage<SubscribeResponse_Entry> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_fanout, 9, 0);
+  messageDesc(file_fanout_v1_fanout, 13, 0);
 
 /**
  * Event is a change as the watcher sees it.
@@ -987,7 +1302,7 @@ export type Event = Message<"fanout.v1.Event"> & {
  * Use `create(EventSchema)` to create a new message.
  */
 export const EventSchema: GenMessage<Event> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_fanout, 10);
+  messageDesc(file_fanout_v1_fanout, 14);
 
 /**
  * How the watcher's view changed. New types, if there are any, will be sent only
@@ -1031,7 +1346,7 @@ export enum Event_Type {
  * Describes the enum fanout.v1.Event.Type.
  */
 export const Event_TypeSchema: GenEnum<Event_Type> = /*@__PURE__*/
-  enumDesc(file_fanout_v1_fanout, 10, 0);
+  enumDesc(file_fanout_v1_fanout, 14, 0);
 
 /**
  * ReportRequest has the applied position of a watch, and the error of the client.
@@ -1099,7 +1414,7 @@ export type ReportRequest = Message<"fanout.v1.ReportRequest"> & {
  * Use `create(ReportRequestSchema)` to create a new message.
  */
 export const ReportRequestSchema: GenMessage<ReportRequest> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_fanout, 11);
+  messageDesc(file_fanout_v1_fanout, 15);
 
 /**
  * ReportResponse is empty: the server has recorded the report.
@@ -1114,7 +1429,7 @@ export type ReportResponse = Message<"fanout.v1.ReportResponse"> & {
  * Use `create(ReportResponseSchema)` to create a new message.
  */
 export const ReportResponseSchema: GenMessage<ReportResponse> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_fanout, 12);
+  messageDesc(file_fanout_v1_fanout, 16);
 
 /**
  * Delivery selects the events that a slow watcher receives.
@@ -1198,6 +1513,21 @@ export const FanoutService: GenService<{
     methodKind: "unary";
     input: typeof ListRequestSchema;
     output: typeof ListResponseSchema;
+  },
+  /**
+   * History returns the writes to a key or to the keys of a scope, newest first, in pages. It needs
+   * the right "history" to the scope. If the resource has no history, it fails with
+   * FAILED_PRECONDITION (reason NO_HISTORY).
+   *
+   * A history has what was written through fanoutd since it was turned on, as long as the limits of
+   * the resource keep it. A gap is where another program wrote to etcd.
+   *
+   * @generated from rpc fanout.v1.FanoutService.History
+   */
+  history: {
+    methodKind: "unary";
+    input: typeof HistoryRequestSchema;
+    output: typeof HistoryResponseSchema;
   },
   /**
    * Watch brings the caller to the present and then streams every change.

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fanout/v1/store.proto.
  */
 export const file_fanout_v1_store: GenFile = /*@__PURE__*/
-  fileDesc("ChVmYW5vdXQvdjEvc3RvcmUucHJvdG8SCWZhbm91dC52MSJxCgpQdXRSZXF1ZXN0EhAKCHJlc291cmNlGAEgASgJEiQKA3B1dBgCIAEoCzIXLmZhbm91dC52MS5QdXRPcGVyYXRpb24SFgoOcmV0dXJuX2N1cnJlbnQYAyABKAgSEwoLanNvbl92YWx1ZXMYBCABKAgiUwoLUHV0UmVzcG9uc2USEAoIcmV2aXNpb24YASABKAMSDwoHYXBwbGllZBgCIAEoCBIhCgZvYmplY3QYAyABKAsyES5mYW5vdXQudjEuT2JqZWN0InoKDURlbGV0ZVJlcXVlc3QSEAoIcmVzb3VyY2UYASABKAkSKgoGZGVsZXRlGAIgASgLMhouZmFub3V0LnYxLkRlbGV0ZU9wZXJhdGlvbhIWCg5yZXR1cm5fY3VycmVudBgDIAEoCBITCgtqc29uX3ZhbHVlcxgEIAEoCCJnCg5EZWxldGVSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoAxIPCgdkZWxldGVkGAIgASgIEg8KB2FwcGxpZWQYAyABKAgSIQoGb2JqZWN0GAQgASgLMhEuZmFub3V0LnYxLk9iamVjdCJ6Cg9UcmFuc2FjdFJlcXVlc3QSEAoIcmVzb3VyY2UYASABKAkSKAoKb3BlcmF0aW9ucxgCIAMoCzIULmZhbm91dC52MS5PcGVyYXRpb24SFgoOcmV0dXJuX2N1cnJlbnQYAyABKAgSEwoLanNvbl92YWx1ZXMYBCABKAgiYgoQVHJhbnNhY3RSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoAxIrCgdyZXN1bHRzGAIgAygLMhouZmFub3V0LnYxLk9wZXJhdGlvblJlc3VsdBIPCgdhcHBsaWVkGAMgASgIIpoBCglPcGVyYXRpb24SJgoDcHV0GAEgASgLMhcuZmFub3V0LnYxLlB1dE9wZXJhdGlvbkgAEiwKBmRlbGV0ZRgCIAEoCzIaLmZhbm91dC52MS5EZWxldGVPcGVyYXRpb25IABIqCgVjaGVjaxgDIAEoCzIZLmZhbm91dC52MS5DaGVja09wZXJhdGlvbkgAQgsKCW9wZXJhdGlvbiJFCg9PcGVyYXRpb25SZXN1bHQSDwoHZGVsZXRlZBgBIAEoCBIhCgZvYmplY3QYAiABKAsyES5mYW5vdXQudjEuT2JqZWN0IsQCCgxQdXRPcGVyYXRpb24SCwoDa2V5GAEgASgJEg4KBHRleHQYAiABKAlIABIOCgRkYXRhGAMgASgMSAASFAoMY29udGVudF90eXBlGAQgASgJEjMKBmxhYmVscxgFIAMoCzIjLmZhbm91dC52MS5QdXRPcGVyYXRpb24uTGFiZWxzRW50cnkSHAoPaWZfbW9kX3JldmlzaW9uGAYgASgDSAGIAQESJgoDdHRsGAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhAKCGtlZXBfdHRsGAggASgIEhgKEG92ZXJ3cml0ZV9vcGFxdWUYCSABKAgaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIHCgV2YWx1ZUISChBfaWZfbW9kX3JldmlzaW9uImgKD0RlbGV0ZU9wZXJhdGlvbhILCgNrZXkYASABKAkSHAoPaWZfbW9kX3JldmlzaW9uGAIgASgDSACIAQESFgoOcmV0dXJuX2RlbGV0ZWQYAyABKAhCEgoQX2lmX21vZF9yZXZpc2lvbiJJCg5DaGVja09wZXJhdGlvbhILCgNrZXkYASABKAkSGQoMbW9kX3JldmlzaW9uGAIgASgDSACIAQFCDwoNX21vZF9yZXZpc2lvbjLIAQoMU3RvcmVTZXJ2aWNlEjQKA1B1dBIVLmZhbm91dC52MS5QdXRSZXF1ZXN0GhYuZmFub3V0LnYxLlB1dFJlc3BvbnNlEj0KBkRlbGV0ZRIYLmZhbm91dC52MS5EZWxldGVSZXF1ZXN0GhkuZmFub3V0LnYxLkRlbGV0ZVJlc3BvbnNlEkMKCFRyYW5zYWN0EhouZmFub3V0LnYxLlRyYW5zYWN0UmVxdWVzdBobLmZhbm91dC52MS5UcmFuc2FjdFJlc3BvbnNlQmkKFGlvLmdpdGh1Yi5mYW5vdXRkLnYxQgpTdG9yZVByb3RvUAFaMWdpdGh1Yi5jb20vZmFub3V0ZC9mYW5vdXRkL2dlbi9mYW5vdXQvdjE7ZmFub3V0djGiAgNGQU6qAglGYW5vdXQuVjFiBnByb3RvMw", [file_fanout_v1_object, file_google_protobuf_duration]);
+  fileDesc("ChVmYW5vdXQvdjEvc3RvcmUucHJvdG8SCWZhbm91dC52MSKyAQoKUHV0UmVxdWVzdBIQCghyZXNvdXJjZRgBIAEoCRIkCgNwdXQYAiABKAsyFy5mYW5vdXQudjEuUHV0T3BlcmF0aW9uEhYKDnJldHVybl9jdXJyZW50GAMgASgIEhMKC2pzb25fdmFsdWVzGAQgASgIEg8KB21lc3NhZ2UYBSABKAkSFQoNdmFsaWRhdGVfb25seRgGIAEoCBIXCg9za2lwX3ZhbGlkYXRpb24YByABKAgiUwoLUHV0UmVzcG9uc2USEAoIcmV2aXNpb24YASABKAMSDwoHYXBwbGllZBgCIAEoCBIhCgZvYmplY3QYAyABKAsyES5mYW5vdXQudjEuT2JqZWN0IrsBCg1EZWxldGVSZXF1ZXN0EhAKCHJlc291cmNlGAEgASgJEioKBmRlbGV0ZRgCIAEoCzIaLmZhbm91dC52MS5EZWxldGVPcGVyYXRpb24SFgoOcmV0dXJuX2N1cnJlbnQYAyABKAgSEwoLanNvbl92YWx1ZXMYBCABKAgSDwoHbWVzc2FnZRgFIAEoCRIVCg12YWxpZGF0ZV9vbmx5GAYgASgIEhcKD3NraXBfdmFsaWRhdGlvbhgHIAEoCCJnCg5EZWxldGVSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoAxIPCgdkZWxldGVkGAIgASgIEg8KB2FwcGxpZWQYAyABKAgSIQoGb2JqZWN0GAQgASgLMhEuZmFub3V0LnYxLk9iamVjdCK7AQoPVHJhbnNhY3RSZXF1ZXN0EhAKCHJlc291cmNlGAEgASgJEigKCm9wZXJhdGlvbnMYAiADKAsyFC5mYW5vdXQudjEuT3BlcmF0aW9uEhYKDnJldHVybl9jdXJyZW50GAMgASgIEhMKC2pzb25fdmFsdWVzGAQgASgIEg8KB21lc3NhZ2UYBSABKAkSFQoNdmFsaWRhdGVfb25seRgGIAEoCBIXCg9za2lwX3ZhbGlkYXRpb24YByABKAgiYgoQVHJhbnNhY3RSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoAxIrCgdyZXN1bHRzGAIgAygLMhouZmFub3V0LnYxLk9wZXJhdGlvblJlc3VsdBIPCgdhcHBsaWVkGAMgASgIIpoBCglPcGVyYXRpb24SJgoDcHV0GAEgASgLMhcuZmFub3V0LnYxLlB1dE9wZXJhdGlvbkgAEiwKBmRlbGV0ZRgCIAEoCzIaLmZhbm91dC52MS5EZWxldGVPcGVyYXRpb25IABIqCgVjaGVjaxgDIAEoCzIZLmZhbm91dC52MS5DaGVja09wZXJhdGlvbkgAQgsKCW9wZXJhdGlvbiJFCg9PcGVyYXRpb25SZXN1bHQSDwoHZGVsZXRlZBgBIAEoCBIhCgZvYmplY3QYAiABKAsyES5mYW5vdXQudjEuT2JqZWN0IsQCCgxQdXRPcGVyYXRpb24SCwoDa2V5GAEgASgJEg4KBHRleHQYAiABKAlIABIOCgRkYXRhGAMgASgMSAASFAoMY29udGVudF90eXBlGAQgASgJEjMKBmxhYmVscxgFIAMoCzIjLmZhbm91dC52MS5QdXRPcGVyYXRpb24uTGFiZWxzRW50cnkSHAoPaWZfbW9kX3JldmlzaW9uGAYgASgDSAGIAQESJgoDdHRsGAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhAKCGtlZXBfdHRsGAggASgIEhgKEG92ZXJ3cml0ZV9vcGFxdWUYCSABKAgaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIHCgV2YWx1ZUISChBfaWZfbW9kX3JldmlzaW9uImgKD0RlbGV0ZU9wZXJhdGlvbhILCgNrZXkYASABKAkSHAoPaWZfbW9kX3JldmlzaW9uGAIgASgDSACIAQESFgoOcmV0dXJuX2RlbGV0ZWQYAyABKAhCEgoQX2lmX21vZF9yZXZpc2lvbiJJCg5DaGVja09wZXJhdGlvbhILCgNrZXkYASABKAkSGQoMbW9kX3JldmlzaW9uGAIgASgDSACIAQFCDwoNX21vZF9yZXZpc2lvbjLIAQoMU3RvcmVTZXJ2aWNlEjQKA1B1dBIVLmZhbm91dC52MS5QdXRSZXF1ZXN0GhYuZmFub3V0LnYxLlB1dFJlc3BvbnNlEj0KBkRlbGV0ZRIYLmZhbm91dC52MS5EZWxldGVSZXF1ZXN0GhkuZmFub3V0LnYxLkRlbGV0ZVJlc3BvbnNlEkMKCFRyYW5zYWN0EhouZmFub3V0LnYxLlRyYW5zYWN0UmVxdWVzdBobLmZhbm91dC52MS5UcmFuc2FjdFJlc3BvbnNlQmkKFGlvLmdpdGh1Yi5mYW5vdXRkLnYxQgpTdG9yZVByb3RvUAFaMWdpdGh1Yi5jb20vZmFub3V0ZC9mYW5vdXRkL2dlbi9mYW5vdXQvdjE7ZmFub3V0djGiAgNGQU6qAglGYW5vdXQuVjFiBnByb3RvMw", [file_fanout_v1_object, file_google_protobuf_duration]);
 
 /**
  * PutRequest stores one object.
@@ -51,6 +51,33 @@ export type PutRequest = Message<"fanout.v1.PutRequest"> & {
    * @generated from field: bool json_values = 4;
    */
   jsonValues: boolean;
+
+  /**
+   * Why the caller writes. The history of the resource keeps it, with the name of the caller and
+   * the time. At most 1024 bytes, without control characters except newlines and tabs. Without a
+   * history, it is ignored. Over HTTP also in the header Fanout-Message. Default: no message.
+   *
+   * @generated from field: string message = 5;
+   */
+  message: string;
+
+  /**
+   * Check the write against the validation rules of the resource, and write nothing. Default
+   * false. Preconditions are not compared, but if_mod_revision = 0 means that there is no
+   * object. The response has applied = false and no revision. Needs the same rights as the
+   * write.
+   *
+   * @generated from field: bool validate_only = 6;
+   */
+  validateOnly: boolean;
+
+  /**
+   * Write although the validation rules of the resource refuse it. Default false. Needs the
+   * right "skip-validation" to the keys as well, and is noted in the audit log.
+   *
+   * @generated from field: bool skip_validation = 7;
+   */
+  skipValidation: boolean;
 };
 
 /**
@@ -75,7 +102,7 @@ export type PutResponse = Message<"fanout.v1.PutResponse"> & {
   revision: bigint;
 
   /**
-   * Whether the object was stored. Only false with return_current.
+   * Whether the object was stored. Only false with return_current or validate_only.
    *
    * @generated from field: bool applied = 2;
    */
@@ -131,6 +158,33 @@ export type DeleteRequest = Message<"fanout.v1.DeleteRequest"> & {
    * @generated from field: bool json_values = 4;
    */
   jsonValues: boolean;
+
+  /**
+   * Why the caller writes. The history of the resource keeps it, with the name of the caller and
+   * the time. At most 1024 bytes, without control characters except newlines and tabs. Without a
+   * history, it is ignored. Over HTTP also in the header Fanout-Message. Default: no message.
+   *
+   * @generated from field: string message = 5;
+   */
+  message: string;
+
+  /**
+   * Check the write against the validation rules of the resource, and write nothing. Default
+   * false. Preconditions are not compared, but if_mod_revision = 0 means that there is no
+   * object. The response has applied = false and no revision. Needs the same rights as the
+   * write.
+   *
+   * @generated from field: bool validate_only = 6;
+   */
+  validateOnly: boolean;
+
+  /**
+   * Write although the validation rules of the resource refuse it. Default false. Needs the
+   * right "skip-validation" to the keys as well, and is noted in the audit log.
+   *
+   * @generated from field: bool skip_validation = 7;
+   */
+  skipValidation: boolean;
 };
 
 /**
@@ -162,7 +216,7 @@ export type DeleteResponse = Message<"fanout.v1.DeleteResponse"> & {
   deleted: boolean;
 
   /**
-   * Whether the precondition held. Only false with return_current.
+   * Whether the precondition held. Only false with return_current or validate_only.
    *
    * @generated from field: bool applied = 3;
    */
@@ -220,6 +274,33 @@ export type TransactRequest = Message<"fanout.v1.TransactRequest"> & {
    * @generated from field: bool json_values = 4;
    */
   jsonValues: boolean;
+
+  /**
+   * Why the caller writes. The history of the resource keeps it, with the name of the caller and
+   * the time. At most 1024 bytes, without control characters except newlines and tabs. Without a
+   * history, it is ignored. Over HTTP also in the header Fanout-Message. Default: no message.
+   *
+   * @generated from field: string message = 5;
+   */
+  message: string;
+
+  /**
+   * Check the write against the validation rules of the resource, and write nothing. Default
+   * false. Preconditions are not compared, but if_mod_revision = 0 means that there is no
+   * object. The response has applied = false and no revision. Needs the same rights as the
+   * write.
+   *
+   * @generated from field: bool validate_only = 6;
+   */
+  validateOnly: boolean;
+
+  /**
+   * Write although the validation rules of the resource refuse it. Default false. Needs the
+   * right "skip-validation" to the keys as well, and is noted in the audit log.
+   *
+   * @generated from field: bool skip_validation = 7;
+   */
+  skipValidation: boolean;
 };
 
 /**
@@ -250,7 +331,7 @@ export type TransactResponse = Message<"fanout.v1.TransactResponse"> & {
   results: OperationResult[];
 
   /**
-   * Whether the writes were applied. Only false with return_current.
+   * Whether the writes were applied. Only false with return_current or validate_only.
    *
    * @generated from field: bool applied = 3;
    */
@@ -526,6 +607,10 @@ export const CheckOperationSchema: GenMessage<CheckOperation> = /*@__PURE__*/
  * "delete", and a check in a transaction the right "get". A request that asks for objects
  * (return_current, return_deleted) needs the right "get" to its keys as well. One missing
  * right denies the whole transaction, as described for FanoutService.
+ *
+ * A resource with a history records each write in its transaction. If other servers change the objects at
+ * the same time, the server tries again; after 16 attempts, the write fails with ABORTED (reason
+ * WRITE_CONTENDED), and nothing is written.
  *
  * @generated from service fanout.v1.StoreService
  */

@@ -1,0 +1,174 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// Because returns the same resource for writes with a message: why they are made. The history of the
+// resource keeps it, with the name of the writer and the time. A server refuses messages of more than
+// 1024 bytes.
+func (r *Resource) Because(message string) *Resource {
+	because := *r
+	because.message = message
+	return &because
+}
+
+// Change is who made a write, when and why.
+type Change struct {
+	// Author is the name of the writer; empty if it was anonymous.
+	Author string
+	// Time is the time of the write, by the clock of the server.
+	Time time.Time
+	// Message is why, in the words of the writer.
+	Message string
+}
+
+// LastChange makes [Resource.Get] set [Object.LastChange]. The caller needs the right "history" to the
+// object as well.
+func LastChange() ReadOption { return lastChange{} }
+
+type lastChange struct{}
+
+func (lastChange) get(req *fanoutv1.GetRequest) { req.LastChange = true }
+
+// HistoryKind is the kind of a [HistoryEntry]. Servers may add kinds.
+type HistoryKind int
+
+// The kinds of entries. Only the first two are writes through fanoutd.
+const (
+	// HistoryPut is a write.
+	HistoryPut HistoryKind = iota + 1
+	// HistoryDelete is a deletion.
+	HistoryDelete
+	// HistoryExpired is the end of the time to live of an object.
+	HistoryExpired
+	// HistoryGap is where another program wrote the key in etcd.
+	HistoryGap
+	// HistoryEarlier is an object that is older than the history of its key.
+	HistoryEarlier
+)
+
+// HistoryEntry is one entry of a history.
+type HistoryEntry struct {
+	Kind HistoryKind
+	Key  string
+	// Revision is the revision of the write. Of a gap and of an earlier object it is the ModRevision, or
+	// 0 if that is not known; of an expiry it is 0.
+	Revision int64
+	// Change is set for writes.
+	Change Change
+	// ReplacedRevision is the ModRevision before the write; 0 if there was no object.
+	ReplacedRevision int64
+	// TransactionWrites is the number of keys that the transaction of the write has written.
+	TransactionWrites int
+	// HasTTL says that the object has a time to live.
+	HasTTL bool
+	// Object is the object as it was written, if the option [HistoryValues] is set and the history has
+	// it. CreateRevision and Version are 0.
+	Object *Object
+}
+
+// HistoryOption is an option of [Resource.History].
+type HistoryOption interface {
+	history(*fanoutv1.HistoryRequest)
+}
+
+// HistoryUpTo begins with the newest write that has this revision or an earlier one.
+func HistoryUpTo(revision int64) HistoryOption {
+	return historyOption(func(r *fanoutv1.HistoryRequest) { r.Begin = &fanoutv1.HistoryRequest_Revision{Revision: revision} })
+}
+
+// HistoryAt begins with the newest write of the resource at a time or before it.
+func HistoryAt(t time.Time) HistoryOption {
+	return historyOption(func(r *fanoutv1.HistoryRequest) { r.Begin = &fanoutv1.HistoryRequest_Time{Time: timestamppb.New(t)} })
+}
+
+// HistoryValues makes the entries have objects.
+func HistoryValues() HistoryOption {
+	return historyOption(func(r *fanoutv1.HistoryRequest) { r.Values = true })
+}
+
+// HistoryPageSize sets how many writes one request fetches.
+func HistoryPageSize(writes int) HistoryOption {
+	return historyOption(func(r *fanoutv1.HistoryRequest) { r.PageSize = int32(min(writes, 1000)) })
+}
+
+type historyOption func(*fanoutv1.HistoryRequest)
+
+func (o historyOption) history(r *fanoutv1.HistoryRequest) { o(r) }
+
+// History returns the writes to an object, to the objects below a path, or to all of them, newest first.
+// It fetches them in pages while the caller iterates. An error is the last value of the iteration; it is
+// [ErrNoHistory] if the resource has no history. The caller needs the right "history".
+func (r *Resource) History(ctx context.Context, of Scope, opts ...HistoryOption) iter.Seq2[*HistoryEntry, error] {
+	return func(yield func(*HistoryEntry, error) bool) {
+		req := &fanoutv1.HistoryRequest{Resource: r.name, JsonValues: r.jsonValues}
+		if of != nil {
+			req.Scope = of.message()
+		}
+		for _, o := range opts {
+			o.history(req)
+		}
+		for {
+			resp, err := r.historyPage(ctx, req)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, e := range resp.GetEntries() {
+				if !yield(historyEntryOf(e), nil) {
+					return
+				}
+			}
+			if req.PageToken = resp.GetNextPageToken(); req.PageToken == "" {
+				return
+			}
+		}
+	}
+}
+
+// RevisionAt returns the revision that a time means for all objects of the resource: that of the last write
+// at the time or before it. It is 0 if the history has no such write.
+func (r *Resource) RevisionAt(ctx context.Context, t time.Time) (int64, error) {
+	resp, err := r.historyPage(ctx, &fanoutv1.HistoryRequest{
+		Resource: r.name, PageSize: 1, Begin: &fanoutv1.HistoryRequest_Time{Time: timestamppb.New(t)},
+	})
+	return resp.GetRevision(), err
+}
+
+func (r *Resource) historyPage(ctx context.Context, req *fanoutv1.HistoryRequest) (*fanoutv1.HistoryResponse, error) {
+	if err := checkUTF8(req); err != nil {
+		return nil, fmt.Errorf("history: %w", err)
+	}
+	resp, err := r.client.reads.History(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("history: %w", errorOf(err))
+	}
+	return resp, nil
+}
+
+func historyEntryOf(e *fanoutv1.HistoryEntry) *HistoryEntry {
+	entry := &HistoryEntry{
+		Kind: HistoryKind(e.GetKind()), Key: e.GetKey(), Revision: e.GetRevision(), ReplacedRevision: e.GetReplacedRevision(),
+		TransactionWrites: int(e.GetTransactionWrites()), HasTTL: e.GetHasTtl(), Object: objectOf(e.GetObject()),
+		Change: Change{Author: e.GetAuthor(), Message: e.GetMessage()},
+	}
+	if e.GetTime() != nil {
+		entry.Change.Time = e.GetTime().AsTime()
+	}
+	return entry
+}
+
+func changeOf(c *fanoutv1.LastChange) *Change {
+	if c == nil {
+		return nil
+	}
+	return &Change{Author: c.GetAuthor(), Time: c.GetTime().AsTime(), Message: c.GetMessage()}
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+	"github.com/spf13/cobra"
+
+	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/ctl/output"
+	"github.com/fanoutd/fanoutd/internal/ctl/past"
+	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
+)
+
+func rollbackCommand(t *tool) *cobra.Command {
+	var (
+		to, message         string
+		yes, dryRun, splits bool
+	)
+	cmd := &cobra.Command{
+		Use:   "rollback RESOURCE KEY | PATH/ --to REVISION | TIME",
+		Short: "Restore objects as they were",
+		Long: `Restore an object, or with a path that ends in a slash the objects below it, as they were at a
+revision or a time. The resource needs a history.
+
+The command shows what it would change and asks for confirmation; without a terminal it
+requires --yes. All changes are one transaction, and none is made if an object has changed
+meanwhile: the exit code is then 4. If they do not fit into a transaction (128 objects,
+and 1.5 MiB in etcd, or 3.25 MiB in an embedded one, with their records in the history),
+the command refuses them without --batches.
+
+A time means the same revision for all objects of the resource. An object whose state at
+that revision is not known is listed and left as it is, and the exit code is 8: another
+program has written it, it expired, or neither its history nor etcd goes back so far. An
+object that had a time to live is restored without one.`,
+		Example: `  # Restore the value of an hour ago
+  fanoutctl rollback config shop/limits --to 1h
+
+  # Show what would restore everything below shop
+  fanoutctl rollback config shop/ --to 4711 --dry-run`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usagef("rollback requires a key, or a path that ends in a slash; usage: %s", cmd.UseLine())
+			}
+			if to == "" {
+				return usagef("rollback requires --to, a revision or a time; usage: %s", cmd.UseLine())
+			}
+			if !yes && !dryRun && (!isTerminal(t.in) || !isTerminal(t.stderr)) {
+				return usagef("there is no terminal to ask for confirmation; use --yes, or --dry-run to see the changes")
+			}
+			ctx, cancel := t.withTimeout(cmd.Context(), 0)
+			defer cancel()
+			r := t.client.Resource(args[0])
+			revision, err := revisionOf(ctx, r, to)
+			if err != nil {
+				return err
+			}
+			because := fmt.Sprintf("rollback to revision %d", revision)
+			if message != "" {
+				because += ": " + message
+			}
+			if n := len(because); n > maxMessageBytes {
+				return usagef("the message has %d bytes with %q before it, the limit is %d", n, strings.TrimSuffix(because, message), maxMessageBytes)
+			}
+			changes, err := past.Changes(ctx, r, historyScope(args), revision)
+			if err != nil {
+				return err
+			}
+			known, unknown := t.showRollback(changes)
+			var refusal error
+			if !splits {
+				refusal = tooMuch(known)
+			}
+			switch {
+			case dryRun:
+				if refusal != nil {
+					fmt.Fprintf(t.stderr, "fanoutctl: %v\n", refusal)
+				}
+				fmt.Fprintf(t.stderr, "%s to revision %d. No changes were made.\n", english.Plural(len(known), "change leads back", "changes lead back"), revision)
+				return unknownStates(unknown)
+			case len(known) == 0:
+				fmt.Fprintf(t.stderr, "Nothing to restore: no known object differs from revision %d.\n", revision)
+				return unknownStates(unknown)
+			case refusal != nil:
+				return refusal
+			}
+			if !yes {
+				if err := t.confirmRollback(ctx, len(known)); err != nil {
+					return err
+				}
+			}
+			if err := t.rollBack(ctx, r.Because(because), known, splits); err != nil {
+				return err
+			}
+			return unknownStates(unknown)
+		},
+	}
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.Flags().StringVar(&to, "to", "", "a `revision`, a time such as 2026-11-27T15:04:05Z, or how long ago, such as 24h")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the changes without making them")
+	cmd.Flags().BoolVar(&splits, "batches", false, "make more changes than fit into one transaction, in several")
+	messageFlag(cmd, &message)
+	return cmd
+}
+
+// maxMessageBytes is the longest message of a write that servers accept.
+const maxMessageBytes = 1024
+
+// revisionOf returns the revision that a revision or a time of the command line means.
+func revisionOf(ctx context.Context, r *client.Resource, text string) (int64, error) {
+	revision, moment, err := parseMoment(text)
+	if err != nil || revision > 0 {
+		return revision, err
+	}
+	if revision, err = r.RevisionAt(ctx, moment); err == nil && revision == 0 {
+		err = fmt.Errorf("the history of %s does not go back to %s: %w", r.Name(), text, errNotFound)
+	}
+	return revision, err
+}
+
+// showRollback prints the changes, and returns those that are known.
+func (t *tool) showRollback(changes []past.Change) (known, unknown []past.Change) {
+	out := output.Visible(t.out)
+	for _, c := range changes {
+		if c.Unknown != "" {
+			unknown = append(unknown, c)
+			continue
+		}
+		known = append(known, c)
+		switch {
+		case c.Object == nil:
+			fmt.Fprintln(out, "delete", c.Key)
+		case c.Present == nil:
+			fmt.Fprintln(out, "create", c.Key)
+		default:
+			fmt.Fprintln(out, "update", c.Key)
+		}
+	}
+	w := output.Visible(t.stderr)
+	for _, c := range unknown {
+		fmt.Fprintf(w, "fanoutctl: %s stays as it is: %s\n", c.Key, c.Unknown)
+	}
+	return known, unknown
+}
+
+// unknownStates returns the error for objects that were not restored.
+func unknownStates(unknown []past.Change) error {
+	if len(unknown) == 0 {
+		return nil
+	}
+	return exitError{exitPartial, fmt.Errorf("the former state of %s is not known", english.Plural(len(unknown), "object", ""))}
+}
+
+func (t *tool) confirmRollback(ctx context.Context, n int) error {
+	if err := t.out.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(t.stderr, "Make %s? [y/N] ", english.Plural(n, "change", ""))
+	answer, _ := pipe.Await(ctx, func() (string, error) { return bufio.NewReader(t.in).ReadString('\n') })
+	if ctx.Err() != nil {
+		fmt.Fprintln(t.stderr)
+		return context.Cause(ctx)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return exitError{exitFailed, fmt.Errorf("nothing was restored")}
+}
+
+// The limits of a transaction. A server or an external etcd may have others.
+const (
+	rollbackOps   = 128                    // a server's default
+	batchBytes    = 1536 << 10             // etcd's default
+	rollbackBytes = 2*batchBytes + 256<<10 // that of an embedded etcd which keeps histories
+)
+
+// tooMuch returns an error if changes do not fit into one transaction.
+func tooMuch(changes []past.Change) error {
+	bytes := 0
+	for _, c := range changes {
+		bytes += writtenBytes(c)
+	}
+	if len(changes) <= rollbackOps && bytes <= rollbackBytes {
+		return nil
+	}
+	return usagef("%s with %s do not fit into one transaction: add --batches to make them in several",
+		english.Plural(len(changes), "change", ""), humanize.IBytes(uint64(bytes)))
+}
+
+// nextBatch returns the first changes that fit into a transaction, at most so many. It returns at least one.
+func nextBatch(changes []past.Change, most int) []past.Change {
+	n, bytes := 0, 0
+	for n < min(len(changes), most) {
+		if bytes += writtenBytes(changes[n]); n > 0 && bytes > batchBytes {
+			break
+		}
+		n++
+	}
+	return changes[:n]
+}
+
+// writtenBytes returns about how many bytes a change writes in etcd: the object, and its record in the history.
+func writtenBytes(c past.Change) int {
+	n := 4*len(c.Key) + 512
+	if c.Object == nil {
+		return n
+	}
+	for name, value := range c.Object.Labels {
+		n += 2 * (len(name) + len(value))
+	}
+	return n + 2*len(c.Object.Value)
+}
+
+// rollBack makes the changes. Each has the present revision of its object as precondition.
+func (t *tool) rollBack(ctx context.Context, r *client.Resource, changes []past.Change, splits bool) error {
+	derived := t.derivesLabels(ctx, r.Name())
+	most := rollbackOps
+	for done := 0; done < len(changes); {
+		batch := changes[done:]
+		if splits {
+			batch = nextBatch(batch, most)
+		}
+		ops := make([]client.Op, len(batch))
+		for i, c := range batch {
+			var present int64
+			if c.Present != nil {
+				present = c.Present.ModRevision
+			}
+			if c.Object == nil {
+				ops[i] = client.OpDelete(c.Key, client.IfRevision(present))
+				continue
+			}
+			v := c.Object.AsValue()
+			if len(v.Labels) > 0 && derived() {
+				v = v.WithLabels(nil)
+			}
+			ops[i] = client.OpPut(c.Key, v, client.IfRevision(present))
+		}
+		call, cancel := t.withTimeout(ctx, requestTimeout)
+		transaction, err := r.Transact(call, ops...)
+		cancel()
+		tooLarge := errors.Is(err, client.ErrWriteTooLarge) || errors.Is(err, client.ErrRequestTooLarge)
+		switch {
+		case tooLarge && splits && len(batch) > 1:
+			most = len(batch) / 2 // nothing was written
+			continue
+		case tooLarge && len(batch) > 1:
+			return exitError{exitUsage, fmt.Errorf("the changes do not fit into one transaction, and none was made: %w; add --batches to make them in several", err)}
+		case err != nil && done > 0:
+			return fmt.Errorf("%d of %d changes were made: %w", done, len(changes), err)
+		case err != nil:
+			return err
+		}
+		done += len(batch)
+		fmt.Fprintln(t.out, transaction.Revision)
+	}
+	return nil
+}

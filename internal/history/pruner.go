@@ -1,0 +1,180 @@
+package history
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Limits limits the history of a resource.
+type Limits struct {
+	Versions int           // records of one key
+	Age      time.Duration // of a record
+	Bytes    int64         // of all records
+}
+
+// Pruner removes old records. The servers of an etcd may all run one: a record is removed only once,
+// and removing it again does nothing.
+//
+// The record of the present value of a key and the one before it stay. Those of a deleted key stay until
+// the deletion is too old.
+type Pruner struct {
+	store    Store
+	limits   Limits
+	interval time.Duration
+	log      *slog.Logger
+}
+
+// pruneInterval is the time between two runs.
+const pruneInterval = 10 * time.Minute
+
+// NewPruner returns a pruner.
+func NewPruner(store Store, limits Limits, log *slog.Logger) *Pruner {
+	return &Pruner{store: store, limits: limits, interval: pruneInterval, log: log}
+}
+
+// Run prunes now and then, until ctx is done.
+func (p *Pruner) Run(ctx context.Context) {
+	// The servers of an etcd do not start at the same time.
+	for timer := time.NewTimer(rand.N(p.interval)); ; timer.Reset(p.interval/2 + rand.N(p.interval)) {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		if err := p.Prune(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			p.log.Warn("could not remove old records of the history", "error", err)
+		}
+	}
+}
+
+// Prune removes what is too old or too much at a time. It reads only the keys of the records.
+func (p *Pruner) Prune(ctx context.Context, now time.Time) error {
+	r := prune{pruner: p, now: now, oldest: now.Add(-p.limits.Age)}
+	if err := r.run(ctx); err != nil {
+		return err
+	}
+	if r.bytes <= p.limits.Bytes {
+		return nil
+	}
+	cut := r.removable.cut(r.bytes - p.limits.Bytes)
+	again := prune{pruner: p, now: now, oldest: now.Add(-cut)}
+	return again.run(ctx)
+}
+
+// prune is one pass over all records.
+type prune struct {
+	pruner *Pruner
+	now    time.Time
+	oldest time.Time // older records are removed
+
+	key       []Name // the records of the present key, newest first
+	remove    []object.Key
+	bytes     int64 // of the records that stay
+	removable ages
+}
+
+// run reads all records. Those of one key follow each other.
+func (r *prune) run(ctx context.Context) error {
+	for records, err := range r.pruner.store.Names(ctx) {
+		if err != nil {
+			return err
+		}
+		for _, record := range records {
+			name, ok := ParseRecordKey(record.Key)
+			if !ok {
+				continue
+			}
+			if len(r.key) > 0 && r.key[0].Key != name.Key {
+				if err := r.endKey(ctx); err != nil {
+					return err
+				}
+			}
+			r.key = append(r.key, name)
+		}
+	}
+	if err := r.endKey(ctx); err != nil {
+		return err
+	}
+	return r.flush(ctx, 1)
+}
+
+// endKey decides about the records of a key.
+func (r *prune) endKey(ctx context.Context) error {
+	if len(r.key) == 0 {
+		return nil
+	}
+	exists, _ := r.key[0].Kind.LeavesObject()
+	keep, versions := 2, 0
+	if !exists {
+		keep = 0
+	}
+	for i, name := range r.key {
+		if name.Kind.IsReencryption() {
+			if i > 0 { // a newer record continues the chain
+				r.add(name)
+			}
+			continue
+		}
+		versions++
+		tooOld := name.Time.Before(r.oldest)
+		if versions > keep && (tooOld && (exists || r.key[0].Time.Before(r.oldest)) || versions > max(r.pruner.limits.Versions, keep)) {
+			r.add(name)
+			continue
+		}
+		r.bytes += int64(name.Size)
+		if versions > keep {
+			age := r.now.Sub(name.Time)
+			if !exists {
+				age = min(age, r.now.Sub(r.key[0].Time)) // it stays until the deletion is too old
+			}
+			r.removable.add(age, name.Size)
+		}
+	}
+	r.key = r.key[:0]
+	const batch = 100
+	return r.flush(ctx, batch)
+}
+
+func (r *prune) add(name Name) { r.remove = append(r.remove, name.RecordKey(), name.IndexKey()) }
+
+// flush removes the keys, if there are so many.
+func (r *prune) flush(ctx context.Context, least int) error {
+	if len(r.remove) < least {
+		return nil
+	}
+	err := r.pruner.store.Remove(ctx, r.remove)
+	r.remove = r.remove[:0]
+	return err
+}
+
+// ages has the bytes of records by their age. The classes grow by a hundredth.
+type ages map[int]int64
+
+func (a *ages) add(age time.Duration, bytes int) {
+	if *a == nil {
+		*a = ages{}
+	}
+	(*a)[int(math.Log(max(1, age.Seconds()))*100)] += int64(bytes)
+}
+
+// cut returns an age: the older records have so many bytes, or all records are older.
+func (a ages) cut(bytes int64) time.Duration {
+	var classes []int
+	for class := range a {
+		classes = append(classes, class)
+	}
+	slices.Sort(classes)
+	for _, class := range slices.Backward(classes) {
+		if bytes -= a[class]; bytes <= 0 {
+			return time.Duration(math.Exp(float64(class)/100) * float64(time.Second))
+		}
+	}
+	return 0
+}

@@ -1,0 +1,215 @@
+package history
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	storagev1 "github.com/fanoutd/fanoutd/gen/fanout/storage/v1"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Change is who writes, when and why.
+type Change struct {
+	Author  string // empty: anonymous
+	Message string
+	Time    time.Time
+}
+
+// Recorder makes the records of the writes of a resource.
+type Recorder struct {
+	store Store
+	ttl   bool
+
+	mu sync.Mutex
+	// recorded has mod revisions of keys whose writes are in the history. Guarded by mu; at most
+	// maxRecorded entries.
+	recorded map[object.Key]object.Revision
+}
+
+// maxRecorded limits the keys that need no read before their next write. They take a few MiB.
+const maxRecorded = 32_768
+
+// NewRecorder returns a recorder. With ttl, it records objects with a time to live, too.
+func NewRecorder(store Store, ttl bool) *Recorder {
+	return &Recorder{store: store, ttl: ttl, recorded: map[object.Key]object.Revision{}}
+}
+
+// room is what a write needs besides values: keys, labels, comparisons.
+const room = 4 << 10
+
+// Prepare sets the records of operations, which all have Seen. Read returns the present object of a
+// key, or nil. It is called for an object that is not in the history and is about to be replaced.
+func (r *Recorder) Prepare(ctx context.Context, ops []object.Op, by Change, read func(context.Context, object.Key) (*object.Record, error)) error {
+	changes := make([]*storagev1.HistoryChange, len(ops))
+	values := make([]*storagev1.HistoryValue, len(ops))
+	kinds := make([]Kind, len(ops))
+	var writes int32
+	for i := range ops {
+		op := &ops[i]
+		op.Recording = nil
+		kind, ok := r.kindOf(op)
+		if !ok {
+			continue
+		}
+		writes++
+		kinds[i] = kind
+		changes[i] = &storagev1.HistoryChange{Author: by.Author, Message: by.Message, ReplacedRevision: int64(op.Seen.ModRevision)}
+		values[i] = &storagev1.HistoryValue{}
+		if kind == Put || kind == PutTTL {
+			values[i].Value = op.Value
+		}
+	}
+	if writes == 0 {
+		return nil
+	}
+	if err := r.explain(ctx, ops, changes); err != nil {
+		return err
+	}
+	if err := r.keepReplaced(ctx, ops, changes, values, read); err != nil {
+		return err
+	}
+	for i, c := range changes {
+		if c == nil {
+			continue
+		}
+		c.Writes = writes
+		encodedChange, err := proto.Marshal(c)
+		if err != nil {
+			return err
+		}
+		encodedValue, err := proto.Marshal(values[i])
+		if err != nil {
+			return err
+		}
+		ops[i].Recording = &object.Recording{
+			Tail:   Tail(kinds[i], by.Time, len(encodedChange)+len(encodedValue)+2*len(ops[i].Key)),
+			Change: encodedChange, Value: encodedValue,
+		}
+	}
+	return nil
+}
+
+// kindOf returns the kind of an operation. It returns false if the operation is not recorded.
+func (r *Recorder) kindOf(op *object.Op) (Kind, bool) {
+	seen := op.Seen
+	if seen == nil || seen.ModRevision == object.Unseen {
+		return 0, false // a check, or a write that cannot succeed yet
+	}
+	exists := seen.ModRevision != 0
+	kept := exists && (seen.Lease == 0 || r.ttl) // the history has the object that is there
+	switch {
+	case op.Kind == object.OpDelete:
+		return Delete, kept
+	case op.Kind != object.OpPut:
+		return 0, false
+	case op.TTL == 0 && !(op.KeepTTL && seen.Lease != 0):
+		return Put, true
+	case r.ttl:
+		return PutTTL, true
+	}
+	return Transient, kept
+}
+
+// explain finds out whether the objects that are replaced are in the history.
+func (r *Recorder) explain(ctx context.Context, ops []object.Op, changes []*storagev1.HistoryChange) error {
+	var unknown []int
+	r.mu.Lock()
+	for i, c := range changes {
+		if c == nil || c.ReplacedRevision == 0 || r.recorded[ops[i].Key] == object.Revision(c.ReplacedRevision) {
+			continue
+		}
+		unknown = append(unknown, i)
+	}
+	r.mu.Unlock()
+	if len(unknown) == 0 {
+		return nil
+	}
+	ranges := make([]Range, len(unknown))
+	for n, i := range unknown {
+		from, end := RecordsOf(ops[i].Key)
+		ranges[n] = Range{From: from, End: end, Limit: 1, KeysOnly: true}
+	}
+	newest, _, err := r.store.Read(ctx, 0, ranges)
+	if err != nil {
+		return err
+	}
+	for n, i := range unknown {
+		found := newest[n]
+		if ops[i].Seen.Lease != 0 && !r.ttl && mayOmitTTL(found) {
+			continue // an object with a time to live, which is not recorded
+		}
+		switch {
+		case len(found) == 0:
+			changes[i].Replaced = storagev1.HistoryChange_REPLACED_BEFORE_HISTORY
+		case int64(found[0].CreateRevision) != changes[i].ReplacedRevision:
+			changes[i].Replaced = storagev1.HistoryChange_REPLACED_GAP
+		}
+	}
+	return nil
+}
+
+// mayOmitTTL reports whether the history of a key with this newest record leaves out writes of objects with a
+// time to live. It does not if the record left an object without one.
+func mayOmitTTL(newest []object.Record) bool {
+	if len(newest) == 0 {
+		return true
+	}
+	name, ok := ParseRecordKey(newest[0].Key)
+	exists, ttl := name.Kind.LeavesObject()
+	return ok && (!exists || ttl)
+}
+
+// keepReplaced adds the values that are replaced and that the history does not have, as far as the
+// write has room for them.
+func (r *Recorder) keepReplaced(ctx context.Context, ops []object.Op, changes []*storagev1.HistoryChange, values []*storagev1.HistoryValue,
+	read func(context.Context, object.Key) (*object.Record, error),
+) error {
+	free := r.store.MaxWriteBytes() - room
+	for i := range ops {
+		free -= 2 * len(ops[i].Value)
+		if c := changes[i]; c != nil {
+			// The transaction names a key in writes, comparisons and reads.
+			free -= 8*len(ops[i].Key) + len(c.Author) + len(c.Message) + room/8
+		}
+	}
+	for i, c := range changes {
+		if c == nil || c.Replaced == storagev1.HistoryChange_REPLACED_UNSPECIFIED || free <= 0 {
+			continue
+		}
+		o, err := read(ctx, ops[i].Key)
+		if err != nil {
+			return err
+		}
+		if o == nil || int64(o.ModRevision) != c.ReplacedRevision || o.Undecryptable != nil || len(o.Value) > free {
+			continue // it has changed, so the write will fail, or it cannot be kept
+		}
+		free -= len(o.Value)
+		values[i].Replaced = o.Value
+		if values[i].Replaced == nil {
+			values[i].Replaced = []byte{}
+		}
+	}
+	return nil
+}
+
+// Note takes note of a write that was applied.
+func (r *Recorder) Note(ops []object.Op, at object.Revision) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range ops {
+		if ops[i].Recording == nil {
+			continue
+		}
+		if ops[i].Kind == object.OpDelete {
+			delete(r.recorded, ops[i].Key)
+			continue
+		}
+		if len(r.recorded) >= maxRecorded {
+			clear(r.recorded)
+		}
+		r.recorded[ops[i].Key] = at
+	}
+}

@@ -1,0 +1,240 @@
+package validation
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+)
+
+// maxRuleBytes is the longest text of a rule, by convention.
+const maxRuleBytes = 10_000
+
+// rule is a compiled rule in CEL.
+type rule struct {
+	text, message string
+	pointer       string // of the member that violations name; empty: the value
+	deletes       bool   // it applies to deletes as well
+	readsOld      bool   // it may use the object that the write replaces
+	program       cel.Program
+}
+
+// The variables of rules.
+const (
+	varSelf      = "self"
+	varOldSelf   = "oldSelf"
+	varKey       = "key"
+	varLabels    = "labels"
+	varOldLabels = "oldLabels"
+	varIdentity  = "identity"
+)
+
+// environment has the variables and functions of rules. It has the standard functions of CEL only: those of
+// cel-go's extensions, such as replace, cost what they are not charged for.
+var environment = sync.OnceValues(func() (*cel.Env, error) {
+	labels := cel.MapType(cel.StringType, cel.StringType)
+	return cel.NewEnv(
+		cel.Variable(varSelf, cel.DynType), cel.Variable(varOldSelf, cel.DynType),
+		cel.Variable(varKey, cel.StringType),
+		cel.Variable(varLabels, labels), cel.Variable(varOldLabels, labels),
+		cel.Variable(varIdentity, cel.MapType(cel.StringType, cel.DynType)),
+		cel.CrossTypeNumericComparisons(true),
+		cel.ParserExpressionSizeLimit(maxRuleBytes),
+	)
+})
+
+// compileRule compiles the text of a rule.
+func compileRule(text string) (cel.Program, error) {
+	if len(text) > maxRuleBytes {
+		return nil, fmt.Errorf("has %d bytes, the limit is %d", len(text), maxRuleBytes)
+	}
+	env, err := environment()
+	if err != nil {
+		return nil, err
+	}
+	checked, issues := env.Compile(text)
+	if issues != nil && issues.Err() != nil {
+		first := issues.Errors()[0]
+		return nil, fmt.Errorf("line %d, column %d: %s", first.Location.Line(), first.Location.Column()+1, strings.ReplaceAll(first.Message, "\n", " "))
+	}
+	if t := checked.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
+		return nil, fmt.Errorf("must be true or false, is of type %s", t)
+	}
+	// cel-go limits neither the size of a pattern's program nor the time of a match.
+	if len(ast.MatchDescendants(ast.NavigateAST(checked.NativeRep()), ast.FunctionMatcher(matchesFunction))) > 0 {
+		return nil, errors.New("matches() is not available, because its cost is not bounded; use pattern in the schema")
+	}
+	return env.Program(checked, cel.EvalOptions(cel.OptOptimize),
+		cel.CostLimit(maxRuleCost), cel.CostTracking(comparisonCost{}), cel.InterruptCheckFrequency(1))
+}
+
+const matchesFunction = "matches"
+
+// comparisonCost charges comparisons for each value that they may look at. cel-go takes one for equality, however
+// large lists and maps are.
+type comparisonCost struct{}
+
+// CallCost implements cost.ActualCostEstimator.
+func (comparisonCost) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
+	switch function {
+	case operators.Equals, operators.NotEquals:
+		a, isSized := args[0].(traits.Sizer)
+		if b, ok := args[1].(traits.Sizer); ok && isSized && a.Size() == b.Size() {
+			return new(costOf(args[0], maxRuleCost))
+		}
+	case operators.In:
+		if _, ok := args[1].(traits.Lister); ok {
+			return new(costOf(args[1], maxRuleCost))
+		}
+	}
+	return nil // what cel-go charges
+}
+
+// costOf returns the number of values inside of a value, and one more for each ten bytes of text. It stops soon
+// after it has passed the limit.
+func costOf(value any, limit uint64) (cost uint64) {
+	cost = 1
+	switch v := value.(type) {
+	case string:
+		return cost + uint64(len(v)/10)
+	case []byte:
+		return cost + uint64(len(v)/10)
+	case []any:
+		for i := 0; i < len(v) && cost <= limit; i++ {
+			cost += costOf(v[i], limit-cost)
+		}
+	case map[string]any:
+		for _, child := range v {
+			if cost > limit {
+				break
+			}
+			cost += costOf(child, limit-cost)
+		}
+	case ref.Val:
+		switch native := v.Value().(type) {
+		case string, []byte, []any, map[string]any:
+			return costOf(native, limit)
+		}
+		iterable, ok := v.(traits.Iterable)
+		if !ok {
+			return cost
+		}
+		of, isMap := v.(traits.Mapper)
+		for it := iterable.Iterator(); cost <= limit && it.HasNext() == types.True; {
+			child := it.Next()
+			if isMap {
+				child = of.Get(child)
+			}
+			cost += costOf(child, limit-min(cost, limit))
+		}
+	}
+	return cost
+}
+
+// readsOld reports whether a rule may use the object that a write replaces. A variable is used only where its
+// name is written.
+func readsOld(text string) bool {
+	return strings.Contains(text, varOldSelf) || strings.Contains(text, varOldLabels)
+}
+
+// variables are the values of the variables of rules for one write. They implement cel.Activation, so that
+// none is computed before a rule uses it.
+type variables struct {
+	write           *Write
+	identity        map[string]any
+	oldSelf         any
+	oldSelfIsParsed bool
+}
+
+// readOld parses the old value. It refuses the write if that is not possible, because a rule that takes the
+// object for a new one would allow what it should not.
+func (v *variables) readOld(found *Violations) bool {
+	if v.oldSelfIsParsed {
+		return true
+	}
+	reason := "it has no JSON form that keeps all of it"
+	if !v.write.OldHidden {
+		var fault *fault
+		if v.write.Old != nil {
+			v.oldSelf, fault = v.write.Old.parse()
+		}
+		if v.oldSelfIsParsed = fault == nil; v.oldSelfIsParsed {
+			return true
+		}
+		reason = strings.TrimSpace(clip(fault.pointer(), maxGivenBytes) + " " + fault.reason)
+	}
+	found.add(nil, "cannot be checked, because rules compare it with the object that it replaces, which they cannot read: %s", reason)
+	return false
+}
+
+// ResolveName implements cel.Activation.
+func (v *variables) ResolveName(name string) (any, bool) {
+	switch name {
+	case varSelf:
+		return celValue(v.write.self), true
+	case varOldSelf:
+		return celValue(v.oldSelf), true
+	case varKey:
+		return string(v.write.Key), true
+	case varLabels:
+		return labelsOf(v.write.New), true
+	case varOldLabels:
+		return labelsOf(v.write.Old), true
+	case varIdentity:
+		if v.identity == nil {
+			v.identity = v.write.Identity.variable()
+		}
+		return v.identity, true
+	}
+	return nil, false
+}
+
+func labelsOf(o *Object) map[string]string {
+	if o == nil {
+		return nil
+	}
+	return o.Labels
+}
+
+// Parent implements cel.Activation.
+func (*variables) Parent() cel.Activation { return nil }
+
+func celValue(value any) any {
+	if value == nil {
+		return types.NullValue
+	}
+	return value
+}
+
+// check evaluates the rule.
+func (r *rule) check(b *Budget, v *variables, found *Violations) {
+	result, details, err := r.program.ContextEval(b.ctx, v)
+	if cost := details.ActualCost(); cost != nil {
+		b.cost += *cost
+	} else {
+		b.cost += maxRuleCost
+	}
+	switch {
+	case err != nil && b.ended(found):
+	case err != nil:
+		found.at(r.pointer, "%s (the rule %s cannot be evaluated: %s)", r.message, clip(r.text, maxGivenBytes), clip(plainCELError(err), maxGivenBytes*2))
+	case result != types.True:
+		is := ""
+		if r.pointer != "" {
+			if value, ok := lookup(v.write.self, r.pointer); ok {
+				is = ", is " + given(value)
+			}
+		}
+		found.at(r.pointer, "%s%s", r.message, is)
+	}
+}
+
+// plainCELError returns the text of an error on one line.
+func plainCELError(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

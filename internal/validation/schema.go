@@ -1,0 +1,490 @@
+package validation
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/big"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+)
+
+// The limits of a schema and its patterns.
+const (
+	maxSchemaBytes      = 1 << 20
+	maxPatternBytes     = 1000
+	maxPatternProgram   = 5000 // instructions
+	patternBytesPerStep = 32   // bytes times instructions
+	formatBytesPerStep  = 16
+	lookupsPerStep      = 8  // of members that must be there
+	longUniqueArray     = 20 // items. The library compares shorter arrays pairwise, and hashes longer ones.
+)
+
+// schema is a compiled JSON Schema.
+type schema struct {
+	root *jsonschema.Schema
+
+	// members are the names of the properties that an object may have, as text, by the location of its schema.
+	members map[string]string
+}
+
+// schemaURL is the base of references in a schema. There is nothing else to load below it.
+const schemaURL = "fanoutd://validation/schema"
+
+// compileSchema compiles a document that was read from YAML or JSON.
+func compileSchema(document any) (_ *schema, err error) {
+	// The library parses numbers exactly, and panics for some that are too large.
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("cannot be compiled: %v", r)
+		}
+	}()
+	text, err := json.Marshal(document)
+	if err != nil {
+		return nil, fmt.Errorf("is not JSON: %w", err)
+	}
+	if len(text) > maxSchemaBytes {
+		return nil, fmt.Errorf("has %d bytes, the limit is %d", len(text), maxSchemaBytes)
+	}
+	if _, fault := parseDocument(string(text)); fault != nil {
+		return nil, errors.New(strings.TrimSpace(fault.pointer() + " " + fault.reason))
+	}
+	plain, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.AssertFormat()
+	c.UseRegexpEngine(compilePattern)
+	c.UseLoader(noLoader{})
+	if err := c.AddResource(schemaURL, plain); err != nil {
+		return nil, err
+	}
+	root, err := c.Compile(schemaURL)
+	if err != nil {
+		return nil, errors.New(strings.ReplaceAll(strings.ReplaceAll(err.Error(), schemaURL, ""), "\n", " "))
+	}
+	s := &schema{root: root, members: map[string]string{}}
+	seen := map[*jsonschema.Schema]bool{}
+	s.learn(root, seen)
+	for one := range seen {
+		if one.DynamicRef != nil || one.RecursiveRef != nil {
+			return nil, errors.New("$dynamicRef and $recursiveRef are not supported, because the cost of a check would not be known in advance; use $ref")
+		}
+		if !strings.HasPrefix(one.Location, schemaURL) {
+			return nil, fmt.Errorf("references to other documents are not allowed (%s), and the library has its own copies of some", one.Location)
+		}
+		if one.Format != nil && one.Format.Name == "regex" {
+			one.Format = nil // a check would compile the value, which may take gigabytes
+		}
+	}
+	return s, nil
+}
+
+// noLoader refuses references to other documents: a server must not ask other hosts what it may store, nor
+// read the files of its machine.
+type noLoader struct{}
+
+func (noLoader) Load(url string) (any, error) {
+	return nil, fmt.Errorf("references to other documents are not allowed (%s); put the schema into $defs", url)
+}
+
+// pattern is a regular expression. Package regexp takes time proportional to the text times the size of the
+// program.
+type pattern struct {
+	*regexp.Regexp
+	instructions int
+}
+
+func compilePattern(text string) (jsonschema.Regexp, error) {
+	if len(text) > maxPatternBytes {
+		return nil, fmt.Errorf("the pattern has %d bytes, the limit is %d", len(text), maxPatternBytes)
+	}
+	compiled, err := regexp.Compile(text)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return nil, err
+	}
+	if n := len(program.Inst); n > maxPatternProgram {
+		return nil, fmt.Errorf("the pattern is too complex: it has %d instructions, the limit is %d", n, maxPatternProgram)
+	}
+	return &pattern{compiled, len(program.Inst)}, nil
+}
+
+// learn notes the members that the schemas of objects allow.
+func (s *schema) learn(of *jsonschema.Schema, seen map[*jsonschema.Schema]bool) {
+	if of == nil || seen[of] {
+		return
+	}
+	seen[of] = true
+	if len(of.Properties) > 0 {
+		s.members[of.Location] = clip(strings.Join(slices.Sorted(maps.Keys(of.Properties)), ", "), maxMessageBytes)
+	}
+	for child := range inPlace(of) {
+		s.learn(child, seen)
+	}
+	for _, child := range of.Properties {
+		s.learn(child, seen)
+	}
+	for _, child := range of.PatternProperties {
+		s.learn(child, seen)
+	}
+	for _, child := range of.PrefixItems {
+		s.learn(child, seen)
+	}
+	for _, child := range of.DependentSchemas {
+		s.learn(child, seen)
+	}
+	for _, child := range of.Dependencies {
+		if child, ok := child.(*jsonschema.Schema); ok {
+			s.learn(child, seen)
+		}
+	}
+	for _, child := range []any{of.AdditionalProperties, of.Items, of.AdditionalItems} {
+		switch child := child.(type) {
+		case *jsonschema.Schema:
+			s.learn(child, seen)
+		case []*jsonschema.Schema:
+			for _, one := range child {
+				s.learn(one, seen)
+			}
+		}
+	}
+	for _, child := range []*jsonschema.Schema{of.Items2020, of.Contains, of.PropertyNames, of.UnevaluatedProperties, of.UnevaluatedItems} {
+		s.learn(child, seen)
+	}
+}
+
+// inPlace returns the schemas that apply to the same value as a schema does, whatever the value is.
+func inPlace(s *jsonschema.Schema) func(yield func(*jsonschema.Schema) bool) {
+	return func(yield func(*jsonschema.Schema) bool) {
+		for _, child := range []*jsonschema.Schema{s.Ref, s.Not, s.If, s.Then, s.Else} {
+			if child != nil && !yield(child) {
+				return
+			}
+		}
+		for _, several := range [][]*jsonschema.Schema{s.AllOf, s.AnyOf, s.OneOf} {
+			for _, child := range several {
+				if !yield(child) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// affordable reports whether the budget has enough steps to check a value. The library cannot be interrupted,
+// and a schema of a few lines can make it take years. So affordable takes the steps in advance: it walks
+// through schema and value as the library does, without checking anything. Its result never depends on what
+// is valid, so it counts all branches.
+func (b *Budget) affordable(s *jsonschema.Schema, value any, depth int) bool {
+	// In a cycle of references, which the library refuses, the depth grows without the value becoming smaller.
+	if !b.spend(1) || depth > maxSteps/10 {
+		return false
+	}
+	if s.Bool != nil {
+		return true
+	}
+	for child := range inPlace(s) {
+		if !b.affordable(child, value, depth+1) {
+			return false
+		}
+	}
+	if s.Enum != nil && !b.affordsEnum(s.Enum.Values, value) || s.Const != nil && !b.spendOn(value) {
+		return false
+	}
+	switch v := value.(type) {
+	case string:
+		return b.affordsText(s, v)
+	case map[string]any:
+		return b.affordsObject(s, v, depth)
+	case []any:
+		return b.affordsArray(s, v, depth)
+	}
+	return true
+}
+
+// affordsEnum takes the steps of comparing a value with others: as many as the smaller of the two has values.
+func (b *Budget) affordsEnum(allowed []any, value any) bool {
+	before := b.steps
+	if !b.spendOn(value) {
+		return false
+	}
+	size := before - b.steps
+	switch value.(type) {
+	case map[string]any, []any:
+	case string, bool, nil:
+		return b.spend(len(allowed) / 4)
+	default:
+		return b.spend(len(allowed)) // numbers are compared as fractions
+	}
+	for _, one := range allowed {
+		limit := min(size, b.steps)
+		within := Budget{steps: limit}
+		within.spendOn(one)
+		b.spend(limit - max(within.steps, 0))
+	}
+	return true
+}
+
+func (b *Budget) affordsText(s *jsonschema.Schema, text string) bool {
+	if s.Format != nil && !b.spend(len(text)/formatBytesPerStep) {
+		return false
+	}
+	return s.Pattern == nil || b.matches(s.Pattern, text)
+}
+
+// matches takes the steps of matching a text.
+func (b *Budget) matches(re jsonschema.Regexp, text string) bool {
+	instructions := maxPatternProgram
+	if p, ok := re.(*pattern); ok {
+		instructions = p.instructions
+	}
+	return b.spend(len(text) * instructions / patternBytesPerStep)
+}
+
+func (b *Budget) affordsObject(s *jsonschema.Schema, object map[string]any, depth int) bool {
+	lookups := len(s.Required) + len(s.DependentRequired) + len(s.DependentSchemas) + len(s.Dependencies)
+	for name, names := range s.DependentRequired {
+		if _, ok := object[name]; ok {
+			lookups += len(names)
+		}
+	}
+	for name, names := range s.Dependencies {
+		names, _ := names.([]string)
+		if _, ok := object[name]; ok {
+			lookups += len(names)
+		}
+	}
+	if !b.spend(lookups / lookupsPerStep) {
+		return false
+	}
+	for name, child := range s.DependentSchemas {
+		if _, ok := object[name]; ok && !b.affordable(child, object, depth+1) {
+			return false
+		}
+	}
+	for name, child := range s.Dependencies {
+		child, isSchema := child.(*jsonschema.Schema)
+		if _, ok := object[name]; ok && isSchema && !b.affordable(child, object, depth+1) {
+			return false
+		}
+	}
+	additional, _ := s.AdditionalProperties.(*jsonschema.Schema)
+	for name, value := range object {
+		children := []*jsonschema.Schema{s.Properties[name], s.UnevaluatedProperties}
+		for re, child := range s.PatternProperties {
+			if !b.matches(re, name) || !b.spend(1) {
+				return false
+			}
+			if re.MatchString(name) {
+				children = append(children, child)
+			}
+		}
+		if children[0] == nil && len(children) == 2 {
+			children = append(children, additional)
+		}
+		for _, child := range children {
+			if child != nil && !b.affordable(child, value, depth+1) {
+				return false
+			}
+		}
+		if s.PropertyNames != nil && !b.affordable(s.PropertyNames, name, depth+1) {
+			return false
+		}
+	}
+	return true
+}
+
+func (b *Budget) affordsArray(s *jsonschema.Schema, items []any, depth int) bool {
+	if s.UniqueItems {
+		times := 1
+		if len(items) <= longUniqueArray {
+			times = len(items)
+		}
+		for range times {
+			if !b.spendOn(items) {
+				return false
+			}
+		}
+	}
+	each := []*jsonschema.Schema{s.Contains, s.UnevaluatedItems, s.Items2020}
+	for _, one := range []any{s.Items, s.AdditionalItems} {
+		if one, ok := one.(*jsonschema.Schema); ok {
+			each = append(each, one)
+		}
+	}
+	tuple, _ := s.Items.([]*jsonschema.Schema)
+	for i, item := range items {
+		for _, child := range each {
+			if child != nil && !b.affordable(child, item, depth+1) {
+				return false
+			}
+		}
+		for _, one := range [][]*jsonschema.Schema{s.PrefixItems, tuple} {
+			if i < len(one) && !b.affordable(one[i], item, depth+1) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// check reports the faults of a value.
+func (s *schema) check(b *Budget, value any, found *Violations) {
+	defer func() {
+		if r := recover(); r != nil {
+			found.add(nil, "cannot be checked: the schema and the value make the checker fail: %v", r)
+		}
+	}()
+	if !b.affordable(s.root, value, 0) {
+		if b.operations > 1 {
+			found.add(nil, "takes too long to check with the other values of the transaction (more than %d steps): write fewer at once, make the values smaller or the schema simpler", maxSteps*b.operations)
+			return
+		}
+		found.add(nil, "takes too long to check against its schema (more than %d steps): make the value smaller or the schema simpler", maxSteps)
+		return
+	}
+	if refused, ok := errors.AsType[*jsonschema.ValidationError](s.root.Validate(value)); ok {
+		s.collect(refused, value, found)
+	}
+}
+
+// collect reports the faults that an error of the library stands for.
+func (s *schema) collect(e *jsonschema.ValidationError, value any, found *Violations) {
+	if len(*found) == MaxViolations {
+		return
+	}
+	at := e.InstanceLocation
+	below := func(name string) []string { return append(slices.Clone(at), name) }
+	switch k := e.ErrorKind.(type) {
+	case *kind.Group, *kind.Schema, *kind.Reference, *kind.AllOf:
+		for _, cause := range e.Causes {
+			s.collect(cause, value, found)
+		}
+	case *kind.Required:
+		for _, name := range k.Missing[:min(len(k.Missing), MaxViolations)] {
+			found.add(below(name), "is required, but missing")
+		}
+	case *kind.AdditionalProperties:
+		slices.Sort(k.Properties)
+		for _, name := range k.Properties[:min(len(k.Properties), MaxViolations)] {
+			if allowed := s.members[e.SchemaURL]; allowed != "" {
+				found.add(below(name), "is not allowed here; allowed are %s", allowed)
+			} else {
+				found.add(below(name), "is not allowed here")
+			}
+		}
+	case *kind.AnyOf:
+		s.closest(e, value, found)
+	case *kind.OneOf:
+		if len(k.Subschemas) > 0 {
+			found.add(at, "must match exactly one of the allowed forms, but matches several")
+			return
+		}
+		s.closest(e, value, found)
+	default:
+		given, _ := lookup(value, pointerTo(at))
+		found.add(at, "%s", explain(e.ErrorKind, given))
+	}
+}
+
+// closest reports that a value has none of several forms, with the fault of the form that has the fewest.
+func (s *schema) closest(e *jsonschema.ValidationError, value any, found *Violations) {
+	var best Violations
+	for _, cause := range e.Causes {
+		var faults Violations
+		s.collect(cause, value, &faults)
+		if best == nil || len(faults) > 0 && len(faults) < len(best) {
+			best = faults
+		}
+	}
+	if len(best) == 0 {
+		found.add(e.InstanceLocation, "must match one of the allowed forms, but matches none")
+		return
+	}
+	where := ""
+	if at := best[0].Pointer; at != pointerTo(e.InstanceLocation) {
+		where = at + " "
+	}
+	found.add(e.InstanceLocation, "matches none of the %d allowed forms; for the closest, %s%s", len(e.Causes), where, best[0].Message)
+}
+
+// lacks says which members must be there because another one is.
+func lacks(has string, missing []string) string {
+	return fmt.Sprintf("has %s, so it must have %s as well", clip(has, maxGivenBytes), clip(strings.Join(missing[:min(len(missing), MaxViolations)], ", "), maxMessageBytes/2))
+}
+
+var english = message.NewPrinter(language.English)
+
+// explain says what is allowed, and what was given.
+func explain(k jsonschema.ErrorKind, value any) string {
+	is := given(value)
+	bound := func(what string, want *big.Rat) string {
+		return fmt.Sprintf("must be %s %s, is %s", what, number(want), is)
+	}
+	switch k := k.(type) {
+	case *kind.Type:
+		return fmt.Sprintf("must be %s, is %s", strings.Join(k.Want, " or "), is)
+	case *kind.Enum:
+		return fmt.Sprintf("must be one of %s; is %s", clip(list(k.Want), maxMessageBytes/2), is)
+	case *kind.Const:
+		return fmt.Sprintf("must be %s, is %s", given(k.Want), is)
+	case *kind.Format:
+		return fmt.Sprintf("must be a valid %s, is %s", k.Want, is)
+	case *kind.Minimum:
+		return bound("at least", k.Want)
+	case *kind.Maximum:
+		return bound("at most", k.Want)
+	case *kind.ExclusiveMinimum:
+		return bound("more than", k.Want)
+	case *kind.ExclusiveMaximum:
+		return bound("less than", k.Want)
+	case *kind.MultipleOf:
+		return bound("a multiple of", k.Want)
+	case *kind.MinLength:
+		return fmt.Sprintf("must have at least %d characters, has %d", k.Want, k.Got)
+	case *kind.MaxLength:
+		return fmt.Sprintf("must have at most %d characters, has %d", k.Want, k.Got)
+	case *kind.MinItems:
+		return fmt.Sprintf("must have at least %d items, has %d", k.Want, k.Got)
+	case *kind.MaxItems:
+		return fmt.Sprintf("must have at most %d items, has %d", k.Want, k.Got)
+	case *kind.MinProperties:
+		return fmt.Sprintf("must have at least %d members, has %d", k.Want, k.Got)
+	case *kind.MaxProperties:
+		return fmt.Sprintf("must have at most %d members, has %d", k.Want, k.Got)
+	case *kind.Pattern:
+		return fmt.Sprintf("must match the pattern %s, is %s", clip(k.Want, maxMessageBytes/2), is)
+	case *kind.UniqueItems:
+		return fmt.Sprintf("must have distinct items, but items %d and %d are equal", k.Duplicates[0], k.Duplicates[1])
+	case *kind.DependentRequired:
+		return lacks(k.Prop, k.Missing)
+	case *kind.Dependency:
+		return lacks(k.Prop, k.Missing)
+	case *kind.FalseSchema:
+		return "is not allowed here, is " + is
+	case *kind.Not:
+		return "must not match the form that the schema excludes, is " + is
+	case *kind.PropertyNames:
+		return fmt.Sprintf("has the member %q, whose name is not allowed", clip(k.Property, maxGivenBytes))
+	}
+	return clip(k.LocalizedString(english), maxMessageBytes)
+}

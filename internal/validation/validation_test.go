@@ -1,0 +1,515 @@
+package validation_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/validation"
+)
+
+func parse(t testing.TB, text string) *validation.Set {
+	t.Helper()
+	set, err := validation.Parse("rules.yaml", [][]byte{[]byte(text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// check returns the faults of a write, one a line; the key is flags/a unless it has another.
+func check(t testing.TB, set *validation.Set, w *validation.Write) string {
+	t.Helper()
+	if w.Key == "" {
+		w.Key = "flags/a"
+	}
+	var lines []string
+	checks := set.For(w.Key)
+	if checks == nil {
+		return "no checks"
+	}
+	b := validation.NewBudget(1)
+	b.Spend(t.Context(), func() {
+		for _, v := range checks.Check(b, w) {
+			lines = append(lines, strings.TrimSpace(v.Pointer+" "+v.Message))
+		}
+	})
+	return strings.Join(lines, "\n")
+}
+
+func document(text string) *validation.Object {
+	return &validation.Object{Value: []byte(text), ContentType: object.ContentJSON}
+}
+
+const flag = `
+checks:
+  - keys: [flags/*]
+    schema:
+      type: object
+      required: [percent]
+      additionalProperties: false
+      properties:
+        percent: {type: integer, minimum: 0, maximum: 100}
+        owner: {type: string, pattern: "^[a-z]+$"}
+        mode: {enum: [a, b]}
+        since: {type: string, format: date}
+        names: {type: array, uniqueItems: true, items: {type: string, minLength: 2}}
+        either: {anyOf: [{type: string}, {type: object, required: [x]}]}
+    rules:
+      - rule: self.percent < 50 || has(self.owner)
+        message: a flag for more than half of the users needs an owner
+      - rule: oldSelf == null || self.percent - oldSelf.percent <= 10
+        message: percent must not grow by more than 10 at once
+        path: /percent
+`
+
+func TestSchemasAndRules(t *testing.T) {
+	set := parse(t, flag)
+	for value, want := range map[string]string{
+		`{"percent": 5}`:                   "",
+		`{"percent": 5000}`:                "/percent must be at most 100, is 5000",
+		`{"percent": -1}`:                  "/percent must be at least 0, is -1",
+		`{"percent": "5"}`:                 `/percent must be integer, is "5"`,
+		`{"percent": 5.0}`:                 "",
+		`{"percent": 0.5}`:                 "/percent must be integer, is 0.5",
+		`{}`:                               "/percent is required, but missing",
+		`[]`:                               "must be object, is an array with 0 items",
+		`{"percent": 1, "x": 1}`:           "/x is not allowed here; allowed are either, mode, names, owner, percent, since",
+		`{"percent": 1, "owner": "A"}`:     `/owner must match the pattern ^[a-z]+$, is "A"`,
+		`{"percent": 1, "mode": "c"}`:      `/mode must be one of "a", "b"; is "c"`,
+		`{"percent": 1, "since": "today"}`: `/since must be a valid date, is "today"`,
+		`{"percent": 1, "names": ["aa", "aa", "b"]}`: "/names must have distinct items, but items 0 and 1 are equal\n" +
+			"/names/2 must have at least 2 characters, has 1",
+		`{"percent": 1, "either": 1}`:            "/either matches none of the 2 allowed forms; for the closest, must be string, is 1",
+		`{"percent": 60}`:                        "a flag for more than half of the users needs an owner",
+		`{"percent": 60, "owner": "ada"}`:        "",
+		`{"percent": 1, "percent": 5000}`:        "/percent is there more than once, and readers differ in which one they see",
+		`{"percent": 100.000000000000000001}`:    "/percent has more digits than a number can have: 100.000000000000000001",
+		`{"percent": 0.99999999999999999999}`:    "/percent has more digits than a number can have: 0.99999999999999999999",
+		`{"percent": 1e-400}`:                    "/percent has more digits than a number can have: 1e-400",
+		`{"percent": 1e-99999999999999999999}`:   "/percent has more digits than a number can have: 1e-99999999999999999999",
+		`{"percent": 0.0e-99999999999999999999}`: "",
+		`{"percent": 0.20e+02}`:                  "",
+		`{"percent": 2000e-2}`:                   "",
+		`{"percent": 2010e-2}`:                   "/percent must be integer, is 20.1",
+		`{"percent": -0e0}`:                      "",
+		`{"percent": 1e999}`:                     "/percent is too large for a number: 1e999",
+		`{"percent": 1, `:                        "is not JSON: fault at byte 15",
+		strings.Repeat("[", 200):                 strings.Repeat("/0", 78) + "/... is nested deeper than 100, which is too deep to check",
+	} {
+		got := strings.Split(check(t, set, &validation.Write{New: document(value)}), "\n")
+		slices.Sort(got)
+		if diff := cmp.Diff(want, strings.Join(got, "\n")); diff != "" {
+			t.Errorf("%.60s: -want +got:\n%s", value, diff)
+		}
+	}
+	if got, want := check(t, set, &validation.Write{New: document(`{"percent": 30}`), Old: document(`{"percent": 10}`)}), "/percent percent must not grow by more than 10 at once, is 30"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := check(t, set, &validation.Write{New: &validation.Object{Value: []byte("x"), ContentType: object.ContentText}}), `must be JSON, because there is a schema for it; its content type is "text/plain; charset=utf-8"`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for _, text := range []string{"11", "11.0", "1.1e1", "110e-1"} {
+		if got := check(t, set, &validation.Write{New: document(`{"percent": ` + text + `}`), Old: document(`{"percent": 10.0}`)}); got != "" {
+			t.Errorf("from 10.0 to %s: %s", text, got)
+		}
+	}
+	for _, key := range []object.Key{"flags", "flags/a/b", "other/a"} {
+		if set.For(key) != nil {
+			t.Errorf("%s is checked", key)
+		}
+	}
+}
+
+func TestKeysWithoutChecksCostNothing(t *testing.T) {
+	set := parse(t, flag)
+	if n := testing.AllocsPerRun(100, func() { _ = set.For("other/key") }); n > 0 {
+		t.Errorf("got %v allocations", n)
+	}
+}
+
+func TestVariables(t *testing.T) {
+	ada := validation.Identity{Name: "ada", Groups: []string{"web"}, Method: "token"}
+	labeled := &validation.Object{Value: []byte("text"), ContentType: object.ContentText, Labels: map[string]string{"team": "web"}}
+	binary := &validation.Object{Value: []byte{0xff, 1}, ContentType: object.ContentBinary}
+	for rule, w := range map[string]*validation.Write{
+		`self == "text" && labels["team"] == "web"`: {New: labeled},
+		`size(self) == 2`: {New: binary},
+		`oldSelf == null && size(oldLabels) == 0 && size(labels) == 0`: {New: binary},
+		`oldSelf == "text" && oldLabels.team == "web"`:                 {New: binary, Old: labeled},
+		`key == "flags/a" && key.startsWith("flags/")`:                 {New: binary},
+		`identity.name == "ada" && "web" in identity.groups`:           {New: binary, Identity: ada},
+		`identity.method == ""`:                                        {New: binary},
+		`self.a * 2 == 4 && self.b < 1 && self.c == [1, 2]`:            {New: document(`{"a": 2, "b": 0.5, "c": [1, 2]}`)},
+		`self.all(k, self[k] > 0)`:                                     {New: document(`{"a": 2, "b": 0.5}`)},
+		`self == null`:                                                 {New: document("null")},
+	} {
+		text, _ := json.Marshal(rule)
+		set := parse(t, fmt.Sprintf("checks: [{rules: [{rule: %s, message: wrong}]}]", text))
+		if got := check(t, set, w); got != "" {
+			t.Errorf("%s: %s", rule, got)
+		}
+	}
+}
+
+func TestDeletes(t *testing.T) {
+	set := parse(t, `
+checks:
+  - keys: [a/**]
+    schema: {type: object}
+    rules:
+      - {rule: 'identity.name == "ada"', message: only ada may do this, deletes: true}
+      - {rule: 'self.x == 1', message: x must be 1}
+  - keys: [b]
+    rules: [{rule: 'true', message: fine}]
+`)
+	w := &validation.Write{Key: "a/x/y", Old: document(`{}`)}
+	if got, want := check(t, set, w), "only ada may do this"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	w.Identity.Name = "ada"
+	if got := check(t, set, w); got != "" {
+		t.Error(got)
+	}
+	if !set.For("a/b").ApplyToDeletes() || set.For("b").ApplyToDeletes() || set.For("c").ApplyToDeletes() {
+		t.Error("wrong keys have rules for deletes")
+	}
+}
+
+func TestRefusedFiles(t *testing.T) {
+	rule := func(rule string) string { return "checks:\n- rules:\n  - rule: " + rule + "\n    message: m\n" }
+	for text, want := range map[string]string{
+		"":                                       `is empty`,
+		"checks: [{}]":                           `neither a schema nor rules`,
+		"check: []":                              `unknown field "check"`,
+		"checks: [{keys: ['a*'], schema: true}]": `* and ** stand for whole segments`,
+		"checks: [{keys: ['**/a'], schema: true}]": `** before its end`,
+		"checks: [{keys: [], schema: true}]":       `must not be an empty list`,
+		"checks: [{schema: {type: nothing}}]":      `schema:`,
+		"checks: [{schema: {pattern: '('}}]":       `schema:`,
+		"checks: [{schema: {pattern: '(?:a{500}){2}b{900}(?:c{300}){3}(?:d{999})(?:e{900})(?:f{900})(?:g{900})'}}]": `instructions`,
+		"checks: [{schema: {$ref: 'https://example.com/a.json'}}]":                                                  `references to other documents are not allowed`,
+		"checks: [{schema: {$ref: 'file:///etc/passwd'}}]":                                                          `references to other documents are not allowed`,
+		"checks: [{schema: {$ref: 'http://json-schema.org/draft-07/schema#'}}]":                                     `references to other documents are not allowed`,
+		"checks: [{schema: {$ref: 'https://json-schema.org/draft/2020-12/meta/validation'}}]":                       `not `,
+		"checks: [{schema: {$ref: other.json}}]":                                                                    `references to other documents are not allowed`,
+		"checks: [{schema: {$schema: 'https://example.com/'}}]":                                                     `references to other documents are not allowed`,
+		"checks: [{schema: {$dynamicRef: '#a', $defs: {b: {$dynamicAnchor: a}}}}]":                                  `not supported`,
+		"checks: [{schema: ../outside.json}]":                                                                       `in the directory of this one`,
+		rule("self.x ="):                                                                                            `line 1, column`,
+		rule("unknown == 1"):                                                                                        `undeclared reference`,
+		rule("size(key)"):                                                                                           `must be true or false, is of type int`,
+		rule(`'"x".matches(self.pattern)'`):                                                                         `matches() is not available`,
+		rule(`'key.matches("a") && matches(key, "a")'`):                                                             `matches() is not available`,
+		rule(`'"x".replace("a", "b") == ""'`):                                                                       `undeclared reference`,
+		"checks: [{rules: [{rule: 'true'}]}]":                                                                       `"message" is missing`,
+		"checks: [{rules: [{message: m}]}]":                                                                         `"rule" is missing`,
+		"checks: [{rules: [{rule: 'true', message: m, path: a}]}]":                                                  `must be a JSON pointer`,
+	} {
+		_, err := validation.Parse("rules.yaml", [][]byte{[]byte(text)})
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "rules.yaml") {
+			t.Errorf("%.80s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+// A file is refused before it takes more memory than a file of its size should.
+func TestLargeFilesAreRefused(t *testing.T) {
+	bomb := "{$defs: {a: &a {enum: [" + strings.Repeat("xxxx, ", 10_000) + "x]}}, allOf: [" + strings.Repeat("*a, ", 30) + "true]}"
+	long := "checks: [" + strings.Repeat("{schema: true}, ", 1<<17) + "]"
+	named := "checks: [{schema: s.yaml}]"
+	for name, c := range map[string]struct {
+		files []string
+		want  string
+	}{
+		"aliases":                  {[]string{"checks: [{schema: " + bomb + "}]"}, "aliases are not allowed"},
+		"aliases in a schema file": {[]string{named, bomb}, "aliases are not allowed"},
+		"aliases of checks":        {[]string{"checks: [&a {schema: true}, *a]"}, "aliases are not allowed"},
+		"many values":              {[]string{long}, "the limit is"},
+		"many values, schema file": {[]string{named, long}, "the limit is"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var contents [][]byte
+			for _, text := range c.files {
+				contents = append(contents, []byte(text))
+			}
+			var err error
+			n := allocated(func() { _, err = validation.Parse("rules.yaml", contents) })
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %.200v, want %q", err, c.want)
+			}
+			if n > 100<<20 {
+				t.Errorf("it took %d MB to refuse it", n>>20)
+			}
+		})
+	}
+}
+
+func TestSchemaFiles(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "rules.yaml")
+	text := []byte("checks: [{schema: a.json}, {schema: sub/b.yaml}, {schema: a.json}, {schema: true}]")
+	want := []string{filepath.Join(dir, "a.json"), filepath.Join(dir, "sub/b.yaml")}
+	if diff := cmp.Diff(want, validation.SchemaFiles(path, text)); diff != "" {
+		t.Error(diff)
+	}
+	set, err := validation.Parse(path, [][]byte{text, []byte(`{"type": "object"}`), []byte("required: [x]")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := check(t, set, &validation.Write{New: document("{}")}), "/x is required, but missing"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	other, err := validation.Parse(path, [][]byte{text, []byte(`{"type": "array"}`), []byte("required: [x]")})
+	if err != nil || set.Hash() == other.Hash() {
+		t.Errorf("sets with different schemas have the same hash: %v", err)
+	}
+}
+
+// allocated returns the bytes that a function allocates.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// Whatever a schema, a rule or a value is, a check takes bounded time and says so.
+func TestHostileInput(t *testing.T) {
+	var defs []string
+	for i := range 40 {
+		defs = append(defs, fmt.Sprintf(`d%d: {allOf: [{$ref: "#/$defs/d%d"}, {$ref: "#/$defs/d%d"}]}`, i, i+1, i+1))
+	}
+	doubling := `{$ref: "#/$defs/d0", $defs: {` + strings.Join(defs, ", ") + `, d40: {type: object}}}`
+	var names strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&names, "p%d, ", i)
+	}
+	deep := strings.Repeat(`{"a":`, 90) + "1" + strings.Repeat("}", 90)
+	for name, c := range map[string]struct{ checks, value, want string }{
+		"doubling schema":     {`schema: ` + doubling, `{}`, "takes too long"},
+		"doubling with depth": {`schema: {anyOf: [{properties: {a: {$ref: "#"}}}, {properties: {a: {$ref: "#"}}}], properties: {a: {not: {$ref: "#"}}}}`, deep, "takes too long"},
+		"embedded document":   {`schema: {$id: "https://example.com/a", $ref: "#/$defs/x", $defs: {x: {$id: b, type: object}}}`, `{}`, ""},
+		"long enum":           {`schema: {items: {enum: [` + strings.Repeat(`[`+strings.Repeat("1,", 1000)+`1], `, 30) + `1]}}`, `[` + strings.Repeat(`[`+strings.Repeat("1,", 1000)+`0],`, 9) + `1]`, "takes too long"},
+		"long lists of names": {`schema: {items: {dependentRequired: {a: [` + names.String() + `a]}}}`, `[` + strings.Repeat(`{"a": 1},`, 499) + `1]`, "takes too long"},
+		"as dependencies":     {`schema: {$schema: "http://json-schema.org/draft-07/schema#", items: {dependencies: {a: [` + names.String() + `a]}}}`, `[` + strings.Repeat(`{"a": 1},`, 499) + `1]`, "takes too long"},
+		"short enum":          {`schema: {items: {enum: [[1, 2], {a: 1}, 3, x]}}`, `[` + strings.Repeat(`[1, 2], {"a": 1}, 3, "x", `, 1000) + `3]`, ""},
+		"cycle":               {`schema: {$ref: "#"}`, `{}`, "takes too long"},
+		"slow pattern":        {`schema: {pattern: "(a?){500}(a?){400}b"}`, `"` + strings.Repeat("a", 100_000) + `"`, "takes too long"},
+		"regex format":        {`schema: {format: regex}`, `"` + strings.Repeat("x{1000}", 10_000) + `"`, ""},
+		"many unique items":   {`schema: {uniqueItems: true, items: {uniqueItems: true}}`, `[` + strings.Repeat(`[1],`, 90_000) + `[2]]`, "which is too many"},
+		"huge bounds":         {`schema: {maximum: 1.5e300, minimum: -1e300, multipleOf: 1e-300}`, `1e299`, ""},
+		"nested loops":        {`rules: [{rule: "self.all(a, self.all(b, self.all(c, a + b + c >= 0)))", message: m}]`, `[` + strings.Repeat("1,", 5000) + `1]`, "the rule"},
+		"growing text":        {`rules: [{rule: "size([0,1,2,3,4,5,6,7,8,9].map(i, self + self + self + self)) == 1", message: m}]`, `"` + strings.Repeat("a", 500_000) + `"`, "m"},
+		"not a boolean":       {`rules: [{rule: "self", message: m}]`, `1`, "m"},
+		"missing member":      {`rules: [{rule: "self.x == 1", message: m}]`, `{}`, "no such key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := parse(t, "checks:\n- "+c.checks)
+			var got string
+			n := allocated(func() { got = check(t, set, &validation.Write{New: document(c.value)}) })
+			if n > 200<<20 {
+				t.Errorf("the check allocates %d MB", n>>20)
+			}
+			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+				t.Errorf("got %.300q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// A request has a limit of time and cost, which no schema or rule is exempt from.
+func TestRequestsHaveLimits(t *testing.T) {
+	const want = "takes too long to check"
+	numbers := `{"a": [` + strings.Repeat("1,", 20_000) + "1]}"
+	equal := "rule: '" + strings.Repeat("self.a == oldSelf.a && ", 40) + "true', message: m"
+	for name, c := range map[string]struct{ checks, value, want string }{
+		"comparisons in a rule":         {"rules: [{" + strings.ReplaceAll(equal, "true", strings.Repeat("self.a == oldSelf.a && ", 40)+"true") + "}]", numbers, "cost"},
+		"comparisons with equal copies": {`rules: [{rule: "[1, 2, 3].map(i, self.a + self.a) == [1, 2, 3].map(i, self.a + self.a) && self.a in self.a.map(i, self.a)", message: m}]`, numbers, "cost"},
+		"rules of a request":            {"rules: [" + strings.Repeat("{"+equal+"}, ", 20) + "{rule: 'true', message: m}]", numbers, want},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() {
+				t.Skip("takes more than a second")
+			}
+			got := check(t, parse(t, "checks:\n- "+c.checks), &validation.Write{New: document(c.value), Old: document(c.value)})
+			if !strings.Contains(got, c.want) || strings.Contains(got, "\n") {
+				t.Errorf("got %.300q, want %q", got, c.want)
+			}
+		})
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, checks := range []string{"schema: true", "rules: [{rule: 'true', message: m}]"} {
+		set := parse(t, "checks:\n- "+checks)
+		b := validation.NewBudget(1)
+		b.Spend(ended, func() {
+			found := set.For("a").Check(b, &validation.Write{Key: "a", New: document("1")})
+			if len(found) != 1 || !strings.Contains(found[0].Message, want) {
+				t.Errorf("%s: got %v after the end of the time, want %s", checks, found, want)
+			}
+		})
+	}
+}
+
+// The steps of a request grow with its operations, and its refusal does not blame the value alone.
+func TestTransactionsHaveMoreSteps(t *testing.T) {
+	set := parse(t, `checks: [{schema: {pattern: "^a"}}]`)
+	value := document(`"` + strings.Repeat("a", 80_000) + `"`) // 10,001 steps
+	for _, c := range []struct{ operations, checked int }{{1, 9}, {9, 89}, {128, 99}} {
+		b := validation.NewBudget(c.operations)
+		b.Spend(t.Context(), func() {
+			n, found := 0, validation.Violations(nil)
+			for ; n < 200 && len(found) == 0; n++ {
+				found = set.For("a").Check(b, &validation.Write{Key: "a", New: value})
+			}
+			if n-1 != c.checked || len(found) == 0 || strings.Contains(found[0].Message, "transaction") != (c.operations > 1) {
+				t.Errorf("of %d operations, %d were checked, then %v; want %d", c.operations, n-1, found, c.checked)
+			}
+		})
+	}
+}
+
+// The reports of a hostile value are bounded.
+func TestReportsAreBounded(t *testing.T) {
+	set := parse(t, "checks: [{schema: {additionalProperties: {type: string}}}]")
+	var b strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&b, `%q: %d,`, strings.Repeat("long/", 1000)+fmt.Sprint(i), i)
+	}
+	got := check(t, set, &validation.Write{New: document("{" + strings.TrimSuffix(b.String(), ",") + "}")})
+	if n := strings.Count(got, "\n") + 1; n != validation.MaxViolations || len(got) > 4000 {
+		t.Errorf("got %d violations with %d bytes", n, len(got))
+	}
+}
+
+// A report with more faults than it can have is not written first and cut then.
+func TestLongReportsAreNotBuilt(t *testing.T) {
+	var names, members strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&names, "property%d: true, ", i)
+	}
+	for i := range 20_000 {
+		fmt.Fprintf(&members, `"q%d": 1,`, i)
+	}
+	set := parse(t, "checks: [{schema: {additionalProperties: false, properties: {"+names.String()+"}}}]")
+	value := document("{" + strings.TrimSuffix(members.String(), ",") + "}")
+	var got string
+	if n := allocated(func() { got = check(t, set, &validation.Write{New: value}) }); n > 50<<20 {
+		t.Errorf("the report allocates %d MB", n>>20)
+	}
+	if !strings.HasPrefix(got, "/q0 is not allowed here; allowed are property0, property1, property10, ") {
+		t.Errorf("got %.300s", got)
+	}
+}
+
+func FuzzCheck(f *testing.F) {
+	f.Add(`{type: object, properties: {a: {$ref: "#"}}}`, "self.a == 1", `{"a": {"a": 1}}`)
+	f.Add(`{anyOf: [{type: string}, {minimum: 1e400}], patternProperties: {"^a": {not: {}}}}`, "oldSelf.a > 1.5 && labels.size() > 0", `{"a": 1.5, "b": ["x"]}`)
+	f.Add(`{unevaluatedProperties: false, allOf: [{$ref: "#/$defs/x"}], $defs: {x: {dependentSchemas: {a: {prefixItems: [true]}}}}}`, `key.contains("a") && [1].exists(x, x in self)`, `[1, 2]`)
+	f.Fuzz(func(t *testing.T, schema, rule, value string) {
+		text, err := json.Marshal(rule)
+		if err != nil {
+			return
+		}
+		set, err := validation.Parse("f", [][]byte{[]byte("checks: [{schema: s, rules: [{rule: " + string(text) + ", message: m}]}]"), []byte(schema)})
+		if err != nil {
+			return
+		}
+		b := validation.NewBudget(1)
+		n := allocated(func() {
+			b.Spend(context.Background(), func() {
+				found := set.For("a").Check(b, &validation.Write{Key: "a", New: document(value), Old: document(value)})
+				if len(found) > validation.MaxViolations {
+					t.Errorf("%d violations", len(found))
+				}
+			})
+		})
+		// A rule may make a few large texts before its cost ends it.
+		if n > 500<<20 {
+			t.Errorf("the check allocates %d MB", n>>20)
+		}
+	})
+}
+
+// A document is accepted if encoding/json accepts it, and no name is repeated.
+func FuzzDocument(f *testing.F) {
+	for _, text := range []string{`{"a": [1, -2.5e3, "\u00e9\ud800", true, null]}`, `01`, `"\x"`, "\"\xff\"", `[1,]`, `{"a":1,"a":2}`, ` 1 `, `-`, `1e9999`, "\"\\b\x8c\""} {
+		f.Add(text)
+	}
+	set := parse(f, "checks: [{schema: true}]")
+	f.Fuzz(func(t *testing.T, text string) {
+		got := check(t, set, &validation.Write{New: document(text)})
+		has := func(part string) bool { return strings.Contains(got, part) }
+		isLimit := slices.ContainsFunc([]string{"is there more than once", "which is too many to check", "which is too deep to check", "is too large for a number", "has more digits than a number can have"}, has)
+		// encoding/json accepts strings that are not UTF-8.
+		isValid := json.Valid([]byte(text)) && utf8.ValidString(text)
+		if isValid && got != "" && !isLimit || !isValid && !isLimit && !has("is not JSON: fault at byte") {
+			t.Errorf("%q: got %q", text, got)
+		}
+	})
+}
+
+// benchmarked returns a schema with 30 properties and three rules, and a value of 4 KiB for them.
+func benchmarked(t testing.TB) (*validation.Set, []byte) {
+	t.Helper()
+	properties, value := map[string]any{}, map[string]any{}
+	for i := range 30 {
+		name := fmt.Sprintf("property%02d", i)
+		switch i % 3 {
+		case 0:
+			properties[name] = map[string]any{"type": "string", "minLength": 1, "maxLength": 1000}
+			value[name] = strings.Repeat("text ", 70)
+		case 1:
+			properties[name] = map[string]any{"type": "integer", "minimum": 0, "maximum": 100_000}
+			value[name] = i
+		case 2:
+			properties[name] = map[string]any{"type": "array", "items": map[string]any{"type": "string"}}
+			value[name] = []string{"a", "b", "c"}
+		}
+	}
+	file, err := json.Marshal(map[string]any{"checks": []any{map[string]any{
+		"schema": map[string]any{"type": "object", "properties": properties, "required": slices.Sorted(maps.Keys(properties)), "additionalProperties": false},
+		"rules": []any{
+			map[string]any{"rule": "self.property01 < self.property04", "message": "m"},
+			map[string]any{"rule": "oldSelf == null || self.property00 == oldSelf.property00", "message": "m"},
+			map[string]any{"rule": `self.property02.all(x, x != "d")`, "message": "m"},
+		},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, string(file)), text
+}
+
+// BenchmarkCheck measures a value of 4 KiB, a schema with 30 properties and three rules. The goal is 100 µs.
+func BenchmarkCheck(b *testing.B) {
+	set, text := benchmarked(b)
+	updated, old := document(string(text)), document(string(text))
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		w := &validation.Write{Key: "a", New: updated, Old: old}
+		budget := validation.NewBudget(1)
+		budget.Spend(b.Context(), func() {
+			if found := set.For(w.Key).Check(budget, w); len(found) > 0 {
+				b.Fatal(found)
+			}
+		})
+	}
+}
