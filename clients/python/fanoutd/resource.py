@@ -252,8 +252,10 @@ class Resource:
         PreconditionFailedError is raised. ``overwrite_opaque`` replaces an object also if the server cannot decode or
         decrypt it. ``message`` is why the caller writes: the history of the resource keeps it, with the name of the caller
         and the time. ``skip_validation`` writes although the validation rules of the resource refuse it. The caller needs
-        the right "skip-validation" as well, and the audit log notes it. A write that fails with UNAVAILABLE may have been applied: the client does not repeat it, because
-        only the caller knows whether that does harm.
+        the right "skip-validation" as well, and the audit log notes it.
+
+        A write that fails with UNAVAILABLE may have been applied: the client does not repeat it, because only the caller
+        knows whether that does harm.
         """
         operation = _put(Put(key, value, if_revision, ttl, keep_ttl, overwrite_opaque))
         request = store_pb2.PutRequest(
