@@ -174,8 +174,9 @@ rules:
 			t.Fatal(err)
 		}
 	}
+	n := 0
 	for e, err := range r.History(ctx, client.Prefix("team")) {
-		if err != nil || e.Author != "ada" || e.Message != "why" {
+		if n++; err != nil || e.Author != "ada" || e.Message != "why" {
 			t.Errorf("got %+v and %v", e, err)
 		}
 	}
@@ -186,9 +187,12 @@ rules:
 		t.Errorf("got revision %d and %v", revision, err)
 	}
 	for _, err := range r.History(ctx, client.Key("other")) {
-		if !errors.Is(err, client.ErrPermissionDenied) || !strings.Contains(err.Error(), `"ada" may not read the history of key "other"`) {
+		if n++; !errors.Is(err, client.ErrPermissionDenied) || !strings.Contains(err.Error(), `"ada" may not read the history of key "other"`) {
 			t.Errorf("got %v", err)
 		}
+	}
+	if n != 2 {
+		t.Errorf("got %d entries and errors, want one each", n)
 	}
 	if _, err := r.RevisionAt(ctx, nil, time.Now()); !errors.Is(err, client.ErrPermissionDenied) {
 		t.Errorf("got %v", err)

@@ -6,6 +6,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { fromJson } from '@bufbuild/protobuf';
+import { HistoryEntry_Kind, HistoryEntrySchema } from '../src/gen/fanout/v1/fanout_pb.js';
+import { entryOf } from '../src/history.js';
 import { Client, type HistoryEntry, type HistoryOptions, type Resource } from '../src/index.js';
 import { answered, Fanoutd, program } from './fanoutd.js';
 
@@ -58,6 +61,14 @@ async function entries(of: Resource, options: HistoryOptions): Promise<HistoryEn
   for await (const entry of of.history(options)) all.push(entry);
   return all;
 }
+
+void test('only kinds of newer servers are unknown', () => {
+  const kindOf = (kind: number) => entryOf(fromJson(HistoryEntrySchema, { kind })).kind;
+  for (const [name, kind] of Object.entries(HistoryEntry_Kind)) {
+    if (typeof kind !== 'string' && name !== 'UNSPECIFIED') assert.equal(kindOf(kind), name.toLowerCase());
+  }
+  assert.equal(kindOf(99), 'unknown');
+});
 
 void test('each write has its message', async () => {
   const { revision } = await config.put('h/a', '1', { message: 'put' });

@@ -10,6 +10,8 @@ from pathlib import Path
 import fanoutd
 import fanoutd.sync
 from fanoutd import Delete, HistoryEntry, HistoryKind, Put, Reason, Value, Violation
+from fanoutd.history import entry_from
+from fanoutd.v1 import fanout_pb2
 from tests.server import PROGRAM, ClientTest, Server
 from tests.test_credentials import line
 
@@ -38,6 +40,18 @@ checks:
   rules:
   - {rule: "self != null", message: flags stay, deletes: true}
 """
+
+
+class KindsTest(unittest.TestCase):
+    """The kinds of the protocol."""
+
+    def test_only_other_kinds_are_unknown(self) -> None:
+        for name, number in fanout_pb2.HistoryEntry.Kind.items():
+            kind = entry_from(fanout_pb2.HistoryEntry(kind=number, key="a")).kind
+            want = name.removeprefix("KIND_").replace("UNSPECIFIED", "UNKNOWN")
+            self.assertEqual(kind.name, want)
+        newer = entry_from(fanout_pb2.HistoryEntry(kind=99, key="a"))  # type: ignore[arg-type]
+        self.assertEqual((newer.kind, newer.time, newer.object), (HistoryKind.UNKNOWN, None, None))
 
 
 class HistoryTest(ClientTest):
