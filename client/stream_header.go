@@ -78,16 +78,25 @@ func (s *sharedStream) limitHeader(ctx context.Context) {
 func (s *sharedStream) answersOther(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, otherTimeout)
 	defer cancel()
-	_, err := s.pool.client.reads.Report(withServerChoice(ctx, &serverChoice{only: s.choice.server()}), &fanoutv1.ReportRequest{})
-	switch status.Code(err) {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+	answer := make(chan error, 1)
+	// The source of the token may not return, so the stream does not wait for the request.
+	s.pool.running.Go(func() {
+		_, err := s.pool.client.reads.Report(withServerChoice(ctx, &serverChoice{only: s.choice.server()}), &fanoutv1.ReportRequest{})
+		answer <- err
+	})
+	select {
+	case err := <-answer:
+		switch status.Code(err) {
+		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+			return false
+		}
+		return true
+	case <-ctx.Done():
 		return false
 	}
-	return true
 }
 
-// awaitsHeader reports whether the header has not come, or has come less than a time ago. Before the server
-// was asked, the client does not wait for it.
+// awaitsHeader reports whether the client waits for the header, or the header has come less than a time ago.
 func (s *sharedStream) awaitsHeader(ago time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
