@@ -363,6 +363,54 @@ func TestRequestsHaveLimits(t *testing.T) {
 	}
 }
 
+// A rule can make a list of a few kilobytes that stands for 2^60 values, because its parts are shared. If one
+// of these rules looked at all of them, this test would not end.
+func TestSharedValuesAreNotWalked(t *testing.T) {
+	const limit = "limit exceeded"
+	const self = `["text"]`
+	nested := func(step string, times int) string { return "[self]" + strings.Repeat(".map(a, "+step+")", times) }
+	pairs, sums, members := nested("[a, a]", 60), nested("a + a", 60), nested("{'x': a, 'y': a}", 60)
+	for name, c := range map[string]struct{ rule, want string }{
+		"equal":             {pairs + " == " + pairs, limit},
+		"not equal":         {"!(" + pairs + " != " + pairs + ")", limit},
+		"in":                {"!(dyn(1) in " + pairs + ")", limit},
+		"in, not a literal": {"self in " + pairs, limit},
+		"maps":              {members + " == " + members, limit},
+		"sums":              {"size(" + sums + ") == 1", limit},
+		"equal sums":        {sums + " == " + sums, limit},
+		"loop over sums":    {sums + ".all(a, a.all(b, b == 'text'))", limit},
+		"length":            {"size(" + pairs + ") == 1", ""},
+		"different lengths": {pairs + " != self + self", ""},
+		"few":               {nested("[a, a]", 10) + " == " + nested("[a, a]", 10), ""},
+		"few sums":          {nested("a + a", 10) + " == " + nested("a + a", 10) + " && size((self + self)) == 2 && (self + self)[1] == 'text'", ""},
+		"other sums":        {"1 + 1 == 2 && 'a' + 'b' == 'ab' && 1.5 + 1.0 == 2.5 && duration('1s') + duration('1s') == duration('2s')", ""},
+		"no sum":            {"dyn(1) + dyn('a') == 2", "no such overload"},
+		"no list":           {"dyn(1) in dyn(2)", "no such overload"},
+		"texts":             {strings.Repeat("size(self[0] + self[0]) < 10 && ", 100) + "true", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, _ := json.Marshal(c.rule)
+			set := parse(t, fmt.Sprintf("checks: [{rules: [{rule: %s, message: m}]}]", text))
+			var got string
+			n := allocated(func() { got = check(t, set, &validation.Write{New: document(self)}) })
+			if n > 100<<20 {
+				t.Errorf("the check allocates %d MB", n>>20)
+			}
+			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+				t.Errorf("got %.300q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// A loop over many items pays for each item once, although its result grows by one item each time.
+func TestLoopsOverManyItems(t *testing.T) {
+	set := parse(t, `checks: [{rules: [{rule: "size(self.map(a, a + 1).filter(a, a > 0)) == 10000", message: m}]}]`)
+	if got := check(t, set, &validation.Write{New: document("[" + strings.Repeat("1,", 9_999) + "1]")}); got != "" {
+		t.Error(got)
+	}
+}
+
 // The steps of a request grow with its operations, and its refusal does not blame the value alone.
 func TestTransactionsHaveMoreSteps(t *testing.T) {
 	set := parse(t, `checks: [{schema: {pattern: "^a"}}]`)
