@@ -415,7 +415,7 @@ func TestLoopsOverManyItems(t *testing.T) {
 func TestTransactionsHaveMoreSteps(t *testing.T) {
 	set := parse(t, `checks: [{schema: {pattern: "^a"}}]`)
 	value := document(`"` + strings.Repeat("a", 80_000) + `"`) // 10,001 steps
-	for _, c := range []struct{ operations, checked int }{{1, 9}, {9, 89}, {128, 99}} {
+	for _, c := range []struct{ operations, checked int }{{1, 9}, {3, 29}, {128, 49}} {
 		b := validation.NewBudget(c.operations)
 		b.Spend(t.Context(), func() {
 			n, found := 0, validation.Violations(nil)
@@ -427,6 +427,22 @@ func TestTransactionsHaveMoreSteps(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The check of one value cannot be interrupted, so it has the steps of one operation, also in a transaction. The
+// other values of the transaction are checked all the same.
+func TestOneValueHasTheStepsOfOneOperation(t *testing.T) {
+	set := parse(t, `checks: [{schema: {items: {minimum: 0, maximum: 9, multipleOf: 1}}}]`)
+	many := func(n int) *validation.Object { return document("[" + strings.Repeat("1,", n-1) + "1]") }
+	b := validation.NewBudget(128)
+	b.Spend(t.Context(), func() {
+		for n, want := range map[int]string{24_000: "", 26_000: "takes too long to check against its schema"} { // of 4 steps
+			found := set.For("a").Check(b, &validation.Write{Key: "a", New: many(n)})
+			if len(found) > 0 != (want != "") || want != "" && !strings.HasPrefix(found[0].Message, want) {
+				t.Errorf("%d numbers: got %v, want %q", n, found, want)
+			}
+		}
+	})
 }
 
 // The reports of a hostile value are bounded.
