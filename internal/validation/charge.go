@@ -160,8 +160,15 @@ func costOfText(value ref.Val) uint64 {
 	return 1
 }
 
-// costOf returns the number of values inside of a value, and one more for each ten bytes of text. A part that is
-// shared counts each time. It stops soon after it has passed the limit.
+// The cost of a value inside of one that a rule has made. Walking through such a list or map takes much longer
+// than through that of a document, which takes one unit.
+const (
+	costOfItem  = 4
+	costOfEntry = 8
+)
+
+// costOf returns the cost of looking at all values inside of a value, and one unit more for each ten bytes of
+// text. A part that is shared counts each time. It stops soon after it has passed the limit.
 func costOf(value any, limit uint64) (cost uint64) {
 	cost = 1
 	switch v := value.(type) {
@@ -192,8 +199,10 @@ func costOf(value any, limit uint64) (cost uint64) {
 		of, isMap := v.(traits.Mapper)
 		for it := iterable.Iterator(); cost <= limit && it.HasNext() == types.True; {
 			child := it.Next()
+			cost += costOfItem
 			if isMap {
 				child = of.Get(child)
+				cost += costOfEntry - costOfItem
 			}
 			cost += costOf(child, limit-min(cost, limit))
 		}

@@ -209,6 +209,8 @@ func TestRefusedFiles(t *testing.T) {
 		rule("self.x ="):                                                                                            `line 1, column`,
 		rule("unknown == 1"):                                                                                        `undeclared reference`,
 		rule("size(key)"):                                                                                           `must be true or false, is of type int`,
+		rule(`'[1]` + strings.Repeat(".map(a, [a])", 20) + ` == [1]'`):                                              `has 82 lists, maps and loops`,
+		rule(`'size(` + strings.Repeat("[", 80) + strings.Repeat("]", 80) + `) == 1'`):                              `has 80 lists, maps and loops`,
 		rule(`'"x".matches(self.pattern)'`):                                                                         `matches() is not available`,
 		rule(`'key.matches("a") && matches(key, "a")'`):                                                             `matches() is not available`,
 		rule(`'"x".replace("a", "b") == ""'`):                                                                       `undeclared reference`,
@@ -363,26 +365,31 @@ func TestRequestsHaveLimits(t *testing.T) {
 	}
 }
 
-// A rule can make a list of a few kilobytes that stands for 2^60 values, because its parts are shared. If one
+// A rule can make a list of a few kilobytes that stands for 40^7 values, because its parts are shared. If one
 // of these rules looked at all of them, this test would not end.
 func TestSharedValuesAreNotWalked(t *testing.T) {
 	const limit = "limit exceeded"
 	const self = `["text"]`
 	nested := func(step string, times int) string { return "[self]" + strings.Repeat(".map(a, "+step+")", times) }
-	pairs, sums, members := nested("[a, a]", 60), nested("a + a", 60), nested("{'x': a, 'y': a}", 60)
+	var entries strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&entries, "%d: a, ", i)
+	}
+	lists, members := nested("["+strings.Repeat("a, ", 39)+"a]", 7), nested("{"+entries.String()+"40: a}", 7)
+	sums := nested(strings.Repeat("a + ", 39)+"a", 9)
 	for name, c := range map[string]struct{ rule, want string }{
-		"equal":             {pairs + " == " + pairs, limit},
-		"not equal":         {"!(" + pairs + " != " + pairs + ")", limit},
-		"in":                {"!(dyn(1) in " + pairs + ")", limit},
-		"in, not a literal": {"self in " + pairs, limit},
+		"equal":             {lists + " == " + lists, limit},
+		"not equal":         {"!(" + lists + " != " + lists + ")", limit},
+		"in":                {"!(dyn(1) in " + lists + ")", limit},
+		"in, not a literal": {"self in " + lists, limit},
 		"maps":              {members + " == " + members, limit},
 		"sums":              {"size(" + sums + ") == 1", limit},
 		"equal sums":        {sums + " == " + sums, limit},
 		"loop over sums":    {sums + ".all(a, a.all(b, b == 'text'))", limit},
-		"length":            {"size(" + pairs + ") == 1", ""},
-		"different lengths": {pairs + " != self + self", ""},
-		"few":               {nested("[a, a]", 10) + " == " + nested("[a, a]", 10), ""},
-		"few sums":          {nested("a + a", 10) + " == " + nested("a + a", 10) + " && size((self + self)) == 2 && (self + self)[1] == 'text'", ""},
+		"length":            {"size(" + lists + ") == 1", ""},
+		"different lengths": {lists + " != self + self", ""},
+		"few":               {nested("[a, a]", 7) + " == " + nested("[a, a]", 7), ""},
+		"few sums":          {nested("a + a", 9) + " == " + nested("a + a", 9) + " && size((self + self)) == 2 && (self + self)[1] == 'text'", ""},
 		"other sums":        {"1 + 1 == 2 && 'a' + 'b' == 'ab' && 1.5 + 1.0 == 2.5 && duration('1s') + duration('1s') == duration('2s')", ""},
 		"no sum":            {"dyn(1) + dyn('a') == 2", "no such overload"},
 		"no list":           {"dyn(1) in dyn(2)", "no such overload"},
