@@ -13,9 +13,9 @@ import (
 // bounded returns the options that bound the cost of an evaluation.
 //
 // cel-go charges an operation after it, and takes one unit for a comparison, however large the operands are. A
-// rule can make them as large as it likes: after [self].map(a, [a, a]).map(a, [a, a]) and so on, 60 times, a list
-// of a few kilobytes stands for 2^60 values, because its parts are shared. So comparisons and the
-// concatenation of lists are charged before they are made, for each value that they will look at.
+// rule can make them large: with a list of 40 times a in it, [self].map(a, [a, a, ...]), repeated seven times, is
+// a list of a few kilobytes that stands for 40^7 values, because its parts are shared. So comparisons and the
+// concatenation of lists are charged before they are made, for each value that they may look at.
 func bounded() []cel.ProgramOption {
 	return []cel.ProgramOption{
 		cel.EvalOptions(cel.OptOptimize),
