@@ -22,6 +22,12 @@ function withLineBreaks(text, before) {
   return before.includes('\r\n') && !others.test(before) ? text.replaceAll('\n', '\r\n') : text;
 }
 
+// because returns the message of a write from its field.
+export function because(input) {
+  const message = input.value.trim();
+  return message ? { message } : {};
+}
+
 // Editor shows the form. on.show is called with a newer state of the object, on.written after a
 // write, on.deleted after a deletion, and on.closed when the form closes without a write.
 export class Editor {
@@ -66,6 +72,7 @@ export class Editor {
     $('edit-value').value = object?.text ?? '';
     $('edit-value').setSelectionRange(0, 0);
     $('edit-type').value = object?.contentType ?? '';
+    $('edit-message').value = '';
     $('edit-labels').value = object ? labelsOf(object).join(', ') : '';
     for (const row of ['type', 'labels']) $(`edit-${row}-row`).hidden = !this.free;
     $('edit').hidden = false;
@@ -142,7 +149,9 @@ export class Editor {
     };
     $('edit-submit').disabled = true;
     try {
-      const answer = await send('POST', of(resource, 'transactions'), {}, { operations: [{ put }], returnCurrent: this.rights.includes('get') });
+      const answer = await send('POST', of(resource, 'transactions'), {}, {
+        operations: [{ put }], returnCurrent: this.rights.includes('get'), ...because($('edit-message')),
+      });
       if (answer.applied) {
         this.close();
         this.on.written(resource, key, base);
@@ -169,10 +178,11 @@ export class Editor {
 
   // confirm asks before an object is deleted.
   confirm(resource, object, rights) {
+    if (this.doomed?.object.key !== object.key || !$('delete').open) $('delete-message').value = '';
     this.doomed = { resource, object, rights };
     complain($('delete-error'));
     say($('delete-text'), `Delete ${object.key} of ${resource}? It is at revision ${object.modRevision}. Every watch on it receives the deletion.`);
-    $('delete').showModal();
+    if (!$('delete').open) $('delete').showModal();
     $('delete-cancel').focus();
   }
 
@@ -180,7 +190,7 @@ export class Editor {
     const { resource, object, rights } = this.doomed;
     try {
       const answer = await send('DELETE', of(resource, 'objects', object.key), {
-        'delete.ifModRevision': object.modRevision, ...(rights.includes('get') && { returnCurrent: true }),
+        'delete.ifModRevision': object.modRevision, ...(rights.includes('get') && { returnCurrent: true }), ...because($('delete-message')),
       });
       if (!answer.applied && answer.object) {
         this.on.show(object.key, answer.object);
