@@ -18,6 +18,7 @@ export class Browse {
     this.on = { refused, loaded: () => this.mark() };
     this.rollback = new Rollback({ written: (wanted, before) => this.restored(wanted, before) });
     this.object = new ObjectView(refused, servers, (wanted) => void this.rollback.open({ ...wanted, codec: this.codecs[wanted.resource] }));
+    this.unchecked = []; // the resources without validation rules, if the visitor may see that
     this.codecs = {}; // of the resources whose status the visitor may see
     this.editor = new Editor({
       show: (key, object) => key === this.object.key && object && this.object.show(object),
@@ -128,12 +129,13 @@ export class Browse {
   // edit opens the form for the object that is shown, or for a new one.
   edit(object) {
     const codec = this.codecs[this.resource];
+    const checked = !this.unchecked.includes(this.resource);
     if (object) {
-      this.editor.open(this.resource, object, { codec, rights: this.object.rights });
+      this.editor.open(this.resource, object, { codec, checked, rights: this.object.rights });
       return;
     }
     this.instead('New object');
-    this.editor.open(this.resource, undefined, { codec, path: this.root ?? '', rights: this.verbs });
+    this.editor.open(this.resource, undefined, { codec, checked, path: this.root ?? '', rights: this.verbs });
     $('object').scrollIntoView({ block: 'nearest' });
   }
 
@@ -208,6 +210,7 @@ export class Browse {
   again() {
     const { resource, key } = this.object;
     this.codecs = {};
+    this.unchecked = [];
     this.editor.close();
     for (const id of ['delete', 'rollback']) if ($(id).open) $(id).close();
     this.object.forget();

@@ -3,6 +3,7 @@
 
 import { $, complain, el, say } from './dom.js';
 import { explain, of, send } from './api.js';
+import { Check } from './check.js';
 import { differences } from './diff.js';
 import { asText, faultOf, isJSON, labelsOf } from './value.js';
 
@@ -33,6 +34,7 @@ export function because(input) {
 export class Editor {
   constructor(on) {
     this.on = on;
+    this.check = new Check(() => this.toCheck());
     $('edit').addEventListener('submit', (e) => {
       e.preventDefault();
       if ($('edit-review').hidden) this.review();
@@ -60,8 +62,10 @@ export class Editor {
   }
 
   // open shows the form for an object, or for a new one with a key that begins with path. codec is
-  // that of the resource, if it is known.
-  open(resource, object, { codec, path, rights }) {
+  // that of the resource, if it is known. checked is whether the resource has rules that the values must follow, as far as
+  // is known.
+  open(resource, object, { codec, path, rights, checked }) {
+    this.checked = checked;
     this.resource = resource;
     this.base = object;
     this.key = object?.key; // undefined: the visitor chooses it
@@ -74,6 +78,7 @@ export class Editor {
     $('edit-type').value = object?.contentType ?? '';
     $('edit-message').value = '';
     $('edit-labels').value = object ? labelsOf(object).join(', ') : '';
+    this.check.forget();
     for (const row of ['type', 'labels']) $(`edit-${row}-row`).hidden = !this.free;
     $('edit').hidden = false;
     this.again();
@@ -83,6 +88,7 @@ export class Editor {
 
   close() {
     $('edit').hidden = true;
+    this.check.forget();
   }
 
   cancel() {
@@ -108,6 +114,25 @@ export class Editor {
       contentType: this.free ? $('edit-type').value.trim() : this.base?.contentType,
       labels: this.free ? parseLabels($('edit-labels').value) : this.base?.labels,
     };
+  }
+
+  // put returns the operation of the protocol.
+  put({ key, text, contentType, labels }) {
+    const { base } = this;
+    return {
+      key, text, ifModRevision: base?.modRevision ?? 0,
+      ...(this.free && Object.keys(labels).length > 0 && { labels }),
+      ...(this.free && contentType && { contentType }),
+      ...(base?.hasTtl && { keepTtl: true }),
+      ...(base?.opaque && { overwriteOpaque: true }),
+    };
+  }
+
+  // toCheck returns the write to check while the visitor types, if there is something to check.
+  toCheck() {
+    const wanted = this.operation();
+    if ($('edit').hidden || !this.checked || !wanted.key || wanted.key.endsWith('/')) return undefined;
+    return { resource: this.resource, put: this.put(wanted), contentType: wanted.contentType };
   }
 
   // review shows the changes before they are written.
@@ -139,14 +164,8 @@ export class Editor {
       complain($('edit-error'), 'Confirm first that the present value may be replaced.');
       return;
     }
-    const { key, text, contentType, labels } = this.operation();
-    const put = {
-      key, text, ifModRevision: base?.modRevision ?? 0,
-      ...(this.free && Object.keys(labels).length > 0 && { labels }),
-      ...(this.free && contentType && { contentType }),
-      ...(base?.hasTtl && { keepTtl: true }),
-      ...(base?.opaque && { overwriteOpaque: true }),
-    };
+    const wanted = this.operation();
+    const put = this.put(wanted);
     $('edit-submit').disabled = true;
     try {
       const answer = await send('POST', of(resource, 'transactions'), {}, {
@@ -154,11 +173,15 @@ export class Editor {
       });
       if (answer.applied) {
         this.close();
-        this.on.written(resource, key, base);
+        this.on.written(resource, wanted.key, base);
       } else {
-        this.conflict(key, answer.results?.[0]?.object);
+        this.conflict(wanted.key, answer.results?.[0]?.object);
       }
     } catch (error) {
+      if (error.reason === 'VALUE_REFUSED') {
+        this.again();
+        this.check.judge(error.violations);
+      }
       complain($('edit-error'), explain(error));
     } finally {
       $('edit-submit').disabled = false;
