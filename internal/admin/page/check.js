@@ -70,7 +70,7 @@ export class Check {
   // judge shows the faults, or that there are none.
   judge(faults) {
     this.show(faults);
-    say($('edit-check'), faults.length > 0 ? `${plural(faults.length, 'fault')}, as the server checks it:` : 'The server accepts this value.');
+    say($('edit-check'), faults.length > 0 ? plural(faults.length, 'fault') : 'The server accepts this value.');
   }
 
   // show lists faults. A fault in a line of the text is a button that selects it.

@@ -16,8 +16,8 @@ const kinds = {
   KIND_PUT: ['put', () => ''],
   KIND_DELETE: ['delete', () => ''],
   KIND_EXPIRED: ['expired', () => 'its time to live ended'],
-  KIND_GAP: ['gap', (e) => `another program changed the key in etcd${e.revision ? `, at revision ${e.revision} or before` : ''}`],
-  KIND_EARLIER: ['earlier', (e) => `the object${e.revision ? ` of revision ${e.revision}` : ''} is older than its history`],
+  KIND_GAP: ['gap', (e) => `another program changed the key in etcd${Number(e.revision) ? `, at revision ${e.revision} or before` : ''}`],
+  KIND_EARLIER: ['earlier', (e) => `the object${Number(e.revision) ? ` of revision ${e.revision}` : ''} is older than its history`],
 };
 
 const isWrite = (e) => e.kind === 'KIND_PUT' || e.kind === 'KIND_DELETE';
@@ -144,10 +144,11 @@ export class History {
       }
       complain($('history-error'), explain(error));
     }
-    const more = Boolean(this.pageToken) || !$('history-error').hidden;
+    const failed = !$('history-error').hidden;
+    const more = Boolean(this.pageToken) || failed;
     $('history-more').hidden = !more;
-    say($('history-more'), $('history-error').hidden ? 'Show earlier writes' : 'Try again');
-    say($('history-state'), this.count || more ? `${plural(this.count, 'write')}${more ? ' so far' : ''}` : 'The history has no writes here.');
+    say($('history-more'), failed ? 'Try again' : 'Show earlier writes');
+    say($('history-state'), failed && !this.count ? '' : this.count || more ? `${plural(this.count, 'write')}${more ? ' so far' : ''}` : 'The history has no writes here.');
   }
 
   // row returns an entry. What happened in it is loaded when it is opened.
@@ -221,7 +222,9 @@ export class History {
       });
       entries.push(...(answer.entries ?? []));
       pageToken = answer.nextPageToken ?? '';
-      const at = entries.findIndex((x) => x.kind === e.kind && x.revision === e.revision);
+      // What is not a write follows the write above it, and may have no revision of its own.
+      const from = isWrite(e) || !above ? 0 : entries.findIndex((x) => isWrite(x) && x.revision === above.revision) + 1;
+      const at = entries.findIndex((x, i) => i >= from && x.kind === e.kind && x.revision === e.revision);
       if (at >= 0 && (at + 1 < entries.length || !pageToken)) return [entries[at], entries[at + 1]];
     }
     throw new Error('The history has changed meanwhile: reload it.');
