@@ -77,7 +77,9 @@ func TestHistoryWhenRevisionsCatchUpAfterARestore(t *testing.T) {
 		at  object.Revision
 	}
 	var writes []write
-	note := func(r *recording, key string) { writes = append(writes, write{object.Key(key), r.mustWrite(t, now, put(key, "x"))}) }
+	note := func(r *recording, key string) {
+		writes = append(writes, write{object.Key(key), r.mustWrite(t, now, put(key, "x"))})
+	}
 	note(other, "a")
 	const before = 3 * history.Slack
 	stores[0].Saw(before)
