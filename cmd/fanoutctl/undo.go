@@ -125,8 +125,8 @@ func (t *tool) putOver(ctx context.Context, u *transfer.Undo, key string, own *p
 	}
 }
 
-// settle ends a command that has written. If the write has failed or the watches have not applied it, it is taken back, except
-// after a signal: whoever interrupts the command may want to look first. So ctx is one that only a signal ends.
+// settle takes writes back if they or the wait for the watches have failed, and returns the error of the command. After a signal,
+// it takes nothing back: the user may want to look first. Only a signal ends ctx, because --timeout does not limit a rollback.
 func (t *tool) settle(ctx context.Context, err error, u *transfer.Undo) error {
 	if err == nil || u.Empty() {
 		return err
@@ -157,7 +157,7 @@ func (t *tool) settle(ctx context.Context, err error, u *transfer.Undo) error {
 	return exitError{exitRolledBack, fmt.Errorf("%s rolled back%s", english.Plural(len(done), "change", ""), hint)}
 }
 
-// showUndone says what became of each change.
+// showUndone prints the outcome of each change.
 func (t *tool) showUndone(ctx context.Context, done []transfer.Undone) {
 	w := output.Visible(t.stderr)
 	for _, d := range done {

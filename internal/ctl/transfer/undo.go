@@ -61,7 +61,7 @@ func (u *Undo) Empty() bool {
 	return len(u.written) == 0 && len(u.unknown) == 0
 }
 
-// Undone is what became of a change that was to be taken back.
+// Undone is a change that [Undo] has tried to take back.
 type Undone struct {
 	Change
 	Outcome Outcome
@@ -78,7 +78,7 @@ type Outcome int
 const (
 	// Restored: the object is as it was before the change.
 	Restored Outcome = iota
-	// Superseded: somebody has written or deleted the object since.
+	// Superseded: another client has written or deleted the object since.
 	Superseded
 	// Kept: the change stays, because it could not be taken back.
 	Kept
