@@ -198,7 +198,9 @@ func (t *tool) awaitWrite(ctx context.Context, o gateOptions) error {
 	if err == nil {
 		fmt.Fprintf(t.stderr, "%s.\n", status)
 	}
-	return waitError(errors.Join(err, t.printPending(status)), &o)
+	// Only standard error could fail here, which must not look like a failure of the gate.
+	_ = t.printPending(status)
+	return waitError(err, &o)
 }
 
 // value returns the value to write.

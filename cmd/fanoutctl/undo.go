@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/client"
-	"github.com/fanoutd/fanoutd/internal/backoff"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
@@ -86,12 +85,13 @@ func (t *tool) checkRestorable(changes []transfer.Change, keepsTTL bool) error {
 	return nil
 }
 
+// contendedPuts is how often putOver tries again because other clients write the object at the same time.
+const contendedPuts = 16
+
 // putOver writes an object and notes the write, with the object that it replaces. Other writers make it start over, unless the
 // command line has a precondition.
 func (t *tool) putOver(ctx context.Context, u *transfer.Undo, key string, own *preconditions, write func(...client.WriteOption) (int64, error)) (int64, error) {
-	delays := backoff.Backoff{First: 5 * time.Millisecond, Most: time.Second}
-	warned := false
-	for {
+	for attempt := 0; ; attempt++ {
 		c := transfer.Change{Action: transfer.Create, Key: key}
 		old, err := u.Resource.Get(ctx, key)
 		var found int64
@@ -104,10 +104,9 @@ func (t *tool) putOver(ctx context.Context, u *transfer.Undo, key string, own *p
 		if own.given() && own.revision != found {
 			return 0, exitError{exitConflict, errors.New(conflictOf(key, own.revision, found))}
 		}
-		if err := t.checkRestorable([]transfer.Change{c}, u.KeepTTL || warned); err != nil {
+		if err := t.checkRestorable([]transfer.Change{c}, u.KeepTTL); err != nil {
 			return 0, err
 		}
-		warned = true
 		revision, err := write(client.IfRevision(found))
 		switch {
 		case err == nil:
@@ -116,11 +115,8 @@ func (t *tool) putOver(ctx context.Context, u *transfer.Undo, key string, own *p
 		case transfer.Uncertain(err):
 			code := exitCode(ctx, err)
 			return 0, exitError{code, fmt.Errorf("%s; the write may or may not have been applied, and was not rolled back", t.explain(code, err))}
-		case own.given() || !errors.Is(err, client.ErrPreconditionFailed):
+		case own.given() || !errors.Is(err, client.ErrPreconditionFailed) || attempt == contendedPuts:
 			return 0, err
-		}
-		if !backoff.Sleep(ctx, delays.Next()) {
-			return 0, context.Cause(ctx)
 		}
 	}
 }
@@ -139,19 +135,17 @@ func (t *tool) settle(ctx context.Context, err error, u *transfer.Undo) error {
 	fmt.Fprintf(t.stderr, "fanoutctl: %s\n", text)
 	done := u.TakeBack(ctx)
 	t.showUndone(ctx, done)
-	counts := map[transfer.Outcome]int{}
-	var newest int64
+	restored, newest := 0, int64(0)
 	for _, d := range done {
-		counts[d.Outcome]++
 		if d.Outcome == transfer.Restored {
-			newest = max(newest, d.Revision)
+			restored, newest = restored+1, max(newest, d.Revision)
 		}
 	}
 	hint := ""
 	if newest > 0 {
 		hint = fmt.Sprintf(`; "fanoutctl wait --revision %d" waits until the watches have that`, newest)
 	}
-	if restored := counts[transfer.Restored]; restored < len(done) {
+	if restored < len(done) {
 		return exitError{exitNotRestored, fmt.Errorf("only %d of %s rolled back%s", restored, english.Plural(len(done), "change", ""), hint)}
 	}
 	return exitError{exitRolledBack, fmt.Errorf("%s rolled back%s", english.Plural(len(done), "change", ""), hint)}

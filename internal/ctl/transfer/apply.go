@@ -120,6 +120,9 @@ func (w *Writer) write(ctx context.Context, batch []Change) error {
 	case !refused(err):
 		return err
 	case len(batch) == 1 || errors.Is(err, errUnknownOutcome):
+		if errors.Is(err, errUnknownOutcome) {
+			err = errUnknownOutcome // what the server refused may be one of many
+		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.failed += len(batch)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -136,7 +137,12 @@ func (t *takingBack) batch(ctx context.Context, changes []Change, uncertain bool
 				t.end(changes, Kept, 0, err)
 				return
 			}
-			t.changed(ctx, changes[at], uncertain)
+			if uncertain {
+				t.lookUp(ctx, changes[at])
+			} else {
+				now, _ := strconv.ParseInt(e.Metadata["mod_revision"], 10, 64)
+				t.end(changes[at:at+1], Superseded, now, nil)
+			}
 			changes = slices.Delete(slices.Clone(changes), at, at+1)
 		case len(changes) > 1 && (refused(err) || denied):
 			half := len(changes) / 2
@@ -162,8 +168,9 @@ func (t *takingBack) end(changes []Change, outcome Outcome, revision int64, err 
 	}
 }
 
-// changed finds out why an object is not at the revision that the change has given it.
-func (t *takingBack) changed(ctx context.Context, c Change, uncertain bool) {
+// lookUp finds out what became of an object that is not at the revision of the change any more, after an attempt
+// whose answer was lost.
+func (t *takingBack) lookUp(ctx context.Context, c Change) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), txnTimeout)
 	defer cancel()
 	o, err := t.r.Get(call, c.Key)
@@ -175,10 +182,10 @@ func (t *takingBack) changed(ctx context.Context, c Change, uncertain bool) {
 		revision = o.ModRevision
 	}
 	switch {
-	case err != nil && uncertain:
+	case err != nil:
 		t.end([]Change{c}, Unknown, 0, err)
-	case uncertain && past.Same(o, c.Old):
-		t.end([]Change{c}, Restored, revision, nil) // by an attempt whose answer was lost
+	case past.Same(o, c.Old):
+		t.end([]Change{c}, Restored, revision, nil)
 	default:
 		t.end([]Change{c}, Superseded, revision, nil)
 	}

@@ -1,9 +1,16 @@
 package transfer
 
 import (
+	"context"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/config"
@@ -101,6 +108,76 @@ func TestUndoableImportsReplaceOnlyWhatThePlanSaw(t *testing.T) {
 	}
 	if n, err := r.Count(t.Context()); err != nil || n != 1 {
 		t.Errorf("%d objects are left, want 1: %v", n, err)
+	}
+}
+
+// forgetful returns the resource of a client that loses the answer of every transaction while lose is set.
+func forgetful(t *testing.T, address string, lose *atomic.Bool) *client.Resource {
+	t.Helper()
+	c, err := client.New(address, client.WithDialOptions(grpc.WithChainUnaryInterceptor(
+		func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			err := invoke(ctx, method, req, reply, cc, opts...)
+			if err == nil && strings.HasSuffix(method, "/Transact") && lose.Load() {
+				return status.Error(codes.Unavailable, "the answer is lost")
+			}
+			return err
+		})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.Resource("config")
+}
+
+// An attempt whose answer is lost is repeated. What it has restored counts as restored, unless it has been written since.
+func TestUndoFindsOutAboutLostAnswers(t *testing.T) {
+	s, r := newServer(t, nil)
+	if _, err := r.Put(t.Context(), "k/0", client.Text("old")); err != nil {
+		t.Fatal(err)
+	}
+	u := importUndoably(t, r, 3)
+	var lose atomic.Bool
+	lose.Store(true)
+	u.Resource = forgetful(t, s.Address(), &lose)
+	for _, d := range u.TakeBack(t.Context()) {
+		if d.Outcome != Restored || d.Err != nil {
+			t.Errorf("%s: got outcome %d (%v)", d.Key, d.Outcome, d.Err)
+		}
+	}
+	if o, err := r.Get(t.Context(), "k/0"); err != nil || string(o.Value) != "old" {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if n, err := r.Count(t.Context()); err != nil || n != 1 {
+		t.Errorf("%d objects are left, want 1: %v", n, err)
+	}
+}
+
+// A write whose answer is lost is not taken back, because another client may have written the object. The outcome says so.
+func TestWritesOfUnknownOutcomeAreNotTakenBack(t *testing.T) {
+	s, r := newServer(t, nil)
+	var lose atomic.Bool
+	lose.Store(true)
+	lossy := forgetful(t, s.Address(), &lose)
+	plan, err := NewPlan(t.Context(), r, documents(3), Scope{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &Undo{Resource: r, Message: func(int64) string { return "" }}
+	w := Writer{Resource: lossy, Retry: time.Minute, Undo: u, Done: func(int) {}, Failed: func(Change, error) {}}
+	if written, failed, err := w.Apply(t.Context(), plan.Changes); err != nil || written != 0 || failed != 3 {
+		t.Errorf("%d written, %d failed: %v", written, failed, err)
+	}
+	done := u.TakeBack(t.Context())
+	if len(done) != 3 {
+		t.Errorf("got %+v", done)
+	}
+	for _, d := range done {
+		if d.Outcome != Unknown {
+			t.Errorf("%s: got outcome %d", d.Key, d.Outcome)
+		}
+	}
+	if n, err := r.Count(t.Context()); err != nil || n != 3 {
+		t.Errorf("%d objects, want 3: %v", n, err)
 	}
 }
 
