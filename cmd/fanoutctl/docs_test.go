@@ -51,7 +51,7 @@ func TestDocumentationIsComplete(t *testing.T) {
 		codes = append(codes, m[1])
 	}
 	var all []string
-	for _, code := range []int{exitOK, exitFailed, exitUsage, exitNotFound, exitConflict, exitUnavailable, exitDenied, exitTimeout, exitPartial, exitRefused, exitInterrupted} {
+	for _, code := range []int{exitOK, exitFailed, exitUsage, exitNotFound, exitConflict, exitUnavailable, exitDenied, exitTimeout, exitPartial, exitRefused, exitRolledBack, exitNotRestored, exitInterrupted} {
 		all = append(all, strconv.Itoa(code))
 	}
 	if !slices.Equal(codes, all) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -23,6 +24,8 @@ const (
 	exitTimeout     = 7   // --timeout has elapsed
 	exitPartial     = 8   // some of several servers failed
 	exitRefused     = 9   // watchers have reported that they cannot apply a revision
+	exitRolledBack  = 10  // what was written has been rolled back
+	exitNotRestored = 11  // not all of it has been
 	exitInterrupted = 130 // stopped by a signal
 )
 
@@ -217,14 +220,20 @@ func (t *tool) message(code int, err error) string {
 
 // conflict describes a failed precondition.
 func conflict(e *client.Error) string {
-	key, expected, actual := e.Metadata["key"], e.Metadata["expected_revision"], e.Metadata["mod_revision"]
+	expected, _ := strconv.ParseInt(e.Metadata["expected_revision"], 10, 64)
+	actual, _ := strconv.ParseInt(e.Metadata["mod_revision"], 10, 64)
+	return conflictOf(e.Metadata["key"], expected, actual)
+}
+
+// conflictOf describes an object that is not at the expected revision.
+func conflictOf(key string, expected, actual int64) string {
 	switch {
-	case expected == "0":
-		return fmt.Sprintf("%q already exists (revision %s); omit the precondition to replace it", key, actual)
-	case actual == "0":
-		return fmt.Sprintf("%q does not exist, want revision %s", key, expected)
+	case expected == 0:
+		return fmt.Sprintf("%q already exists (revision %d); omit the precondition to replace it", key, actual)
+	case actual == 0:
+		return fmt.Sprintf("%q does not exist, want revision %d", key, expected)
 	}
-	return fmt.Sprintf("%q is at revision %s, want %s: another client has changed it; get it again and retry", key, actual, expected)
+	return fmt.Sprintf("%q is at revision %d, want %d: another client has changed it; get it again and retry", key, actual, expected)
 }
 
 // opaqueValue explains that a value was not replaced.

@@ -33,6 +33,7 @@ func importCommand(t *tool) *cobra.Command {
 		dryRun bool
 		w      transfer.Writer
 		why    string
+		g      gatedFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "import RESOURCE SOURCE",
@@ -43,6 +44,15 @@ only objects that differ are written, concurrently and in no particular order.
 An import can be repeated safely. An interrupted import is continued by running the same
 command again. Ctrl-C waits for the writes in progress.
 
+With --wait, wait until the watches that overlap the changed objects have applied them, as
+"fanoutctl wait" does for their common path. If nothing has to be written, wait for what the
+documents describe. By default, the wait lasts at most 2m.
+
+With --rollback as well, an object that another client changes meanwhile is not replaced, and
+if the import or the wait fails, the former objects are restored and new ones deleted, except
+those that another client has written since. The exit code is then 10, or 11 if not all was
+restored. A signal ends the command without a rollback.
+
 ` + documentHelp,
 		Example: `  # Restore a backup
   fanoutctl import config backup.yaml
@@ -50,11 +60,27 @@ command again. Ctrl-C waits for the writes in progress.
   # Show what would change, including deletions
   fanoutctl import config ./environments/prod --prefix prod --prune --dry-run
 
+  # Write, and take everything back unless all watches apply it
+  fanoutctl import config ./environments/prod --prefix prod --wait --rollback
+
   # Copy a resource to another server
   fanoutctl export config --server old:7420 | fanoutctl import config - --server new:7420`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := g.check(cmd, why); err != nil {
+				return err
+			}
+			if dryRun && g.wait {
+				return usagef("--dry-run and --wait are mutually exclusive")
+			}
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
+			var servers []client.Server
+			if g.wait {
+				var err error
+				if servers, err = t.eachServer(cmd.Context()); err != nil {
+					return err
+				}
+			}
 			plan, err := flags.plan(ctx, t, args[0], args[1])
 			if err != nil {
 				return err
@@ -63,14 +89,32 @@ command again. Ctrl-C waits for the writes in progress.
 				t.showPlan(plan)
 				return nil
 			}
-			w.Resource, w.DerivedLabels = t.client.Resource(args[0]).Because(why), flags.scope.DerivedLabels
-			return t.apply(ctx, args[0], plan, &w)
+			r := t.client.Resource(args[0]).Because(why)
+			w.Resource, w.DerivedLabels = r, flags.scope.DerivedLabels
+			if !g.wait {
+				return t.apply(ctx, args[0], plan, &w)
+			}
+			undo := t.newUndo(cmd.Context(), r, why)
+			undo.SkipValidation = w.SkipValidation
+			if g.rollback {
+				if err := t.prepareUndo(ctx, r, plan); err != nil {
+					return err
+				}
+				w.Undo = undo
+			}
+			err = t.apply(ctx, args[0], plan, &w)
+			if revision := max(plan.Newest, w.Newest()); err == nil && revision > 0 {
+				err = t.awaitWrite(ctx, g.options(servers, args[0], gateOf(plan), revision))
+			}
+			return t.settle(cmd.Context(), err, undo)
 		},
 	}
 	flags.bind(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the changes without making them")
 	overwriteFlag(cmd, &w.OverwriteOpaque)
+	skipFlag(cmd, &w.SkipValidation)
 	messageFlag(cmd, &why)
+	g.bind(cmd, "the changed objects")
 	cmd.Flags().DurationVar(&w.Retry, "retry", time.Minute, "`duration` for which to retry while the server is unavailable")
 	return cmd
 }

@@ -29,10 +29,9 @@ func putCommand(t *tool) *cobra.Command {
 		keepTTL     bool
 		overwrite   bool
 		message     string
-		wait        bool
 		dryRun      bool
 		skip        bool
-		g           gateFlags
+		g           gatedFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "put RESOURCE KEY [VALUE | --file FILE]",
@@ -49,7 +48,11 @@ With --wait, wait until the watches that overlap the key have applied the write,
 "fanoutctl wait" does with the printed revision; see its help for the flags. If the exit
 code is not 0 although a revision was printed, the object was written: exit code 9 says
 that watchers cannot apply it, 7 that --timeout has elapsed. --timeout limits the write and
-the wait together; by default, the wait lasts at most 2m.`,
+the wait together; by default, the wait lasts at most 2m.
+
+With --rollback as well, the former object is restored if the wait fails, or the new one
+deleted, unless another client has written it since. The exit code is then 10, or 11 if the
+object was not restored. A signal ends the command without a rollback.`,
 		Example: `  # Write a JSON value
   fanoutctl put config shop/limits '{"rps": 100}'
 
@@ -68,6 +71,9 @@ the wait together; by default, the wait lasts at most 2m.`,
   # Write only if the object does not exist
   fanoutctl put config lock me --if-absent
 
+  # Write, and take the write back unless all watches apply it
+  fanoutctl put config shop/limits '{"rps": 100}' --wait --rollback --timeout 1m
+
   # Write, then wait until all but 1% of the watches have applied the change
   fanoutctl put config shop/limits '{"rps": 100}' --wait --quorum 99% --timeout 1m`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -81,10 +87,10 @@ the wait together; by default, the wait lasts at most 2m.`,
 			if err != nil {
 				return err
 			}
-			if err := g.checkPut(cmd, wait); err != nil {
+			if err := g.check(cmd, message); err != nil {
 				return err
 			}
-			if dryRun && (wait || skip) {
+			if dryRun && (g.wait || skip) {
 				return usagef("--dry-run and --wait or --skip-validation are mutually exclusive")
 			}
 			data, err := t.value(cmd.Context(), args, file)
@@ -98,7 +104,7 @@ the wait together; by default, the wait lasts at most 2m.`,
 				}
 			}
 			var servers []client.Server
-			if wait {
+			if g.wait {
 				if servers, err = t.eachServer(cmd.Context()); err != nil {
 					return err
 				}
@@ -109,9 +115,6 @@ the wait together; by default, the wait lasts at most 2m.`,
 			ctx, cancel := t.withTimeout(all, requestTimeout)
 			defer cancel()
 			var opts []client.WriteOption
-			if precondition != nil {
-				opts = append(opts, precondition)
-			}
 			if ttl != 0 {
 				opts = append(opts, client.TTL(ttl))
 			}
@@ -131,9 +134,24 @@ the wait together; by default, the wait lasts at most 2m.`,
 					return 0, r.Validate(ctx, key, v, opts...)
 				}
 			}
-			revision, err := put(ctx, keyOf(args[1]), v, opts...)
-			if guessed != "" && transfer.RefusesField(err, "content_type") {
-				revision, err = put(ctx, keyOf(args[1]), v.WithContentType(""), opts...)
+			write := func(condition ...client.WriteOption) (int64, error) {
+				opts := slices.Concat(opts, condition)
+				revision, err := put(ctx, keyOf(args[1]), v, opts...)
+				if guessed != "" && transfer.RefusesField(err, "content_type") {
+					revision, err = put(ctx, keyOf(args[1]), v.WithContentType(""), opts...)
+				}
+				return revision, err
+			}
+			var revision int64
+			undo := t.newUndo(cmd.Context(), r, message)
+			undo.KeepTTL, undo.SkipValidation = keepTTL, skip
+			switch {
+			case g.rollback:
+				revision, err = t.putOver(ctx, undo, keyOf(args[1]), &c, write)
+			case precondition != nil:
+				revision, err = write(precondition)
+			default:
+				revision, err = write()
 			}
 			if err != nil {
 				return err
@@ -143,10 +161,11 @@ the wait together; by default, the wait lasts at most 2m.`,
 				return nil
 			}
 			fmt.Fprintln(t.out, revision)
-			if !wait {
+			if !g.wait {
 				return nil
 			}
-			return t.awaitWrite(all, g.options(servers, args[0], &selection{key: keyOf(args[1])}, revision))
+			err = t.awaitWrite(all, g.options(servers, args[0], &selection{key: keyOf(args[1])}, revision))
+			return t.settle(cmd.Context(), err, undo)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "read the value from this `file` (-: standard input)")
@@ -159,20 +178,9 @@ the wait together; by default, the wait lasts at most 2m.`,
 	messageFlag(cmd, &message)
 	c.bind(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check the value against the validation rules of the resource, and write nothing")
-	cmd.Flags().BoolVar(&skip, "skip-validation", false, "write although the validation rules of the resource refuse it; requires the right \"skip-validation\"")
-	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the watches that overlap the key have applied the write")
-	g.bind(cmd)
+	skipFlag(cmd, &skip)
+	g.bind(cmd, "the key")
 	return cmd
-}
-
-// checkPut validates the flags of put.
-func (g *gateFlags) checkPut(cmd *cobra.Command, wait bool) error {
-	for _, name := range gateFlagNames {
-		if !wait && cmd.Flags().Changed(name) {
-			return usagef("--%s requires --wait", name)
-		}
-	}
-	return g.check()
 }
 
 // awaitWrite waits until the watches have applied a write. Everything it prints goes to standard
@@ -190,7 +198,9 @@ func (t *tool) awaitWrite(ctx context.Context, o gateOptions) error {
 	if err == nil {
 		fmt.Fprintf(t.stderr, "%s.\n", status)
 	}
-	return waitError(errors.Join(err, t.printPending(status)), &o)
+	// Only standard error could fail here, which must not look like a failure of the gate.
+	_ = t.printPending(status)
+	return waitError(err, &o)
 }
 
 // value returns the value to write.
@@ -242,6 +252,9 @@ func (p *preconditions) bind(cmd *cobra.Command) {
 	}
 }
 
+// given reports whether a flag is set.
+func (p *preconditions) given() bool { return p.revision > 0 || p.absent }
+
 // precondition returns nil if no flag is set.
 func (p *preconditions) precondition(cmd *cobra.Command) (client.Precondition, error) {
 	given := cmd.Flags().Changed("if-revision")
@@ -268,4 +281,9 @@ func messageFlag(cmd *cobra.Command, message *string) {
 // overwriteFlag adds the flag --overwrite-opaque to a command that writes objects.
 func overwriteFlag(cmd *cobra.Command, overwrite *bool) {
 	cmd.Flags().BoolVar(overwrite, "overwrite-opaque", false, "replace values that the server cannot decode; they may belong to another program")
+}
+
+// skipFlag adds the flag --skip-validation to a command that writes objects.
+func skipFlag(cmd *cobra.Command, skip *bool) {
+	cmd.Flags().BoolVar(skip, "skip-validation", false, "write although the validation rules of the resource refuse it; requires the right \"skip-validation\"")
 }

@@ -44,7 +44,7 @@ func (h hangups) Run() int {
 }
 
 // server starts a fanoutd with an embedded etcd for the duration of the test. Its resources are
-// the given ones with the default codec, of which "history" and those of rollback have a history, "documents" and "papers" (JSON),
+// the given ones with the default codec, of which "history", "undo_history" and those of rollback have a history, "documents" and "papers" (JSON),
 // "blobs" (raw), and "flags", which has validation rules.
 func server(t *testing.T, names ...string) (address string) {
 	t.Helper()
@@ -78,7 +78,7 @@ func encryptedServer(t *testing.T, names ...string) (address, keyset, web string
 	for _, name := range names {
 		r := config.NewResource(name)
 		switch name {
-		case "history":
+		case "history", "undo_history":
 			r.History = config.NewHistory()
 		case "rollback", "rollback_large", "rollback_ttl":
 			r.History = config.NewHistory()
@@ -124,7 +124,7 @@ func rotate(keyset string) (id uint32, err error) {
 //	                        run a command with more and more time until its stderr matches, and check its exit code
 //	until FILE PATTERN      wait until the file exists and matches
 //	rotate                  make the server encrypt with a new key
-//	informer KEY            run an informer of the key until the script ends; its handler refuses the value "bad"
+//	informer KEY | PATH/    run an informer of the key or the path until the script ends; its handler refuses the value "bad"
 func TestScripts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -238,15 +238,19 @@ func rotateKeys(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// runInformer runs an informer of a key until the script ends. Its handler reports an error for the
+// runInformer runs an informer of a key or a path until the script ends. Its handler reports an error for the
 // value "bad".
 func runInformer(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
-		ts.Fatalf("usage: informer KEY")
+		ts.Fatalf("usage: informer KEY | PATH/")
 	}
 	c, err := client.New(ts.Getenv("FANOUTCTL_SERVER"), client.WithSubscriber("strict", nil))
 	ts.Check(err)
-	inf := client.NewInformer(c.Resource(ts.Getenv("R")), client.ObjectDecoder(), client.Key(args[0]))
+	scope := client.Key(args[0])
+	if path, below := strings.CutSuffix(args[0], "/"); below {
+		scope = client.Prefix(path)
+	}
+	inf := client.NewInformer(c.Resource(ts.Getenv("R")), client.ObjectDecoder(), scope)
 	handle := func(i client.Item[*client.Object]) error {
 		if string(i.Object.Value) == "bad" {
 			return errors.New("the value is bad")

@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -25,18 +26,24 @@ type Writer struct {
 	DerivedLabels func() bool
 	// OverwriteOpaque replaces objects whose values the server cannot decode.
 	OverwriteOpaque bool
+	// SkipValidation writes although the validation rules refuse it.
+	SkipValidation bool
 	// Done is called with the number of written changes, and Failed for each change that
 	// the server refused. They are never called concurrently.
 	Done   func(changes int)
 	Failed func(Change, error)
 	// Retry is how long to retry while the server is unavailable.
 	Retry time.Duration
+	// Undo notes what is written. Each write then requires that the object is still the old one of its change, and
+	// is refused otherwise. Nil: documents replace whatever there is.
+	Undo *Undo
 
 	omitLabels atomic.Bool // the resource derives labels
 
 	mu      sync.Mutex // guards the fields below, and calls of Done and Failed
 	written int
 	failed  int
+	newest  int64 // revision of a transaction
 }
 
 const (
@@ -60,6 +67,13 @@ func (w *Writer) Apply(ctx context.Context, changes []Change) (written, failed i
 		err = context.Cause(ctx) // it ended during the last transactions
 	}
 	return w.written, w.failed, err
+}
+
+// Newest returns the newest revision of the writes; 0 if nothing was written.
+func (w *Writer) Newest() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.newest
 }
 
 // splitBatches splits changes into batches of bounded number and size.
@@ -97,7 +111,7 @@ func (c *Change) size() int {
 func (w *Writer) write(ctx context.Context, batch []Change) error {
 	err := w.transact(ctx, batch)
 	switch {
-	case err == nil, len(batch) == 1 && batch[0].alreadyDeleted(err):
+	case err == nil, len(batch) == 1 && w.Undo == nil && batch[0].alreadyDeleted(err):
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.written += len(batch)
@@ -105,11 +119,16 @@ func (w *Writer) write(ctx context.Context, batch []Change) error {
 		return nil
 	case !refused(err):
 		return err
-	case len(batch) == 1:
+	case len(batch) == 1 || errors.Is(err, errUnknownOutcome):
+		if errors.Is(err, errUnknownOutcome) {
+			err = errUnknownOutcome // what the server refused may be one of many
+		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.failed++
-		w.Failed(batch[0], err)
+		w.failed += len(batch)
+		for _, c := range batch {
+			w.Failed(c, err)
+		}
 		return nil
 	}
 	for half := range slices.Chunk(batch, (len(batch)+1)/2) {
@@ -133,6 +152,10 @@ func (c *Change) alreadyDeleted(err error) bool {
 	return ok && c.Action == Delete && e.Reason == client.ErrPreconditionFailed && e.Metadata["mod_revision"] == "0"
 }
 
+// errUnknownOutcome is part of the error for a batch that is refused after an attempt that may have been applied, and
+// that is to be undone. The refusal may be the effect of that attempt.
+var errUnknownOutcome = errors.New("it may have been written by an attempt whose answer was lost")
+
 // transact sends a batch, and retries while the server is unavailable. Repeating a batch is
 // safe, because it sets the wanted state.
 func (w *Writer) transact(ctx context.Context, batch []Change) error {
@@ -140,11 +163,16 @@ func (w *Writer) transact(ctx context.Context, batch []Change) error {
 	ops := w.operations(batch, labels)
 	giveUp := time.Now().Add(w.Retry)
 	delays := backoff.Backoff{First: 100 * time.Millisecond, Most: 5 * time.Second}
+	uncertain := false // an attempt may have been applied
 	for ctx.Err() == nil {
 		// Do not interrupt a transaction: its outcome would be unknown.
 		txnCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), txnTimeout)
-		_, err := w.Resource.Transact(txnCtx, ops...)
+		done, err := w.Resource.Transact(txnCtx, ops...)
 		cancel()
+		if err == nil {
+			w.note(done.Revision, batch)
+		}
+		uncertain = uncertain || Uncertain(err)
 		if labels && w.DerivedLabels != nil && RefusesField(err, "labels") && w.DerivedLabels() {
 			w.omitLabels.Store(true)
 			labels, ops = false, w.operations(batch, false)
@@ -155,11 +183,30 @@ func (w *Writer) transact(ctx context.Context, batch []Change) error {
 			// The server is available. Its error contains when to retry.
 			pause, giveUp = pause+e.RetryAfter, time.Now().Add(w.Retry)
 		} else if err == nil || !isTransient(err) || time.Now().After(giveUp) {
-			return err
+			return w.unknown(err, uncertain, batch)
 		}
 		backoff.Sleep(ctx, pause)
 	}
-	return context.Cause(ctx)
+	return w.unknown(context.Cause(ctx), uncertain, batch)
+}
+
+// note notes that a batch was written at a revision.
+func (w *Writer) note(revision int64, batch []Change) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.newest = max(w.newest, revision)
+	if w.Undo != nil {
+		w.Undo.Note(revision, batch...)
+	}
+}
+
+// unknown notes a batch whose outcome is unknown, so that it cannot be undone. It returns its error.
+func (w *Writer) unknown(err error, uncertain bool, batch []Change) error {
+	if err == nil || !uncertain || w.Undo == nil {
+		return err
+	}
+	w.Undo.NoteUnknown(batch...)
+	return fmt.Errorf("%w: %w", errUnknownOutcome, err)
 }
 
 // isTransient reports whether the same request may succeed later.
@@ -180,19 +227,35 @@ func RefusesField(err error, field string) bool {
 // operations returns the operations of a batch, with or without the labels of documents.
 func (w *Writer) operations(batch []Change, labels bool) []client.Op {
 	var opts []client.WriteOption
+	var deletes []client.DeleteOption
 	if w.OverwriteOpaque {
 		opts = append(opts, client.OverwriteOpaque())
+	}
+	if w.SkipValidation {
+		opts, deletes = append(opts, client.SkipValidation()), append(deletes, client.SkipValidation())
 	}
 	ops := make([]client.Op, len(batch))
 	for i, c := range batch {
 		if c.Action == Delete {
 			// Keep an object that another client has changed meanwhile.
-			ops[i] = client.OpDelete(c.Key, client.IfRevision(c.Old.ModRevision))
+			ops[i] = client.OpDelete(c.Key, append(slices.Clip(deletes), client.IfRevision(c.revision()))...)
 			continue
 		}
-		ops[i] = client.OpPut(c.Key, valueOf(c.New, labels), opts...)
+		put := opts
+		if w.Undo != nil {
+			put = append(slices.Clip(opts), client.IfRevision(c.revision()))
+		}
+		ops[i] = client.OpPut(c.Key, valueOf(c.New, labels), put...)
 	}
 	return ops
+}
+
+// revision returns the revision of the old object; 0 if there is none.
+func (c *Change) revision() int64 {
+	if c.Old == nil {
+		return 0
+	}
+	return c.Old.ModRevision
 }
 
 // valueOf returns the value of a document, with or without its labels.

@@ -55,6 +55,10 @@ type Plan struct {
 	Changes []Change
 	// Unchanged is the number of documents that the server matches already.
 	Unchanged int
+	// Keys are the keys of all documents, in no order.
+	Keys []string
+	// Newest is the newest revision of the objects that the documents match; 0 if there is none.
+	Newest int64
 }
 
 // Count returns the number of changes with an action.
@@ -117,7 +121,7 @@ func NewPlan(ctx context.Context, r *client.Resource, documents []document.Docum
 	if s.Prune && len(wanted) == 0 {
 		return nil, ErrNoDocuments
 	}
-	p := &Plan{}
+	p := &Plan{Keys: slices.Collect(maps.Keys(wanted))}
 	compare := func(o *client.Object) {
 		if d, ok := wanted[o.Key]; ok {
 			delete(wanted, o.Key)
@@ -196,6 +200,7 @@ func (p *Plan) compare(d *document.Document, o *client.Object, s Scope) {
 	}
 	if d.Matches(o) {
 		p.Unchanged++
+		p.Newest = max(p.Newest, o.ModRevision)
 	} else {
 		p.Changes = append(p.Changes, Change{Action: Update, Key: d.Key, New: d, Old: o})
 	}
@@ -217,7 +222,11 @@ func (p *Plan) compareBinary(ctx context.Context, r *client.Resource) error {
 	compared := len(p.Changes)
 	p.Changes = slices.DeleteFunc(p.Changes, func(c Change) bool {
 		o, ok := stored[c.Key]
-		return ok && c.New.Matches(o)
+		if !ok || !c.New.Matches(o) {
+			return false
+		}
+		p.Newest = max(p.Newest, o.ModRevision)
+		return true
 	})
 	p.Unchanged += compared - len(p.Changes)
 	return nil
