@@ -40,8 +40,9 @@ meanwhile: the exit code is then 4. If they do not fit into a transaction, the c
 them without --batches. The message of the write names the source and its revision.
 
 Labels and content types are copied, too. Objects that exist only at the target are kept,
-unless --delete is set. Objects with a time to live are not copied, replaced or deleted. Those
-that the server of the source cannot decode are not copied, and the exit code is then 8.
+unless --delete is set. Objects with a time to live are not copied, and not deleted at the
+target. Those that the server of the source cannot decode are not copied either, and the exit
+code is then 8.
 
 The connection flags and variables are for the source. The target has only the settings of its
 context, so a token must be in a file.`,
@@ -209,8 +210,7 @@ func (t *tool) showCopy(plan *transfer.CopyPlan, target string) error {
 	}
 	w := output.Visible(t.stderr)
 	for _, c := range plan.Changes {
-		switch {
-		case c.Action == transfer.Update && c.Old.HasTTL:
+		if c.Action == transfer.Update && c.Old.HasTTL {
 			fmt.Fprintf(w, "fanoutctl: %s has a time to live at the target, and will have none\n", c.Key)
 		}
 	}

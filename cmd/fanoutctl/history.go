@@ -80,6 +80,7 @@ The history requires the right "history".`,
 			return t.showHistory(ctx, args, format, opts, limit, values)
 		},
 	}
+	cmd.AddCommand(historyPurgeCommand(t))
 	formatFlag(cmd, &format, output.Table)
 	atFlag(cmd, &at)
 	cmd.Flags().IntVar(&limit, "limit", 0, "maximum `number` of entries to show (0: no limit)")

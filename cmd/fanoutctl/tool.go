@@ -40,10 +40,10 @@ type tool struct {
 	shown        atomic.Pointer[progressbar.ProgressBar] // nil: no progress bar is on the screen
 	interruption error                                   // why the watch of the command has lost its server; nil once it goes on
 
-	settings  connection     // the settings in effect, set by resolve
-	inContext string         // the context whose server they have; empty: none
-	client   *client.Client  // for object requests; nil for commands that need no server
-	each     []client.Server // for requests to each server, set by eachServer
+	settings  connection      // the settings in effect, set by resolve
+	inContext string          // the context whose server they have; empty: none
+	client    *client.Client  // for object requests; nil for commands that need no server
+	each      []client.Server // for requests to each server, set by eachServer
 }
 
 func newTool(environ []string, in io.Reader, stdout, stderr io.Writer) *tool {
