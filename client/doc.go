@@ -41,7 +41,10 @@
 // [Resource.Transact] write. [Resource.Update] reads an object, changes it and writes it
 // back unless it has changed meanwhile.
 //
-// Get and List are retried a few times while a server is unavailable or overloaded.
+// [Resource.History] returns who wrote what, when and why. [Resource.Because] gives the reason of
+// a write, and [Resource.Validate] asks whether the rules of the resource allow one.
+//
+// Get, List and History are retried a few times while a server is unavailable or overloaded.
 // Writes are not retried, because the first attempt may have been applied.
 //
 // # Following changes

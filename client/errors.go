@@ -74,7 +74,7 @@ const (
 	// ErrWriteTooLarge (writes): etcd does not accept a write of this size, and nothing
 	// was written.
 	ErrWriteTooLarge Reason = "WRITE_TOO_LARGE"
-	// ErrNoHistory ([Client.History]): the resource has no history.
+	// ErrNoHistory ([Resource.History]): the resource has no history.
 	ErrNoHistory Reason = "NO_HISTORY"
 	// ErrNotReady: the server is still loading the resource.
 	ErrNotReady Reason = "NOT_READY"

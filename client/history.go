@@ -31,7 +31,7 @@ type Change struct {
 }
 
 // LastChange makes [Resource.Get] set [Object.LastChange]. The caller needs the right "history" to the
-// object as well.
+// object as well. A resource without a history is no error.
 func LastChange() ReadOption { return lastChange{} }
 
 type lastChange struct{}
@@ -55,6 +55,23 @@ const (
 	HistoryEarlier
 )
 
+// String returns the name of the kind, such as "put".
+func (k HistoryKind) String() string {
+	switch k {
+	case HistoryPut:
+		return "put"
+	case HistoryDelete:
+		return "delete"
+	case HistoryExpired:
+		return "expired"
+	case HistoryGap:
+		return "gap"
+	case HistoryEarlier:
+		return "earlier"
+	}
+	return fmt.Sprintf("HistoryKind(%d)", int(k))
+}
+
 // HistoryEntry is one entry of a history.
 type HistoryEntry struct {
 	Kind HistoryKind
@@ -62,8 +79,8 @@ type HistoryEntry struct {
 	// Revision is the revision of the write. Of a gap and of an earlier object it is the ModRevision, or
 	// 0 if that is not known; of an expiry it is 0.
 	Revision int64
-	// Change is set for writes.
-	Change Change
+	// Change is set for writes only.
+	Change
 	// ReplacedRevision is the ModRevision before the write; 0 if there was no object.
 	ReplacedRevision int64
 	// TransactionWrites is the number of keys that the transaction of the write has written.
@@ -95,16 +112,16 @@ func HistoryValues() HistoryOption {
 	return historyOption(func(r *fanoutv1.HistoryRequest) { r.Values = true })
 }
 
-// HistoryPageSize sets how many writes one request fetches.
+// HistoryPageSize sets how many writes one request fetches: at most 1000. Default: 100.
 func HistoryPageSize(writes int) HistoryOption {
-	return historyOption(func(r *fanoutv1.HistoryRequest) { r.PageSize = int32(min(writes, 1000)) })
+	return historyOption(func(r *fanoutv1.HistoryRequest) { r.PageSize = int32(min(max(writes, 0), 1000)) })
 }
 
 type historyOption func(*fanoutv1.HistoryRequest)
 
 func (o historyOption) history(r *fanoutv1.HistoryRequest) { o(r) }
 
-// History returns the writes to an object, to the objects below a path, or to all of them, newest first.
+// History returns the writes to an object, to the objects below a path, or (with nil) to all of them, newest first.
 // It fetches them in pages while the caller iterates. An error is the last value of the iteration; it is
 // [ErrNoHistory] if the resource has no history. The caller needs the right "history".
 func (r *Resource) History(ctx context.Context, of Scope, opts ...HistoryOption) iter.Seq2[*HistoryEntry, error] {
@@ -134,12 +151,17 @@ func (r *Resource) History(ctx context.Context, of Scope, opts ...HistoryOption)
 	}
 }
 
-// RevisionAt returns the revision that a time means for all objects of the resource: that of the last write
-// at the time or before it. It is 0 if the history has no such write.
-func (r *Resource) RevisionAt(ctx context.Context, t time.Time) (int64, error) {
-	resp, err := r.historyPage(ctx, &fanoutv1.HistoryRequest{
+// RevisionAt returns the revision that a time means: that of the last write of the resource at the time or
+// before it. It is the same for every scope, and 0 if the history has no such write. The caller needs the right
+// "history" to the scope; nil is the whole resource.
+func (r *Resource) RevisionAt(ctx context.Context, of Scope, t time.Time) (int64, error) {
+	req := &fanoutv1.HistoryRequest{
 		Resource: r.name, PageSize: 1, Begin: &fanoutv1.HistoryRequest_Time{Time: timestamppb.New(t)},
-	})
+	}
+	if of != nil {
+		req.Scope = of.message()
+	}
+	resp, err := r.historyPage(ctx, req)
 	return resp.GetRevision(), err
 }
 

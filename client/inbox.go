@@ -76,7 +76,7 @@ func (i *inbox) wait(limit time.Duration) bool {
 				return true
 			}
 		case <-i.timer.C:
-			return false
+			return i.isReady() // the watcher may be late itself
 		}
 	}
 }

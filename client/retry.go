@@ -26,7 +26,8 @@ const (
 // one by now. gRPC has retries, too, but when the deadline ends them, its error does not say why the attempts failed.
 func (c *Client) retry(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	attempts, renewals := 1, 0
-	if method == fanoutv1.FanoutService_Get_FullMethodName || method == fanoutv1.FanoutService_List_FullMethodName {
+	switch method {
+	case fanoutv1.FanoutService_Get_FullMethodName, fanoutv1.FanoutService_List_FullMethodName, fanoutv1.FanoutService_History_FullMethodName:
 		attempts = maxAttempts
 	}
 	if c.renewable {

@@ -36,7 +36,8 @@ type sharedStream struct {
 	active   int            // watches that were neither stopped nor ended; guarded by mu
 	requests []*streamWatch // with a start or a stop to be written; guarded by mu
 	reports  reportQueue    // guarded by mu
-	header   bool           // the server has answered; guarded by mu
+	asked    bool           // the server was asked; guarded by mu
+	answered time.Time      // when the header of the response arrived; zero: it has not; guarded by mu
 	received time.Time      // when the latest response arrived; guarded by mu
 	closing  bool           // no further watch may join; guarded by mu
 	atOnce   bool           // the server said that the client may resume at once; guarded by mu
@@ -56,17 +57,6 @@ func (l *lostStream) Unwrap() error { return l.err }
 var (
 	errNoWatches = errors.New("the stream has no watches any more")
 	errTried     = errors.New("the server supports Subscribe")
-)
-
-// errNoHeader is the cause of the end of a stream whose server sends nothing. Some proxies wait for
-// the end of the requests before they pass on the answer.
-var errNoHeader = fmt.Errorf("%w: no answer to Subscribe", errSilent)
-
-// The header of the response comes at once, so a proxy that does not pass it on is found early. It has
-// more time if it has come before, because then a slow server is more likely.
-const (
-	firstHeaderTimeout = 5 * time.Second
-	headerTimeout      = 20 * time.Second
 )
 
 func newSharedStream(p *streamPool, avoid string, onlyTry bool) *sharedStream {
@@ -163,16 +153,16 @@ func (s *sharedStream) ended(err error) {
 		s.fail(err)
 	}()
 	s.mu.Lock()
-	header, atOnce := s.header, s.atOnce
+	answered, atOnce := !s.answered.IsZero(), s.atOnce
 	s.mu.Unlock()
 	switch {
 	case s.onlyTry, errors.Is(err, errNoWatches), s.pool.client.open.Err() != nil:
 	case errors.Is(err, io.EOF):
-	case !header && s.pool.subscribeFailed(err):
+	case !answered && s.pool.subscribeFailed(err):
 		err = errUnable
 	default:
 		lasted := time.Duration(0)
-		if header {
+		if answered {
 			lasted = time.Since(s.opened)
 		}
 		s.pool.streamFailed(lasted, atOnce)
@@ -188,20 +178,10 @@ func (s *sharedStream) serve() error {
 		s.cancel(nil)
 		return err
 	}
-	var writing sync.WaitGroup
-	writing.Go(func() { s.write(stream) })
-	defer writing.Wait()
+	var beside sync.WaitGroup
+	defer beside.Wait()
 	defer s.cancel(nil)
-	timeout := time.AfterFunc(s.pool.headerTimeout(), func() {
-		s.choice.replace()
-		s.cancel(errNoHeader)
-	})
-	header, err := stream.Header()
-	timeout.Stop()
-	if header != nil && err == nil {
-		s.mu.Lock()
-		s.header = true
-		s.mu.Unlock()
+	if s.awaitHeader(stream, &beside) {
 		s.pool.subscribeWorks()
 		if s.onlyTry {
 			return errTried
@@ -326,22 +306,22 @@ func (s *sharedStream) fail(err error) {
 }
 
 // silent is called when a watch has received nothing for the limit. It returns the error of the
-// watch. If the whole stream was silent although the watch was to receive something, the stream
-// fails, so its other watches need not wait as long.
+// watch, or nil if the watch must wait on: the silence counts only from the header on, or the whole stream
+// was silent although the watch was to receive something. Then the stream fails, so its other watches need
+// not wait as long.
 func (s *sharedStream) silent(limit time.Duration, wasAnswered bool) error {
+	if s.awaitsHeader(limit) {
+		return nil
+	}
 	s.choice.replace()
 	err := fmt.Errorf("%w: no message for %v", errSilent, limit)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case !s.header && s.choice.server() != "":
-		s.cancel(errNoHeader)
-	case (wasAnswered || !s.header) && time.Since(s.received) >= limit:
-		s.cancel(err)
-	default:
+	if !wasAnswered && s.asked || time.Since(s.received) < limit {
 		return err
 	}
 	s.closing = true
+	s.cancel(err)
 	return nil
 }
 

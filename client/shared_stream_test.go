@@ -29,14 +29,14 @@ type manyWatches struct {
 	interruptions atomic.Int64
 }
 
-func watchMany(t *testing.T, r *client.Resource, n int) *manyWatches {
+func watchMany(t *testing.T, r *client.Resource, n int, opts ...client.WatchOption) *manyWatches {
 	t.Helper()
 	all := &manyWatches{}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	for range n {
 		running.Go(func() {
-			for u, err := range r.Watch(ctx, client.OnInterruption(func(error) { all.interruptions.Add(1) })) {
+			for u, err := range r.Watch(ctx, append(opts[:len(opts):len(opts)], client.OnInterruption(func(error) { all.interruptions.Add(1) }))...) {
 				if err != nil && !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}

@@ -9,17 +9,13 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// write is the goroutine that writes the requests of a stream.
+// write is the goroutine that writes the requests of a stream after the first.
 func (s *sharedStream) write(stream grpc.BidiStreamingClient[fanoutv1.SubscribeRequest, fanoutv1.SubscribeResponse]) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	req := &fanoutv1.SubscribeRequest{Request: &fanoutv1.SubscribeRequest_Subscriber{Subscriber: s.pool.client.subscriber}}
 	for {
-		if stream.Send(req) != nil {
-			return // the reader gets the error
-		}
-		wait := time.Duration(0)
-		for req, wait = s.nextRequest(); req == nil; req, wait = s.nextRequest() {
+		req, wait := s.nextRequest()
+		for ; req == nil; req, wait = s.nextRequest() {
 			timer.Reset(wait)
 			select {
 			case <-s.ctx.Done():
@@ -27,6 +23,9 @@ func (s *sharedStream) write(stream grpc.BidiStreamingClient[fanoutv1.SubscribeR
 			case <-s.written:
 			case <-timer.C:
 			}
+		}
+		if stream.Send(req) != nil {
+			return // the reader gets the error
 		}
 	}
 }

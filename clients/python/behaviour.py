@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import json
 import logging
 import sys
@@ -29,7 +30,10 @@ def described(error: BaseException | None) -> Line:
     if error is None:
         return {}
     if isinstance(error, fanoutd.Error):
-        return {"code": error.code.name, "reason": error.reason or "", "message": str(error)}
+        violations = [f"{v.field}: {v.description}" for v in error.violations]
+        return {
+            "code": error.code.name, "reason": error.reason or "", "message": str(error), "violations": violations,
+        }  # fmt: skip
     if isinstance(error, (fanoutd.ClosedError, asyncio.CancelledError)):
         return {"code": "CLOSED", "message": str(error)}
     if isinstance(error, TimeoutError):
@@ -42,6 +46,14 @@ def shown(o: fanoutd.Object) -> Line:
     value = data.decode(errors="replace") if len(data) <= 1000 else ""
     return {
         "value": value, "bytes": len(data), "contentType": o.content_type, "labels": dict(o.labels), "hasTTL": o.has_ttl,
+    }  # fmt: skip
+
+
+def shown_entry(e: fanoutd.HistoryEntry) -> Line:
+    return {
+        "kind": e.kind.value, "key": e.key, "revision": e.revision, "author": e.author,
+        "time": e.time.isoformat() if e.time else "", "message": e.message, "replaced": e.replaced_revision,
+        "writes": e.transaction_writes, "hasTTL": e.has_ttl, "object": shown(e.object) if e.object else None,
     }  # fmt: skip
 
 
@@ -125,23 +137,41 @@ async def request(c: Command, config: fanoutd.Resource) -> Line:
         value = fanoutd.Value(value, c.get("contentType", ""), c.get("labels", {}))
     if c.get("odd"):
         value = ODD[c["odd"]]
+    why: dict[str, Any] = {"message": c.get("message", ""), "skip_validation": c.get("skip", False), **limit}
+    at = datetime.datetime.fromisoformat(c["time"]) if c.get("time") else None
     match c["do"]:
         case "get":
-            return {"object": shown(await config.get(key, **limit))}
+            o = await config.get(key, last_change=c.get("lastChange", False), **limit)
+            line: Line = {"object": shown(o)}
+            if o.last_change:
+                author, time, message = o.last_change
+                line["entries"] = [{"author": author, "time": time.isoformat(), "message": message}]
+            return line
+        case "history":
+            entries = config.history(
+                prefix=c.get("prefix"), page_size=c.get("pageSize", 0), values=c.get("values", False),
+                up_to=c.get("upTo"), at=at, **limit,
+            )  # fmt: skip
+            return {"entries": [shown_entry(e) async for e in entries]}
+        case "revision-at":
+            assert at is not None
+            return {"revision": await config.revision_at(at, prefix=c.get("prefix"), **limit)}
+        case "validate":
+            await config.validate(key, value, **limit)
         case "list":
             objects = config.list(prefix=c.get("prefix"), page_size=c.get("pageSize", 0), **limit)
             return {"keys": [o.key async for o in objects]}
         case "count":
             return {"count": await config.count(prefix=c.get("prefix"), **limit)}
         case "put":
-            await config.put(key, value, **limit)
+            await config.put(key, value, **why)
         case "delete":
-            await config.delete(key, **limit)
+            await config.delete(key, **why)
         case "transact":
-            await config.transact(fanoutd.Put(key, value), **limit)
+            await config.transact(fanoutd.Put(key, value), **why)
         case "update":
             changed: str | fanoutd.Value = value
-            await config.update(key, lambda _: changed, **limit)
+            await config.update(key, lambda _: changed, **why)
         case other:
             raise ValueError(f"unknown command {other}")
     return {}

@@ -56,7 +56,7 @@ object that had a time to live is restored without one.`,
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
 			r := t.client.Resource(args[0])
-			revision, err := revisionOf(ctx, r, to)
+			revision, err := revisionOf(ctx, r, historyScope(args), to)
 			if err != nil {
 				return err
 			}
@@ -113,12 +113,12 @@ object that had a time to live is restored without one.`,
 }
 
 // revisionOf returns the revision that a revision or a time of the command line means.
-func revisionOf(ctx context.Context, r *client.Resource, text string) (int64, error) {
+func revisionOf(ctx context.Context, r *client.Resource, of client.Scope, text string) (int64, error) {
 	revision, moment, err := parseMoment(text)
 	if err != nil || revision > 0 {
 		return revision, err
 	}
-	if revision, err = r.RevisionAt(ctx, moment); err == nil && revision == 0 {
+	if revision, err = r.RevisionAt(ctx, of, moment); err == nil && revision == 0 {
 		err = fmt.Errorf("the history of %s does not go back to %s: %w", r.Name(), text, errNotFound)
 	}
 	return revision, err

@@ -253,6 +253,7 @@ func (r *Reader) isReady(now time.Time) bool {
 	if _, held := r.schedule.HeldUntil(now); held && r.step == live {
 		return false
 	}
+	confirmed := r.silent && r.tail.upToDate.Load() // asked first, so that take returns the time of it
 	r.take()
 	if len(r.pending) > 0 {
 		return true
@@ -265,6 +266,7 @@ func (r *Reader) isReady(now time.Time) bool {
 	case r.ended == nil:
 	case errors.Is(r.ended, errFull):
 		r.startTail(r.step, time.Time{})
+		confirmed = false
 	default: // the changes after the position are lost, or the epoch has changed
 		r.unreadable = errors.Is(r.ended, object.ErrAnswerTooLarge)
 		r.dropTail()
@@ -278,7 +280,7 @@ func (r *Reader) isReady(now time.Time) bool {
 		r.tail.checkUpToDate()
 		return false
 	}
-	r.bookmarkReady = r.bookmarkReady || r.isBookmarkDue(now)
+	r.bookmarkReady = r.bookmarkReady || confirmed || r.isBookmarkDue(now)
 	return r.bookmarkReady
 }
 
@@ -301,17 +303,19 @@ func (r *Reader) deliveredAll() {
 	}
 }
 
-// isBookmarkDue reports whether to send a bookmark. After a silence it waits until the store has
-// confirmed the position: without the store, a client must notice the silence. It asks the
-// store at most once per interval.
+// isBookmarkDue reports whether to send a bookmark although the store has not confirmed the position.
+// After a silence the reader waits until it has: without the store, a client must notice the silence. It
+// asks the store at most once per interval.
 func (r *Reader) isBookmarkDue(now time.Time) bool {
-	last := r.schedule.IsLastBookmarkDue(now)
-	if !last && r.schedule.IsSilent(now) {
+	if r.schedule.IsLastBookmarkDue(now) {
+		return true
+	}
+	if r.schedule.IsSilent(now) {
 		r.silent = true
 		r.schedule.Postpone(now)
 		r.tail.checkUpToDate()
 	}
-	return last || r.silent && r.tail.upToDate.Load()
+	return false
 }
 
 // wait waits until there may be a message.

@@ -3,12 +3,15 @@ package behaviour
 import (
 	"flag"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/test/certs"
 	"github.com/fanoutd/fanoutd/test/inprocess"
 )
 
@@ -48,6 +51,8 @@ var rows = []struct {
 	{"turn", testTurn},
 	{"update", testUpdate},
 	{"no-value", testNoValue},
+	{"history", testHistory},
+	{"validation", testValidation},
 
 	{"final", testFinal},
 	{"out-of-range", testOutOfRange},
@@ -105,7 +110,12 @@ func TestBehaviour(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
-	server := inprocess.Start(t, inprocess.Config(t))
+	cfg := inprocess.Config(t)
+	resource := config.NewResource("config")
+	resource.History, resource.ValidationFile = config.NewHistory(), filepath.Join(t.TempDir(), "rules.yaml")
+	certs.Write(t, resource.ValidationFile, []byte(rules))
+	cfg.Resources = []config.Resource{resource}
+	server := inprocess.Start(t, cfg)
 	direct, err := client.New(server.Address())
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ const (
 
 func testDeadline(s *scene) {
 	reads := []driver.Command{
-		{Do: driver.Get, Key: "a"}, {Do: driver.List, Prefix: "a"}, {Do: driver.Count, Prefix: "a"},
+		{Do: driver.Get, Key: "a"}, {Do: driver.List, Prefix: "a"}, {Do: driver.Count, Prefix: "a"}, {Do: driver.History, Prefix: "a"},
 	}
 	writes := []driver.Command{
 		{Do: driver.Put, Key: "a", Value: "1"}, {Do: driver.Delete, Key: "a"}, {Do: driver.Transact, Key: "a", Value: "1"},
@@ -110,12 +110,15 @@ func testDeadline(s *scene) {
 		return nil
 	})
 	p.must(driver.Command{Do: driver.NewClient, Client: "pages", Servers: []string{f.Address}})
-	l := p.must(driver.Command{Do: driver.List, Client: "pages", Prefix: s.prefix, PageSize: 1, Millis: 60_000})
-	if len(l.Keys) != 3 {
-		s.Errorf("got %v", l.Keys)
+	list := p.must(driver.Command{Do: driver.List, Client: "pages", Prefix: s.prefix, PageSize: 1, Millis: 60_000})
+	history := p.must(driver.Command{Do: driver.History, Client: "pages", Prefix: s.prefix, PageSize: 1, Millis: 60_000})
+	if len(list.Keys) != 3 || len(history.Entries) != 3 {
+		s.Errorf("got %v and %v", list.Keys, history.Entries)
 	}
-	if seen := f.requests("List"); seen[1].left < seen[0].left-2*time.Second {
-		s.Errorf("the second page has %v, the first had %v", seen[1].left, seen[0].left)
+	for _, method := range []string{"List", "History"} {
+		if seen := f.requests(method); seen[1].left < seen[0].left-2*time.Second {
+			s.Errorf("%s: the second page has %v, the first had %v", method, seen[1].left, seen[0].left)
+		}
 	}
 }
 
@@ -133,6 +136,8 @@ func testReadRetries(s *scene) {
 		{driver.Command{Do: driver.Get, Key: "a"}, "Get", script.Refusal(codes.Unavailable, "NOT_READY"), 4, 0},
 		{driver.Command{Do: driver.List, Prefix: "a"}, "List", script.Refusal(codes.Unavailable, "STORE_UNAVAILABLE"), 4, 0},
 		{driver.Command{Do: driver.Count, Prefix: "a"}, "List", script.Refusal(codes.Unavailable, "STORE_UNAVAILABLE"), 4, 0},
+		{driver.Command{Do: driver.History, Prefix: "a"}, "History", script.Refusal(codes.Unavailable, "STORE_UNAVAILABLE"), 4, 0},
+		{driver.Command{Do: driver.RevisionAt, Time: "2026-11-27T15:04:05Z"}, "History", script.Refusal(codes.Unavailable, "STORE_UNAVAILABLE"), 4, 0},
 		{driver.Command{Do: driver.Get, Key: "a"}, "Get", script.Unavailable(time.Second), 4, time.Second},
 		{driver.Command{Do: driver.Get, Key: "a"}, "Get", script.Refusal(codes.Unavailable, "REVISION_NOT_REACHED"), 1, 0},
 		{driver.Command{Do: driver.Get, Key: "a"}, "Get", script.Refusal(codes.ResourceExhausted, "RATE_LIMITED", script.RetryIn(10*time.Millisecond)), 4, 0},

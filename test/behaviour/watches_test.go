@@ -549,6 +549,36 @@ func testSubscribe(s *scene) {
 			s.Errorf("the server got %d Subscribe and %d Watch requests, want 1 and 2", streams, watches)
 		}
 	}
+	testLateSubscribe(s, p)
+}
+
+// testLateSubscribe lets a server be late with all answers. The header of Subscribe comes when the client has
+// made another request to find out what is wrong.
+func testLateSubscribe(s *scene, p *clientProgram) {
+	late := make(chan struct{})
+	release := sync.OnceFunc(func() { close(late) })
+	f := s.front(func(r request) error {
+		switch r.method {
+		case "Report":
+			release()
+			return hold(r)
+		case "Subscribe":
+			select {
+			case <-late:
+			case <-r.ctx.Done():
+			}
+		}
+		return nil
+	})
+	p.connect(f.Address)
+	p.must(driver.Command{Do: driver.Watch, Name: "late", Prefix: s.prefix, BookmarkMillis: 60_000})
+	p.awaitLines(1, "late", driver.Updated)
+	if streams, watches := len(f.requests("Subscribe")), len(f.requests("Watch")); streams != 1 || watches != 0 {
+		s.Errorf("late: the server got %d Subscribe and %d Watch requests, want 1 and 0", streams, watches)
+	}
+	if l := p.about("late", driver.Interrupted); len(l) > 0 {
+		s.Errorf("late: the wait for Subscribe is an interruption: %+v", l[0])
+	}
 }
 
 func testReports(s *scene) {

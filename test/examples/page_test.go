@@ -132,7 +132,7 @@ func TestExamples(t *testing.T) {
 // The pages of the clients have the same sections in the same order. A client may lack an optional one.
 func TestPagesHaveTheSameStructure(t *testing.T) {
 	order := []string{
-		"Install", "What it costs to import", "Where the servers are", "Read and write", "Watches",
+		"Install", "What it costs to import", "Where the servers are", "Read and write", "History", "Validation", "Watches",
 		"What a watch does when something fails", "One stream for all watches", "Informers", "Handlers", "Shared watches",
 		"Reports", "The last known good state", "Each of several servers", "Waiting for subscribers", "Errors", "TLS and tokens",
 		"Metrics and traces", "Unit tests", "Without asyncio", "Close and fork",

@@ -17,6 +17,7 @@ var executed = map[string]string{
 	"docs/clients/node.md":            "test/examples.TestPages",
 	"docs/clients/other.md":           "test/stubs.TestPage",
 	"docs/clients/python.md":          "test/examples.TestPages",
+	"docs/feature-flags.md":           "test/readme.TestFeatureFlags",
 	"docs/from-etcd.md":               "test/readme.TestFromEtcd",
 	"docs/getting-started.md":         "test/readme.TestGettingStarted",
 	"docs/install.md":                 "test/packaging.TestDebianPackages",

@@ -15,13 +15,17 @@ import (
 )
 
 // Finish ends the requests of the stream, and waits until the server has ended it after its last
-// watch. The contexts of all watches have ended, or the caller waits for the ends of the others.
+// watch. The contexts of all watches have ended, or the caller waits for the ends of the others. An
+// intruder that the server has accepted, because the other watch had just ended, is stopped.
 func (s *Stream) Finish(ctx context.Context) error {
 	s.mu.Lock()
 	starts := slices.Clone(s.starts)
 	s.mu.Unlock()
 	for _, w := range starts {
-		if w.ctx.Err() != nil {
+		if w.intruder {
+			_, _ = w.await(ctx, 0) // a stop before its refusal would stop the other watch
+		}
+		if w.intruder || w.ctx.Err() != nil {
 			s.stop(w) // it may not have been stopped yet
 		}
 	}

@@ -65,7 +65,7 @@ func (s *Stream) Intrude(req *fanoutv1.WatchRequest) {
 
 // Header waits for the first message of the watch. As in gRPC, it returns nil if there is none.
 func (w *Watch) Header() (metadata.MD, error) {
-	e, err := w.await(0)
+	e, err := w.await(w.ctx, 0)
 	if err != nil || e.GetResponse() == nil {
 		return nil, nil // Recv returns the reason
 	}
@@ -80,7 +80,7 @@ func (w *Watch) Recv() (*fanoutv1.WatchResponse, error) {
 	w.stream.mu.Lock()
 	n := w.read
 	w.stream.mu.Unlock()
-	e, err := w.await(n)
+	e, err := w.await(w.ctx, n)
 	if err != nil {
 		return nil, err
 	}
@@ -98,13 +98,13 @@ func (w *Watch) Recv() (*fanoutv1.WatchResponse, error) {
 	return nil, io.EOF
 }
 
-// await waits for an entry of the watch.
-func (w *Watch) await(n int) (*fanoutv1.SubscribeResponse_Entry, error) {
+// await waits for an entry of the watch, at most until the context ends.
+func (w *Watch) await(ctx context.Context, n int) (*fanoutv1.SubscribeResponse_Entry, error) {
 	s := w.stream
 	for {
 		// As in gRPC, nothing is returned after the end of the context.
-		if w.ctx.Err() != nil {
-			return nil, status.FromContextError(w.ctx.Err()).Err()
+		if ctx.Err() != nil {
+			return nil, status.FromContextError(ctx.Err()).Err()
 		}
 		s.mu.Lock()
 		var e *fanoutv1.SubscribeResponse_Entry
@@ -122,7 +122,7 @@ func (w *Watch) await(n int) (*fanoutv1.SubscribeResponse_Entry, error) {
 		select {
 		case <-w.more:
 		case <-s.done:
-		case <-w.ctx.Done():
+		case <-ctx.Done():
 		}
 	}
 }

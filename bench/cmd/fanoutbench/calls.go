@@ -26,6 +26,11 @@ func called(duration time.Duration) []scenario.Parameters {
 		s.add(size{0, 1}, call.peers, calling(call.method, call.atOnce))
 	}
 	s.fanoutd(size{0, 1}, both(calling(calls.MethodGetAny, 64), limited))
+	for _, written := range []func(*scenario.Parameters){large, toOneKey, largest} {
+		for _, history := range []func(*scenario.Parameters){nil, recorded} {
+			s.add(size{0, 1}, []string{"fanoutd", "fanoutd-embedded"}, both(calling(calls.MethodPut, 16), written, history))
+		}
+	}
 	z := size{10000, 100}
 	s.add(z, []string{"etcd"}, both(opening, perStream(100)))
 	s.fanoutd(z, both(opening, perStream(100), limited))
@@ -43,6 +48,15 @@ func calling(method string, atOnce int) func(p *scenario.Parameters) {
 		p.Scenario, p.Method, p.Outstanding, p.Keys = scenario.Calls, method, atOnce, 1000
 	}
 }
+
+// toOneKey makes all calls to the same key.
+func toOneKey(p *scenario.Parameters) { large(p); p.Keys = 1 }
+
+// largest has as many bytes in flight as a server allows on a connection.
+func largest(p *scenario.Parameters) { p.ValueSize = 16 << 10 }
+
+// recorded gives fanoutd a history.
+func recorded(p *scenario.Parameters) { p.History = true }
 
 // limited gives fanoutd its default limits.
 func limited(p *scenario.Parameters) { p.DefaultLimits = true }

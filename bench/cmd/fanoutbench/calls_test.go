@@ -22,7 +22,7 @@ func TestCallsAreAnswered(t *testing.T) {
 				t.Parallel()
 				p := smallRun(name, load.ClientRaw)
 				p.Scenario, p.Method, p.Batch, p.Watchers, p.Outstanding, p.Connections = scenario.Calls, method, 1, 0, 6, 2
-				p.DefaultLimits = name == "fanoutd"
+				p.DefaultLimits, p.History = name == "fanoutd", name == "fanoutd-embedded"
 				r, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
 				if err != nil {
 					t.Fatal(err)

@@ -410,6 +410,7 @@ func TestInvalidParametersAreRefused(t *testing.T) {
 		},
 		"calls besides watches": func(p *scenario.Parameters) { p.Method = calls.MethodGet },
 		"limits of etcd":        func(p *scenario.Parameters) { p.Peer, p.DefaultLimits = "etcd", true },
+		"history of etcd":       func(p *scenario.Parameters) { p.Peer, p.History = "etcd", true },
 		"state of nats":         func(p *scenario.Parameters) { p.Peer, p.Scenario, p.Batch, p.Watchers = "nats", scenario.State, 1, 0 },
 		"no watchers":           func(p *scenario.Parameters) { p.Scenario, p.Watchers = scenario.Open, 0 },
 		"negative stream":       func(p *scenario.Parameters) { p.PerStream = -1 },

@@ -70,6 +70,7 @@ func runCommand() *cobra.Command {
 	flags.StringVar(&p.Method, "method", "", fmt.Sprintf("what to call with --scenario calls: %q", calls.Methods))
 	flags.IntVar(&p.Connections, "connections", 0, "connections for the calls; 0: 8, or as many as there are calls at once")
 	flags.BoolVar(&p.DefaultLimits, "default-limits", false, "fanoutd has its default limits; otherwise none per client")
+	flags.BoolVar(&p.History, "history", false, "fanoutd keeps a history of the writes")
 	flags.Float64Var(&p.Rate, "rate", 0, "writes per second with --scenario steady")
 	flags.DurationVar(&p.Duration, "duration", 5*time.Second, "duration of the measurement")
 	flags.IntVar(&p.Writes, "writes", 0, "writes of the measurement, instead of a duration")

@@ -44,6 +44,10 @@ max-report-rate: 1000000
 const window = `    window: {min-events: %d, max-events: %d, max-size: 8GiB}
 `
 
+// history is the part of the configuration that keeps a history with the default limits.
+const history = `    history: {}
+`
+
 // fanoutd drives fanoutd with an etcd of its own process.
 func fanoutd(ctx context.Context, p *Peer, o Options) error {
 	store, err := p.store(ctx, o)
@@ -80,6 +84,9 @@ func (p *Peer) fanoutd(ctx context.Context, o Options, name, store string) (err 
 	text := fmt.Sprintf(settings, p.Address, admin, load.Resource, prefix, codec)
 	if o.Window > 0 {
 		text += fmt.Sprintf(window, o.Window, o.Window)
+	}
+	if o.History {
+		text += history
 	}
 	if !o.DefaultLimits {
 		text += noLimits

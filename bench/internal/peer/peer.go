@@ -77,6 +77,7 @@ type Options struct {
 	Window int         // size of fanoutd's window in changes; 0: the default
 
 	DefaultLimits bool // fanoutd has the limits that it has by default; otherwise none per client
+	History       bool // fanoutd keeps a history of the writes
 }
 
 // driver starts a system.

@@ -20,6 +20,7 @@ const openedByDefault = shared10000 + ", default limits"
 var callGoals = slices.Concat(
 	readGoals(beforeEtcd, 1.9), readGoals(embedded, 1),
 	writeGoals(beforeEtcd, 2, 0.55, "etcd"), writeGoals(embedded, 1.5, 0.75, "etcd-embedded"),
+	historyGoals(beforeEtcd), historyGoals(embedded),
 	[]Goal{
 		{
 			What: "rate of " + call(calls.MethodGetAny, 64) + ", default limits", Against: "without limits", Want: 0.95, AtLeast: true, kind: ratioOf,
@@ -73,4 +74,16 @@ func writeGoals(system string, cpu, rate float64, store string) []Goal {
 		})
 	}
 	return all
+}
+
+// historyGoals returns the goals for writes with a history, beside those without.
+func historyGoals(system string) []Goal {
+	const without, with = "Put, 16 at once, 1024 B", "Put, 16 at once, 1024 B, with history"
+	goal := func(what string, want float64, f Figure) Goal {
+		return Goal{
+			What: what + " of " + with + ", " + system, Against: "without", Want: want, kind: ratioOf,
+			of: point{scenario.Calls, with, system, f}, by: point{scenario.Calls, without, system, f},
+		}
+	}
+	return []Goal{goal("CPU of all servers", 1.3, CPU), goal("p50", 1.1, EachP50)}
 }

@@ -53,6 +53,21 @@ func Case(p scenario.Parameters) string {
 	if p.DefaultLimits {
 		text += ", default limits"
 	}
+	if p.History {
+		text += ", with history"
+	}
+	return text
+}
+
+// describe describes calls.
+func describe(p scenario.Parameters) string {
+	text := fmt.Sprintf("%s, %d at once", p.Method, p.Outstanding)
+	if p.Keys == 1 {
+		text += " to one key"
+	}
+	if p.ValueSize != 256 {
+		text += fmt.Sprintf(", %d B", p.ValueSize)
+	}
 	return text
 }
 
@@ -62,7 +77,7 @@ func action(p scenario.Parameters) string {
 		return fmt.Sprintf("%d objects of %d B", p.Keys, p.ValueSize)
 	}
 	if p.Scenario == scenario.Calls {
-		return fmt.Sprintf("%s, %d at once", p.Method, p.Outstanding)
+		return describe(p)
 	}
 	text := fmt.Sprintf("%d x %d", p.Watchers, p.PerConnection)
 	if p.Watchers == 0 {

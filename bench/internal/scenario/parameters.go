@@ -53,6 +53,7 @@ type Parameters struct {
 	Method        string        `json:"method,omitempty"`         // what is called, one of calls.Methods
 	Connections   int           `json:"connections,omitempty"`    // for the calls
 	DefaultLimits bool          `json:"default_limits,omitempty"` // fanoutd has its default limits; otherwise none per client
+	History       bool          `json:"history,omitempty"`        // fanoutd keeps a history of the writes
 	Rate          float64       `json:"rate,omitempty"`           // writes per second; 0: as fast as they are delivered
 	Duration      time.Duration `json:"duration_ns"`              // of the measurement
 	Writes        int           `json:"writes,omitempty"`         // writes of the measurement, instead of its duration; 0: the duration decides
@@ -202,6 +203,8 @@ func (p *Parameters) surroundings() error {
 		return fmt.Errorf("bystanders of the floor: it sends everything to all watchers")
 	case p.DefaultLimits && !strings.HasPrefix(p.Peer, "fanoutd"):
 		return fmt.Errorf("default limits of %s: only fanoutd has some", p.Peer)
+	case p.History && !strings.HasPrefix(p.Peer, "fanoutd"):
+		return fmt.Errorf("a history of %s: only fanoutd has one", p.Peer)
 	case p.Window > 0 && p.Peer != "fanoutd":
 		return fmt.Errorf("a window of %s: only fanoutd has one", p.Peer)
 	case p.Objects > 0 && p.storm():

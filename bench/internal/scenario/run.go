@@ -29,7 +29,7 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) 
 		return nil, err
 	}
 	o.Phase("start")
-	system, err := peer.Start(ctx, p.Peer, peer.Options{Programs: programs, Config: p.load(""), Window: p.Window, DefaultLimits: p.DefaultLimits})
+	system, err := peer.Start(ctx, p.Peer, peer.Options{Programs: programs, Config: p.load(""), Window: p.Window, DefaultLimits: p.DefaultLimits, History: p.History})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import {
   FanoutError,
   textOf,
   type CallOptions,
+  type HistoryEntry,
   type Informer,
   type Item,
   type Resource,
@@ -35,6 +36,12 @@ interface Command {
   labels?: Record<string, string>;
   contentType?: string;
   pageSize?: number;
+  message?: string;
+  skip?: boolean;
+  lastChange?: boolean;
+  values?: boolean;
+  time?: string;
+  upTo?: number;
   millis?: number;
   bookmarkMillis?: number;
   epoch?: string;
@@ -75,7 +82,8 @@ function described(error: unknown): Line {
   if (error === undefined) return {};
   if (error instanceof FanoutError) {
     const code = error.reason === clientClosed ? 'CLOSED' : error.codeName;
-    return { code, reason: error.reason ?? '', message: error.message };
+    const violations = error.violations.map(({ field, description }) => `${field}: ${description}`);
+    return { code, reason: error.reason ?? '', message: error.message, violations };
   }
   const { name, message } = error as Error;
   if (name === 'AbortError' || message.includes('closed')) return { code: 'CLOSED', message };
@@ -87,6 +95,12 @@ function shown(object: StoredObject): Line {
   const data = Buffer.from(object.value ?? '');
   const { contentType, labels, hasTTL } = object;
   return { value: data.length > 1000 ? '' : data.toString(), bytes: data.length, contentType, labels, hasTTL };
+}
+
+function shownEntry(e: HistoryEntry): Line {
+  const { kind, key, revision, author, time, message, replacedRevision, transactionWrites: writes, hasTTL, object } = e;
+  const numbers = { revision: Number(revision), replaced: Number(replacedRevision), writes };
+  return { kind, key, author, time, message, hasTTL, ...numbers, ...(object && { object: shown(object) }) };
 }
 
 function newClient(c: Command): Client {
@@ -119,11 +133,27 @@ function step(seconds: number): void {
 async function request(c: Command, config: Resource): Promise<Line> {
   const { key = '', prefix, value = '', labels, contentType, pageSize } = c;
   const limit = c.millis === undefined ? {} : { timeout: c.millis };
-  const more = { ...limit, ...(labels && { labels }), ...(contentType !== undefined && { contentType }) };
+  const why = { ...limit, message: c.message, skipValidation: c.skip };
+  const content = { ...(labels && { labels }), ...(contentType !== undefined && { contentType }) };
+  const more = { ...why, ...content };
+  const at = c.time === undefined ? undefined : new Date(c.time);
   const given = (c.odd === undefined ? value : odd[c.odd]) as Value;
   switch (c.do) {
-    case 'get':
-      return { object: shown((await config.get(key, limit)).object) };
+    case 'get': {
+      const { object, lastChange } = await config.get(key, { ...limit, lastChange: c.lastChange });
+      return { object: shown(object), entries: lastChange && [lastChange] };
+    }
+    case 'history': {
+      const entries: Line[] = [];
+      const upTo = c.upTo === undefined ? undefined : BigInt(c.upTo);
+      for await (const entry of config.history({ prefix, pageSize, values: c.values, at, upTo, ...limit })) entries.push(shownEntry(entry));
+      return { entries };
+    }
+    case 'revision-at':
+      return { revision: Number(await config.revisionAt(at!, { prefix, ...limit })) };
+    case 'validate':
+      await config.validate(key, given, more);
+      return {};
     case 'list':
       return { keys: (await config.list({ prefix, pageSize, ...limit })).objects.map((o) => o.key) };
     case 'count':
@@ -132,10 +162,10 @@ async function request(c: Command, config: Resource): Promise<Line> {
       await config.put(key, given, more);
       return {};
     case 'delete':
-      await config.delete(key, limit);
+      await config.delete(key, why);
       return {};
     case 'transact':
-      await config.transact([{ put: { key, value } }], limit);
+      await config.transact([{ put: { key, value, ...content } }], why);
       return {};
     case 'update':
       await config.update(key, () => value, more);

@@ -5,6 +5,7 @@ import {
   Client,
   codes,
   FanoutError,
+  type HistoryEntry,
   jsonDecoder,
   RefusedError,
   type Informer,
@@ -35,6 +36,17 @@ export async function write(): Promise<bigint> {
   await config.transact([{ put: { key: 'a', value: '1' } }, { check: { key: 'b', modRevision: 0n } }]);
   const { revision } = await config.put('shop/limits', '{"rps": 1}', { ifModRevision: 0n, timeout: 300_000 });
   return revision;
+}
+
+export async function changesOf(key: string): Promise<string[]> {
+  const changes: string[] = [];
+  const history: AsyncIterable<HistoryEntry> = config.history({ key, at: new Date(), pageSize: 10 });
+  for await (const { kind, author, time, message } of history) {
+    changes.push(`${kind} ${author} ${time?.toISOString() ?? ''} ${message}`);
+  }
+  const { lastChange } = await config.get(key, { lastChange: true });
+  if (lastChange) await config.delete(key, { message: `after ${lastChange.author}`, skipValidation: true });
+  return changes;
 }
 
 export async function reasonOfGet(): Promise<Reason | undefined> {

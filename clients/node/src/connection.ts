@@ -19,6 +19,12 @@ import { openWatchCall, type WatchCallStream } from './watch_call.js';
 /** How long in milliseconds a server has to answer a report. */
 const reportTimeout = 10_000;
 
+/** How long in milliseconds a server has to answer another request if it does not answer Subscribe. */
+const otherTimeout = 20_000;
+
+/** The codes of a request that the server may not have answered. */
+const noAnswer: ReadonlySet<number> = new Set([status.UNAVAILABLE, status.DEADLINE_EXCEEDED, status.CANCELLED]);
+
 /** A server cancels a call at its deadline, which it may reach a few milliseconds before the client. */
 const clockDifference = 5;
 
@@ -242,6 +248,11 @@ export class Connection {
           this.requestFailed(error);
         }
       },
+      () =>
+        this.call(methods.report, {}, { deadline: new Deadline(otherTimeout) }).then(
+          () => true,
+          (error: unknown) => !noAnswer.has(errorOfCall(error).code),
+        ),
     );
     return stream;
   }

@@ -8,6 +8,7 @@ export { Client } from './client.js';
 export type { ClientOptions, SubscriberOptions, TLSOptions } from './client_options.js';
 export { clientClosed, FanoutError, type FanoutErrorDetails, type Reason, type Violation } from './errors.js';
 export type { Handler, HandlerContext, Registration } from './handler.js';
+export type { HistoryEntry, HistoryKind, HistoryOptions, LastChange } from './history.js';
 export type { Informer, InformerEvents, InformerOptions } from './informer.js';
 export type { Item } from './item.js';
 export type { Logger } from './logger.js';
@@ -50,6 +51,7 @@ export type {
   PutOperation,
   PutOptions,
   Value,
+  WriteOptions,
   WriteResult,
 } from './write.js';
 export { status as codes } from '@grpc/grpc-js';

@@ -4,6 +4,8 @@ import { create, fromBinary, toBinary, type DescMessage, type MessageInitShape, 
 import {
   GetRequestSchema,
   GetResponseSchema,
+  HistoryRequestSchema,
+  HistoryResponseSchema,
   ListRequestSchema,
   ListResponseSchema,
   ReportRequestSchema,
@@ -56,6 +58,7 @@ const writes = '/fanout.v1.StoreService/';
 export const methods = {
   get: method(reads, 'Get', GetRequestSchema, GetResponseSchema),
   list: method(reads, 'List', ListRequestSchema, ListResponseSchema),
+  history: method(reads, 'History', HistoryRequestSchema, HistoryResponseSchema),
   watch: method(reads, 'Watch', WatchRequestSchema, WatchResponseSchema),
   report: method(reads, 'Report', ReportRequestSchema, ReportResponseSchema),
   subscribe: method(reads, 'Subscribe', SubscribeRequestSchema, SubscribeResponseSchema),

@@ -57,6 +57,8 @@ export interface Selection {
 /** Options of a get. */
 export interface GetOptions extends CallOptions {
   readonly consistency?: Consistency | undefined;
+  /** Return who wrote the object last, when and why. The caller needs the right `history` to it as well. */
+  readonly lastChange?: boolean | undefined;
 }
 
 /** Options of a list. */

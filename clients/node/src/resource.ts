@@ -5,6 +5,7 @@ import { status } from '@grpc/grpc-js';
 import type { ConnectionPool } from './connection_pool.js';
 import { FanoutError } from './errors.js';
 import type { ListRequestSchema } from './gen/fanout/v1/fanout_pb.js';
+import { entryOf, historyRequestOf, lastChangeOf, type HistoryEntry, type HistoryOptions, type LastChange } from './history.js';
 import { Informer, type InformerOptions } from './informer.js';
 import { printable } from './json.js';
 import { methods, type Method } from './methods.js';
@@ -27,11 +28,13 @@ import {
   deleteOf,
   operationOf,
   putOf,
+  writeOptionsOf,
   type DeleteOptions,
   type Operation,
   type OperationResult,
   type PutOptions,
   type Value,
+  type WriteOptions,
   type WriteResult,
 } from './write.js';
 
@@ -41,6 +44,8 @@ export interface GetResult {
   readonly position: Position;
   /** Milliseconds until the object is removed. Undefined if it has no time to live, or if it is unknown. */
   readonly ttl: number | undefined;
+  /** With `lastChange`: the write that stored the object. Undefined if the history does not have it. */
+  readonly lastChange: LastChange | undefined;
 }
 
 /** A page of a list. */
@@ -83,14 +88,14 @@ export class Resource {
   /** get reads an object. If there is none, it throws an error with the reason `KEY_NOT_FOUND`. */
   async get(key: string, options: GetOptions = {}): Promise<GetResult> {
     const consistency = consistencyOf(options.consistency);
-    const { object, position, ttl } = await this.#read(
+    const { object, position, ttl, lastChange } = await this.#read(
       methods.get,
-      { resource: this.name, key, ...(consistency && { consistency }) },
+      { resource: this.name, key, lastChange: options.lastChange ?? false, ...(consistency && { consistency }) },
       options,
     );
     if (!object) throw new FanoutError({ code: status.INTERNAL, message: 'the response has no object' });
     const left = ttl && Number(ttl.seconds) * 1000 + ttl.nanos / 1e6;
-    return { object: objectOf(object), position: positionOf(position), ttl: left };
+    return { object: objectOf(object), position: positionOf(position), ttl: left, lastChange: lastChangeOf(lastChange) };
   }
 
   /** pages reads a list page by page. All pages show the same revision. */
@@ -129,8 +134,9 @@ export class Resource {
   }
 
   /** put stores an object. A write is not sent again after a failure, because it may have been applied. */
-  async put(key: string, value: Value, options: PutOptions & CallOptions = {}): Promise<WriteResult> {
-    const { revision } = await this.#write(methods.put, { resource: this.name, put: putOf({ key, value, ...options }) }, options);
+  async put(key: string, value: Value, options: PutOptions & WriteOptions & CallOptions = {}): Promise<WriteResult> {
+    const request = { resource: this.name, put: putOf({ key, value, ...options }), ...writeOptionsOf(options) };
+    const { revision } = await this.#write(methods.put, request, options);
     return printable({ revision });
   }
 
@@ -144,19 +150,16 @@ export class Resource {
   }
 
   /** delete removes an object. To remove a missing object is not an error. */
-  async delete(key: string, options: DeleteOptions & CallOptions = {}): Promise<DeleteResult> {
-    const request = { resource: this.name, delete: deleteOf({ key, ...options }) };
+  async delete(key: string, options: DeleteOptions & WriteOptions & CallOptions = {}): Promise<DeleteResult> {
+    const request = { resource: this.name, delete: deleteOf({ key, ...options }), ...writeOptionsOf(options) };
     const { revision, deleted, object } = await this.#write(methods.delete, request, options);
     return printable({ revision, deleted, object: object && objectOf(object) });
   }
 
   /** transact applies several writes at one revision, or none of them. Watches see them together. */
-  async transact(operations: readonly Operation[], options: CallOptions = {}): Promise<TransactResult> {
-    const { revision, results } = await this.#write(
-      methods.transact,
-      { resource: this.name, operations: operations.map(operationOf) },
-      options,
-    );
+  async transact(operations: readonly Operation[], options: WriteOptions & CallOptions = {}): Promise<TransactResult> {
+    const request = { resource: this.name, operations: operations.map(operationOf), ...writeOptionsOf(options) };
+    const { revision, results } = await this.#write(methods.transact, request, options);
     return printable({ revision, results: results.map(({ deleted, object }) => ({ deleted, object: object && objectOf(object) })) });
   }
 
@@ -171,6 +174,31 @@ export class Resource {
    */
   update(key: string, change: Change, options: UpdateOptions = {}): Promise<WriteResult | undefined> {
     return update(this, this.#pool.closing, key, change, options);
+  }
+
+  /**
+   * history reads the writes to an object, to the objects below a path, or to all of them, newest first. It fetches them in
+   * pages, with the timeout for each, during the loop. It throws an error with the reason `NO_HISTORY` if the resource has
+   * none. The caller needs the right `history`.
+   */
+  async *history(options: HistoryOptions = {}): AsyncGenerator<HistoryEntry, void, void> {
+    const request = historyRequestOf(this.name, options);
+    let pageToken = '';
+    do {
+      const { entries, nextPageToken } = await this.#read(methods.history, { ...request, pageToken }, options);
+      for (const entry of entries) yield entryOf(entry);
+      pageToken = nextPageToken;
+    } while (pageToken !== '');
+  }
+
+  /**
+   * revisionAt returns the revision that a time means: that of the last write of the resource at the time or before it. It
+   * is the same for every selection, and 0n if the history has no such write. The caller needs the right `history` to the
+   * selection, or to the whole resource.
+   */
+  async revisionAt(time: Date, options: CallOptions & Pick<HistoryOptions, 'prefix' | 'key'> = {}): Promise<bigint> {
+    const request = historyRequestOf(this.name, { ...options, at: time, pageSize: 1 });
+    return (await this.#read(methods.history, request, options)).revision;
   }
 
   /**

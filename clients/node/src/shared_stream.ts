@@ -27,6 +27,7 @@ export interface SharedSink {
  */
 export class SharedStream {
   readonly #ended: (error: FanoutError | undefined, unsupported: boolean) => void;
+  readonly #answersOther: () => Promise<boolean>;
   readonly #watches = new Map<bigint, SharedSink | undefined>(); // undefined: stopped, its id is not free yet
   readonly #free: bigint[] = [];
   #next = 1n;
@@ -40,9 +41,17 @@ export class SharedStream {
   readonly #reports = new Map<bigint, Report>();
   #writable = false;
 
-  /** `ended` is called when the stream has ended, before its watches get the end. */
-  constructor(open: () => Promise<SubscribeCall>, ended: (error: FanoutError | undefined, unsupported: boolean) => void) {
+  /**
+   * `ended` is called when the stream has ended, before its watches get the end. `answersOther` finds out whether the server
+   * answers another request.
+   */
+  constructor(
+    open: () => Promise<SubscribeCall>,
+    ended: (error: FanoutError | undefined, unsupported: boolean) => void,
+    answersOther: () => Promise<boolean>,
+  ) {
     this.#ended = ended;
+    this.#answersOther = answersOther;
     void this.#begin(open);
   }
 
@@ -64,9 +73,7 @@ export class SharedStream {
       return;
     }
     this.#call = call;
-    this.#headerTimer = setTimeout(() => {
-      this.#end(new FanoutError({ code: status.UNIMPLEMENTED, message: `no answer to Subscribe within ${headerTimeout / 1000} s` }));
-    }, headerTimeout);
+    this.#headerTimer = setTimeout(() => void this.#headerOverdue(), headerTimeout);
     call.on('metadata', () => {
       clearTimeout(this.#headerTimer);
       this.#header = true;
@@ -75,6 +82,24 @@ export class SharedStream {
     call.on('data', ({ message, size }: Sized<SubscribeResponse>) => this.#receive(message, size));
     call.on('drain', () => this.#write(true));
     this.#write(true);
+  }
+
+  /**
+   * #headerOverdue decides what it means that the header has not come. Time alone proves nothing, because this process or the
+   * server may be late. So another request goes the same way. Only if that is answered first, and the header does not come in as
+   * much time again, is something wrong with Subscribe.
+   */
+  async #headerOverdue(): Promise<void> {
+    const began = performance.now();
+    const answers = await this.#answersOther();
+    if (this.#header || this.#over) return;
+    if (!answers) {
+      this.#end(unavailable('no answer to Subscribe and to other requests'));
+      return;
+    }
+    this.#headerTimer = setTimeout(() => {
+      this.#end(new FanoutError({ code: status.UNIMPLEMENTED, message: `no answer to Subscribe within ${headerTimeout / 1000} s` }));
+    }, performance.now() - began);
   }
 
   /** Whether a watch may join. */

@@ -6,18 +6,18 @@ import { FanoutError } from './errors.js';
 import type { StoredObject } from './object.js';
 import type { CallOptions } from './options.js';
 import { defaultTimeout } from './request.js';
-import type { Conditional, PutOptions, Value, WriteResult } from './write.js';
+import type { Conditional, PutOptions, Value, WriteOptions, WriteResult } from './write.js';
 
 /** Returns the new value of an object, or undefined to leave it as it is. */
 export type Change = (current: StoredObject | undefined) => Value | undefined | Promise<Value | undefined>;
 
 /** Options of an update. */
-export type UpdateOptions = Omit<PutOptions, keyof Conditional> & CallOptions;
+export type UpdateOptions = Omit<PutOptions, keyof Conditional> & WriteOptions & CallOptions;
 
 /** @internal What an update reads and writes. */
 export interface Objects {
   get(key: string, options: CallOptions): Promise<{ readonly object: StoredObject }>;
-  put(key: string, value: Value, options: PutOptions & CallOptions): Promise<WriteResult>;
+  put(key: string, value: Value, options: PutOptions & WriteOptions & CallOptions): Promise<WriteResult>;
 }
 
 /** @internal update changes an object, as the method of resources does. It ends with the signal of the client, too. */

@@ -15,6 +15,17 @@ export interface Conditional {
   readonly ifModRevision?: bigint | undefined;
 }
 
+/** Options of every request that writes. */
+export interface WriteOptions {
+  /** Why the caller writes. The history of the resource keeps it, with the name of the caller and the time. At most 1024 bytes. */
+  readonly message?: string | undefined;
+  /**
+   * Write although the validation rules of the resource refuse it. The caller needs the right `skip-validation` as well,
+   * and the audit log notes it.
+   */
+  readonly skipValidation?: boolean | undefined;
+}
+
 /** Options of a put. */
 export interface PutOptions extends Conditional {
   /** The media type. Default: that of the resource. */
@@ -72,6 +83,11 @@ function checkValue(key: string, value: unknown): void {
   if (typeof value === 'string' || types.isUint8Array(value)) return;
   const kind = value === null ? 'null' : typeof value === 'object' ? 'an object of another kind' : `of type ${typeof value}`;
   throw new TypeError(`the value of ${key} must be a string or a Uint8Array, but it is ${kind}`);
+}
+
+/** @internal writeOptionsOf returns the fields of a request that WriteOptions set. */
+export function writeOptionsOf({ message = '', skipValidation = false }: WriteOptions): { message: string; skipValidation: boolean } {
+  return { message, skipValidation };
 }
 
 type PutMessage = MessageInitShape<typeof PutOperationSchema>;

@@ -1,11 +1,13 @@
 // What a watch does when its stream ends. The hooks show the delays.
 
 import assert from 'node:assert/strict';
+import { EventEmitter } from 'node:events';
 import { hostname } from 'node:os';
 import { test, type TestContext } from 'node:test';
 import { Metadata, status } from '@grpc/grpc-js';
 import { Event_Type, WatchResponse_Kind as Kind, type SubscribeRequest, type WatchRequest } from '../src/gen/fanout/v1/fanout_pb.js';
-import { Client, type ClientOptions, type Observer, type WatchInterrupted, type WatchOptions } from '../src/index.js';
+import { Client, type ClientOptions, type Observer, type FanoutError, type WatchInterrupted, type WatchOptions } from '../src/index.js';
+import { SharedStream, type SubscribeCall } from '../src/shared_stream.js';
 import { SubscribeSupport } from '../src/subscribe_support.js';
 import { refusal, ScriptedServer, SilentServer, synced, type SubscribeStream, type WatchStream } from './scripted.js';
 
@@ -337,6 +339,42 @@ void test('Watch replaces a Subscribe that is not answered', { timeout: 300_000 
   await following(client, {}, () => Promise.resolve());
   assert.deepEqual(opened, [false, false]);
   assert.equal(subscribed, 1);
+});
+
+/** A call of Subscribe whose server does not answer before `answer`. */
+class UnansweredCall extends EventEmitter {
+  readableEnded = false;
+  write(): boolean {
+    return true;
+  }
+  cancel(): void {
+    this.removeAllListeners();
+  }
+  answer(): void {
+    this.emit('metadata');
+  }
+}
+
+void test('Subscribe is missing only if another request is answered first', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  for (const [answers, header, want] of [
+    [true, false, status.UNIMPLEMENTED],
+    [false, false, status.UNAVAILABLE],
+    [true, true, undefined],
+  ] as const) {
+    const call = new UnansweredCall();
+    let result: number | undefined;
+    const ended = (error: FanoutError | undefined) => (result = error?.code);
+    const other = () => Promise.resolve(answers);
+    const stream = new SharedStream(() => Promise.resolve(call as unknown as SubscribeCall), ended, other);
+    await new Promise(setImmediate);
+    t.mock.timers.tick(5000);
+    if (header) call.answer(); // before the other request is answered
+    await new Promise(setImmediate);
+    t.mock.timers.tick(1000);
+    assert.equal(result, want);
+    assert.equal(stream.open, want === undefined);
+  }
 });
 
 void test('Subscribe is tried again after five minutes', (t) => {

@@ -17,9 +17,10 @@ from fanoutd.client import Client
 from fanoutd.credentials import TLS, TokenSource
 from fanoutd.errors import ClosedError, Error, NotFoundError, PreconditionFailedError, Reason, Violation
 from fanoutd.handler import Handler, HandlerFunction
+from fanoutd.history import HistoryEntry, HistoryKind
 from fanoutd.informer import Informer
 from fanoutd.item import Change, Decoder, Item, Snapshot
-from fanoutd.objects import Event, EventType, Object, Position, Update
+from fanoutd.objects import Event, EventType, LastChange, Object, Position, Update
 from fanoutd.observer import (
     HandlerFailed,
     Observer,
@@ -52,8 +53,11 @@ __all__ = [
     "Handler",
     "HandlerFailed",
     "HandlerFunction",
+    "HistoryEntry",
+    "HistoryKind",
     "Informer",
     "Item",
+    "LastChange",
     "Metadata",
     "NotFoundError",
     "NotReachedError",

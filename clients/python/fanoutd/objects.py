@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import enum
 import json
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fanoutd.v1 import fanout_pb2, object_pb2
 
-__all__ = ["Event", "EventType", "Object", "Position", "Update"]
+__all__ = ["Event", "EventType", "LastChange", "Object", "Position", "Update"]
 
 
 class Position(NamedTuple):
@@ -25,6 +26,17 @@ class Position(NamedTuple):
     def is_after(self, other: Position) -> bool:
         """Return whether this position is later than another one, or of another epoch."""
         return self.revision > 0 and (self.epoch != other.epoch or self.revision > other.revision)
+
+
+class LastChange(NamedTuple):
+    """The write that stored an object: who made it, when and why."""
+
+    author: str
+    """The name of the writer; empty: anonymous."""
+    time: datetime.datetime
+    """The time of the write, by the clock of the server."""
+    message: str
+    """Why, in the words of the writer."""
 
 
 @dataclass(slots=True)
@@ -61,6 +73,10 @@ class Object:
 
     ttl: float | None = None
     """The seconds that are left of the time to live. Only ``get`` sets it."""
+
+    last_change: LastChange | None = None
+    """The write that stored the object. Only ``get(last_change=True)`` sets it; None also means that the history
+    does not have it."""
 
     def json(self) -> Any:
         """Return the value, decoded from JSON."""
@@ -141,6 +157,11 @@ def position_from(p: object_pb2.Position) -> Position:
 def position_to(p: Position) -> object_pb2.Position:
     """Return a position for a message."""
     return object_pb2.Position(epoch=p.epoch, revision=p.revision)
+
+
+def time_from(seconds: int, nanos: int) -> datetime.datetime:
+    """Return a time of a message."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc) + datetime.timedelta(microseconds=nanos // 1000)
 
 
 def object_from(o: object_pb2.Object) -> Object:

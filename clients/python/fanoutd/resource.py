@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fanoutd.core import Core
+from fanoutd.history import HistoryEntry, entry_from, history_request
 from fanoutd.informer import Informer
 from fanoutd.informer_watch import InformerWatches
 from fanoutd.item import Decoder
 from fanoutd.local_copy import LocalCopy
-from fanoutd.objects import Object, Position, object_from, position_from
+from fanoutd.objects import LastChange, Object, Position, object_from, position_from, time_from
 from fanoutd.requests import Metadata
 from fanoutd.selection import consistency, scope, watch_request
 from fanoutd.state_file import StateFile
@@ -102,6 +105,7 @@ class Resource:
         allow_stale: bool = False,
         min_revision: int | None = None,
         at_revision: int | None = None,
+        last_change: bool = False,
         json_values: bool = False,
         metadata: Metadata = (),
         timeout: float | None = None,
@@ -110,19 +114,24 @@ class Resource:
 
         By default the answer has every write that was acknowledged before. ``allow_stale`` accepts what a server
         knows without asking etcd, ``min_revision`` a state of this revision or a later one, and ``at_revision``
-        reads the past. ``json_values`` returns values of the codec "protobuf" in their JSON form. ``metadata`` is sent
-        with the request, here and elsewhere. ``timeout`` is in seconds, for all attempts together; default: 30.
+        reads the past. ``last_change`` sets that field of the object, and needs the right "history" as well.
+        ``json_values`` returns values of the codec "protobuf" in their JSON form. ``metadata`` is sent with the request,
+        here and elsewhere. ``timeout`` is in seconds, for all attempts together; default: 30.
         """
         request = fanout_pb2.GetRequest(
             resource=self.name,
             key=key,
             consistency=consistency(allow_stale, min_revision, at_revision),
+            last_change=last_change,
             json_values=json_values,
         )
         response = await self._core.call("reads", "Get", request, timeout, True, metadata)
         o = object_from(response.object)
         if response.HasField("ttl"):
             o.ttl = response.ttl.seconds + response.ttl.nanos / 1e9
+        if response.HasField("last_change"):
+            c = response.last_change
+            o.last_change = LastChange(c.author, time_from(c.time.seconds, c.time.nanos), c.message)
         return o
 
     async def list_page(
@@ -232,6 +241,8 @@ class Resource:
         ttl: float | None = None,
         keep_ttl: bool = False,
         overwrite_opaque: bool = False,
+        message: str = "",
+        skip_validation: bool = False,
         metadata: Metadata = (),
         timeout: float | None = None,
     ) -> int:
@@ -239,11 +250,17 @@ class Resource:
 
         With ``if_revision``, the object must have this mod_revision (0: there must be none); otherwise
         PreconditionFailedError is raised. ``overwrite_opaque`` replaces an object also if the server cannot decode or
-        decrypt it. A write that fails with UNAVAILABLE may have been applied: the client does not repeat it, because
-        only the caller knows whether that does harm.
+        decrypt it. ``message`` is why the caller writes: the history of the resource keeps it, with the name of the caller
+        and the time. ``skip_validation`` writes although the validation rules of the resource refuse it. The caller needs
+        the right "skip-validation" as well, and the audit log notes it.
+
+        A write that fails with UNAVAILABLE may have been applied: the client does not repeat it, because only the caller
+        knows whether that does harm.
         """
         operation = _put(Put(key, value, if_revision, ttl, keep_ttl, overwrite_opaque))
-        request = store_pb2.PutRequest(resource=self.name, put=operation)
+        request = store_pb2.PutRequest(
+            resource=self.name, put=operation, message=message, skip_validation=skip_validation
+        )
         return int((await self._core.call("writes", "Put", request, timeout, False, metadata)).revision)
 
     async def validate(
@@ -268,18 +285,33 @@ class Resource:
         key: str,
         *,
         if_revision: int | None = None,
+        message: str = "",
+        skip_validation: bool = False,
         metadata: Metadata = (),
         timeout: float | None = None,
     ) -> bool:
-        """Remove an object. Return whether there was one."""
-        request = store_pb2.DeleteRequest(resource=self.name, delete=_delete(Delete(key, if_revision)))
+        """Remove an object. Return whether there was one.
+
+        ``message`` and ``skip_validation`` are those of ``put``.
+        """
+        request = store_pb2.DeleteRequest(
+            resource=self.name, delete=_delete(Delete(key, if_revision)), message=message, skip_validation=skip_validation
+        )
         return bool((await self._core.call("writes", "Delete", request, timeout, False, metadata)).deleted)
 
     async def transact(
-        self, *operations: Put | Delete | Check, metadata: Metadata = (), timeout: float | None = None
+        self,
+        *operations: Put | Delete | Check,
+        message: str = "",
+        skip_validation: bool = False,
+        metadata: Metadata = (),
+        timeout: float | None = None,
     ) -> Transaction:
-        """Apply all operations at one revision, or none. Each must have a key of its own."""
-        request = store_pb2.TransactRequest(resource=self.name)
+        """Apply all operations at one revision, or none. Each must have a key of its own.
+
+        ``message`` and ``skip_validation`` are those of ``put``, for all operations.
+        """
+        request = store_pb2.TransactRequest(resource=self.name, message=message, skip_validation=skip_validation)
         for operation in operations:
             match operation:
                 case Put():
@@ -301,6 +333,8 @@ class Resource:
         change: Callable[[Object | None], str | bytes | Value | None | Awaitable[str | bytes | Value | None]],
         *,
         ttl: float | None = None,
+        message: str = "",
+        skip_validation: bool = False,
         metadata: Metadata = (),
         timeout: float | None = None,
     ) -> int:
@@ -310,15 +344,66 @@ class Resource:
         It may be called several times. Return the revision of the write, or of the object if it stays.
 
         The object keeps its labels, its content type and its time to live, unless a returned ``Value`` or ``ttl``
-        has others. ``timeout`` is for all of it, with the calls of ``change``; by default it is 30 seconds.
+        has others. ``message`` and ``skip_validation`` are those of ``put``. ``timeout`` is for all of it, with the calls
+        of ``change``; by default it is 30 seconds.
         """
-        attempts = Attempts(self.get, self.put, key, ttl, metadata, timeout)
+        put = functools.partial(self.put, message=message, skip_validation=skip_validation)
+        attempts = Attempts(self.get, put, key, ttl, metadata, timeout)
         while True:
             result = change(await attempts.read())
             value = await attempts.of(result) if inspect.isawaitable(result) else result
             revision = await attempts.write(value)
             if revision is not None:
                 return revision
+
+    async def history(
+        self,
+        *,
+        prefix: str | None = None,
+        key: str | None = None,
+        up_to: int | None = None,
+        at: datetime.datetime | None = None,
+        values: bool = False,
+        page_size: int = 0,
+        json_values: bool = False,
+        metadata: Metadata = (),
+        timeout: float | None = None,
+    ) -> AsyncIterator[HistoryEntry]:
+        """Iterate over the writes to an object, to the objects below a path, or to all of them, newest first.
+
+        It begins with the newest write, with that of a revision or before it (``up_to``), or at a time or before it
+        (``at``). ``values`` adds the objects as they were written. The pages are fetched during the iteration, with the
+        ``timeout`` for each of them; ``page_size`` is how many writes one has, at most 1000 (default: 100). It fails with
+        the reason NO_HISTORY if the resource has none. The caller needs the right "history".
+        """
+        request = history_request(
+            self.name, prefix=prefix, key=key, up_to=up_to, at=at, values=values, page_size=page_size,
+            json_values=json_values,
+        )  # fmt: skip
+        while True:
+            response = await self._core.call("reads", "History", request, timeout, True, metadata)
+            for entry in response.entries:
+                yield entry_from(entry)
+            request.page_token = response.next_page_token
+            if not request.page_token:
+                return
+
+    async def revision_at(
+        self,
+        time: datetime.datetime,
+        *,
+        prefix: str | None = None,
+        key: str | None = None,
+        metadata: Metadata = (),
+        timeout: float | None = None,
+    ) -> int:
+        """Return the revision that a time means: that of the last write of the resource at the time or before it.
+
+        It is the same for every prefix and key, and 0 if the history has no such write. The caller needs the right
+        "history" to the prefix or the key, or to the whole resource.
+        """
+        request = history_request(self.name, prefix=prefix, key=key, at=time, page_size=1)
+        return int((await self._core.call("reads", "History", request, timeout, True, metadata)).revision)
 
     def watch(
         self,

@@ -31,6 +31,8 @@ _ALL_BUFFERS = 16 << 20
 
 # The header of the answer comes at once, unless a proxy holds it back until the end of the requests.
 _HEADER_TIMEOUT = 5.0
+_OTHER_TIMEOUT = 20.0
+_NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 
 
 class NoSubscribeError(Exception):
@@ -239,11 +241,7 @@ class SharedStream:
         call = connection.reads.Subscribe(metadata=metadata)
         writing = self._tasks.start(self._write(call))
         try:
-            try:
-                async with asyncio.timeout(_HEADER_TIMEOUT):
-                    await call.initial_metadata()
-            except TimeoutError:
-                raise NoSubscribeError(f"no answer to Subscribe for {_HEADER_TIMEOUT:g} seconds") from None
+            await self._await_header(call, connection, metadata)
             self._asked = True
             self._opened = self._received = time.monotonic()
             for w in self._watches.values():
@@ -260,6 +258,40 @@ class SharedStream:
                 self._handle(response, arrivals.received(called, self._received))
         finally:
             writing.cancel()
+            call.cancel()
+
+    async def _await_header(self, call: Any, connection: Connection, metadata: tuple[tuple[str, str], ...]) -> None:
+        """Wait for the answer to Subscribe.
+
+        Time alone proves nothing, because this process or the server may be late. So after the timeout, another
+        request goes the same way. Only if that is answered first, and the header does not come in as much time
+        again, is something wrong with Subscribe.
+        """
+        header = asyncio.ensure_future(call.initial_metadata())
+        try:
+            await asyncio.wait({header}, timeout=_HEADER_TIMEOUT)
+            if not header.done():
+                began = time.monotonic()
+                if not await self._answers_other(header, connection, metadata):
+                    raise Error(grpc.StatusCode.UNAVAILABLE, "no answer to Subscribe and to other requests")
+                await asyncio.wait({header}, timeout=time.monotonic() - began)
+            if not header.done():
+                raise NoSubscribeError(f"no answer to Subscribe for {_HEADER_TIMEOUT:g} seconds")
+            header.result()
+        finally:
+            header.cancel()
+
+    async def _answers_other(
+        self, header: asyncio.Future[Any], connection: Connection, metadata: tuple[tuple[str, str], ...]
+    ) -> bool:
+        """Return whether the header has come, or another request was answered: a report for no watch."""
+        call = connection.reads.Report(fanout_pb2.ReportRequest(), metadata=metadata, timeout=_OTHER_TIMEOUT)
+        code = asyncio.ensure_future(call.code())
+        try:
+            await asyncio.wait({header, code}, return_when=asyncio.FIRST_COMPLETED)
+            return header.done() or code.result() not in _NO_ANSWER
+        finally:
+            code.cancel()
             call.cancel()
 
     async def _write(self, call: Any) -> None:

@@ -182,6 +182,8 @@ class Resource:
     list = _iterating(fanoutd.Resource.list)
     list_page = _blocking(fanoutd.Resource.list_page)
     count = _blocking(fanoutd.Resource.count)
+    history = _iterating(fanoutd.Resource.history)
+    revision_at = _blocking(fanoutd.Resource.revision_at)
     put = _blocking(fanoutd.Resource.put)
     validate = _blocking(fanoutd.Resource.validate)
     delete = _blocking(fanoutd.Resource.delete)

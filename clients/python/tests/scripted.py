@@ -109,6 +109,10 @@ class Scripted(fanout_pb2_grpc.FanoutServiceServicer, store_pb2_grpc.StoreServic
         else:
             await asyncio.Event().wait()
 
+    async def Report(self, request: fanout_pb2.ReportRequest, context: Any) -> None:
+        await self._note("Report", context)
+        await context.abort(grpc.StatusCode.NOT_FOUND, "scripted")
+
     async def Subscribe(self, requests: Any, context: Any) -> None:
         if self.subscribe is not None:
             await self.subscribe()

@@ -42,7 +42,12 @@ def tested() -> str:
 def blocking(servers: list[str]) -> int:
     with fanoutd.sync.Client(servers, tls=fanoutd.TLS(ca_file="ca.pem"), token=lambda: "secret") as client:
         config = client.resource("config")
-        revision = config.put("a", "1", if_revision=0)
+        revision = config.put("a", "1", if_revision=0, message="why", skip_validation=True)
+        for entry in config.history(key="a", values=True):
+            print(entry.kind is fanoutd.HistoryKind.PUT, entry.author.upper(), entry.time and entry.time.isoformat())
+        change: fanoutd.LastChange | None = config.get("a", last_change=True).last_change
+        at: int = config.revision_at(change.time) if change else 0
+        print(at)
         status: fanoutd.WaitStatus = config.wait(revision, key="a", quorum=0.5, progress=print)
         print(status.detail(), [w.name for w in status.pending])
         keys: list[str] = [o.key for o in config.list(prefix="a")]
@@ -87,6 +92,8 @@ with fanoutd.sync.Client(7420) as client:  # arg-type
     config = client.resource("config")
     config.put("a", 1)  # arg-type
     config.put("a", "1", ttl="1s")  # arg-type
+    config.put("a", "1", mesage="why")  # call-arg
+    config.history(at="yesterday")  # arg-type
     config.get("a").jsn()  # attr-defined
     config.watch(prefx="a")  # call-arg
     config.informer(decode.as_text, prefix=1)  # arg-type

@@ -209,6 +209,30 @@ class WatchRulesTest(unittest.IsolatedAsyncioTestCase):
                 await anext(client.resource("config").watch())
                 self.assertEqual((self.server.calls["Subscribe"], self.server.calls["Watch"]), (0, 1))
 
+    async def test_a_server_without_any_answer_may_have_subscribe(self) -> None:
+        """The client tries Subscribe again, because it or the server may only be late."""
+        streams, again = 0, asyncio.Event()
+
+        async def never() -> None:
+            await asyncio.Event().wait()
+
+        async def subscribe() -> None:
+            nonlocal streams
+            streams += 1
+            if streams == 2:
+                again.set()
+            await never()
+
+        self.server.subscribe, self.server.before = subscribe, never
+        module = "fanoutd.shared_stream"
+        with mock.patch(f"{module}._HEADER_TIMEOUT", 0.1), mock.patch(f"{module}._OTHER_TIMEOUT", 0.1):
+            async with asyncio.timeout(_TIMEOUT), fanoutd.Client(self.server.address) as client:
+                update = asyncio.ensure_future(anext(client.resource("config").watch()))
+                await again.wait()
+                update.cancel()
+        self.assertEqual(self.server.calls["Report"], 1)
+        self.assertEqual(self.server.watches, [])
+
     async def test_subscribe_is_tried_again_after_five_minutes(self) -> None:
         clock = mock.Mock()
         self.enterContext(mock.patch("fanoutd.streams.time", clock))

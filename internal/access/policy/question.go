@@ -24,6 +24,10 @@ func (q Question) String() string {
 	switch q.Verb {
 	case Admin:
 		verb = "administer"
+	case History:
+		verb = "read the history of"
+	case Purge:
+		verb = "purge the history of"
 	case SkipValidation:
 		verb = "skip the validation of writes to"
 	}

@@ -34,7 +34,13 @@ type Command struct {
 	Labels      map[string]string `json:"labels,omitempty"` // with Put, and what the function of Update returns
 	ContentType string            `json:"contentType,omitempty"`
 	PageSize    int               `json:"pageSize,omitempty"`
-	Millis      int               `json:"millis,omitempty"` // the timeout; 0: none is given
+	Message     string            `json:"message,omitempty"`    // why the program writes
+	Skip        bool              `json:"skip,omitempty"`       // skip the validation
+	LastChange  bool              `json:"lastChange,omitempty"` // with Get
+	Values      bool              `json:"values,omitempty"`     // with History
+	Time        string            `json:"time,omitempty"`       // with RevisionAt, and where History begins
+	UpTo        int64             `json:"upTo,omitempty"`       // where History begins
+	Millis      int               `json:"millis,omitempty"`     // the timeout; 0: none is given
 
 	// With Watch and Informer. Revision and Epoch are the position to begin after.
 	BookmarkMillis int    `json:"bookmarkMillis,omitempty"`
@@ -64,7 +70,10 @@ const (
 	Get         = "get"
 	List        = "list"
 	Count       = "count"
+	History     = "history"
+	RevisionAt  = "revision-at"
 	Put         = "put"
+	Validate    = "validate"
 	Delete      = "delete"
 	Transact    = "transact" // puts Key
 	Update      = "update"   // the function returns Value, with Labels and ContentType if they are given
@@ -108,6 +117,12 @@ type Line struct {
 	Keys   []string `json:"keys,omitempty"`
 	Count  int      `json:"count,omitempty"`
 
+	// With answers to History, to RevisionAt (Revision), and to Get with LastChange, which has one entry or none.
+	Entries []Entry `json:"entries,omitempty"`
+
+	// With an error: what is wrong with an invalid request, as FIELD: DESCRIPTION.
+	Violations []string `json:"violations,omitempty"`
+
 	// With the answer to State.
 	Objects map[string]Object `json:"objects,omitempty"`
 	Stale   bool              `json:"stale,omitempty"`
@@ -121,6 +136,20 @@ type Line struct {
 	Handler string `json:"handler,omitempty"`
 	Type    string `json:"type,omitempty"` // added, modified or deleted
 	Key     string `json:"key,omitempty"`
+}
+
+// Entry is an entry of a history, or a last change.
+type Entry struct {
+	Kind     string  `json:"kind,omitempty"`
+	Key      string  `json:"key,omitempty"`
+	Revision int64   `json:"revision,omitempty"`
+	Author   string  `json:"author,omitempty"`
+	Time     string  `json:"time,omitempty"` // as in RFC 3339
+	Message  string  `json:"message,omitempty"`
+	Replaced int64   `json:"replaced,omitempty"`
+	Writes   int     `json:"writes,omitempty"` // of the transaction
+	HasTTL   bool    `json:"hasTTL,omitempty"`
+	Object   *Object `json:"object,omitempty"`
 }
 
 // Object is an object.

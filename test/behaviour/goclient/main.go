@@ -82,6 +82,9 @@ func describe(l *driver.Line, err error) {
 	l.Code, l.Message = driver.Refused, err.Error()
 	if e, ok := errors.AsType[*client.Error](err); ok {
 		l.Code, l.Reason = canonical(e.Code), string(e.Reason)
+		for _, v := range e.Violations {
+			l.Violations = append(l.Violations, v.Field+": "+v.Description)
+		}
 	} else if errors.Is(err, client.ErrClosed) || errors.Is(err, context.Canceled) {
 		l.Code = driver.Closed
 	} else if errors.Is(err, context.DeadlineExceeded) {
@@ -184,13 +187,28 @@ func request(ctx context.Context, c driver.Command, config *client.Resource) (l 
 	if c.Odd != "" {
 		value = (&client.Object{Key: c.Key}).AsValue() // its value is unknown
 	}
+	if c.Message != "" {
+		config = config.Because(c.Message)
+	}
+	var puts []client.WriteOption
+	var deletes []client.DeleteOption
+	if c.Skip {
+		puts, deletes = append(puts, client.SkipValidation()), append(deletes, client.SkipValidation())
+	}
 	switch c.Do {
 	case driver.Get:
-		o, err := config.Get(ctx, c.Key)
+		var opts []client.ReadOption
+		if c.LastChange {
+			opts = append(opts, client.LastChange())
+		}
+		o, err := config.Get(ctx, c.Key, opts...)
 		if err != nil {
 			return l, err
 		}
 		l.Object = show(o)
+		if o.LastChange != nil {
+			l.Entries = []driver.Entry{showChange(*o.LastChange)}
+		}
 	case driver.List:
 		for o, err := range config.List(ctx, client.Prefix(c.Prefix), client.PageSize(c.PageSize)) {
 			if err != nil {
@@ -202,12 +220,23 @@ func request(ctx context.Context, c driver.Command, config *client.Resource) (l 
 		n, err := config.Count(ctx, client.Prefix(c.Prefix))
 		l.Count = int(n)
 		return l, err
+	case driver.History:
+		return showHistory(ctx, c, config)
+	case driver.RevisionAt:
+		at, err := time.Parse(time.RFC3339Nano, c.Time)
+		if err != nil {
+			return l, err
+		}
+		l.Revision, err = config.RevisionAt(ctx, client.Prefix(c.Prefix), at)
+		return l, err
 	case driver.Put:
-		_, err = config.Put(ctx, c.Key, value)
+		_, err = config.Put(ctx, c.Key, value, puts...)
+	case driver.Validate:
+		err = config.Validate(ctx, c.Key, value)
 	case driver.Delete:
-		_, _, err = config.Delete(ctx, c.Key)
+		_, _, err = config.Delete(ctx, c.Key, deletes...)
 	case driver.Transact:
-		_, err = config.Transact(ctx, client.OpPut(c.Key, value))
+		_, err = config.Transact(ctx, client.OpPut(c.Key, value, puts...))
 	case driver.Update:
 		_, err = config.Update(ctx, c.Key, func(*client.Object) (*client.Value, error) {
 			v := client.Text(c.Value)
@@ -218,11 +247,45 @@ func request(ctx context.Context, c driver.Command, config *client.Resource) (l 
 				v = v.WithLabels(c.Labels)
 			}
 			return &v, nil
-		})
+		}, puts...)
 	default:
 		err = fmt.Errorf("unknown command %q", c.Do)
 	}
 	return l, err
+}
+
+func showHistory(ctx context.Context, c driver.Command, config *client.Resource) (l driver.Line, err error) {
+	opts := []client.HistoryOption{client.HistoryPageSize(c.PageSize)}
+	if c.Values {
+		opts = append(opts, client.HistoryValues())
+	}
+	if c.UpTo > 0 {
+		opts = append(opts, client.HistoryUpTo(c.UpTo))
+	}
+	if c.Time != "" {
+		at, err := time.Parse(time.RFC3339Nano, c.Time)
+		if err != nil {
+			return l, err
+		}
+		opts = append(opts, client.HistoryAt(at))
+	}
+	for e, err := range config.History(ctx, client.Prefix(c.Prefix), opts...) {
+		if err != nil {
+			return l, err
+		}
+		shown := showChange(e.Change)
+		shown.Kind, shown.Key, shown.Revision, shown.Replaced = e.Kind.String(), e.Key, e.Revision, e.ReplacedRevision
+		shown.Writes, shown.HasTTL = e.TransactionWrites, e.HasTTL
+		if e.Object != nil {
+			shown.Object = show(e.Object)
+		}
+		l.Entries = append(l.Entries, shown)
+	}
+	return l, nil
+}
+
+func showChange(c client.Change) driver.Entry {
+	return driver.Entry{Author: c.Author, Time: c.Time.Format(time.RFC3339Nano), Message: c.Message}
 }
 
 func show(o *client.Object) *driver.Object {
