@@ -226,6 +226,13 @@ soak: ## Run the randomized end-to-end test for SOAK (default 10m)
 soak-partition: ## Run the test of network partitions for SOAK (default 10m), and print the longest outages
 	FANOUTD_SOAK=$(SOAK) $(GOTEST) -timeout 0 -count 1 -v -run TestPartitions ./test/e2e
 
+# How often servers are killed while they write the same keys.
+KILLS ?= 50
+
+.PHONY: soak-history
+soak-history: ## Run the test of histories and rules with KILLS kills (default 50) of servers
+	FANOUTD_KILLS=$(KILLS) $(GOTEST) -timeout 0 -count 1 -v -run TestEveryWriteHasOneRecord ./test/e2e
+
 # The clients of other languages that take part, such as CLIENTS=python,node. make test-python and make
 # test-node make them ready.
 CLIENTS ?=

@@ -24,6 +24,7 @@ type Record struct {
 	Resource          string    `json:"resource,omitempty"`           // resource in the request
 	Keys              []string  `json:"keys,omitempty"`               // keys in the request, or the first of them; never values
 	KeyCount          int       `json:"key_count,omitempty"`          // total number of keys; left out if Keys has them all
+	Message           string    `json:"message,omitempty"`            // why, in the words of the writer
 	SkippedValidation bool      `json:"skipped_validation,omitempty"` // the write asked not to be validated
 	Watcher           string    `json:"watcher,omitempty"`            // watch that the operator ended
 	Revision          int64     `json:"revision,omitempty"`           // revision of the write
@@ -35,7 +36,7 @@ type Record struct {
 func (r *Record) Size() int {
 	const names = 200 // field names and fields of fixed length
 	size := names
-	for _, text := range []string{r.Method, r.Identity, r.Authentication, r.Peer, r.UserAgent, r.Resource, r.Watcher, r.Code, r.Reason} {
+	for _, text := range []string{r.Method, r.Identity, r.Authentication, r.Peer, r.UserAgent, r.Resource, r.Message, r.Watcher, r.Code, r.Reason} {
 		size += len(text)
 	}
 	for _, key := range r.Keys {

@@ -160,6 +160,15 @@ func Newest() (from, end object.Key) { return indexPrefix, indexEnd }
 // indexFrom returns the first key of the index with an order from the revision or an earlier one.
 func indexFrom(seen int64) object.Key { return indexPrefix + object.Key(base(seen)) }
 
+// indexBetween returns the range of the keys of the index with orders from revisions above after, up to upto.
+func indexBetween(after, upto int64) (from, end object.Key) { return indexFrom(upto), indexFrom(after) }
+
+// recordsBetween returns the range of the keys of the records of a key with such orders.
+func recordsBetween(key object.Key, after, upto int64) (from, end object.Key) {
+	first, _ := RecordsOf(key)
+	return first + object.Key(base(upto)), first + object.Key(base(after))
+}
+
 // ParseIndexKey returns the name in the key of an entry of the index.
 func ParseIndexKey(key object.Key) (Name, bool) {
 	rest, ok := strings.CutPrefix(string(key), indexPrefix)
@@ -181,6 +190,14 @@ func ParseRecordKey(key object.Key) (Name, bool) {
 	n, ok := parse(rest[at+1:])
 	n.Key = object.Key(rest[:at])
 	return n, ok
+}
+
+// parseKey returns the name in the key of a record or of its entry in the index.
+func parseKey(key object.Key) (Name, bool) {
+	if strings.HasPrefix(string(key), indexPrefix) {
+		return ParseIndexKey(key)
+	}
+	return ParseRecordKey(key)
 }
 
 // parse returns the name in an order and a tail.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -28,6 +29,32 @@ type Pruner struct {
 	limits   Limits
 	interval time.Duration
 	log      *slog.Logger
+
+	mu     sync.Mutex
+	counts Counts // guarded by mu
+}
+
+// Counts is what a pruner has done and found.
+type Counts struct {
+	Records  int       // that the last run has left
+	Bytes    int64     // of these records
+	Removed  int64     // records, since the start
+	Failures int64     // runs that failed, since the start
+	Last     time.Time // end of the last run that succeeded; before the first one, the start of Run; zero: it has not started
+}
+
+// Counts returns what the pruner has done and found.
+func (p *Pruner) Counts() Counts {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.counts
+}
+
+// note changes the counts.
+func (p *Pruner) note(change func(c *Counts)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.counts)
 }
 
 // pruneInterval is the time between two runs.
@@ -40,6 +67,7 @@ func NewPruner(store Store, limits Limits, log *slog.Logger) *Pruner {
 
 // Run prunes now and then, until ctx is done.
 func (p *Pruner) Run(ctx context.Context) {
+	p.note(func(c *Counts) { c.Last = time.Now() })
 	// The servers of an etcd do not start at the same time.
 	for timer := time.NewTimer(rand.N(p.interval)); ; timer.Reset(p.interval/2 + rand.N(p.interval)) {
 		select {
@@ -49,6 +77,7 @@ func (p *Pruner) Run(ctx context.Context) {
 			return
 		}
 		if err := p.Prune(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			p.note(func(c *Counts) { c.Failures++ })
 			p.log.Warn("could not remove old records of the history", "error", err)
 		}
 	}
@@ -60,12 +89,15 @@ func (p *Pruner) Prune(ctx context.Context, now time.Time) error {
 	if err := r.run(ctx); err != nil {
 		return err
 	}
-	if r.bytes <= p.limits.Bytes {
-		return nil
+	if r.bytes > p.limits.Bytes {
+		cut := r.removable.cut(r.bytes - p.limits.Bytes)
+		r = prune{pruner: p, now: now, oldest: now.Add(-cut)}
+		if err := r.run(ctx); err != nil {
+			return err
+		}
 	}
-	cut := r.removable.cut(r.bytes - p.limits.Bytes)
-	again := prune{pruner: p, now: now, oldest: now.Add(-cut)}
-	return again.run(ctx)
+	p.note(func(c *Counts) { c.Records, c.Bytes, c.Last = r.records, r.bytes, time.Now() })
+	return nil
 }
 
 // prune is one pass over all records.
@@ -76,7 +108,8 @@ type prune struct {
 
 	key       []Name // the records of the present key, newest first
 	remove    []object.Key
-	bytes     int64 // of the records that stay
+	records   int   // that stay, without those of re-encryptions
+	bytes     int64 // of these records
 	removable ages
 }
 
@@ -128,6 +161,7 @@ func (r *prune) endKey(ctx context.Context) error {
 			r.add(name)
 			continue
 		}
+		r.records++
 		r.bytes += int64(name.Size)
 		if versions > keep {
 			age := r.now.Sub(name.Time)
@@ -149,9 +183,13 @@ func (r *prune) flush(ctx context.Context, least int) error {
 	if len(r.remove) < least {
 		return nil
 	}
-	err := r.pruner.store.Remove(ctx, r.remove)
+	if err := r.pruner.store.Remove(ctx, r.remove); err != nil {
+		return err
+	}
+	const keys = 2 // of a record
+	r.pruner.note(func(c *Counts) { c.Removed += int64(len(r.remove) / keys) })
 	r.remove = r.remove[:0]
-	return err
+	return nil
 }
 
 // ages has the bytes of records by their age. The classes grow by a hundredth.

@@ -46,14 +46,6 @@ func (p Place) covers(f found) bool {
 	return p.Upto == 0 || f.at < p.Upto || f.at == p.Upto && f.Key > p.After
 }
 
-// latest returns the latest revision that the order of a record on the page can be made from.
-func (p Place) latest() int64 {
-	if p.Upto == 0 {
-		return math.MaxInt64
-	}
-	return int64(p.Upto) - 1
-}
-
 // Page is a part of a history, newest first.
 type Page struct {
 	Entries []Entry
@@ -96,15 +88,18 @@ func (r *Reader) Page(ctx context.Context, q Query) (Page, error) {
 
 // ofKey returns the records of one key, and the revision at which they were read.
 func (r *Reader) ofKey(ctx context.Context, key object.Key, q Query) (records []found, at object.Revision, more bool, err error) {
-	first, end := RecordsOf(key)
-	from := first
-	if q.From.Upto != 0 {
+	from, end := RecordsOf(key)
+	if upto := q.From.Upto; upto != 0 {
 		top, now, err := r.highest(ctx)
 		if err != nil {
 			return nil, 0, false, err
 		}
-		if at = now; top <= int64(now) {
-			from += object.Key(base(q.From.latest()))
+		newer, err := r.newerThan(ctx, now, upto, top, func(after, upto int64) (object.Key, object.Key) { return recordsBetween(key, after, upto) })
+		if err != nil {
+			return nil, 0, false, err
+		}
+		if at = now; newer.Key != "" {
+			from = newer.RecordKey() + "\x00"
 		}
 	}
 	for {
@@ -148,8 +143,15 @@ func (r *Reader) ofScope(ctx context.Context, q Query) (records []found, next Pl
 		return nil, Place{}, 0, false, err
 	}
 	s := indexScan{store: r.store, at: now, window: firstWindow, least: math.MaxInt64, from: indexPrefix}
-	if latest := q.From.latest(); top <= int64(now) && latest < math.MaxInt64 {
-		s.from, top = indexFrom(latest), latest
+	if upto := q.From.Upto; upto != 0 {
+		newer, err := r.newerThan(ctx, now, upto, top, indexBetween)
+		if err != nil {
+			return nil, Place{}, 0, false, err
+		}
+		if newer.Key != "" {
+			top = newer.Order.Seen() + Slack
+			s.from = indexFrom(top)
+		}
 	}
 	s.below = max(0, top-s.window)
 	order := func(a, b found) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(a.Key, b.Key)) }
@@ -211,9 +213,35 @@ type indexScan struct {
 	least  object.Revision
 }
 
+// newerThan returns a record that is newer than a revision, with one of the first orders for which that holds, or
+// nothing if there is none. Records with later orders are newer, too: exactly so among those of one key, and
+// up to [Slack] in the index. Between returns the keys of the records with orders from revisions above one, up to
+// another.
+//
+// Usually this is the first record with an order from the revision or a later one. But an order may be made from
+// a revision that etcd did not have: a server did not know yet that etcd was restored, or went ahead of others.
+func (r *Reader) newerThan(ctx context.Context, at, revision object.Revision, top int64, between func(after, upto int64) (from, end object.Key)) (found, error) {
+	const first, growth = 16, 8
+	after := int64(revision) - 1
+	for width := int64(first); after < top; width *= growth {
+		from, end := between(after, after+width)
+		read, _, err := r.store.Read(ctx, at, []Range{{From: from, End: end, Limit: scanBatch, KeysOnly: true}})
+		if err != nil {
+			return found{}, err
+		}
+		for _, record := range slices.Backward(read[0]) {
+			name, ok := parseKey(record.Key)
+			if ok && record.CreateRevision > revision {
+				return found{name, record.CreateRevision}, nil
+			}
+		}
+		after += width
+	}
+	return found{}, nil
+}
+
 // highest returns the present revision, and a revision that is not lower and that no order is later than. It is
-// higher if a server did not know yet that etcd was restored, and made an order from a revision of the
-// time before. Then the orders say nothing about revisions.
+// higher if an order was made from a revision that etcd did not have.
 func (r *Reader) highest(ctx context.Context) (order int64, now object.Revision, err error) {
 	if _, now, err = r.store.Read(ctx, 0, []Range{{From: indexPrefix, Limit: 1, KeysOnly: true}}); err != nil {
 		return 0, 0, err

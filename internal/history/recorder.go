@@ -27,6 +27,7 @@ type Recorder struct {
 	// recorded has mod revisions of keys whose writes are in the history. Guarded by mu; at most
 	// maxRecorded entries.
 	recorded map[object.Key]object.Revision
+	written  int64 // records; guarded by mu
 }
 
 // maxRecorded limits the keys that need no read before their next write. They take a few MiB.
@@ -195,6 +196,13 @@ func (r *Recorder) keepReplaced(ctx context.Context, ops []object.Op, changes []
 	return nil
 }
 
+// Written returns the number of records that were written.
+func (r *Recorder) Written() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.written
+}
+
 // Note takes note of a write that was applied.
 func (r *Recorder) Note(ops []object.Op, at object.Revision) {
 	r.mu.Lock()
@@ -203,6 +211,7 @@ func (r *Recorder) Note(ops []object.Op, at object.Revision) {
 		if ops[i].Recording == nil {
 			continue
 		}
+		r.written++
 		if ops[i].Kind == object.OpDelete {
 			delete(r.recorded, ops[i].Key)
 			continue

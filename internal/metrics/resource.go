@@ -24,6 +24,7 @@ func (s scrape) resources(resources []backend.Resource) {
 
 func (s scrape) resource(r *backend.Resource) {
 	s.validation(r)
+	s.history(r)
 	gauge(s, "left_out_keys", "Keys in etcd that are omitted because they are empty or not valid UTF-8. Stops at 1,000.", r.Store.OmittedKeys())
 	if r.Direct != nil {
 		s.readable(r.Direct.Loaded(), r.Direct.Following(), r.Direct.Opaque())
@@ -48,6 +49,22 @@ func (s scrape) validation(r *backend.Resource) {
 
 func (s scrape) validationInfo() {
 	gauge(s, "validation_info", "1. The label hash identifies the validation rules that are in force; it is none without rules. It should be the same on all servers.", 1)
+}
+
+// history sends the metrics of a history. What is in it is known from the last search for old records.
+func (s scrape) history(r *backend.Resource) {
+	if r.History == nil {
+		return
+	}
+	counts := r.History.Pruner.Counts()
+	counter(s, "history_records_written_total", "Records that this server has written to the history, one for each key of a write.", r.History.Recorder.Written())
+	counter(s, "history_records_removed_total", "Records that this server has removed from the history because of its limits.", counts.Removed)
+	gauge(s, "history_records", "Records in the history when this server last searched for old ones; 0 before the first search.", counts.Records)
+	gauge(s, "history_bytes", "Bytes of the records in the history, as of the same search. The setting max-bytes limits them.", counts.Bytes)
+	counter(s, "history_prune_failures_total", "Searches for old records that failed, for example because etcd was unreachable.", counts.Failures)
+	if !counts.Last.IsZero() { // a server without writes removes nothing
+		gauge(s, "history_prune_lag_seconds", "Seconds since this server last finished a search for old records, or since its start. Up to 15 minutes are normal.", time.Since(counts.Last).Seconds())
+	}
 }
 
 func (s scrape) readable(loaded, following bool, decodeFailures int64) {

@@ -71,7 +71,7 @@ func TestWritesAndActionsOfOperatorsAreAudited(t *testing.T) {
 	put := in.put(ctx, t, config, "a", secret)
 	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing) // reads are not audited
 	removed := in.delete(ctx, t, config, "a")
-	_, err := in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: &fanoutv1.PutOperation{
+	_, err := in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Message: "as before", Put: &fanoutv1.PutOperation{
 		Key: "a", Value: &fanoutv1.PutOperation_Text{Text: secret}, IfModRevision: new(put),
 	}})
 	if status.Code(err) != codes.FailedPrecondition {
@@ -105,7 +105,7 @@ func TestWritesAndActionsOfOperatorsAreAudited(t *testing.T) {
 	want := []line{
 		{"msg": "write", "method": "fanout.v1.StoreService/Put", "resource": config, "keys": []any{"a"}, "revision": float64(put), "code": "OK"},
 		{"msg": "write", "method": "fanout.v1.StoreService/Delete", "resource": config, "keys": []any{"a"}, "revision": float64(removed), "code": "OK"},
-		{"msg": "write", "method": "fanout.v1.StoreService/Put", "resource": config, "keys": []any{"a"}, "code": "FailedPrecondition", "reason": "PRECONDITION_FAILED"},
+		{"msg": "write", "method": "fanout.v1.StoreService/Put", "resource": config, "keys": []any{"a"}, "message": "as before", "code": "FailedPrecondition", "reason": "PRECONDITION_FAILED"},
 		{
 			"msg": "write", "method": "fanout.v1.StoreService/Transact", "resource": config, "keys": keys, "key_count": float64(maxOperations),
 			"revision": float64(transact.GetRevision()), "code": "OK",

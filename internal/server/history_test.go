@@ -522,6 +522,13 @@ func TestPrunerKeepsTheLimits(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			counts := pruner.Counts()
+			for _, n := range c.kept {
+				counts.Records -= n
+			}
+			if counts.Records != 0 || counts.Bytes == 0 || (counts.Removed == 0) != (name == "nothing") {
+				t.Errorf("got counts %+v of %v", pruner.Counts(), c.kept)
+			}
 			for key, want := range c.kept {
 				if got := in.entries(ctx, t, &fanoutv1.HistoryRequest{Scope: keyScope(key)}); len(got) != want {
 					t.Errorf("%s: got %d entries, want %d", key, len(got), want)

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/fanoutd/fanoutd/internal/history"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -84,8 +85,12 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 }
 
 // maxOrders is how often a write with records is sent. Only other servers that know a much later
-// revision, or write the same key at the same time, can cause another attempt.
-const maxOrders = 16
+// revision, or write the same key at the same time, can cause another attempt. From the third one on, the
+// order is ahead of etcd's revision, twice as far each time: by at most [history.Slack] << maxAhead.
+const (
+	maxOrders = 16
+	maxAhead  = 8
+)
 
 // send sends the transaction of a commit. It sends it again only if etcd has not applied it although all
 // preconditions hold: the transaction depends on leases that were read before, and one of them has
@@ -113,6 +118,10 @@ func (c *Collection) send(ctx context.Context, ops []object.Op, stored [][]byte,
 			return nil, nil, object.ErrContended
 		default:
 			seen = c.laterThan(resp)
+			if attempt > 1 {
+				// In the time of a round trip, the others come further than the slack.
+				seen += history.Slack << min(attempt-2, maxAhead)
+			}
 		}
 	}
 }

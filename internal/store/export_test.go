@@ -54,6 +54,9 @@ func (c *Collection) KnownEpoch() object.Epoch {
 // Saw makes the store assume that etcd has had a revision.
 func (s *Store) Saw(r object.Revision) { s.epochs.History().Advance(r) }
 
+// Highest returns the highest revision that etcd was seen to have.
+func (s *Store) Highest() object.Revision { return object.Revision(s.epochs.History().Highest()) }
+
 // BeforeWrites makes the store call a function before it sends a transaction that may write.
 func (s *Store) BeforeWrites(f func()) { s.kv = &delayedKV{s.kv, f} }
 

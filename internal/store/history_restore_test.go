@@ -63,6 +63,73 @@ func TestHistoryAfterARestore(t *testing.T) {
 	}
 }
 
+// When the revisions of a restored etcd reach those that a server made orders from before it noticed the restore,
+// pages and states of the time before still have all writes.
+func TestHistoryWhenRevisionsCatchUpAfterARestore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	e, all, stores := servers(t, 2)
+	restored, other := all[0], all[1]
+	now := time.Now()
+	type write struct {
+		key object.Key
+		at  object.Revision
+	}
+	var writes []write
+	note := func(r *recording, key string) { writes = append(writes, write{object.Key(key), r.mustWrite(t, now, put(key, "x"))}) }
+	note(other, "a")
+	const before = 3 * history.Slack
+	stores[0].Saw(before)
+	note(restored, "b")
+	for range 3 {
+		note(other, "c")
+		note(other, "a")
+		note(restored, "b")
+	}
+	for revision := object.Revision(0); revision < before+history.Slack; {
+		resp, err := e.client.Put(contextFor(t), "/elsewhere", "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		revision = object.Revision(resp.Header.GetRevision())
+		stores[1].Saw(revision)
+		if revision%100 == 0 {
+			note(other, "a")
+		}
+	}
+	last := writes[len(writes)-1].at
+	reader := history.NewReader(other.records, false)
+	for _, key := range []object.Key{"", "a", "b"} {
+		scope := object.Scope{}
+		if key != "" {
+			scope = object.ExactKey(key)
+		}
+		for upto := object.Revision(0); upto < last+2; upto += 1 + upto/20 {
+			var want, got []string
+			for _, w := range slices.Backward(writes) {
+				if (key == "" || w.key == key) && (upto == 0 || w.at <= upto) {
+					want = append(want, fmt.Sprint(w.key, " ", w.at))
+				}
+			}
+			q := history.Query{Scope: scope, Limit: 5, From: history.Place{Upto: upto}}
+			for more := true; more; {
+				page, err := reader.Page(contextFor(t), q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range page.Entries {
+					got = append(got, fmt.Sprint(e.Key, " ", e.Revision))
+				}
+				q.From, more = page.Next, page.More
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("pages of %q from revision %d have %v, want %v", key, upto, got, want)
+			}
+		}
+	}
+}
+
 // Objects of a restored etcd are encrypted again, too.
 func TestRewriteAfterARestore(t *testing.T) {
 	_, all, stores := servers(t, 2)

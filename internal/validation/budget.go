@@ -7,10 +7,10 @@ import (
 
 // The limits of what the checks of one request cost. docs/dev/validation.md has the reasons and measurements.
 const (
-	// maxSteps is how many times subschemas are applied to values, for an operation. One takes up to half a
-	// microsecond. A transaction has the steps of up to maxOperations, for all of its operations together.
+	// maxSteps is how many times subschemas are applied to values, for one value and schema. One takes up to
+	// 2 µs. A transaction has the steps of up to maxOperations, for all of its operations together.
 	maxSteps      = 100_000
-	maxOperations = 10
+	maxOperations = 5
 
 	// maxRuleCost is the cost of one evaluation of a rule, in cel-go's unit. A unit takes a few nanoseconds.
 	maxRuleCost = 1_000_000

@@ -217,6 +217,18 @@ func (b *Budget) affordable(s *jsonschema.Schema, value any, depth int) bool {
 		return b.affordsObject(s, v, depth)
 	case []any:
 		return b.affordsArray(s, v, depth)
+	case int64, float64:
+		return b.affordsNumber(s)
+	}
+	return true
+}
+
+// affordsNumber takes a step for each bound, because numbers are compared as fractions.
+func (b *Budget) affordsNumber(s *jsonschema.Schema) bool {
+	for _, bound := range []*big.Rat{s.Minimum, s.Maximum, s.ExclusiveMinimum, s.ExclusiveMaximum, s.MultipleOf} {
+		if bound != nil && !b.spend(1) {
+			return false
+		}
 	}
 	return true
 }
@@ -287,6 +299,9 @@ func (b *Budget) affordsObject(s *jsonschema.Schema, object map[string]any, dept
 			return false
 		}
 	}
+	if s.UnevaluatedProperties != nil && !b.spend(len(object)) {
+		return false // the library keeps a list of them
+	}
 	additional, _ := s.AdditionalProperties.(*jsonschema.Schema)
 	for name, value := range object {
 		children := []*jsonschema.Schema{s.Properties[name], s.UnevaluatedProperties}
@@ -325,6 +340,9 @@ func (b *Budget) affordsArray(s *jsonschema.Schema, items []any, depth int) bool
 			}
 		}
 	}
+	if s.UnevaluatedItems != nil && !b.spend(len(items)) {
+		return false
+	}
 	each := []*jsonschema.Schema{s.Contains, s.UnevaluatedItems, s.Items2020}
 	for _, one := range []any{s.Items, s.AdditionalItems} {
 		if one, ok := one.(*jsonschema.Schema); ok {
@@ -354,11 +372,16 @@ func (s *schema) check(b *Budget, value any, found *Violations) {
 			found.add(nil, "cannot be checked: the schema and the value make the checker fail: %v", r)
 		}
 	}()
-	if !b.affordable(s.root, value, 0) {
-		if b.operations > 1 {
-			found.add(nil, "takes too long to check with the other values of the transaction (more than %d steps): write fewer at once, make the values smaller or the schema simpler", maxSteps*b.operations)
-			return
-		}
+	others := max(0, b.steps-maxSteps) // left for the other operations
+	b.steps -= others
+	affordable := b.affordable(s.root, value, 0)
+	b.steps += others
+	switch {
+	case affordable:
+	case b.operations > 1 && others == 0:
+		found.add(nil, "takes too long to check with the other values of the transaction (more than %d steps): write fewer at once, make the values smaller or the schema simpler", maxSteps*b.operations)
+		return
+	default:
 		found.add(nil, "takes too long to check against its schema (more than %d steps): make the value smaller or the schema simpler", maxSteps)
 		return
 	}

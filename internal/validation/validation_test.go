@@ -209,6 +209,8 @@ func TestRefusedFiles(t *testing.T) {
 		rule("self.x ="):                                                                                            `line 1, column`,
 		rule("unknown == 1"):                                                                                        `undeclared reference`,
 		rule("size(key)"):                                                                                           `must be true or false, is of type int`,
+		rule(`'[1]` + strings.Repeat(".map(a, [a])", 20) + ` == [1]'`):                                              `has 82 lists, maps and loops`,
+		rule(`'size(` + strings.Repeat("[", 80) + strings.Repeat("]", 80) + `) == 1'`):                              `has 80 lists, maps and loops`,
 		rule(`'"x".matches(self.pattern)'`):                                                                         `matches() is not available`,
 		rule(`'key.matches("a") && matches(key, "a")'`):                                                             `matches() is not available`,
 		rule(`'"x".replace("a", "b") == ""'`):                                                                       `undeclared reference`,
@@ -363,11 +365,64 @@ func TestRequestsHaveLimits(t *testing.T) {
 	}
 }
 
+// A rule can make a list of a few kilobytes that stands for 40^7 values, because its parts are shared. If one
+// of these rules looked at all of them, this test would not end.
+func TestSharedValuesAreNotWalked(t *testing.T) {
+	const limit = "limit exceeded"
+	const self = `["text"]`
+	nested := func(step string, times int) string { return "[self]" + strings.Repeat(".map(a, "+step+")", times) }
+	var entries strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&entries, "%d: a, ", i)
+	}
+	lists, members := nested("["+strings.Repeat("a, ", 39)+"a]", 7), nested("{"+entries.String()+"40: a}", 7)
+	sums := nested(strings.Repeat("a + ", 39)+"a", 9)
+	for name, c := range map[string]struct{ rule, want string }{
+		"equal":             {lists + " == " + lists, limit},
+		"not equal":         {"!(" + lists + " != " + lists + ")", limit},
+		"in":                {"!(dyn(1) in " + lists + ")", limit},
+		"in, not a literal": {"self in " + lists, limit},
+		"maps":              {members + " == " + members, limit},
+		"sums":              {"size(" + sums + ") == 1", limit},
+		"equal sums":        {sums + " == " + sums, limit},
+		"loop over sums":    {sums + ".all(a, a.all(b, b == 'text'))", limit},
+		"length":            {"size(" + lists + ") == 1", ""},
+		"different lengths": {lists + " != self + self", ""},
+		"few":               {nested("[a, a]", 7) + " == " + nested("[a, a]", 7), ""},
+		"few sums":          {nested("a + a", 9) + " == " + nested("a + a", 9) + " && size((self + self)) == 2 && (self + self)[1] == 'text'", ""},
+		"other sums":        {"1 + 1 == 2 && 'a' + 'b' == 'ab' && 1.5 + 1.0 == 2.5 && duration('1s') + duration('1s') == duration('2s')", ""},
+		"no sum":            {"dyn(1) + dyn('a') == 2", "no such overload"},
+		"no list":           {"dyn(1) in dyn(2)", "no such overload"},
+		"texts":             {strings.Repeat("size(self[0] + self[0]) < 10 && ", 100) + "true", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, _ := json.Marshal(c.rule)
+			set := parse(t, fmt.Sprintf("checks: [{rules: [{rule: %s, message: m}]}]", text))
+			var got string
+			n := allocated(func() { got = check(t, set, &validation.Write{New: document(self)}) })
+			if n > 100<<20 {
+				t.Errorf("the check allocates %d MB", n>>20)
+			}
+			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+				t.Errorf("got %.300q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// A loop over many items pays for each item once, although its result grows by one item each time.
+func TestLoopsOverManyItems(t *testing.T) {
+	set := parse(t, `checks: [{rules: [{rule: "size(self.map(a, a + 1).filter(a, a > 0)) == 10000", message: m}]}]`)
+	if got := check(t, set, &validation.Write{New: document("[" + strings.Repeat("1,", 9_999) + "1]")}); got != "" {
+		t.Error(got)
+	}
+}
+
 // The steps of a request grow with its operations, and its refusal does not blame the value alone.
 func TestTransactionsHaveMoreSteps(t *testing.T) {
 	set := parse(t, `checks: [{schema: {pattern: "^a"}}]`)
 	value := document(`"` + strings.Repeat("a", 80_000) + `"`) // 10,001 steps
-	for _, c := range []struct{ operations, checked int }{{1, 9}, {9, 89}, {128, 99}} {
+	for _, c := range []struct{ operations, checked int }{{1, 9}, {3, 29}, {128, 49}} {
 		b := validation.NewBudget(c.operations)
 		b.Spend(t.Context(), func() {
 			n, found := 0, validation.Violations(nil)
@@ -379,6 +434,22 @@ func TestTransactionsHaveMoreSteps(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The check of one value cannot be interrupted, so it has the steps of one operation, also in a transaction. The
+// other values of the transaction are checked all the same.
+func TestOneValueHasTheStepsOfOneOperation(t *testing.T) {
+	set := parse(t, `checks: [{schema: {items: {minimum: 0, maximum: 9, multipleOf: 1}}}]`)
+	many := func(n int) *validation.Object { return document("[" + strings.Repeat("1,", n-1) + "1]") }
+	b := validation.NewBudget(128)
+	b.Spend(t.Context(), func() {
+		for n, want := range map[int]string{24_000: "", 26_000: "takes too long to check against its schema"} { // of 4 steps
+			found := set.For("a").Check(b, &validation.Write{Key: "a", New: many(n)})
+			if len(found) > 0 != (want != "") || want != "" && !strings.HasPrefix(found[0].Message, want) {
+				t.Errorf("%d numbers: got %v, want %q", n, found, want)
+			}
+		}
+	})
 }
 
 // The reports of a hostile value are bounded.

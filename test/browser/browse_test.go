@@ -244,7 +244,7 @@ func guarded(t *testing.T, rules string, subjects ...string) (*site, map[string]
 	}
 	certs.Write(t, file, []byte(lines.String()))
 	certs.Write(t, policy, []byte("rules:\n- {subjects: [root], verbs: ['*'], resources: ['*']}\n"+rules))
-	return startFor(t, bearer(tokens["root"]), func(cfg *config.Config) { cfg.TokenFile, cfg.PolicyFile = file, policy }), tokens
+	return startFor(t, bearer(tokens["root"]), func(cfg *config.Config) { cfg.TokenFile, cfg.PolicyFile = file, policy }, remembers), tokens
 }
 
 // TestBrowseWithFewRights checks that a visitor who may read one path only can browse that path.
@@ -288,10 +288,10 @@ func TestBrowseOnAPhone(t *testing.T) {
 		t.Errorf("the object that was chosen begins %v pixels below the top of the window", top)
 	}
 	p.fits()
-	p.click("#history > summary")
-	p.awaitTexts("#history-list .type", "added")
-	p.click("#history-list summary")
-	p.awaitText("#history-list pre", "xxx")
+	p.click("#recent > summary")
+	p.awaitTexts("#recent-list .type", "added")
+	p.click("#recent-list summary")
+	p.awaitText("#recent-list pre", "xxx")
 	p.click("#receivers > summary")
 	p.awaitText("#receivers-list", "status page")
 	p.click("#object-edit")

@@ -140,9 +140,9 @@ func TestEditMessage(t *testing.T) {
 }
 
 // startWithEtcd starts a server whose etcd other programs can reach.
-func startWithEtcd(t *testing.T) (*site, *clientv3.Client) {
+func startWithEtcd(t *testing.T, change ...func(*config.Config)) (*site, *clientv3.Client) {
 	address := loopback.FreeAddress(t)
-	s := start(t, func(c *config.Config) { c.EmbeddedEtcdListen = address })
+	s := start(t, append(change, func(c *config.Config) { c.EmbeddedEtcdListen = address })...)
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
@@ -233,8 +233,8 @@ func TestChangesAreNotLost(t *testing.T) {
 	p.awaitTexts("#object-value", "1")
 	p.click(`[data-path="limits"]`)
 	p.awaitTexts("#object-value", "one")
-	p.click("#history > summary")
-	p.awaitTexts("#history-list .type", "added")
+	p.click("#recent > summary")
+	p.awaitTexts("#recent-list .type", "added")
 	p.click("#object-edit")
 	p.edit("two")
 	eval[bool](p, `window.confirm = (question) => { window.question = question; return false; }, true`)
@@ -254,8 +254,8 @@ func TestChangesAreNotLost(t *testing.T) {
 	s.awaitServing(t)
 	p.click("#edit-submit")
 	p.awaitTexts("#object-value", "two")
-	p.awaitTexts("#history-list .type", "modified", "added")
-	p.await(`document.querySelector("#history-error").hidden`)
+	p.awaitTexts("#recent-list .type", "modified", "added")
+	p.await(`document.querySelector("#recent-error").hidden`)
 
 	// Without changes, or if the visitor agrees, the page goes on.
 	p.click("#object-edit")
@@ -332,7 +332,7 @@ func TestEditWithTheKeyboard(t *testing.T) {
 	has("edit-value")
 	p.click("#edit-submit")
 	has("edit-review-title")
-	for _, id := range []string{"", "edit-submit"} {
+	for _, id := range []string{"", "edit-message", "edit-submit"} {
 		press("\t")
 		if id != "" {
 			has(id)
@@ -358,7 +358,7 @@ func TestReadersCannotEdit(t *testing.T) {
 `, "reader", "writer", "stranger")
 	s.fill(t)
 	p := open(t, s.url+"#/config/shop/cart/limits-prod", desktop)
-	controls := []string{"object-edit", "object-delete", "browse-new", "history", "receivers"}
+	controls := []string{"object-edit", "object-delete", "browse-new", "recent", "receivers"}
 	use := func(who string) {
 		t.Helper()
 		p.await(`!document.getElementById("token").hidden || (document.querySelector("#token-open").click(), true)`)
@@ -373,7 +373,7 @@ func TestReadersCannotEdit(t *testing.T) {
 		p.await(visible)
 	}
 	p.awaitText("#object-error", "no credentials")
-	offered("writer", "object-edit", "browse-new", "history")
+	offered("writer", "object-edit", "browse-new", "recent")
 	offered("reader")
 	offered("root", controls...)
 	offered("reader")
@@ -394,9 +394,9 @@ func quoteAll(texts []string) string {
 	return "[" + strings.Join(quoted, ",") + "]"
 }
 
-// TestHistory checks that the page shows the changes in the window of the server, and those that
+// TestRecentChanges checks that the page shows the changes in the window of the server, and those that
 // happen while it is open.
-func TestHistory(t *testing.T) {
+func TestRecentChanges(t *testing.T) {
 	s := start(t, func(c *config.Config) { c.Resources[0].Window.MinEvents, c.Resources[0].Window.MaxEvents = 8, 8 })
 	s.put(t, "config", "limits", "too old")
 	for range 8 {
@@ -405,20 +405,20 @@ func TestHistory(t *testing.T) {
 	s.put(t, "config", "limits", "a\nb")
 	s.put(t, "config", "limits", "a\n<b>c</b>")
 	p := open(t, s.url+"#/config/limits", desktop)
-	p.click("#history > summary")
-	p.awaitTexts("#history-list .type", "modified", "modified")
-	p.awaitText("#history-state", "where the memory of the server begins")
-	p.click("#history-list li:first-child summary")
-	p.awaitTexts("#history-list li:first-child del", "- b")
-	p.awaitTexts("#history-list li:first-child ins", "+ <b>c</b>")
+	p.click("#recent > summary")
+	p.awaitTexts("#recent-list .type", "modified", "modified")
+	p.awaitText("#recent-state", "where the memory of the server begins")
+	p.click("#recent-list li:first-child summary")
+	p.awaitTexts("#recent-list li:first-child del", "- b")
+	p.awaitTexts("#recent-list li:first-child ins", "+ <b>c</b>")
 	s.delete(t, "config", "limits")
-	p.awaitTexts("#history-list .type", "deleted", "modified", "modified")
-	p.awaitText("#history-list li:first-child", " at ")
+	p.awaitTexts("#recent-list .type", "deleted", "modified", "modified")
+	p.awaitText("#recent-list li:first-child", " at ")
 	p.click("#object-reload")
 	p.awaitText("#object-state", "does not exist")
 	p.click(`[data-path="limits"]`) // the same object
 	p.awaitText("#object-state", "does not exist")
-	p.awaitTexts("#history-list .type", "deleted", "modified", "modified")
+	p.awaitTexts("#recent-list .type", "deleted", "modified", "modified")
 }
 
 // TestReceivers checks that the page lists the watches whose scope and selectors match the object.

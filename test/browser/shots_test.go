@@ -101,10 +101,10 @@ func TestScreenshots(t *testing.T) {
 	p.click("#browse-list li:nth-child(2) summary")
 	p.click(`[data-path="shop/payment/limits-prod"]`)
 	p.awaitText("#object-value", "rps")
-	p.click("#history > summary")
-	p.awaitText("#history-state", "change")
-	p.click("#history-list li:first-child summary")
-	p.awaitText("#history-list .diff", "burst") // it moves what is below
+	p.click("#recent > summary")
+	p.awaitText("#recent-state", "change")
+	p.click("#recent-list li:first-child summary")
+	p.awaitText("#recent-list .diff", "burst") // it moves what is below
 	p.click("#receivers > summary")
 	p.awaitText("#receivers-list", "stock-59d4")
 	p.shoot(filepath.Join(dir, "status-browse.png"), "#browse")

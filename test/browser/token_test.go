@@ -98,8 +98,8 @@ func TestATokenClearsWhatTheOneBeforeHasShown(t *testing.T) {
 		p.awaitText("#tail-state", "Stopped")
 		eval[bool](p, `location.hash = "#/config/secret/key", true`)
 		p.awaitText("#object-value", "secret value")
-		p.click("#history > summary")
-		p.awaitText("#history-list", "modified")
+		p.click("#recent > summary")
+		p.awaitText("#recent-list", "modified")
 		p.click("#receivers > summary")
 		p.awaitText("#receivers-state", "of this server")
 		p.click("#token-open")
@@ -112,7 +112,7 @@ func TestATokenClearsWhatTheOneBeforeHasShown(t *testing.T) {
 			p.awaitText("#object-error", "may not get")
 			p.awaitText("#resources-error", `"guest" may not administer all resources`)
 		}
-		p.await(`document.querySelectorAll("article, #watchers-rows tr, #sums div, #browse-list li, #tail-events li, #history-list li, #receivers-list li").length === 0`)
+		p.await(`document.querySelectorAll("article, #watchers-rows tr, #sums div, #browse-list li, #tail-events li, #recent-list li, #receivers-list li").length === 0`)
 		p.awaitTexts("#tail-resource option, #watchers-resource option[data-key]")
 		text := eval[string](p, `document.querySelector("header").textContent + document.querySelector("main").textContent`)
 		for _, left := range []string{"secret value", "secret=label", "audit", "modified", "revision 4", " · up "} {

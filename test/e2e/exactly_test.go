@@ -58,8 +58,10 @@ func TestWatchersSeeExactlyWhatHappened(t *testing.T) {
 func embeddedRound(t *testing.T, random seed.Seed) {
 	t.Logf("%s=%d", seed.Variable, random)
 	etcd := loopback.FreeAddress(t)
-	args := append(configured(t, resourceConfig), embedded(t, etcd)...)
+	safeChange := random%2 == 0
+	args := append(configured(t, safeChangeIf(t, safeChange, resourceConfig)), embedded(t, etcd)...)
 	w := newScenario(t, startServer(t, args...), dialEtcd(t, etcd), promised, random)
+	w.safeChange = safeChange
 	w.populate(t, 30, 60)
 	w.crowd(t, 30, otherWatches(t))
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
@@ -74,8 +76,11 @@ func embeddedRound(t *testing.T, random seed.Seed) {
 func externalRound(t *testing.T, random seed.Seed) {
 	t.Logf("%s=%d", seed.Variable, random)
 	etcd := startCluster(t, 3)
-	w := newScenario(t, startServer(t, append(configured(t, resourceConfig), etcd.near.endpoints()...)...), etcd.client, promised, random)
-	w.others = []*server{startServer(t, append(configured(t, resourceConfig), etcd.far.endpoints()...)...)}
+	safeChange := random%2 == 1
+	config := safeChangeIf(t, safeChange, resourceConfig)
+	w := newScenario(t, startServer(t, append(configured(t, config), etcd.near.endpoints()...)...), etcd.client, promised, random)
+	w.others = []*server{startServer(t, append(configured(t, config), etcd.far.endpoints()...)...)}
+	w.safeChange = safeChange
 	w.populate(t, 60, 60)
 	w.crowd(t, 200, 0)
 	rng := random.Rand(5000)
@@ -89,7 +94,10 @@ func externalRound(t *testing.T, random seed.Seed) {
 func uncachedRound(t *testing.T, random seed.Seed) {
 	t.Logf("%s=%d", seed.Variable, random)
 	etcd := startCluster(t, 1)
-	w := newScenario(t, startServer(t, append(configured(t, uncachedConfig), etcd.near.endpoints()...)...), etcd.client, promisedUncached, random)
+	safeChange := random/2%2 == 0
+	config := safeChangeIf(t, safeChange, uncachedConfig)
+	w := newScenario(t, startServer(t, append(configured(t, config), etcd.near.endpoints()...)...), etcd.client, promisedUncached, random)
+	w.safeChange = safeChange
 	w.populate(t, 25, 60) // each is a watch of etcd
 	w.crowd(t, 5, otherWatches(t))
 	rng := random.Rand(5000)
@@ -111,6 +119,9 @@ func (w *scenario) validate(t *testing.T, demanding ...string) *check.Truth {
 	}
 	seen := w.seen(truth)
 	w.validateSubscriptions(t, truth, seen)
+	if w.safeChange {
+		validateRecords(t, w.etcd, truth)
+	}
 	bookmarks := w.bookmarksDue(truth)
 	finalDue, finalCame := w.finalBookmarks(truth)
 	lag := 0

@@ -34,11 +34,13 @@ func TestHoppingBetweenServers(t *testing.T) {
 		hops, others = 400, 0
 	}
 	etcdAddress := startEtcd(t)
-	servers := []*server{
-		startServer(t, "--etcd-endpoints", "http://"+etcdAddress),
-		startServer(t, "--etcd-endpoints", "http://"+etcdAddress),
-	}
 	random := seed.New(t)
+	safeChange := random%2 == 0
+	config := configured(t, safeChangeIf(t, safeChange, "resources:\n  - name: config"))
+	var servers []*server
+	for range 2 {
+		servers = append(servers, startServer(t, append(config, "--etcd-endpoints", "http://"+etcdAddress)...))
+	}
 
 	written := newLedger()
 	writing, stop := context.WithCancel(t.Context())
@@ -94,7 +96,11 @@ func TestHoppingBetweenServers(t *testing.T) {
 		h.leave()
 	}
 
-	truth := readTruth(t, dialEtcd(t, etcdAddress))
+	etcd := dialEtcd(t, etcdAddress)
+	truth := readTruth(t, etcd)
+	if safeChange {
+		validateRecords(t, etcd, truth)
+	}
 	if err := written.survived(truth); err != nil {
 		t.Error(err)
 	}

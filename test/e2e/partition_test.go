@@ -87,8 +87,11 @@ type extent struct {
 func partitionRound(t *testing.T, random seed.Seed, extent extent, outages outageTable, losses *losses) {
 	t.Logf("%s=%d", seed.Variable, random)
 	etcd := startLinkedCluster(t, 3)
-	w := newScenario(t, startServer(t, append(configured(t, resourceConfig), etcd.near.endpoints()...)...), etcd.client, promised, random)
-	w.others = []*server{startServer(t, append(configured(t, resourceConfig), etcd.far.endpoints()...)...)}
+	safeChange := random%2 == 0
+	config := safeChangeIf(t, safeChange, resourceConfig)
+	w := newScenario(t, startServer(t, append(configured(t, config), etcd.near.endpoints()...)...), etcd.client, promised, random)
+	w.others = []*server{startServer(t, append(configured(t, config), etcd.far.endpoints()...)...)}
+	w.safeChange = safeChange
 	w.populate(t, 20, 40)
 	w.crowd(t, 5, otherWatches(t))
 	probes := w.startOutageProbes()

@@ -152,9 +152,9 @@ func (w *rpcWriter) randomPut(key string) (*fanoutv1.PutOperation, error) {
 	return put, nil
 }
 
-// conflictIsFine ignores a failed precondition: another writer was faster.
+// conflictIsFine ignores a failed precondition, and a write that gave up: other writers were faster.
 func conflictIsFine(err error) error {
-	if status.Code(err) == codes.FailedPrecondition {
+	if code := status.Code(err); code == codes.FailedPrecondition || code == codes.Aborted {
 		return nil
 	}
 	return err

@@ -81,6 +81,8 @@ type scenario struct {
 	random   seed.Seed
 	promised check.Conditions
 
+	safeChange bool // the servers keep a history, and check writes
+
 	watchers      []*watcher
 	readers       []*reader
 	subscriptions []*subscription.Client // of the watchers that use Subscribe

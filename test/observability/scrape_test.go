@@ -56,6 +56,7 @@ func start(t *testing.T, change func(*config.Config)) *instance {
 	if err := os.WriteFile(cfg.Resources[0].ValidationFile, []byte("checks: []"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	cfg.Resources[0].History = config.NewHistory()
 	if change != nil {
 		change(&cfg)
 	}

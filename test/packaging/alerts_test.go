@@ -179,6 +179,10 @@ func TestAlerts(t *testing.T) {
 			{"broken", steady("fanoutd_validation_file_unusable", config, "0x20 1x20"), true},
 			{"while it is written", steady("fanoutd_validation_file_unusable", config, "0x20 1 0x20"), false},
 		},
+		"FanoutdHistoryNotPruned": {
+			{"no search for an hour", steady("fanoutd_history_prune_lag_seconds", config, "3601x60"), true},
+			{"a search 15 minutes ago", steady("fanoutd_history_prune_lag_seconds", config, "900x60"), false},
+		},
 		"FanoutdDispatchBehind": {
 			{"falling behind", steady("fanoutd_dispatch_queue_age_seconds", config, "0x10 1.5x10"), true},
 			{"for a moment", steady("fanoutd_dispatch_queue_age_seconds", config, "0x10 1.5 1.5 0x10"), false},

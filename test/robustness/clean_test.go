@@ -22,14 +22,15 @@ func TestHistoriesAreClean(t *testing.T) {
 		t.Fatalf("-carrier is %q", *carried)
 	}
 	table := []string{
-		"| seed | etcd members | operations | without answer | watches | events | states | faults | verdict |",
-		"|---|---|---|---|---|---|---|---|---|",
+		"| seed | etcd members | history and rules | operations | without answer | watches | events | states | faults | verdict |",
+		"|---|---|---|---|---|---|---|---|---|---|",
 	}
 	for seed := *first; seed < *first+*seeds; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			// With three members some lag behind others, and the leader may be lost.
 			members := 1 + 2*int(seed%2)
-			rec := record(t, options{seed: seed, duration: time.Duration(*seconds) * time.Second, members: members, faults: true, carrier: carrier(*carried)})
+			safeChange := seed/2%2 == 1
+			rec := record(t, options{seed: seed, safeChange: safeChange, duration: time.Duration(*seconds) * time.Second, members: members, faults: true, carrier: carrier(*carried)})
 			start := time.Now()
 			err := rec.validate(t)
 			verdict := "clean"
@@ -39,8 +40,8 @@ func TestHistoriesAreClean(t *testing.T) {
 				rec.save(t)
 			}
 			operations, watches, events := rec.count()
-			row := fmt.Sprintf("| %d | %d | %d | %d | %d | %d | %d | %s | %s |",
-				seed, members, operations, rec.unknown, watches, events, len(rec.states), describe(rec.faults), verdict)
+			row := fmt.Sprintf("| %d | %d | %v | %d | %d | %d | %d | %d | %s | %s |",
+				seed, members, safeChange, operations, rec.unknown, watches, events, len(rec.states), describe(rec.faults), verdict)
 			table = append(table, row)
 			t.Logf("validated in %v; watchers saw %s\n%s", time.Since(start).Round(time.Millisecond), describe(rec.seen), row)
 			rec.variety(t)

@@ -283,6 +283,9 @@ func (c *client) write(ctx context.Context, ops ...*fanoutv1.Operation) error {
 		resp = &clientv3.TxnResponse{Header: header(at)}
 		err = nil
 	}
+	if _, ok := refused(err, "WRITE_CONTENDED"); ok {
+		return nil // nothing was written
+	}
 	if err != nil && !unknown(err) {
 		return unexpected("write", err)
 	}

@@ -64,9 +64,12 @@ var settings = []string{
 	"cache: off",
 }
 
+// rulesFile has a rule that reads the object that a put replaces, and always holds: no value is put twice.
+const rulesFile = `checks: [{rules: [{rule: "oldSelf == null || self != oldSelf", message: was written twice}]}]`
+
 // startCluster starts etcd alone, with this many members. Logs and data are written to
-// the directory.
-func startCluster(t *testing.T, dir string, size int) *cluster {
+// the directory. With safeChange, writes have a history and are checked.
+func startCluster(t *testing.T, dir string, size int, safeChange bool) *cluster {
 	t.Helper()
 	c := &cluster{}
 	var peers, addresses []string
@@ -83,7 +86,7 @@ func startCluster(t *testing.T, dir string, size int) *cluster {
 		t.Fatal(err)
 	}
 	for i := range settings {
-		c.replicas = append(c.replicas, newReplica(t, dir, i, addresses))
+		c.replicas = append(c.replicas, newReplica(t, dir, i, addresses, safeChange))
 	}
 	return c
 }
@@ -119,12 +122,21 @@ func dialEtcd(t *testing.T, addresses ...string) *clientv3.Client {
 	return client
 }
 
-func newReplica(t *testing.T, dir string, i int, etcdAddresses []string) *replica {
+func newReplica(t *testing.T, dir string, i int, etcdAddresses []string, safeChange bool) *replica {
 	t.Helper()
 	name := fmt.Sprintf("fanoutd-%d", i)
 	config := filepath.Join(dir, name+".yaml")
 	// With the raw codec etcd stores exactly the bytes that clients put.
-	text := fmt.Sprintf("resources:\n  - {name: %s, prefix: %s, codec: raw, %s}\n", resource, prefix, settings[i])
+	more := settings[i]
+	if safeChange {
+		rules := filepath.Join(dir, "rules.yaml")
+		if err := os.WriteFile(rules, []byte(rulesFile), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		// Nothing is removed: that would be further writes.
+		more += ", history: {versions: 10000}, validation-file: " + rules
+	}
+	text := fmt.Sprintf("resources:\n  - {name: %s, prefix: %s, codec: raw, %s}\n", resource, prefix, more)
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 //
 // The validator understands only the comparisons that its own clients make. fanoutd
 // pads a short log with transactions whose conditions can never hold; the copies omit
-// these transactions.
+// these transactions. They also omit the history of the resource.
 func persistedRequests(lg *zap.Logger, dataDirs []string, dir string) ([]model.EtcdRequest, error) {
 	copies := make([]string, len(dataDirs))
 	for i, dataDir := range dataDirs {
@@ -29,8 +29,13 @@ func persistedRequests(lg *zap.Logger, dataDirs []string, dir string) ([]model.E
 		if err != nil {
 			return nil, err
 		}
+		history := newReplay()
 		for _, e := range entries {
-			if e.Data, err = withoutPadding(e); err != nil {
+			e.Data, err = withoutPadding(e)
+			if err == nil && len(e.Data) > 0 {
+				e.Data, err = history.withoutHistory(e)
+			}
+			if err != nil {
 				return nil, fmt.Errorf("entry %d of %s: %w", e.GetIndex(), dataDir, err)
 			}
 		}
@@ -56,11 +61,13 @@ func withoutPadding(e *raftpb.Entry) ([]byte, error) {
 	if err := proto.Unmarshal(e.GetData(), &request); err != nil {
 		return nil, err
 	}
-	if txn := request.GetTxn(); txn != nil && len(txn.GetFailure()) == 0 && slices.ContainsFunc(txn.GetCompare(), never) {
+	if txn := request.GetTxn(); txn != nil && !slices.ContainsFunc(txn.GetFailure(), writesKey) && slices.ContainsFunc(txn.GetCompare(), never) {
 		return nil, nil
 	}
 	return e.GetData(), nil
 }
+
+func writesKey(op *pb.RequestOp) bool { return op.GetRequestRange() == nil }
 
 // never reports whether a comparison is false in every state. It is, if it requires a
 // number to be negative.

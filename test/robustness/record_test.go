@@ -40,6 +40,8 @@ type options struct {
 	faults   bool
 	carrier  carrier // of the watches
 
+	safeChange bool // writes have a history and are checked
+
 	// prepare, if set, runs before the servers start.
 	prepare func(context.Context, *clientv3.Client) error
 }
@@ -64,7 +66,7 @@ func record(t *testing.T, opts options) *recording {
 	ctx, cancel := context.WithTimeout(t.Context(), opts.duration+poll.Patience)
 	defer cancel()
 	dir := kept.Dir(t)
-	cluster := startCluster(t, dir, opts.members)
+	cluster := startCluster(t, dir, opts.members, opts.safeChange)
 	base, ids := time.Now(), identity.NewIDProvider()
 	random := func(actor uint64) *rand.Rand { return rand.New(rand.NewPCG(opts.seed, actor)) }
 	history := func() *model.AppendableHistory { return model.NewAppendableHistory(ids) }

@@ -186,8 +186,8 @@ func known(recorded []report.ClientReport) (intervals map[model.PutOptions]inter
 
 // same reports whether a request in the log can be the recorded one. fanoutd adds
 // reads to its transactions, to learn why a precondition failed and which leases were
-// replaced. A put without a precondition gets one: that the object which it replaces is
-// still the one that fanoutd has found not to be opaque.
+// replaced. A write without a precondition may get one: that the object which it replaces is
+// still the one that fanoutd has found not to be opaque, has checked, or has recorded.
 func same(recorded, persisted model.EtcdRequest) bool {
 	return persisted.Type == model.Txn &&
 		slices.Equal(recorded.Txn.Conditions, withoutOverwrites(persisted.Txn.Conditions, recorded)) &&
@@ -195,15 +195,19 @@ func same(recorded, persisted model.EtcdRequest) bool {
 }
 
 // withoutOverwrites returns the conditions without those of keys that the recorded
-// request puts without a condition.
+// request writes without a condition.
 func withoutOverwrites(conditions []model.EtcdCondition, recorded model.EtcdRequest) []model.EtcdCondition {
 	conditional := map[string]bool{}
 	for _, c := range recorded.Txn.Conditions {
 		conditional[c.Key] = true
 	}
 	free := map[string]bool{}
-	for put := range puts(recorded) {
-		free[put.Key] = !conditional[put.Key]
+	for _, op := range recorded.Txn.OperationsOnSuccess {
+		key := op.Put.Key
+		if op.Type == model.DeleteOperation {
+			key = op.Delete.Key
+		}
+		free[key] = !conditional[key]
 	}
 	return slices.DeleteFunc(slices.Clone(conditions), func(c model.EtcdCondition) bool { return free[c.Key] })
 }

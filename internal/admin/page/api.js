@@ -22,6 +22,7 @@ export class Refusal extends Error {
     const info = status.details?.find((d) => d.reason);
     this.reason = info?.reason;
     this.metadata = info?.metadata ?? {};
+    this.violations = status.details?.find((d) => d.fieldViolations)?.fieldViolations ?? [];
   }
 
   // wantsToken reports whether another token may help.

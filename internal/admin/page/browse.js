@@ -6,6 +6,7 @@ import { Level } from './tree.js';
 import { Search } from './search.js';
 import { ObjectView } from './object.js';
 import { Editor } from './edit.js';
+import { Rollback } from './rollback.js';
 import { rights } from './api.js';
 
 // The panels are below each other in a narrow window.
@@ -15,7 +16,9 @@ const narrow = window.matchMedia('(max-width: 56rem)');
 export class Browse {
   constructor(refused, servers) {
     this.on = { refused, loaded: () => this.mark() };
-    this.object = new ObjectView(refused, servers);
+    this.rollback = new Rollback({ written: (wanted, before) => this.restored(wanted, before) });
+    this.object = new ObjectView(refused, servers, (wanted) => void this.rollback.open({ ...wanted, codec: this.codecs[wanted.resource] }));
+    this.unchecked = []; // the resources without validation rules, if the visitor may see that
     this.codecs = {}; // of the resources whose status the visitor may see
     this.editor = new Editor({
       show: (key, object) => key === this.object.key && object && this.object.show(object),
@@ -32,6 +35,7 @@ export class Browse {
     });
     $('object-edit').addEventListener('click', () => this.edit(this.object.object));
     $('browse-new').addEventListener('click', () => this.edit());
+    $('browse-history').addEventListener('click', () => this.past());
     $('object-delete').addEventListener('click', () => this.editor.confirm(this.resource, this.object.object, this.object.rights));
     document.addEventListener('click', (e) => {
       const a = e.target.closest?.('a[href^="#/"]');
@@ -114,29 +118,63 @@ export class Browse {
   // allow shows the button for a new object if the visitor may create one here.
   async allow() {
     const { resource, root } = this;
-    $('browse-new').hidden = true;
+    for (const id of ['browse-new', 'browse-history']) $(id).hidden = true;
     const verbs = await rights(resource, `${root}x`).catch(() => []);
     if (this.resource !== resource || this.root !== root) return;
     this.verbs = verbs;
     $('browse-new').hidden = !verbs.includes('put');
+    $('browse-history').hidden = !verbs.includes('history');
   }
 
   // edit opens the form for the object that is shown, or for a new one.
   edit(object) {
     const codec = this.codecs[this.resource];
+    const checked = !this.unchecked.includes(this.resource);
     if (object) {
-      this.editor.open(this.resource, object, { codec, rights: this.object.rights });
+      this.editor.open(this.resource, object, { codec, checked, rights: this.object.rights });
       return;
     }
+    this.instead('New object');
+    this.editor.open(this.resource, undefined, { codec, checked, path: this.root ?? '', rights: this.verbs });
+    $('object').scrollIntoView({ block: 'nearest' });
+  }
+
+  // instead shows the panel of an object for something else.
+  instead(title) {
     this.object.close();
     this.mark();
     $('object').hidden = false;
-    for (const part of ['object-body', 'object-edit', 'object-delete', 'history', 'receivers']) $(part).hidden = true;
+    for (const part of ['object-body', 'object-edit', 'object-delete', 'recent', 'history', 'receivers']) $(part).hidden = true;
     complain($('object-error'));
-    say($('object-title'), 'New object');
+    say($('object-title'), title);
     say($('object-state'), '');
-    this.editor.open(this.resource, undefined, { codec, path: this.root ?? '', rights: this.verbs });
+  }
+
+  // past shows the history of the folder.
+  past() {
+    if (this.editor.changed && !window.confirm('Discard your changes?')) return;
+    const path = this.root ?? '';
+    this.editor.close();
+    this.instead(`History of ${this.resource}/${path}`);
+    this.object.history.forget();
+    this.object.history.of(this.resource, undefined, path);
+    $('history').hidden = false;
+    $('history').open = true; // which loads it
     $('object').scrollIntoView({ block: 'nearest' });
+    $('object-title').focus({ preventScroll: true });
+  }
+
+  // restored shows what a rollback has written. before is the object that it replaced.
+  restored({ resource, key, target }, before) {
+    if (resource !== this.resource) return;
+    if (this.root !== undefined && !before) this.tree(resource, this.root);
+    if (this.object.key === key) {
+      if (!target) this.link()?.closest('li').remove();
+      void this.object.load();
+    } else if (this.object.key === undefined) {
+      this.object.history.again();
+    }
+    $('object-title').focus();
   }
 
   // written shows an object that was written.
@@ -172,8 +210,9 @@ export class Browse {
   again() {
     const { resource, key } = this.object;
     this.codecs = {};
+    this.unchecked = [];
     this.editor.close();
-    if ($('delete').open) $('delete').close();
+    for (const id of ['delete', 'rollback']) if ($(id).open) $(id).close();
     this.object.forget();
     this.object.close();
     if (this.resource === undefined) {

@@ -3,6 +3,7 @@
 
 import { $, complain, el, say } from './dom.js';
 import { explain, of, send } from './api.js';
+import { Check } from './check.js';
 import { differences } from './diff.js';
 import { asText, faultOf, isJSON, labelsOf } from './value.js';
 
@@ -22,11 +23,18 @@ function withLineBreaks(text, before) {
   return before.includes('\r\n') && !others.test(before) ? text.replaceAll('\n', '\r\n') : text;
 }
 
+// because returns the message of a write from its field.
+export function because(input) {
+  const message = input.value.trim();
+  return message ? { message } : {};
+}
+
 // Editor shows the form. on.show is called with a newer state of the object, on.written after a
 // write, on.deleted after a deletion, and on.closed when the form closes without a write.
 export class Editor {
   constructor(on) {
     this.on = on;
+    this.check = new Check(() => this.toCheck());
     $('edit').addEventListener('submit', (e) => {
       e.preventDefault();
       if ($('edit-review').hidden) this.review();
@@ -54,8 +62,10 @@ export class Editor {
   }
 
   // open shows the form for an object, or for a new one with a key that begins with path. codec is
-  // that of the resource, if it is known.
-  open(resource, object, { codec, path, rights }) {
+  // that of the resource, if it is known. checked is whether the resource has rules that the values must follow, as far as
+  // is known.
+  open(resource, object, { codec, path, rights, checked }) {
+    this.checked = checked;
     this.resource = resource;
     this.base = object;
     this.key = object?.key; // undefined: the visitor chooses it
@@ -66,7 +76,9 @@ export class Editor {
     $('edit-value').value = object?.text ?? '';
     $('edit-value').setSelectionRange(0, 0);
     $('edit-type').value = object?.contentType ?? '';
+    $('edit-message').value = '';
     $('edit-labels').value = object ? labelsOf(object).join(', ') : '';
+    this.check.forget();
     for (const row of ['type', 'labels']) $(`edit-${row}-row`).hidden = !this.free;
     $('edit').hidden = false;
     this.again();
@@ -76,6 +88,7 @@ export class Editor {
 
   close() {
     $('edit').hidden = true;
+    this.check.forget();
   }
 
   cancel() {
@@ -101,6 +114,25 @@ export class Editor {
       contentType: this.free ? $('edit-type').value.trim() : this.base?.contentType,
       labels: this.free ? parseLabels($('edit-labels').value) : this.base?.labels,
     };
+  }
+
+  // put returns the operation of the protocol.
+  put({ key, text, contentType, labels }) {
+    const { base } = this;
+    return {
+      key, text, ifModRevision: base?.modRevision ?? 0,
+      ...(this.free && Object.keys(labels).length > 0 && { labels }),
+      ...(this.free && contentType && { contentType }),
+      ...(base?.hasTtl && { keepTtl: true }),
+      ...(base?.opaque && { overwriteOpaque: true }),
+    };
+  }
+
+  // toCheck returns the write to check while the visitor types, if there is something to check.
+  toCheck() {
+    const wanted = this.operation();
+    if ($('edit').hidden || !this.checked || !wanted.key || wanted.key.endsWith('/')) return undefined;
+    return { resource: this.resource, put: this.put(wanted), contentType: wanted.contentType };
   }
 
   // review shows the changes before they are written.
@@ -132,24 +164,24 @@ export class Editor {
       complain($('edit-error'), 'Confirm first that the present value may be replaced.');
       return;
     }
-    const { key, text, contentType, labels } = this.operation();
-    const put = {
-      key, text, ifModRevision: base?.modRevision ?? 0,
-      ...(this.free && Object.keys(labels).length > 0 && { labels }),
-      ...(this.free && contentType && { contentType }),
-      ...(base?.hasTtl && { keepTtl: true }),
-      ...(base?.opaque && { overwriteOpaque: true }),
-    };
+    const wanted = this.operation();
+    const put = this.put(wanted);
     $('edit-submit').disabled = true;
     try {
-      const answer = await send('POST', of(resource, 'transactions'), {}, { operations: [{ put }], returnCurrent: this.rights.includes('get') });
+      const answer = await send('POST', of(resource, 'transactions'), {}, {
+        operations: [{ put }], returnCurrent: this.rights.includes('get'), ...because($('edit-message')),
+      });
       if (answer.applied) {
         this.close();
-        this.on.written(resource, key, base);
+        this.on.written(resource, wanted.key, base);
       } else {
-        this.conflict(key, answer.results?.[0]?.object);
+        this.conflict(wanted.key, answer.results?.[0]?.object);
       }
     } catch (error) {
+      if (error.reason === 'VALUE_REFUSED') {
+        this.again();
+        this.check.judge(error.violations);
+      }
       complain($('edit-error'), explain(error));
     } finally {
       $('edit-submit').disabled = false;
@@ -169,10 +201,11 @@ export class Editor {
 
   // confirm asks before an object is deleted.
   confirm(resource, object, rights) {
+    if (this.doomed?.object.key !== object.key || !$('delete').open) $('delete-message').value = '';
     this.doomed = { resource, object, rights };
     complain($('delete-error'));
     say($('delete-text'), `Delete ${object.key} of ${resource}? It is at revision ${object.modRevision}. Every watch on it receives the deletion.`);
-    $('delete').showModal();
+    if (!$('delete').open) $('delete').showModal();
     $('delete-cancel').focus();
   }
 
@@ -180,7 +213,7 @@ export class Editor {
     const { resource, object, rights } = this.doomed;
     try {
       const answer = await send('DELETE', of(resource, 'objects', object.key), {
-        'delete.ifModRevision': object.modRevision, ...(rights.includes('get') && { returnCurrent: true }),
+        'delete.ifModRevision': object.modRevision, ...(rights.includes('get') && { returnCurrent: true }), ...because($('delete-message')),
       });
       if (!answer.applied && answer.object) {
         this.on.show(object.key, answer.object);

@@ -42,5 +42,7 @@ export function span(s) {
 
 export const clock = (date) => date.toLocaleTimeString('en-GB');
 
+export const dateAndTime = (date) => date.toLocaleString('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
+
 // shorten truncates a string between characters.
 export const shorten = (text, most) => (text.length <= most ? text : `${text.slice(0, most).replace(/[\ud800-\udbff]$/, '')}…`);

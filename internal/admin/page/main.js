@@ -36,6 +36,7 @@ const ofResources = new Loop(async () => {
   options($('tail-resource'), names);
   options($('browse-resource'), names);
   browse.codecs = Object.fromEntries((answer.resources ?? []).map((r) => [r.name, r.codec]));
+  browse.unchecked = (answer.resources ?? []).filter((r) => !r.validation).map((r) => r.name);
   servers.heard(answer);
   resources.show(answer, servers.total);
 }, judge);

@@ -1,9 +1,10 @@
 // One object: its value and what the server knows about it.
 
 import { $, complain, el, say } from './dom.js';
-import { bytes, count, plural, seconds, shorten, span } from './format.js';
+import { bytes, count, dateAndTime, plural, seconds, shorten, span } from './format.js';
 import { code, explain, isAway, of, Outdated, read, rights } from './api.js';
-import { History } from './history.js';
+import { authorOf, History, newest, signature, storedBy } from './history.js';
+import { Recent } from './recent.js';
 import { Receivers } from './receivers.js';
 import { labelsOf, readable } from './value.js';
 
@@ -17,15 +18,19 @@ const facts = [
   ['Version', 'The number of writes since the object was created', (o) => count(o.version)],
   ['Changed at', 'The revision of the last write. Every write to etcd increases the revision by one', (o) => `revision ${o.modRevision}`],
   ['Created at', 'The revision of the first write', (o) => `revision ${o.createRevision}`],
+  ['Written by', 'Who wrote the object last', (o) => o.last && (o.last.kind === 'KIND_PUT' ? authorOf(o.last) : 'another program')],
+  ['Written', 'When the object was written last, by the clock of the server', (o) => o.last?.time && dateAndTime(new Date(o.last.time))],
+  ['Message', 'Why, in the words of the writer', (o) => o.last?.message],
   ['Expires', 'etcd removes the object then, unless it is written again', (o) => o.hasTtl && (o.ttl ? `in ${span(seconds(o.ttl))}` : 'yes')],
 ];
 
 // ObjectView shows an object.
 export class ObjectView {
-  constructor(refused, servers) {
+  constructor(refused, servers, rollback) {
     this.refused = refused; // called with errors that another token may fix
     this.rights = [];
-    this.history = new History();
+    this.history = new History({ rollback });
+    this.recent = new Recent();
     this.receivers = new Receivers(servers);
     $('object-reload').addEventListener('click', () => this.load());
   }
@@ -40,6 +45,7 @@ export class ObjectView {
     $('object').hidden = false;
     $('object-body').hidden = true;
     this.history.of(resource, key);
+    this.recent.of(resource, key);
     this.receivers.of(resource, key);
     this.allow([]);
     return this.load();
@@ -47,7 +53,7 @@ export class ObjectView {
 
   close() {
     this.key = undefined;
-    this.history.stop();
+    this.recent.stop();
     $('object').hidden = true;
   }
 
@@ -56,6 +62,7 @@ export class ObjectView {
     this.show(undefined);
     this.allow([]);
     this.history.forget();
+    this.recent.forget();
     this.receivers.forget();
     $('object-value').replaceChildren();
     $('object-facts').replaceChildren();
@@ -68,13 +75,36 @@ export class ObjectView {
     const { object } = this;
     $('object-edit').hidden = !verbs.includes('put') || object?.text === undefined;
     $('object-delete').hidden = !verbs.includes('delete') || !object;
-    $('history').hidden = !verbs.includes('watch') || !verbs.includes('list');
+    if (!verbs.includes('history')) $('history').hidden = true;
+    $('recent').hidden = !verbs.includes('watch') || !verbs.includes('list');
     $('receivers').hidden = !verbs.includes('admin') || !object;
+  }
+
+  // trace shows who wrote or deleted the object last, and offers its history.
+  async trace(current) {
+    const { resource, key, object, rights: verbs } = this;
+    if (!verbs.includes('history')) return;
+    try {
+      const last = await newest(resource, key);
+      if (!current() || this.object !== object) return;
+      $('history').hidden = false;
+      this.history.again();
+      if (object && last && (storedBy(last, object) || last.kind === 'KIND_GAP')) this.describe({ ...object, last });
+      if (!object && last?.kind === 'KIND_DELETE') say($('object-state'), `This object does not exist. It was deleted by ${signature(last)}${last.message ? `: ${last.message}` : '.'}`);
+    } catch (error) {
+      if (!current() || error instanceof Outdated) return;
+      // An error other than a missing history is shown when the history is opened.
+      $('history').hidden = error.reason === 'NO_HISTORY';
+    }
   }
 
   // load requests the object.
   async load() {
     const { resource, key } = this;
+    if (key === undefined) {
+      this.history.again(); // of a folder
+      return;
+    }
     const current = () => this.resource === resource && this.key === key;
     complain($('object-error'));
     try {
@@ -84,7 +114,9 @@ export class ObjectView {
       this.show({ ...answer.object, ttl: answer.ttl });
       this.receivers.modRevision = answer.object.modRevision;
       const verbs = await rights(resource, key).catch(() => []);
-      if (current()) this.allow(verbs);
+      if (!current()) return;
+      this.allow(verbs);
+      await this.trace(current);
     } catch (error) {
       if (!current() || error instanceof Outdated) return;
       // The last value stays while the server does not answer.
@@ -95,7 +127,9 @@ export class ObjectView {
       if (error.code === code.notFound && error.reason === 'KEY_NOT_FOUND') {
         say($('object-state'), 'This object does not exist.');
         const verbs = await rights(resource, key).catch(() => []);
-        if (current()) this.allow(verbs);
+        if (!current()) return;
+        this.allow(verbs);
+        await this.trace(current);
         return;
       }
       complain($('object-error'), explain(error));
@@ -108,7 +142,7 @@ export class ObjectView {
     this.object = object;
     $('object-body').hidden = !object;
     if (!object) return;
-    const { text, size, note } = readable(object);
+    const { text, note } = readable(object);
     say($('object-value'), shorten(text, most));
     const rest = text.length - most;
     $('object-all').hidden = rest <= 0;
@@ -118,7 +152,13 @@ export class ObjectView {
       $('object-all').hidden = true;
     };
     complain($('object-note'), note);
+    this.describe(object);
+  }
+
+  // describe shows the facts about an object.
+  describe(object) {
+    const { size } = readable(object);
     const shown = facts.map(([name, title, of]) => [name, title, of({ ...object, size })]).filter(([, , value]) => value);
-    $('object-facts').replaceChildren(...shown.map(([name, title, value]) => el('div', {}, el('dt', { title }, name), el('dd', {}, value))));
+    $('object-facts').replaceChildren(...shown.map(([name, title, value]) => el('div', {}, el('dt', { title }, name), el('dd', {}, el('bdi', {}, value)))));
   }
 }

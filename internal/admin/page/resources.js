@@ -32,6 +32,7 @@ const facts = [
   ['Distinct filters', (r) => count(r.interests ?? 0)],
   ['Behind etcd', lag, true],
   ['Window', past, true],
+  ['Rules', (r) => r.validation?.hash ?? '', true], // validation; hidden if there are none
 ];
 
 // Rates computes the change rate of each resource from two answers of the same server.
@@ -107,6 +108,7 @@ function makeCard(r, actions) {
     codec: el('span', { class: 'hint' }),
     undecryptable: el('p', { class: 'error', hidden: '' }),
     opaque: el('p', { class: 'warning', hidden: '' }),
+    rules: el('p', { class: 'error', hidden: '' }),
   };
   const button = (text, act) => {
     const b = el('button', { type: 'button', 'aria-label': `${text} ${r.name}` }, text);
@@ -121,6 +123,7 @@ function makeCard(r, actions) {
     el('dl', {}, ...facts.map(([title, , line], i) => el('div', line ? { class: 'line' } : {}, el('dt', {}, title), parts.facts[i]))),
     parts.undecryptable,
     parts.opaque,
+    parts.rules,
     el('footer', {}, button('Browse', actions.browse), button('Watchers', actions.watchers), button('Tail', actions.tail)),
   );
   card.parts = parts;
@@ -137,7 +140,12 @@ function updateCard(card, r, rates) {
   say(parts.unit, r.cached ? 'changes/s' : 'changes are not counted');
   parts.spark.drawing.toggleAttribute('hidden', !r.cached);
   parts.spark.draw(rates);
-  facts.forEach(([, show], i) => say(parts.facts[i], show(r)));
+  facts.forEach(([, show], i) => {
+    const text = show(r);
+    say(parts.facts[i], text);
+    parts.facts[i].parentElement.hidden = text === '';
+  });
+  complain(parts.rules, r.validation?.problem && `The validation file cannot be used, and earlier rules are in force: ${r.validation.problem}`);
   say(parts.codec, r.codec);
   parts.codec.title = all(`codec ${r.codec}`, r.encrypted && `encrypted with key ${r.primaryKeyId}`, r.fields?.length && `fields ${r.fields.join(', ')}`);
   const undecryptable = Number(r.undecryptableObjects ?? 0);

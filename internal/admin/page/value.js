@@ -42,6 +42,33 @@ function indent(text) {
   return out;
 }
 
+// placeOf returns where the value at a JSON pointer begins in a JSON text, as the offsets of its first token. For a value
+// that is missing it is the object or array that lacks it, and undefined for a text that is not JSON.
+export function placeOf(text, pointer) {
+  if (faultOf(text) !== undefined) return undefined;
+  const path = pointer.split('/').slice(1).map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'));
+  const around = []; // the objects and arrays around the token, with the name or the index of their present member
+  let found;
+  for (const { 0: token, index } of text.matchAll(tokens)) {
+    const parent = around.at(-1);
+    if (token === '}' || token === ']') {
+      around.pop();
+    } else if (token === ',') {
+      parent.name = parent.list ? parent.name + 1 : undefined;
+    } else if (token !== ':') {
+      if (parent?.name === undefined && parent) {
+        parent.name = JSON.parse(token);
+        continue;
+      }
+      const leads = !parent || (parent.leads && String(parent.name) === path[around.length - 1]);
+      if (leads) found = [index, index + token.length];
+      if (leads && around.length === path.length) return found;
+      if (token === '{' || token === '[') around.push({ list: token === '[', name: token === '[' ? 0 : undefined, leads });
+    }
+  }
+  return found;
+}
+
 // isJSON reports whether values of a content type must be JSON, as the server decides it.
 export const isJSON = (contentType) => /^\s*(application\/json|[^;]*\+json)\s*(;|$)/i.test(contentType ?? '');
 

@@ -91,6 +91,9 @@ func (i *Interceptors) Record(ctx context.Context, c *Call, fullMethod string, e
 		if one, ok := c.request.(interface{ GetSkipValidation() bool }); ok {
 			r.SkippedValidation = one.GetSkipValidation()
 		}
+		if one, ok := c.request.(interface{ GetMessage() string }); ok {
+			r.Message = apierr.Clip(one.GetMessage(), apierr.MaxEchoBytes)
+		}
 	}
 	r.Keys, r.KeyCount = keysOf(c.request)
 	if one, ok := c.request.(*fanoutv1.EndWatcherRequest); ok {

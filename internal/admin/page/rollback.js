@@ -1,0 +1,113 @@
+// Restoring an object as its history has it: a preview, and a write whose precondition is the state in the preview.
+
+import { $, complain, say } from './dom.js';
+import { code, explain, of, Outdated, send } from './api.js';
+import { compared, present, same } from './history.js';
+
+// Rollback asks before it writes. on.written is called after the write.
+export class Rollback {
+  constructor(on) {
+    this.on = on;
+    $('rollback').addEventListener('close', () => this.forget());
+    $('rollback-cancel').addEventListener('click', () => $('rollback').close());
+    $('rollback-confirm').addEventListener('click', () => this.write());
+    $('rollback-message').addEventListener('keydown', (e) => e.key === 'Enter' && !$('rollback-confirm').disabled && this.write());
+  }
+
+  // forget removes what the preview has shown.
+  forget() {
+    this.wanted = undefined;
+    this.now = undefined;
+    $('rollback-diff').replaceChildren();
+    $('rollback-message').value = '';
+    for (const id of ['rollback-title', 'rollback-text', 'rollback-note']) say($(id), '');
+    complain($('rollback-error'));
+  }
+
+  // open shows the preview. wanted has the resource, the key, the revision and the object to restore, which is undefined
+  // if there was none, the codec of the resource if it is known, and the rights of the visitor.
+  async open(wanted) {
+    this.wanted = wanted;
+    $('rollback-message').value = '';
+    complain($('rollback-error'));
+    say($('rollback-title'), `Roll back ${wanted.key} to revision ${wanted.revision}`);
+    say($('rollback-text'), 'Loading');
+    say($('rollback-note'), `The message begins with “${this.source()}”.`);
+    $('rollback-diff').replaceChildren();
+    $('rollback-confirm').disabled = true;
+    if (!$('rollback').open) $('rollback').showModal();
+    $('rollback-cancel').focus();
+    try {
+      const now = await present(wanted.resource, wanted.key);
+      if (this.wanted === wanted) this.preview(now);
+    } catch (error) {
+      if (error instanceof Outdated || this.wanted !== wanted) return;
+      say($('rollback-text'), '');
+      complain($('rollback-error'), explain(error));
+    }
+  }
+
+  source() {
+    return `rollback to revision ${this.wanted.revision}`;
+  }
+
+  // preview shows what the write changes.
+  preview(now) {
+    const { target } = this.wanted;
+    this.now = now;
+    const nothing = same(now, target);
+    const what = !target ? 'The object is deleted' : now ? `The object, which is at revision ${now.modRevision}, is written as below` : 'The object is created again';
+    const ttl = target && now?.hasTtl ? ' It then has no time to live any more.' : '';
+    say($('rollback-text'), nothing ? 'The present state is the same. There is nothing to roll back.' : `${what}. Nothing is written if it changes before.${ttl}`);
+    $('rollback-diff').replaceChildren(...(nothing ? [] : [compared(now, target)]));
+    $('rollback-confirm').disabled = nothing;
+  }
+
+  // operation returns the write.
+  operation({ key, target, codec }, now, withLabels) {
+    const ifModRevision = now?.modRevision ?? 0;
+    if (!target) return { delete: { key, ifModRevision } };
+    const { text, data, labels, contentType } = target;
+    const free = codec === undefined || codec === 'object'; // as in the form for edits
+    return {
+      put: {
+        key, ifModRevision, ...(data === undefined ? { text } : { data }),
+        ...(free && contentType && { contentType }),
+        ...(free && withLabels && labels && { labels }),
+      },
+    };
+  }
+
+  async write() {
+    const { wanted, now } = this;
+    const text = $('rollback-message').value.trim();
+    const message = text ? `${this.source()}: ${text}` : this.source();
+    const transact = (withLabels) => send('POST', of(wanted.resource, 'transactions'), {}, {
+      operations: [this.operation(wanted, now, withLabels)], returnCurrent: true, message,
+    });
+    $('rollback-confirm').disabled = true;
+    complain($('rollback-error'));
+    try {
+      const answer = await transact(true).catch((error) => {
+        // The codec is not known to visitors who may not list the resources, and may find the labels in the value.
+        if (wanted.codec !== undefined || error.code !== code.invalid || !error.violations.some((v) => v.field?.endsWith('.labels'))) throw error;
+        return transact(false);
+      });
+      if (answer.applied) {
+        if (this.wanted === wanted) $('rollback').close();
+        this.on.written(wanted, now);
+        return;
+      }
+      if (this.wanted !== wanted) return;
+      const current = answer.results?.[0]?.object;
+      this.preview(current);
+      complain($('rollback-error'), current
+        ? `Nothing was written: the object has changed meanwhile, and is at revision ${current.modRevision} now. The preview shows what would change in that state.`
+        : 'Nothing was written: the object was deleted meanwhile.');
+    } catch (error) {
+      if (this.wanted !== wanted) return;
+      complain($('rollback-error'), explain(error));
+      $('rollback-confirm').disabled = false;
+    }
+  }
+}
