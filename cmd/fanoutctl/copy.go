@@ -246,8 +246,12 @@ func (t *tool) validateCopy(ctx context.Context, c *copyFlags, plan *transfer.Co
 func (t *tool) explainCopy(err error, server string) error {
 	e, ok := errors.AsType[*client.Error](err)
 	if ok && e.Reason == client.ErrPreconditionFailed {
-		return exitError{exitConflict, fmt.Errorf("%q has changed at the target since the comparison (it is at revision %s), and the transaction was refused: run the command again to see the present differences",
-			e.Metadata["key"], e.Metadata["mod_revision"])}
+		before := ""
+		if partly, ok := errors.AsType[partlyWritten](err); ok {
+			before = fmt.Sprintf("%d of %d changes were made: ", partly.done, partly.of)
+		}
+		return exitError{exitConflict, fmt.Errorf("%s%q has changed at the target since the comparison (it is at revision %s), and the transaction was refused: run the command again to see the present differences",
+			before, e.Metadata["key"], e.Metadata["mod_revision"])}
 	}
 	return serverError{server, err}
 }

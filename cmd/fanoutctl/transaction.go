@@ -50,6 +50,18 @@ func nextBatch(writes []transfer.Write, most int) []transfer.Write {
 	return writes[:n]
 }
 
+// partlyWritten is the error of a transaction after others were made.
+type partlyWritten struct {
+	done, of int
+	error
+}
+
+func (e partlyWritten) Error() string {
+	return fmt.Sprintf("%d of %d changes were made: %v", e.done, e.of, e.error)
+}
+
+func (e partlyWritten) Unwrap() error { return e.error }
+
 // writeAll makes the writes in one transaction, or in several if it may split them. It prints the revision of each.
 func (t *tool) writeAll(ctx context.Context, r *client.Resource, writes []transfer.Write, splits bool) error {
 	most := transactionOps
@@ -73,7 +85,7 @@ func (t *tool) writeAll(ctx context.Context, r *client.Resource, writes []transf
 		case tooLarge && len(batch) > 1:
 			return exitError{exitUsage, fmt.Errorf("the changes do not fit into one transaction, and none was made: %w; add --batches to make them in several", err)}
 		case err != nil && done > 0:
-			return fmt.Errorf("%d of %d changes were made: %w", done, len(writes), err)
+			return partlyWritten{done, len(writes), err}
 		case err != nil:
 			return err
 		}
