@@ -104,6 +104,18 @@ func (r *Resource) Validate(ctx context.Context, key string, v Value, opts ...Wr
 	return nil
 }
 
+// ValidateDelete is [Resource.Validate] for a deletion. The caller needs the right to delete the object.
+func (r *Resource) ValidateDelete(ctx context.Context, key string) error {
+	req := &fanoutv1.DeleteRequest{Resource: r.name, Delete: deleteOperation(key, nil), ValidateOnly: true}
+	if err := checkUTF8(req); err != nil {
+		return fmt.Errorf("validate the deletion of %q: %w", key, err)
+	}
+	if _, err := r.client.writes.Delete(ctx, req); err != nil {
+		return fmt.Errorf("validate the deletion of %q: %w", key, errorOf(err))
+	}
+	return nil
+}
+
 // Put stores an object and returns the revision of the write.
 //
 // A write that fails with a code such as Unavailable may have been applied. The client

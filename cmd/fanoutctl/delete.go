@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
-	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
@@ -176,8 +173,11 @@ func (t *tool) deleteSelected(cmd *cobra.Command, args []string, d *deleteFlags)
 		return usagef("to select objects below %s, add --recursive", args[1])
 	case cmd.Flags().Changed("if-revision") || cmd.Flags().Changed("output") || d.skip:
 		return usagef("--if-revision, --output and --skip-validation require a key")
-	case !d.yes && !d.dryRun && (!isTerminal(t.in) || !isTerminal(t.stderr)):
-		return usagef("there is no terminal to ask for confirmation; use --yes, or --dry-run to see the objects")
+	}
+	if !d.yes && !d.dryRun {
+		if err := t.needTerminal("the objects"); err != nil {
+			return err
+		}
 	}
 	d.s.setPath(args)
 	r := t.client.Resource(args[0]).Because(d.message)
@@ -231,15 +231,8 @@ func (t *tool) confirm(ctx context.Context, changes []transfer.Change, what stri
 		}
 		fmt.Fprintf(w, "  %s\n", c.Key)
 	}
-	fmt.Fprintf(w, "Delete %s? [y/N] ", what)
-	answer, _ := pipe.Await(ctx, func() (string, error) { return bufio.NewReader(t.in).ReadString('\n') })
-	if ctx.Err() != nil {
-		fmt.Fprintln(t.stderr)
-		return context.Cause(ctx)
-	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
+	if ok, err := t.agrees(ctx, fmt.Sprintf("Delete %s?", what)); ok || err != nil {
+		return err
 	}
 	return errors.New("nothing was deleted")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/follow"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 	"github.com/fanoutd/fanoutd/internal/ctl/past"
+	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
@@ -150,6 +151,44 @@ func (t *tool) planPast(ctx context.Context, r *client.Resource, key, from, to s
 	case changed == nil:
 		c.Action = transfer.Delete
 	case past.Same(old, changed):
+		return &transfer.Plan{Unchanged: 1}, nil
+	}
+	return &transfer.Plan{Changes: []transfer.Change{c}}, nil
+}
+
+// planFile returns the difference between an object, as it is or was, and the value in a file. Labels do not count, and a
+// file that does not say its content type has that of the object.
+func (t *tool) planFile(ctx context.Context, r *client.Resource, key, from, file string) (*transfer.Plan, error) {
+	value, err := pipe.ReadFile(ctx, file)
+	if err != nil {
+		return nil, inputError(fmt.Errorf("cannot read value: %w", err))
+	}
+	r = r.JSONValues()
+	c := transfer.Change{Action: transfer.Update, Key: key}
+	if from == "" {
+		c.Old, err = r.Get(ctx, key)
+	} else {
+		var revision int64
+		c.Old, revision, err = pastOf(ctx, r, key, from)
+		c.Was = fmt.Sprintf("%s at revision %d", key, revision)
+	}
+	if isNotFound(err) {
+		c.Old, err = nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	contentType, _ := document.TypeOf(file, value) // what only looks like JSON is text
+	c.New = &document.Document{Key: key, Content: document.NewContent(contentType, value), Where: file}
+	if c.Old == nil {
+		c.Action = transfer.Create
+		return &transfer.Plan{Changes: []transfer.Change{c}}, nil
+	}
+	c.New.Labels = c.Old.Labels
+	if document.IsJSON(c.Old.ContentType) && document.IsJSON(contentType) {
+		c.New.Text, c.New.Value = nil, value // without insignificant spaces
+	}
+	if c.New.Matches(c.Old) {
 		return &transfer.Plan{Unchanged: 1}, nil
 	}
 	return &transfer.Plan{Changes: []transfer.Change{c}}, nil

@@ -41,6 +41,7 @@ func historyCommand(t *tool) *cobra.Command {
 		at     string
 		limit  int
 		values bool
+		follow historyFollow
 	)
 	cmd := &cobra.Command{
 		Use:   "history RESOURCE [KEY | PATH/]",
@@ -51,6 +52,12 @@ resource. The server keeps a history only if the resource is configured so.
 
 A gap is where another program wrote the key in etcd. "earlier" is an object that is older
 than the history of its key.
+
+With --follow, show the writes that are made from now on, the oldest first, until the command is
+stopped. None is missing, however fast they come and however long the server is away, as long
+as the history still has them. --position-file saves how far the command has come, so that the
+next one continues there: after a crash, some writes may be shown again. This requires the
+right "watch" as well.
 
 The history requires the right "history".`,
 		Example: `  # Show the history of an object
@@ -63,9 +70,15 @@ The history requires the right "history".`,
   fanoutctl history config --at 24h
 
   # Keep it for an audit
-  fanoutctl history config -o jsonl --values >history.jsonl`,
+  fanoutctl history config -o jsonl --values >history.jsonl
+
+  # Append every write to an audit log
+  fanoutctl history config --follow -o jsonl --position-file audit.position >>audit.jsonl`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts, err := parseAt(at)
+			if err == nil {
+				err = follow.check(at != "" || limit > 0)
+			}
 			if err != nil {
 				return err
 			}
@@ -77,13 +90,21 @@ The history requires the right "history".`,
 			}
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
-			return t.showHistory(ctx, args, format, opts, limit, values)
+			shown := t.historyList(format, values)
+			if follow.on {
+				return t.followHistory(ctx, args, &follow, &shown, opts)
+			}
+			return t.showHistory(ctx, args, &shown, opts, limit)
 		},
 	}
+	cmd.AddCommand(historyPurgeCommand(t))
 	formatFlag(cmd, &format, output.Table)
 	atFlag(cmd, &at)
 	cmd.Flags().IntVar(&limit, "limit", 0, "maximum `number` of entries to show (0: no limit)")
 	cmd.Flags().BoolVar(&values, "values", false, "show what was written")
+	cmd.Flags().BoolVarP(&follow.on, "follow", "f", false, "show the writes that are made from now on, the oldest first")
+	cmd.Flags().StringVar(&follow.from, "from", "", "with --follow, show the writes after this `position`: a revision, or EPOCH:REVISION")
+	cmd.Flags().StringVar(&follow.file, "position-file", "", "with --follow, save the position in this `file`, and continue there")
 	return cmd
 }
 
@@ -136,8 +157,9 @@ func historyScope(args []string) client.Scope {
 	return client.Key(keyOf(args[1]))
 }
 
-func (t *tool) showHistory(ctx context.Context, args []string, format output.Format, opts []client.HistoryOption, limit int, values bool) error {
-	shown := output.List[*client.HistoryEntry]{
+// historyList returns what prints entries.
+func (t *tool) historyList(format output.Format, values bool) output.List[*client.HistoryEntry] {
+	return output.List[*client.HistoryEntry]{
 		Printer: t.printer(format), Columns: historyColumns(format == output.Wide, values),
 		Key: func(e *client.HistoryEntry) string { return e.Key },
 		Value: func(e *client.HistoryEntry) []byte {
@@ -149,6 +171,9 @@ func (t *tool) showHistory(ctx context.Context, args []string, format output.For
 		Document: func(e *client.HistoryEntry) any { return recordOf(e) },
 		Array:    true,
 	}
+}
+
+func (t *tool) showHistory(ctx context.Context, args []string, shown *output.List[*client.HistoryEntry], opts []client.HistoryOption, limit int) error {
 	n := 0
 	for e, err := range t.client.Resource(args[0]).JSONValues().History(ctx, historyScope(args), opts...) {
 		if err != nil {
@@ -161,7 +186,7 @@ func (t *tool) showHistory(ctx context.Context, args []string, format output.For
 			break
 		}
 	}
-	if n == 0 && (format == output.Table || format == output.Wide) {
+	if n == 0 && (shown.Format == output.Table || shown.Format == output.Wide) {
 		fmt.Fprintln(t.stderr, "No history found. To see the history below a path, end it with a slash.")
 	}
 	return shown.Close()

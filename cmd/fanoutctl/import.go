@@ -121,7 +121,7 @@ restored. A signal ends the command without a rollback.
 
 func diffCommand(t *tool) *cobra.Command {
 	var flags planFlags
-	var from, to string
+	var from, to, file string
 	cmd := &cobra.Command{
 		Use:   "diff RESOURCE SOURCE | RESOURCE KEY --from REVISION | TIME",
 		Short: "Show what an import would change, or what has changed",
@@ -129,7 +129,8 @@ func diffCommand(t *tool) *cobra.Command {
 to the documents.
 
 With --from, show what has changed in an object since a revision or a time, or until --to. The
-resource needs a history.
+resource needs a history. With --file, compare the value in a file with the object, as it is or
+as it was at --from.
 
 The exit code is 0 if there are no differences and 1 if there are. Failures for which
 other commands exit with 1 exit with 2.
@@ -139,13 +140,20 @@ other commands exit with 1 exit with 2.
   fanoutctl diff config ./environments/prod --prefix prod --prune
 
   # Show what has changed in an object since yesterday
-  fanoutctl diff config shop/limits --from 24h`,
+  fanoutctl diff config shop/limits --from 24h
+
+  # Compare an object with a value in a file
+  fanoutctl diff config shop/limits --file limits.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
 			var plan *transfer.Plan
 			var err error
 			switch {
+			case file != "" && to != "":
+				err = usagef("--file and --to are mutually exclusive")
+			case file != "":
+				plan, err = t.planFile(ctx, t.client.Resource(args[0]), keyOf(args[1]), from, file)
 			case from != "":
 				plan, err = t.planPast(ctx, t.client.Resource(args[0]), keyOf(args[1]), from, to)
 			case to != "":
@@ -165,6 +173,7 @@ other commands exit with 1 exit with 2.
 	flags.bind(cmd)
 	cmd.Flags().Lookup("prune").Usage = "show objects without a document as deleted"
 	cmd.Flags().StringVar(&from, "from", "", "compare the object of this `revision` or time, such as 24h ago")
+	cmd.Flags().StringVar(&file, "file", "", "compare the object KEY with the value in this `file`")
 	cmd.Flags().StringVar(&to, "to", "", "with the one of this `revision` or time (default: the present one)")
 	return cmd
 }

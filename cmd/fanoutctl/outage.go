@@ -46,7 +46,7 @@ func (t *tool) staleHint() string {
 // outcomeHint is the end of a message for a command that only writes, or "".
 func (t *tool) outcomeHint() string {
 	switch strings.TrimPrefix(t.ran, "fanoutctl ") {
-	case "put", "delete", "txn":
+	case "put", "delete", "txn", "copy", "rollback":
 		return "; the write may or may not have been applied"
 	}
 	return ""

@@ -70,14 +70,14 @@ func (p *progress) finish() {
 // waitingNotice is the time after which fanoutctl reports that a request waits for a server.
 const waitingNotice = time.Second
 
-// reportWaiting reports that requests wait for a server.
-func (t *tool) reportWaiting(failure error) {
+// reportWaiting reports that requests wait for this server.
+func (t *tool) reportWaiting(server string, failure error) {
 	if bar := t.shown.Load(); bar != nil {
 		fmt.Fprint(t.stderr, "\r", ansi.EraseEntireLine)
 		defer func() { _ = bar.RenderBlank() }() // with its present state
 	}
 	if failure == nil {
-		fmt.Fprintf(t.stderr, "fanoutctl: still waiting for %s to answer\n", t.settings.Server)
+		fmt.Fprintf(t.stderr, "fanoutctl: still waiting for %s to answer\n", server)
 		return
 	}
 	reason := failure.Error()
@@ -87,5 +87,5 @@ func (t *tool) reportWaiting(failure error) {
 			reason = "it has lost etcd"
 		}
 	}
-	fmt.Fprintf(t.stderr, "fanoutctl: still waiting for %s: %s\n", t.settings.Server, reason)
+	fmt.Fprintf(t.stderr, "fanoutctl: still waiting for %s: %s\n", server, reason)
 }

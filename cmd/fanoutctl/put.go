@@ -231,8 +231,13 @@ func (t *tool) value(ctx context.Context, args []string, file string) ([]byte, e
 // derivesLabels returns a function that asks the server, once, whether the codec of a resource derives the
 // labels from the values. If the caller may not know the codec, it is taken for the default one.
 func (t *tool) derivesLabels(ctx context.Context, resource string) func() bool {
+	return derivesLabels(ctx, t.settings.Server, t.client, resource)
+}
+
+// derivesLabels is [tool.derivesLabels] for any server.
+func derivesLabels(ctx context.Context, server string, c *client.Client, resource string) func() bool {
 	return sync.OnceValue(func() bool {
-		all, _ := admin.New(t.settings.Server, t.client).Resources(ctx, false)
+		all, _ := admin.New(server, c).Resources(ctx, false)
 		return slices.ContainsFunc(all, func(r admin.Resource) bool {
 			return r.Name == resource && r.Codec != "" && !object.StoresLabels(r.Codec)
 		})

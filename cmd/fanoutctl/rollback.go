@@ -1,20 +1,18 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 	"github.com/fanoutd/fanoutd/internal/ctl/past"
-	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
+	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
 func rollbackCommand(t *tool) *cobra.Command {
@@ -50,8 +48,10 @@ object that had a time to live is restored without one.`,
 			if to == "" {
 				return usagef("rollback requires --to, a revision or a time; usage: %s", cmd.UseLine())
 			}
-			if !yes && !dryRun && (!isTerminal(t.in) || !isTerminal(t.stderr)) {
-				return usagef("there is no terminal to ask for confirmation; use --yes, or --dry-run to see the changes")
+			if !yes && !dryRun {
+				if err := t.needTerminal("the changes"); err != nil {
+					return err
+				}
 			}
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
@@ -72,9 +72,10 @@ object that had a time to live is restored without one.`,
 				return err
 			}
 			known, unknown := t.showRollback(changes)
+			writes := t.rollbackWrites(ctx, r, known)
 			var refusal error
 			if !splits {
-				refusal = tooMuch(known)
+				refusal = tooMuch(writes)
 			}
 			switch {
 			case dryRun:
@@ -90,11 +91,13 @@ object that had a time to live is restored without one.`,
 				return refusal
 			}
 			if !yes {
-				if err := t.confirmRollback(ctx, len(known)); err != nil {
+				if ok, err := t.agrees(ctx, fmt.Sprintf("Make %s?", english.Plural(len(known), "change", ""))); err != nil {
 					return err
+				} else if !ok {
+					return errors.New("nothing was restored")
 				}
 			}
-			if err := t.rollBack(ctx, r.Because(because), known, splits); err != nil {
+			if err := t.writeAll(ctx, r.Because(because), writes, splits); err != nil {
 				return err
 			}
 			return unknownStates(unknown)
@@ -108,9 +111,6 @@ object that had a time to live is restored without one.`,
 	messageFlag(cmd, &message)
 	return cmd
 }
-
-// maxMessageBytes is the longest message of a write that servers accept.
-const maxMessageBytes = 1024
 
 // revisionOf returns the revision that a revision or a time of the command line means.
 func revisionOf(ctx context.Context, r *client.Resource, of client.Scope, text string) (int64, error) {
@@ -157,53 +157,27 @@ func unknownStates(unknown []past.Change) error {
 	return exitError{exitPartial, fmt.Errorf("the former state of %s is not known", english.Plural(len(unknown), "object", ""))}
 }
 
-func (t *tool) confirmRollback(ctx context.Context, n int) error {
-	if err := t.out.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintf(t.stderr, "Make %s? [y/N] ", english.Plural(n, "change", ""))
-	answer, _ := pipe.Await(ctx, func() (string, error) { return bufio.NewReader(t.in).ReadString('\n') })
-	if ctx.Err() != nil {
-		fmt.Fprintln(t.stderr)
-		return context.Cause(ctx)
-	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
-	}
-	return exitError{exitFailed, fmt.Errorf("nothing was restored")}
-}
-
-// The limits of a transaction. A server or an external etcd may have others.
-const (
-	rollbackOps   = 128                    // a server's default
-	batchBytes    = 1536 << 10             // etcd's default
-	rollbackBytes = 2*batchBytes + 256<<10 // that of an embedded etcd which keeps histories
-)
-
-// tooMuch returns an error if changes do not fit into one transaction.
-func tooMuch(changes []past.Change) error {
-	bytes := 0
-	for _, c := range changes {
-		bytes += writtenBytes(c)
-	}
-	if len(changes) <= rollbackOps && bytes <= rollbackBytes {
-		return nil
-	}
-	return usagef("%s with %s do not fit into one transaction: add --batches to make them in several",
-		english.Plural(len(changes), "change", ""), humanize.IBytes(uint64(bytes)))
-}
-
-// nextBatch returns the first changes that fit into a transaction, at most so many. It returns at least one.
-func nextBatch(changes []past.Change, most int) []past.Change {
-	n, bytes := 0, 0
-	for n < min(len(changes), most) {
-		if bytes += writtenBytes(changes[n]); n > 0 && bytes > batchBytes {
-			break
+// rollbackWrites returns the writes that make the changes. Each requires the present revision of its object.
+func (t *tool) rollbackWrites(ctx context.Context, r *client.Resource, changes []past.Change) []transfer.Write {
+	derived := t.derivesLabels(ctx, r.Name())
+	writes := make([]transfer.Write, len(changes))
+	for i, c := range changes {
+		var present int64
+		if c.Present != nil {
+			present = c.Present.ModRevision
 		}
-		n++
+		writes[i].Bytes = writtenBytes(c)
+		if c.Object == nil {
+			writes[i].Op = client.OpDelete(c.Key, client.IfRevision(present))
+			continue
+		}
+		v := c.Object.AsValue()
+		if len(v.Labels) > 0 && derived() {
+			v = v.WithLabels(nil)
+		}
+		writes[i].Op = client.OpPut(c.Key, v, client.IfRevision(present))
 	}
-	return changes[:n]
+	return writes
 }
 
 // writtenBytes returns about how many bytes a change writes in etcd: the object, and its record in the history.
@@ -216,50 +190,4 @@ func writtenBytes(c past.Change) int {
 		n += 2 * (len(name) + len(value))
 	}
 	return n + 2*len(c.Object.Value)
-}
-
-// rollBack makes the changes. Each has the present revision of its object as precondition.
-func (t *tool) rollBack(ctx context.Context, r *client.Resource, changes []past.Change, splits bool) error {
-	derived := t.derivesLabels(ctx, r.Name())
-	most := rollbackOps
-	for done := 0; done < len(changes); {
-		batch := changes[done:]
-		if splits {
-			batch = nextBatch(batch, most)
-		}
-		ops := make([]client.Op, len(batch))
-		for i, c := range batch {
-			var present int64
-			if c.Present != nil {
-				present = c.Present.ModRevision
-			}
-			if c.Object == nil {
-				ops[i] = client.OpDelete(c.Key, client.IfRevision(present))
-				continue
-			}
-			v := c.Object.AsValue()
-			if len(v.Labels) > 0 && derived() {
-				v = v.WithLabels(nil)
-			}
-			ops[i] = client.OpPut(c.Key, v, client.IfRevision(present))
-		}
-		call, cancel := t.withTimeout(ctx, requestTimeout)
-		transaction, err := r.Transact(call, ops...)
-		cancel()
-		tooLarge := errors.Is(err, client.ErrWriteTooLarge) || errors.Is(err, client.ErrRequestTooLarge)
-		switch {
-		case tooLarge && splits && len(batch) > 1:
-			most = len(batch) / 2 // nothing was written
-			continue
-		case tooLarge && len(batch) > 1:
-			return exitError{exitUsage, fmt.Errorf("the changes do not fit into one transaction, and none was made: %w; add --batches to make them in several", err)}
-		case err != nil && done > 0:
-			return fmt.Errorf("%d of %d changes were made: %w", done, len(changes), err)
-		case err != nil:
-			return err
-		}
-		done += len(batch)
-		fmt.Fprintln(t.out, transaction.Revision)
-	}
-	return nil
 }

@@ -78,7 +78,7 @@ func encryptedServer(t *testing.T, names ...string) (address, keyset, web string
 	for _, name := range names {
 		r := config.NewResource(name)
 		switch name {
-		case "history", "undo_history":
+		case "history", "undo_history", "copy":
 			r.History = config.NewHistory()
 		case "rollback", "rollback_large", "rollback_ttl":
 			r.History = config.NewHistory()
@@ -117,7 +117,7 @@ func rotate(keyset string) (id uint32, err error) {
 }
 
 // The scripts in testdata run the command against a real server. Each script has its own
-// resource, whose name is in $R. The additional commands are:
+// resource, whose name is in $R. The server at $PROD has only that of copy.txtar. The additional commands are:
 //
 //	exits CODE COMMAND...   run a command and check its exit code
 //	unhurried CODE PATTERN COMMAND...
@@ -138,6 +138,7 @@ func TestScripts(t *testing.T) {
 		names = append(names, resourceOf(s))
 	}
 	address, keyset, web := encryptedServer(t, names...)
+	prod := server(t, "copy")
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
@@ -145,6 +146,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			for name, value := range map[string]string{
 				"FANOUTCTL_SERVER": address,
+				"PROD":             prod,
 				"KEYSET":           keyset,
 				"HTTP_ADDRESS":     web,
 				"R":                resourceOf(filepath.Base(env.WorkDir)),

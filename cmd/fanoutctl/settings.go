@@ -84,7 +84,33 @@ func (t *tool) resolve() error {
 		}
 	}
 	t.settings = t.flags.or(env).or(chosen.Connection).or(connection{Server: defaultServer})
+	if t.settings.Server == chosen.Connection.Server {
+		t.inContext = chosen.Name
+	}
 	return nil
+}
+
+// connectTo returns a client of another context. Flags and variables are for the present one: nothing of it, such as
+// its token, must reach another server.
+func (t *tool) connectTo(name string) (*client.Client, connection, error) {
+	file, err := readContexts(t.contextsPath())
+	if err != nil {
+		return nil, connection{}, usageError{err}
+	}
+	chosen, err := file.get(name)
+	if err != nil {
+		return nil, connection{}, exitError{exitNotFound, fmt.Errorf("%w in %s (contexts: %s)", err, t.contextsPath(), strings.Join(file.names(), ", "))}
+	}
+	to := chosen.Connection.or(connection{Server: defaultServer})
+	opts, err := credentialOptions(to, "")
+	if err != nil {
+		return nil, to, err
+	}
+	c, err := client.New(to.Server, append(opts, t.commonOptions(to.Server)...)...)
+	if err != nil {
+		return nil, to, usageError{err}
+	}
+	return c, to, nil
 }
 
 // contextsPath returns the path of the context file.
@@ -104,9 +130,16 @@ func (t *tool) sendsCredentials() bool {
 	return t.vars[envPrefix+"TOKEN"] != "" || t.settings.TokenFile != "" || t.settings.CertFile != ""
 }
 
-// credentials returns the client options for TLS and tokens.
-func (t *tool) credentials() ([]client.Option, error) {
-	s := t.settings
+// token returns the token of the variable, unless a flag overrides it.
+func (t *tool) token() string {
+	if t.flags.TokenFile != "" {
+		return ""
+	}
+	return t.vars[envPrefix+"TOKEN"]
+}
+
+// credentialOptions returns the client options for TLS and tokens. A token has precedence over that of the settings.
+func credentialOptions(s connection, token string) ([]client.Option, error) {
 	var opts []client.Option
 	encrypted := s.CAFile != "" || s.CertFile != "" || s.ServerName != ""
 	if s.TLS != "" {
@@ -132,7 +165,7 @@ func (t *tool) credentials() ([]client.Option, error) {
 			opts = append(opts, client.WithCertificateFiles(s.CertFile, s.KeyFile))
 		}
 	}
-	if token := t.vars[envPrefix+"TOKEN"]; token != "" && t.flags.TokenFile == "" {
+	if token != "" {
 		return append(opts, client.WithToken(token)), nil
 	}
 	if s.TokenFile != "" {

@@ -40,9 +40,10 @@ type tool struct {
 	shown        atomic.Pointer[progressbar.ProgressBar] // nil: no progress bar is on the screen
 	interruption error                                   // why the watch of the command has lost its server; nil once it goes on
 
-	settings connection      // the settings in effect, set by resolve
-	client   *client.Client  // for object requests; nil for commands that need no server
-	each     []client.Server // for requests to each server, set by eachServer
+	settings  connection      // the settings in effect, set by resolve
+	inContext string          // the context whose server they have; empty: none
+	client    *client.Client  // for object requests; nil for commands that need no server
+	each      []client.Server // for requests to each server, set by eachServer
 }
 
 func newTool(environ []string, in io.Reader, stdout, stderr io.Writer) *tool {
@@ -110,15 +111,20 @@ func (t *tool) options() ([]client.Option, error) {
 	if err := t.resolve(); err != nil {
 		return nil, err
 	}
-	opts, err := t.credentials()
+	opts, err := credentialOptions(t.settings, t.token())
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, client.WithUserAgent("fanoutctl"), client.WithRequestTimeout(0)) // the commands have their own
+	return append(opts, t.commonOptions(t.settings.Server)...), nil
+}
+
+// commonOptions returns the client options that do not depend on the credentials.
+func (t *tool) commonOptions(server string) []client.Option {
+	opts := []client.Option{client.WithUserAgent("fanoutctl"), client.WithRequestTimeout(0)} // the commands have their own
 	if !t.fullScreen {
-		opts = append(opts, client.WithWaitingNotice(waitingNotice, t.reportWaiting))
+		opts = append(opts, client.WithWaitingNotice(waitingNotice, func(failure error) { t.reportWaiting(server, failure) }))
 	}
-	return opts, nil
+	return opts
 }
 
 // requestTimeout is the default timeout of a single request.

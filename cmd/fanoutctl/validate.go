@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -60,7 +61,11 @@ exit code is 1 if anything is refused. The command needs the right "put" to the 
 			if err != nil {
 				return err
 			}
-			refused := t.printRefusals(documents, refusals)
+			keys := make([]string, len(documents))
+			for i := range documents {
+				keys[i] = documents[i].Key
+			}
+			refused := printRefusals(t.out, keys, refusals)
 			if refused > 0 {
 				return fmt.Errorf("%d of %d are refused", refused, len(documents))
 			}
@@ -103,8 +108,8 @@ func (t *tool) documentsToCheck(ctx context.Context, r *client.Resource, files [
 	return all, nil
 }
 
-// printRefusals prints the faults of documents, and returns how many documents have some.
-func (t *tool) printRefusals(documents []document.Document, refusals []error) (refused int) {
+// printRefusals prints the faults of objects, and returns how many objects have some.
+func printRefusals(w io.Writer, keys []string, refusals []error) (refused int) {
 	for i, err := range refusals {
 		if err == nil {
 			continue
@@ -112,7 +117,7 @@ func (t *tool) printRefusals(documents []document.Document, refusals []error) (r
 		refused++
 		e, ok := errors.AsType[*client.Error](err)
 		if !ok || len(e.Violations) == 0 {
-			fmt.Fprintf(t.out, "%s: %s\n", output.Printable(documents[i].Key), output.Printable(err.Error()))
+			fmt.Fprintf(w, "%s: %s\n", output.Printable(keys[i]), output.Printable(err.Error()))
 			continue
 		}
 		for _, v := range slices.SortedStableFunc(slices.Values(e.Violations), func(a, b client.Violation) int { return cmp.Compare(a.Field, b.Field) }) {
@@ -124,7 +129,7 @@ func (t *tool) printRefusals(documents []document.Document, refusals []error) (r
 					where = "value"
 				}
 			}
-			fmt.Fprintf(t.out, "%s: %s %s\n", output.Printable(documents[i].Key), output.Printable(where), output.Printable(v.Description))
+			fmt.Fprintf(w, "%s: %s %s\n", output.Printable(keys[i]), output.Printable(where), output.Printable(v.Description))
 		}
 	}
 	return refused

@@ -29,6 +29,7 @@ var executed = map[string]string{
 	"docs/tasks/cluster.md":           "test/readme.TestClusterPage",
 	"docs/tasks/deploy-gate.md":       "test/readme.TestTasks",
 	"docs/tasks/encrypt.md":           "test/readme.TestTasks",
+	"docs/tasks/environments.md":      "test/readme.TestEnvironmentsPage",
 	"docs/tasks/files.md":             "test/readme.TestGettingStarted",
 	"docs/tasks/history.md":           "test/readme.TestGettingStarted",
 	"docs/tasks/monitor.md":           "test/observability.TestDocumentedCommandsWork",

@@ -16,25 +16,49 @@ const concurrentChecks = 16
 // Validate asks the server whether it would store the documents, and returns the error for each, or nil. It ends
 // with an error that is not about a document. With asNew, rules do not see the objects that are stored.
 func (s Scope) Validate(ctx context.Context, r *client.Resource, documents []document.Document, asNew bool) ([]error, error) {
-	refusals := make([]error, len(documents))
-	checking, ctx := errgroup.WithContext(ctx)
-	checking.SetLimit(concurrentChecks)
 	var opts []client.WriteOption
 	if asNew {
 		opts = append(opts, client.IfAbsent())
 	}
-	for i := range documents {
-		d := &documents[i]
+	return refusals(ctx, len(documents), func(ctx context.Context, i int) error {
+		return s.validate(ctx, r, &documents[i], opts...)
+	})
+}
+
+func (s Scope) validate(ctx context.Context, r *client.Resource, d *document.Document, opts ...client.WriteOption) error {
+	err := r.Validate(ctx, d.Key, valueOf(d, true), opts...)
+	if RefusesField(err, "labels") && s.DerivedLabels != nil && s.DerivedLabels() {
+		err = r.Validate(ctx, d.Key, valueOf(d, false), opts...)
+	}
+	return err
+}
+
+// Validate asks the server of the target whether it would make the changes of the plan, and returns the error for each,
+// or nil. It ends with an error that is not about a change.
+func (c Copy) Validate(ctx context.Context, p *CopyPlan) ([]error, error) {
+	s := Scope{DerivedLabels: c.DerivedLabels}
+	return refusals(ctx, len(p.Changes), func(ctx context.Context, i int) error {
+		if change := &p.Changes[i]; change.Action != Delete {
+			return s.validate(ctx, c.To, change.New, c.putOptions()...)
+		}
+		return c.To.ValidateDelete(ctx, p.Changes[i].Key)
+	})
+}
+
+// refusals calls check for several things at a time, and returns the errors by which the server refuses them. It ends
+// with any other error.
+func refusals(ctx context.Context, n int, check func(ctx context.Context, i int) error) ([]error, error) {
+	refused := make([]error, n)
+	checking, ctx := errgroup.WithContext(ctx)
+	checking.SetLimit(concurrentChecks)
+	for i := range n {
 		checking.Go(func() error {
-			err := r.Validate(ctx, d.Key, valueOf(d, true), opts...)
-			if RefusesField(err, "labels") && s.DerivedLabels != nil && s.DerivedLabels() {
-				err = r.Validate(ctx, d.Key, valueOf(d, false), opts...)
-			}
+			err := check(ctx, i)
 			if errors.Is(err, client.ErrValueRefused) || errors.Is(err, client.ErrInvalidRequest) {
-				refusals[i], err = err, nil
+				refused[i], err = err, nil
 			}
 			return err
 		})
 	}
-	return refusals, checking.Wait()
+	return refused, checking.Wait()
 }
