@@ -25,11 +25,13 @@ func TestFeatureFlags(t *testing.T) {
 	r.run(r.next("sh"))
 
 	r.prelude = "exec 2>&1\ntrap 'exit 0' EXIT\n" // the page shows errors, and commands that fail
-	r.session(r.next("console"))
-	r.session(r.next("console"))
+	for range 2 {
+		r.session(r.next("console"))
+	}
 	program.prints(r.next("text"))
-	r.session(r.next("console"))
-	r.session(r.next("console"))
+	for range 2 {
+		r.session(r.next("console"))
+	}
 	program.prints(r.next("text"))
 	r.end()
 }
