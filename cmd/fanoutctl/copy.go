@@ -61,7 +61,7 @@ context, so a token must be in a file.`,
 			if c.context == "" && c.resource == "" {
 				return usagef("copy requires --to-context, --to-resource or both; usage: %s", cmd.UseLine())
 			}
-			if path := strings.TrimSuffix(args[1], "/"); path != args[1] {
+			if path, ok := strings.CutSuffix(args[1], "/"); ok {
 				c.what.Prefix = strings.Trim(path, "/")
 			} else if c.what.Key = keyOf(args[1]); c.what.Delete {
 				return usagef("--delete requires a path that ends in a slash")
