@@ -154,8 +154,9 @@ func BeyondSlack(seen int64) (from, end object.Key) {
 	return indexPrefix, indexPrefix + object.Key(base(seen+Slack))
 }
 
-// Newest returns the range that begins with the newest entry of the index.
-func Newest() (from, end object.Key) { return indexPrefix, indexEnd }
+// Latest returns the range of the keys of the index with an order from the revision or a later one. It begins
+// with the latest order. The range ends there, because etcd counts all keys of a range, even if the read has a limit.
+func Latest(seen int64) (from, end object.Key) { return indexPrefix, indexFrom(seen - 1) }
 
 // indexFrom returns the first key of the index with an order from the revision or an earlier one.
 func indexFrom(seen int64) object.Key { return indexPrefix + object.Key(base(seen)) }
