@@ -85,3 +85,27 @@ func TestTooManyOperationsNameTheFlagOfEtcd(t *testing.T) {
 		t.Errorf("got %v, want an error that names the prefix", err)
 	}
 }
+
+// Another program may write keys with any characters, which fanoutd deletes. Their records are none of another key.
+func TestRecordsOfKeysWithControlCharacters(t *testing.T) {
+	e, all, _ := servers(t, 1)
+	r, now := all[0], time.Now()
+	first := r.mustWrite(t, now, put("a", "x"))
+	for _, key := range []string{"a\x00!", "a\x01", "a\x01\x01!", "a\x00"} {
+		resp, err := e.client.Put(contextFor(t), "/test/config/"+key, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.revision[object.Key(key)] = object.Revision(resp.Header.GetRevision())
+		deleted := r.mustWrite(t, now, remove(key))
+		reader := history.NewReader(r.records, false)
+		page, err := reader.Page(contextFor(t), history.Query{Limit: 10, Scope: object.ExactKey(object.Key(key))})
+		if err != nil || len(page.Entries) == 0 || page.Entries[0].Revision != deleted || string(page.Entries[0].Key) != key {
+			t.Errorf("the history of %q is %v, %v, want its delete", key, page.Entries, err)
+		}
+		if last, err := reader.Last(contextFor(t), "a", first); err != nil || last == nil || last.Revision != first {
+			t.Errorf("after the delete of %q, a has last change %v, %v", key, last, err)
+		}
+		first = r.mustWrite(t, now, put("a", "x"))
+	}
+}
