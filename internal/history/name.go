@@ -120,9 +120,21 @@ func Tail(kind Kind, at time.Time, size int) string {
 	return string(appendHex(appendHex(append(b[:0], byte(kind)), uint64(at.UnixMilli()), timeDigits), uint64(size), sizeDigits))
 }
 
+// Another program may write keys that contain NUL, which ends a key in the key of a record. It is replaced, so that
+// the records of a key are outside of the ranges of all other keys.
+var (
+	escapeNUL   = strings.NewReplacer("\x00", "\x01\x01", "\x01", "\x01\x02")
+	unescapeNUL = strings.NewReplacer("\x01\x01", "\x00", "\x01\x02", "\x01")
+)
+
+// recordsOf returns the first part of the keys of the records of a key.
+func recordsOf(key object.Key) object.Key {
+	return recordPrefix + object.Key(escapeNUL.Replace(string(key))) + "\x00"
+}
+
 // RecordKey returns the key of a record.
 func RecordKey(key object.Key, order Order, tail string) object.Key {
-	return recordPrefix + key + "\x00" + object.Key(order) + object.Key(tail)
+	return recordsOf(key) + object.Key(order) + object.Key(tail)
 }
 
 // IndexKey returns the key of the entry of a record in the index.
@@ -138,7 +150,8 @@ func (n Name) IndexKey() object.Key { return IndexKey(n.Key, n.Order, Tail(n.Kin
 
 // RecordsOf returns the range of the keys of all records of a key.
 func RecordsOf(key object.Key) (from, end object.Key) {
-	return recordPrefix + key + "\x00", recordPrefix + key + "\x01"
+	from = recordsOf(key)
+	return from, from[:len(from)-1] + "\x01"
 }
 
 // NotBefore returns the range of the keys of all records of a key with an order from the revision or a
@@ -154,8 +167,9 @@ func BeyondSlack(seen int64) (from, end object.Key) {
 	return indexPrefix, indexPrefix + object.Key(base(seen+Slack))
 }
 
-// Newest returns the range that begins with the newest entry of the index.
-func Newest() (from, end object.Key) { return indexPrefix, indexEnd }
+// Latest returns the range of the keys of the index with an order from the revision or a later one. It begins
+// with the latest order. The range ends there, because etcd counts all keys of a range, even if the read has a limit.
+func Latest(seen int64) (from, end object.Key) { return indexPrefix, indexFrom(seen - 1) }
 
 // indexFrom returns the first key of the index with an order from the revision or an earlier one.
 func indexFrom(seen int64) object.Key { return indexPrefix + object.Key(base(seen)) }
@@ -188,7 +202,7 @@ func ParseRecordKey(key object.Key) (Name, bool) {
 		return Name{}, false
 	}
 	n, ok := parse(rest[at+1:])
-	n.Key = object.Key(rest[:at])
+	n.Key = object.Key(unescapeNUL.Replace(rest[:at]))
 	return n, ok
 }
 

@@ -213,7 +213,7 @@ type indexScan struct {
 	least  object.Revision
 }
 
-// newerThan returns a record that is newer than a revision, with one of the first orders for which that holds, or
+// newerThan returns the record of a write that is newer than a revision, with one of the first orders for which that holds, or
 // nothing if there is none. Records with later orders are newer, too: exactly so among those of one key, and
 // up to [Slack] in the index. Between returns the keys of the records with orders from revisions above one, up to
 // another.
@@ -231,7 +231,7 @@ func (r *Reader) newerThan(ctx context.Context, at, revision object.Revision, to
 		}
 		for _, record := range slices.Backward(read[0]) {
 			name, ok := parseKey(record.Key)
-			if ok && record.CreateRevision > revision {
+			if ok && record.CreateRevision > revision && !name.Kind.IsReencryption() {
 				return found{name, record.CreateRevision}, nil
 			}
 		}
@@ -525,23 +525,21 @@ func (r *Reader) At(ctx context.Context, t time.Time) (object.Revision, error) {
 	return best, nil
 }
 
-// latestFrom returns the entry of the index with the latest order from the revision or an earlier one.
+// latestFrom returns the entry of a write in the index with the latest order from the revision or an earlier one.
 func (r *Reader) latestFrom(ctx context.Context, at object.Revision, seen int64) (found, bool, error) {
 	s := indexScan{store: r.store, at: at, from: indexFrom(seen), window: 64, below: max(0, seen-64)}
 	for !s.done {
 		batch, err := s.next(ctx)
-		if err != nil || len(batch) > 0 {
-			return first(batch), len(batch) > 0, err
+		if err != nil {
+			return found{}, false, err
+		}
+		for _, f := range batch {
+			if !f.Kind.IsReencryption() {
+				return f, true, nil
+			}
 		}
 	}
 	return found{}, false, nil
-}
-
-func first(batch []found) found {
-	if len(batch) == 0 {
-		return found{}
-	}
-	return batch[0]
 }
 
 // Last returns the write whose result is the object of a key with a mod revision, or nil if the history

@@ -24,8 +24,8 @@ type Recorder struct {
 	ttl   bool
 
 	mu sync.Mutex
-	// recorded has mod revisions of keys whose writes are in the history. Guarded by mu; at most
-	// maxRecorded entries.
+	// recorded has mod revisions of keys whose writes are in the history, or left out of it. Guarded by mu; at
+	// most maxRecorded entries.
 	recorded map[object.Key]object.Revision
 	written  int64 // records; guarded by mu
 }
@@ -47,7 +47,7 @@ func (r *Recorder) Prepare(ctx context.Context, ops []object.Op, by Change, read
 	changes := make([]*storagev1.HistoryChange, len(ops))
 	values := make([]*storagev1.HistoryValue, len(ops))
 	kinds := make([]Kind, len(ops))
-	var writes int32
+	recorded := false
 	for i := range ops {
 		op := &ops[i]
 		op.Recording = nil
@@ -55,7 +55,7 @@ func (r *Recorder) Prepare(ctx context.Context, ops []object.Op, by Change, read
 		if !ok {
 			continue
 		}
-		writes++
+		recorded = true
 		kinds[i] = kind
 		changes[i] = &storagev1.HistoryChange{Author: by.Author, Message: by.Message, ReplacedRevision: int64(op.Seen.ModRevision)}
 		values[i] = &storagev1.HistoryValue{}
@@ -63,11 +63,17 @@ func (r *Recorder) Prepare(ctx context.Context, ops []object.Op, by Change, read
 			values[i].Value = op.Value
 		}
 	}
-	if writes == 0 {
+	if !recorded {
 		return nil
 	}
-	if err := r.explain(ctx, ops, changes); err != nil {
+	if err := r.explain(ctx, ops, kinds, changes); err != nil {
 		return err
+	}
+	var writes int32
+	for _, c := range changes {
+		if c != nil {
+			writes++
+		}
 	}
 	if err := r.keepReplaced(ctx, ops, changes, values, read); err != nil {
 		return err
@@ -93,17 +99,17 @@ func (r *Recorder) Prepare(ctx context.Context, ops []object.Op, by Change, read
 	return nil
 }
 
-// kindOf returns the kind of an operation. It returns false if the operation is not recorded.
+// kindOf returns the kind of an operation. It returns false if the operation is not recorded. Explain decides on
+// those that may be omitted.
 func (r *Recorder) kindOf(op *object.Op) (Kind, bool) {
 	seen := op.Seen
 	if seen == nil || seen.ModRevision == object.Unseen {
 		return 0, false // a check, or a write that cannot succeed yet
 	}
 	exists := seen.ModRevision != 0
-	kept := exists && (seen.Lease == 0 || r.ttl) // the history has the object that is there
 	switch {
 	case op.Kind == object.OpDelete:
-		return Delete, kept
+		return Delete, exists
 	case op.Kind != object.OpPut:
 		return 0, false
 	case op.TTL == 0 && !(op.KeepTTL && seen.Lease != 0):
@@ -111,18 +117,25 @@ func (r *Recorder) kindOf(op *object.Op) (Kind, bool) {
 	case r.ttl:
 		return PutTTL, true
 	}
-	return Transient, kept
+	return Transient, exists
 }
 
-// explain finds out whether the objects that are replaced are in the history.
-func (r *Recorder) explain(ctx context.Context, ops []object.Op, changes []*storagev1.HistoryChange) error {
+// explain finds out whether the objects that are replaced are in the history. It removes the changes that are not
+// recorded, because they end an object that the history leaves out.
+func (r *Recorder) explain(ctx context.Context, ops []object.Op, kinds []Kind, changes []*storagev1.HistoryChange) error {
+	omitted := func(i int) bool { // if the history leaves out the replaced object
+		return ops[i].Seen.Lease != 0 && !r.ttl && kinds[i] != Put
+	}
 	var unknown []int
 	r.mu.Lock()
 	for i, c := range changes {
-		if c == nil || c.ReplacedRevision == 0 || r.recorded[ops[i].Key] == object.Revision(c.ReplacedRevision) {
-			continue
+		switch {
+		case c == nil || c.ReplacedRevision == 0:
+		case r.recorded[ops[i].Key] != object.Revision(c.ReplacedRevision):
+			unknown = append(unknown, i)
+		case omitted(i):
+			changes[i] = nil
 		}
-		unknown = append(unknown, i)
 	}
 	r.mu.Unlock()
 	if len(unknown) == 0 {
@@ -140,6 +153,9 @@ func (r *Recorder) explain(ctx context.Context, ops []object.Op, changes []*stor
 	for n, i := range unknown {
 		found := newest[n]
 		if ops[i].Seen.Lease != 0 && !r.ttl && mayOmitTTL(found) {
+			if omitted(i) {
+				changes[i] = nil
+			}
 			continue // an object with a time to live, which is not recorded
 		}
 		switch {
@@ -208,10 +224,12 @@ func (r *Recorder) Note(ops []object.Op, at object.Revision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range ops {
-		if ops[i].Recording == nil {
-			continue
+		switch {
+		case ops[i].Recording != nil:
+			r.written++
+		case ops[i].Kind != object.OpPut || ops[i].Seen == nil || ops[i].Seen.Lease == 0:
+			continue // a write of an object that the history leaves out is the rest
 		}
-		r.written++
 		if ops[i].Kind == object.OpDelete {
 			delete(r.recorded, ops[i].Key)
 			continue

@@ -26,6 +26,7 @@ type Collection struct {
 
 	// records has the history of the collection; nil: there is none.
 	records *Collection
+	orders  latestOrder
 
 	mu      sync.Mutex
 	omitted map[string]bool // guarded by mu: omitted keys that were logged; bounded

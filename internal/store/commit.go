@@ -96,7 +96,8 @@ const (
 // preconditions hold: the transaction depends on leases that were read before, and one of them has
 // changed, or its records would not be in order.
 func (c *Collection) send(ctx context.Context, ops []object.Op, stored [][]byte, leases []clientv3.LeaseID) (*transaction, *pb.TxnResponse, error) {
-	seen := c.store.epochs.History().Highest()
+	epoch := c.store.epochs.History()
+	seen := c.orders.after(epoch)
 	for attempt := 1; ; attempt++ {
 		kept, err := c.keptLeases(ctx, ops)
 		if err != nil {
@@ -108,6 +109,9 @@ func (c *Collection) send(ctx context.Context, ops []object.Op, stored [][]byte,
 			return nil, nil, err
 		}
 		resp, err := c.store.txn(ctx, &txn.request)
+		if recorded > 0 && err == nil && resp.Succeeded {
+			c.orders.note(epoch, seen, resp.GetHeader().GetRevision())
+		}
 		switch {
 		case recorded > 0 && errors.Is(err, rpctypes.ErrTooManyOps):
 			return nil, nil, &object.TooManyOperationsError{Needed: max(len(txn.request.Success), len(txn.request.Compare))}

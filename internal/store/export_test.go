@@ -58,18 +58,27 @@ func (s *Store) Saw(r object.Revision) { s.epochs.History().Advance(r) }
 func (s *Store) Highest() object.Revision { return object.Revision(s.epochs.History().Highest()) }
 
 // BeforeWrites makes the store call a function before it sends a transaction that may write.
-func (s *Store) BeforeWrites(f func()) { s.kv = &delayedKV{s.kv, f} }
-
-type delayedKV struct {
-	pb.KVClient
-	before func()
+func (s *Store) BeforeWrites(f func()) {
+	s.kv = &observedKV{s.kv, f, func(*pb.TxnResponse) {}}
 }
 
-func (kv *delayedKV) Txn(ctx context.Context, in *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
-	if len(in.GetCompare()) > 0 {
-		kv.before()
+// AfterWrites makes the store call a function with the answer to each transaction that may write.
+func (s *Store) AfterWrites(f func(*pb.TxnResponse)) { s.kv = &observedKV{s.kv, func() {}, f} }
+
+type observedKV struct {
+	pb.KVClient
+	before func()
+	after  func(*pb.TxnResponse)
+}
+
+func (kv *observedKV) Txn(ctx context.Context, in *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
+	if len(in.GetCompare()) == 0 {
+		return kv.KVClient.Txn(ctx, in, opts...)
 	}
-	return kv.KVClient.Txn(ctx, in, opts...)
+	kv.before()
+	resp, err := kv.KVClient.Txn(ctx, in, opts...)
+	kv.after(resp)
+	return resp, err
 }
 
 // Outdated returns a collection that would store all values differently now.

@@ -64,7 +64,7 @@ func (c *Collection) addRecords(t *transaction, ops []object.Op, seen int64) (by
 	}
 	from, end := history.BeyondSlack(seen)
 	request.Compare = append(request.Compare, c.records.isEmpty(from, end))
-	from, end = history.Newest()
+	from, end = history.Latest(seen)
 	request.Failure = append(request.Failure, readOp(c.records.rangeRequest(history.Range{From: from, End: end, Limit: 1, KeysOnly: true}, 0)))
 	bytes = proto.Size(request)
 	if limit := c.store.maxRequestBytes - requestOverhead; bytes > limit {
@@ -320,17 +320,21 @@ func (c *Collection) recordRewrite(ctx context.Context, kvs []*mvccpb.KeyValue) 
 		from, end := history.RecordsOf(object.Key(kv.Key[len(c.prefix):]))
 		ranges[i] = history.Range{From: from, End: end, Limit: 1, KeysOnly: true}
 	}
-	newest, now, err := h.Read(ctx, 0, ranges)
+	seen := c.orders.after(c.store.epochs.History())
+	from, end := history.Latest(seen)
+	newest, now, err := h.Read(ctx, 0, append(ranges, history.Range{From: from, End: end, Limit: 1, KeysOnly: true}))
 	if err != nil {
 		return nil, nil, err
 	}
-	seen := int64(now)
-	for i := range kvs {
-		for _, record := range newest[i] {
-			if name, ok := history.ParseRecordKey(record.Key); ok {
-				seen = max(seen, name.Order.Seen()+1) // from before etcd was restored
-			}
+	seen = max(seen, int64(now))
+	for _, entry := range newest[len(kvs)] {
+		if name, ok := history.ParseIndexKey(entry.Key); ok {
+			seen = max(seen, name.Order.Seen()+1) // from before etcd was restored
 		}
+	}
+	empty := func(from, end object.Key) {
+		prefix := c.records.prefix
+		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(prefix+string(from)).WithRange(prefix+string(end)), "=", 0))
 	}
 	order := history.NewOrder(seen, rand.Uint64())
 	for i, kv := range kvs {
@@ -348,9 +352,10 @@ func (c *Collection) recordRewrite(ctx context.Context, kvs []*mvccpb.KeyValue) 
 			}
 			puts = append(puts, clientv3.OpPut(string(put.Key), string(put.Value)))
 		}
-		from, end := history.NotBefore(name.Key, seen)
-		prefix := c.records.prefix
-		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(prefix+string(from)).WithRange(prefix+string(end)), "=", 0))
+		empty(history.NotBefore(name.Key, seen))
+	}
+	if len(puts) > 0 {
+		empty(history.BeyondSlack(seen))
 	}
 	return compares, puts, nil
 }

@@ -2,8 +2,12 @@ package store_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/fanoutd/fanoutd/internal/history"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -93,5 +97,39 @@ func TestTimeIncludesWritesWithEarlierOrders(t *testing.T) {
 	newest := behind.mustWrite(t, now.Add(time.Minute), put("b", "3"))
 	if got, err := reader.At(contextFor(t), now.Add(time.Hour)); err != nil || got != newest {
 		t.Errorf("an hour later means revision %d, %v, want %d", got, err, newest)
+	}
+}
+
+// A write whose precondition does not hold costs the same, however long the history is: etcd looks only at the
+// records that are later than what the server has seen.
+func TestConflictReadsNoOldRecords(t *testing.T) {
+	_, all, stores := servers(t, 1)
+	now := time.Now()
+	for i := range 20 {
+		all[0].mustWrite(t, now, put(fmt.Sprintf("k%d", i), "x"))
+	}
+	var counted int64
+	stores[0].AfterWrites(func(resp *pb.TxnResponse) {
+		counted = resp.Responses[len(resp.Responses)-1].GetResponseRange().GetCount()
+	})
+	_, err := all[0].write(t, now, when(1, put("k0", "y")))
+	if _, ok := errors.AsType[*object.ConflictError](err); !ok || counted != 0 {
+		t.Errorf("got %v, and etcd has counted %d records, want none", err, counted)
+	}
+}
+
+// Servers that have seen an order far ahead of etcd's revisions continue from there: each write is sent once.
+func TestWritesContinueALateOrder(t *testing.T) {
+	_, all, stores := servers(t, 2)
+	now := time.Now()
+	stores[0].Saw(1_000_000)
+	all[0].mustWrite(t, now, put("a", "x"))
+	sent := 0
+	stores[1].BeforeWrites(func() { sent++ })
+	for i := range 20 {
+		all[1].mustWrite(t, now, put(fmt.Sprintf("k%d", i%3), "x"))
+	}
+	if sent != 21 {
+		t.Errorf("20 writes were sent %d times, want only the first one twice", sent)
 	}
 }

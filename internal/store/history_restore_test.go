@@ -147,3 +147,42 @@ func TestRewriteAfterARestore(t *testing.T) {
 		t.Errorf("got %v, %v, want one write without a gap", page.Entries, err)
 	}
 }
+
+// Objects that are encrypted again after a restore hide no writes, and a time means the same revision as before.
+func TestPagesAfterARestoreAndARewrite(t *testing.T) {
+	_, all, stores := servers(t, 2)
+	now := time.Now().Add(-time.Hour)
+	all[1].mustWrite(t, now, put("untouched", "x")) // before the backup
+	stores[0].Saw(1_000_000)
+	all[0].mustWrite(t, now, put("b", "1"))
+	var last object.Revision
+	for i := range 6 {
+		last = all[1].mustWrite(t, now, put(fmt.Sprintf("k%d", i), "1"))
+	}
+	c := stores[1].Outdated("config", "/test/config/")
+	records := c.KeepHistory()
+	if done, err := c.Rewrite(contextFor(t), "", 100, 1); err != nil || done.Rewritten != 8 {
+		t.Fatalf("got %+v, %v", done, err)
+	}
+	reader := history.NewReader(records, false)
+	for upto := last; upto < last+10; upto++ {
+		page, err := reader.Page(contextFor(t), history.Query{Limit: 10, From: history.Place{Upto: upto}})
+		if err != nil || len(page.Entries) != 8 || page.Entries[0].Revision != last {
+			t.Errorf("the page from revision %d has %v, %v, want all 8 writes", upto, page.Entries, err)
+		}
+	}
+	if got, err := reader.At(contextFor(t), now.Add(time.Minute)); err != nil || got != last {
+		t.Errorf("the time before the rewrite means revision %d, %v, want %d", got, err, last)
+	}
+	// The rewrites themselves have orders that continue those from before the restore.
+	from, end := history.Latest(1)
+	index, _, err := records.Read(contextFor(t), 0, []history.Range{{From: from, End: end, KeysOnly: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, record := range index[0] {
+		if name, ok := history.ParseIndexKey(record.Key); !ok || name.Kind.IsReencryption() && name.Order.Seen() < 1_000_000 {
+			t.Errorf("%q was encrypted again with an order from revision %d", name.Key, name.Order.Seen())
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -83,5 +84,66 @@ func TestTooManyOperationsNameTheFlagOfEtcd(t *testing.T) {
 	t.Cleanup(func() { closeStore(t, reader) })
 	if err := reader.Plain("config", "/test/config/").KeepHistory().CheckRight(ctx); err == nil || !strings.Contains(err.Error(), "/test/config#history/") {
 		t.Errorf("got %v, want an error that names the prefix", err)
+	}
+}
+
+// Another program may write keys with any characters, which fanoutd deletes. Their records are none of another key.
+func TestRecordsOfKeysWithControlCharacters(t *testing.T) {
+	e, all, _ := servers(t, 1)
+	r, now := all[0], time.Now()
+	first := r.mustWrite(t, now, put("a", "x"))
+	for _, key := range []string{"a\x00!", "a\x01", "a\x01\x01!", "a\x00"} {
+		resp, err := e.client.Put(contextFor(t), "/test/config/"+key, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.revision[object.Key(key)] = object.Revision(resp.Header.GetRevision())
+		deleted := r.mustWrite(t, now, remove(key))
+		reader := history.NewReader(r.records, false)
+		page, err := reader.Page(contextFor(t), history.Query{Limit: 10, Scope: object.ExactKey(object.Key(key))})
+		if err != nil || len(page.Entries) == 0 || page.Entries[0].Revision != deleted || string(page.Entries[0].Key) != key {
+			t.Errorf("the history of %q is %v, %v, want its delete", key, page.Entries, err)
+		}
+		if last, err := reader.Last(contextFor(t), "a", first); err != nil || last == nil || last.Revision != first {
+			t.Errorf("after the delete of %q, a has last change %v, %v", key, last, err)
+		}
+		first = r.mustWrite(t, now, put("a", "x"))
+	}
+}
+
+// Without ttl, the delete of an object with a time to live is recorded if another program has replaced a recorded
+// object by it.
+func TestDeleteOfAnObjectWithATimeToLiveOfAnotherProgram(t *testing.T) {
+	e, all, _ := servers(t, 1)
+	r, now := all[0], time.Now()
+	r.mustWrite(t, now, put("a", "x"))
+	lease, err := e.client.Grant(contextFor(t), 600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"a", "left-out"} {
+		resp, err := e.client.Put(contextFor(t), "/test/config/"+key, "y", clientv3.WithLease(lease.ID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ops := []object.Op{remove(key)}
+		ops[0].Seen = &object.Seen{ModRevision: object.Revision(resp.Header.GetRevision()), Lease: int64(lease.ID)}
+		present := func(context.Context, object.Key) (*object.Record, error) { return nil, nil }
+		if err := r.history.Prepare(contextFor(t), ops, history.Change{Time: now, Author: "me"}, present); err != nil {
+			t.Fatal(err)
+		}
+		done, err := r.Commit(contextFor(t), ops)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := history.NewReader(r.records, false).Page(contextFor(t), history.Query{Limit: 10, Scope: object.ExactKey(object.Key(key))})
+		switch {
+		case err != nil:
+			t.Error(err)
+		case key == "left-out" && len(page.Entries) > 0:
+			t.Errorf("got %v, want no record: the history leaves the object out", page.Entries)
+		case key == "a" && (len(page.Entries) != 3 || page.Entries[0].Revision != done.Revision || page.Entries[0].Author != "me"):
+			t.Errorf("got %v, want the delete, the gap and the put", page.Entries)
+		}
 	}
 }
