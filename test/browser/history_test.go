@@ -258,3 +258,29 @@ func TestRollbackNeedsRights(t *testing.T) {
 		t.Error("a reader is offered to roll back")
 	}
 }
+
+// TestRollbackOverAnotherProgram checks that a value of another program is replaced only if the visitor confirms it.
+func TestRollbackOverAnotherProgram(t *testing.T) {
+	s, etcd := startWithEtcd(t, remembers)
+	s.because(t, "limits", "mine", "first")
+	if _, err := etcd.Put(t.Context(), s.cfg.Resources[0].Prefix+"limits", "foreign"); err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, s.url+"#/config/limits", desktop)
+	p.awaitText("#object-value", "foreign")
+	p.click("#history > summary")
+	p.awaitTexts(entries, "gap", "put")
+	p.click("#history-list > li:nth-child(2) summary")
+	p.click("#history-list > li:nth-child(2) .rollback")
+	p.await(`!document.querySelector("#rollback-confirm").disabled`)
+	p.click("#rollback-confirm")
+	p.awaitText("#rollback-error", "Confirm first that the present value may be replaced.")
+	p.fits()
+	p.as(desktop)
+	p.click("#rollback-overwrite")
+	p.click("#rollback-confirm")
+	p.awaitText("#object-value", "mine")
+	if got := s.object(t, "config", "limits").GetText(); got != "mine" {
+		t.Errorf("got %q, want the restored value", got)
+	}
+}

@@ -20,6 +20,7 @@ export class Rollback {
     this.now = undefined;
     $('rollback-diff').replaceChildren();
     $('rollback-message').value = '';
+    $('rollback-overwrite-row').hidden = true;
     for (const id of ['rollback-title', 'rollback-text', 'rollback-note']) say($(id), '');
     complain($('rollback-error'));
   }
@@ -34,6 +35,7 @@ export class Rollback {
     say($('rollback-text'), 'Loading');
     say($('rollback-note'), `The message begins with “${this.source()}”.`);
     $('rollback-diff').replaceChildren();
+    $('rollback-overwrite-row').hidden = true;
     $('rollback-confirm').disabled = true;
     if (!$('rollback').open) $('rollback').showModal();
     $('rollback-cancel').focus();
@@ -60,7 +62,14 @@ export class Rollback {
     const ttl = target && now?.hasTtl ? ' It then has no time to live any more.' : '';
     say($('rollback-text'), nothing ? 'The present state is the same. There is nothing to roll back.' : `${what}. Nothing is written if it changes before.${ttl}`);
     $('rollback-diff').replaceChildren(...(nothing ? [] : [compared(now, target)]));
+    $('rollback-overwrite').checked = false;
+    $('rollback-overwrite-row').hidden = nothing || !this.overwrites;
     $('rollback-confirm').disabled = nothing;
+  }
+
+  // overwrites reports whether the write replaces a value that the server cannot decode.
+  get overwrites() {
+    return Boolean(this.wanted.target && this.now?.opaque);
   }
 
   // operation returns the write.
@@ -74,12 +83,17 @@ export class Rollback {
         key, ifModRevision, ...(data === undefined ? { text } : { data }),
         ...(free && contentType && { contentType }),
         ...(free && withLabels && labels && { labels }),
+        ...(now?.opaque && { overwriteOpaque: true }),
       },
     };
   }
 
   async write() {
     const { wanted, now } = this;
+    if (this.overwrites && !$('rollback-overwrite').checked) {
+      complain($('rollback-error'), 'Confirm first that the present value may be replaced.');
+      return;
+    }
     const text = $('rollback-message').value.trim();
     const message = text ? `${this.source()}: ${text}` : this.source();
     const transact = (withLabels) => send('POST', of(wanted.resource, 'transactions'), {}, {
