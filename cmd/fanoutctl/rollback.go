@@ -149,6 +149,9 @@ func (t *tool) showRollback(changes []past.Change) (known, unknown []past.Change
 	}
 	w := output.Visible(t.stderr)
 	for _, c := range known {
+		if c.EndsTTL() {
+			fmt.Fprintf(w, "fanoutctl: %s then has no time to live any more\n", c.Key)
+		}
 		if overwrites(c) {
 			fmt.Fprintf(w, "fanoutctl: the server cannot decode the present value of %s, which may belong to another program\n", c.Key)
 		}
