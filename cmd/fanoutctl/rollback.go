@@ -19,6 +19,7 @@ func rollbackCommand(t *tool) *cobra.Command {
 	var (
 		to, message         string
 		yes, dryRun, splits bool
+		overwrite           bool
 	)
 	cmd := &cobra.Command{
 		Use:   "rollback RESOURCE KEY | PATH/ --to REVISION | TIME",
@@ -72,10 +73,13 @@ object that had a time to live is restored without one.`,
 				return err
 			}
 			known, unknown := t.showRollback(changes)
-			writes := t.rollbackWrites(ctx, r, known)
+			writes := t.rollbackWrites(ctx, r, known, overwrite)
 			var refusal error
 			if !splits {
 				refusal = tooMuch(writes)
+			}
+			if !overwrite && refusal == nil {
+				refusal = foreignValues(known)
 			}
 			switch {
 			case dryRun:
@@ -108,6 +112,7 @@ object that had a time to live is restored without one.`,
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the changes without making them")
 	cmd.Flags().BoolVar(&splits, "batches", false, "make more changes than fit into one transaction, in several")
+	overwriteFlag(cmd, &overwrite)
 	messageFlag(cmd, &message)
 	return cmd
 }
@@ -143,10 +148,36 @@ func (t *tool) showRollback(changes []past.Change) (known, unknown []past.Change
 		}
 	}
 	w := output.Visible(t.stderr)
+	for _, c := range known {
+		if c.EndsTTL() {
+			fmt.Fprintf(w, "fanoutctl: %s then has no time to live any more\n", c.Key)
+		}
+		if overwrites(c) {
+			fmt.Fprintf(w, "fanoutctl: the server cannot decode the present value of %s, which may belong to another program\n", c.Key)
+		}
+	}
 	for _, c := range unknown {
 		fmt.Fprintf(w, "fanoutctl: %s stays as it is: %s\n", c.Key, c.Unknown)
 	}
 	return known, unknown
+}
+
+// overwrites reports whether a change replaces a value that the server cannot decode. A deletion needs no consent.
+func overwrites(c past.Change) bool { return c.Object != nil && c.Present != nil && c.Present.Opaque }
+
+// foreignValues returns the error for changes that replace values that the server cannot decode.
+func foreignValues(changes []past.Change) error {
+	n := 0
+	for _, c := range changes {
+		if overwrites(c) {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return exitError{exitConflict, fmt.Errorf("the server cannot decode the present %s of %s; use --overwrite-opaque to replace %s",
+		english.PluralWord(n, "value", ""), english.Plural(n, "object", ""), english.PluralWord(n, "it", "them"))}
 }
 
 // unknownStates returns the error for objects that were not restored.
@@ -158,7 +189,7 @@ func unknownStates(unknown []past.Change) error {
 }
 
 // rollbackWrites returns the writes that make the changes. Each requires the present revision of its object.
-func (t *tool) rollbackWrites(ctx context.Context, r *client.Resource, changes []past.Change) []transfer.Write {
+func (t *tool) rollbackWrites(ctx context.Context, r *client.Resource, changes []past.Change, overwrite bool) []transfer.Write {
 	derived := t.derivesLabels(ctx, r.Name())
 	writes := make([]transfer.Write, len(changes))
 	for i, c := range changes {
@@ -175,7 +206,11 @@ func (t *tool) rollbackWrites(ctx context.Context, r *client.Resource, changes [
 		if len(v.Labels) > 0 && derived() {
 			v = v.WithLabels(nil)
 		}
-		writes[i].Op = client.OpPut(c.Key, v, client.IfRevision(present))
+		opts := []client.WriteOption{client.IfRevision(present)}
+		if overwrite {
+			opts = append(opts, client.OverwriteOpaque())
+		}
+		writes[i].Op = client.OpPut(c.Key, v, opts...)
 	}
 	return writes
 }

@@ -91,3 +91,35 @@ func TestRollbackListsWhatAnotherProgramDeleted(t *testing.T) {
 		t.Errorf("etcd has forgotten the revision: got exit code %d, %s%s", code, out, errs)
 	}
 }
+
+// A value of another program is named in the plan, and replaced only with a flag.
+func TestRollbackOverAnotherProgramNeedsAFlag(t *testing.T) {
+	address, etcd, prefix := startRemembering(t)
+	out, errs, code := runWithExitCode(t, address, "put", "past", "p/a", "mine")
+	if code != exitOK {
+		t.Fatal(errs)
+	}
+	old := strings.TrimSpace(out)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if _, err := c.Put(t.Context(), prefix+"p/a", "foreign"); err != nil {
+		t.Fatal(err)
+	}
+	rollback := []string{"rollback", "past", "p/", "--to", old}
+	const named, hint = "the present value of p/a, which may belong to another program", "use --overwrite-opaque to replace it"
+	if out, errs, code := runWithExitCode(t, address, append(rollback, "--dry-run")...); code != exitOK || out != "update p/a\n" || !strings.Contains(errs, named) || !strings.Contains(errs, hint) {
+		t.Errorf("dry run: got exit code %d, %s%s", code, out, errs)
+	}
+	if _, errs, code := runWithExitCode(t, address, append(rollback, "--yes")...); code != exitConflict || !strings.Contains(errs, named) || !strings.Contains(errs, hint) {
+		t.Errorf("without the flag: got exit code %d, %s", code, errs)
+	}
+	if _, errs, code := runWithExitCode(t, address, append(rollback, "--yes", "--overwrite-opaque")...); code != exitOK {
+		t.Errorf("with the flag: got exit code %d, %s", code, errs)
+	}
+	if out, _, _ := runWithExitCode(t, address, "get", "past", "p/a"); out != "mine" {
+		t.Errorf("got %q, want the restored value", out)
+	}
+}

@@ -100,6 +100,10 @@ func TestWritesAndActionsOfOperatorsAreAudited(t *testing.T) {
 	if _, err := operator.EndWatcher(ctx, &fanoutv1.EndWatcherRequest{Id: "nobody"}); err != nil {
 		t.Fatal(err)
 	}
+	// A check writes nothing, and is no record.
+	if _, err := in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: putText("checked", secret), ValidateOnly: true}); err != nil {
+		t.Fatal(err)
+	}
 	in.stop(ctx)
 
 	want := []line{

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/config"
@@ -257,4 +260,147 @@ func TestRollbackNeedsRights(t *testing.T) {
 	if n := eval[int](p, `document.querySelectorAll(".rollback").length`); n != 0 {
 		t.Error("a reader is offered to roll back")
 	}
+}
+
+// TestRollbackOverAnotherProgram checks that a value of another program is replaced only if the visitor confirms it.
+func TestRollbackOverAnotherProgram(t *testing.T) {
+	s, etcd := startWithEtcd(t, remembers)
+	s.because(t, "limits", "mine", "first")
+	if _, err := etcd.Put(t.Context(), s.cfg.Resources[0].Prefix+"limits", "foreign"); err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, s.url+"#/config/limits", desktop)
+	p.awaitText("#object-value", "foreign")
+	p.click("#history > summary")
+	p.awaitTexts(entries, "gap", "put")
+	p.click("#history-list > li:nth-child(2) summary")
+	p.click("#history-list > li:nth-child(2) .rollback")
+	p.await(`!document.querySelector("#rollback-confirm").disabled`)
+	p.click("#rollback-confirm")
+	p.awaitText("#rollback-error", "Confirm first that the present value may be replaced.")
+	p.fits()
+	p.as(desktop)
+	p.click("#rollback-overwrite")
+	p.click("#rollback-confirm")
+	p.awaitText("#object-value", "mine")
+	if got := s.object(t, "config", "limits").GetText(); got != "mine" {
+		t.Errorf("got %q, want the restored value", got)
+	}
+}
+
+// leased stores a text with a time to live, which the history does not record.
+func (s *site) leased(t *testing.T, key, text string) {
+	t.Helper()
+	s.write(t, "config", &fanoutv1.PutOperation{Key: key, Value: &fanoutv1.PutOperation_Text{Text: text}, Ttl: durationpb.New(time.Hour)})
+}
+
+// TestRollbackOfATimeToLive checks that a time to live that an object has got since is a difference.
+func TestRollbackOfATimeToLive(t *testing.T) {
+	s := start(t, remembers)
+	s.because(t, "limits", "1", "first")
+	s.leased(t, "limits", "1")
+	p := open(t, s.url+"#/config/limits", desktop)
+	p.click("#history > summary")
+	p.awaitText("#history-list > li:last-child", "first")
+	p.click("#history-list > li:last-child summary")
+	p.awaitText("#history-list > li:last-child .entry", "The object then has a time to live.")
+	p.click("#history-list > li:last-child .rollback")
+	p.awaitText("#rollback-text", "It then has no time to live any more.")
+	p.awaitTexts("#rollback-diff", "The object then has no time to live.")
+	p.click("#rollback-confirm")
+	p.await(`!document.querySelector("#rollback").open`)
+	if s.object(t, "config", "limits").GetHasTtl() {
+		t.Error("the object still has a time to live")
+	}
+}
+
+// TestHistoryAfterAnUnrecordedWrite checks that a write is compared only with what it has replaced.
+func TestHistoryAfterAnUnrecordedWrite(t *testing.T) {
+	s := start(t, remembers)
+	const unknown = "The history does not have what this write replaced."
+	s.because(t, "deleted", "1", "")
+	s.delete(t, "config", "deleted")
+	s.leased(t, "deleted", "2")
+	s.because(t, "deleted", "3", "")
+	p := open(t, s.url+"#/config/deleted", desktop)
+	p.click("#history > summary")
+	p.awaitTexts(entries, "put", "delete", "put")
+	p.click(newest + " summary")
+	p.awaitText(newest+" .entry", unknown)
+	p.click("#history-list > li:nth-child(2) summary")
+	p.awaitTexts("#history-list > li:nth-child(2) .diff:nth-of-type(1) del", "- content type: text/plain; charset=utf-8", "- 1")
+}
+
+// TestRollbackWhoseAnswerIsLost checks what the page says of a write if its answer does not arrive.
+func TestRollbackWhoseAnswerIsLost(t *testing.T) {
+	s := start(t, remembers)
+	s.because(t, "limits", "1", "first")
+	s.because(t, "limits", "2", "second")
+	p := open(t, s.url+"#/config/limits", desktop)
+	p.click("#history > summary")
+	p.awaitTexts(entries, "put", "put")
+	eval[bool](p, `window.real = window.fetch, window.fetch = async (url, init) => {
+		if (!String(url).includes("/transactions")) return window.real(url, init);
+		if (window.reaches) await window.real(url, init);
+		throw new TypeError("lost");
+	}, true`)
+	p.click("#history-list > li:nth-child(2) summary")
+	p.click("#history-list > li:nth-child(2) .rollback")
+	p.await(`!document.querySelector("#rollback-confirm").disabled`)
+	p.click("#rollback-confirm")
+	p.awaitText("#rollback-error", "The write may have been applied.")
+	p.await(`!document.querySelector("#rollback-confirm").disabled`)
+	eval[bool](p, `window.reaches = true`)
+	p.click("#rollback-confirm")
+	p.await(`!document.querySelector("#rollback").open`)
+	p.awaitTexts("#object-value", "1")
+	p.awaitTexts(entries, "put", "put", "put")
+}
+
+// TestLongMessages checks that the page counts the bytes of a message, and what a rollback puts before it.
+func TestLongMessages(t *testing.T) {
+	s := start(t, remembers)
+	first := s.because(t, "limits", "1", "")
+	s.because(t, "limits", "2", "")
+	p := open(t, s.url+"#/config/limits", desktop)
+	p.click("#object-edit")
+	p.edit("3")
+	p.enter("#edit-message", strings.Repeat("ä", 513))
+	p.awaitText("#edit-error", "bytes, the limit is")
+	p.enter("#edit-message", strings.Repeat("ä", 512))
+	p.await(`document.querySelector("#edit-error").hidden`)
+	p.click("#edit-submit")
+	p.awaitTexts("#object-value", "3")
+	p.click("#history > summary")
+	p.awaitTexts(entries, "put", "put", "put")
+	p.click("#history-list > li:last-child summary")
+	p.click("#history-list > li:last-child .rollback")
+	p.await(`!document.querySelector("#rollback-confirm").disabled`)
+	p.enter("#rollback-message", strings.Repeat("x", 1024))
+	p.awaitText("#rollback-error", "The message is too long")
+	p.click("#rollback-confirm")
+	text := strings.Repeat("x", 1024-len(fmt.Sprintf("rollback to revision %d: ", first)))
+	p.enter("#rollback-message", text)
+	p.await(`document.querySelector("#rollback-error").hidden`)
+	p.click("#rollback-confirm")
+	p.await(`!document.querySelector("#rollback").open`)
+}
+
+// TestRestoredObjectsAreInTheTree checks the tree after rollbacks that create and delete an object from the history of its folder.
+func TestRestoredObjectsAreInTheTree(t *testing.T) {
+	s := start(t, remembers)
+	s.because(t, "x/other", "1", "")
+	s.because(t, "x/limits", "1", "")
+	s.delete(t, "config", "x/limits")
+	s.because(t, "x/limits", "2", "")
+	p := open(t, s.url+"#/config/x/", desktop)
+	const item = `document.querySelector('#browse-list [data-path="x/limits"]')`
+	p.await(item)
+	p.click("#browse-history")
+	p.awaitTexts(entries, "put", "delete", "put", "put")
+	p.click("#history-list > li:nth-child(2) summary")
+	p.click("#history-list > li:nth-child(2) .rollback")
+	p.await(`!document.querySelector("#rollback-confirm").disabled`)
+	p.click("#rollback-confirm")
+	p.await("!" + item)
 }

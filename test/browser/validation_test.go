@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -102,4 +103,51 @@ func TestValidationWhileTyping(t *testing.T) {
 	p.click("#rollback-confirm")
 	p.awaitText("#rollback-error", "VALUE_REFUSED")
 	p.click("#rollback-cancel")
+}
+
+// enter sets the text of a field at once, as if it were pasted.
+func (p *tab) enter(selector, text string) {
+	p.t.Helper()
+	eval[bool](p, `((f) => { f.value = `+quote(text)+`; return f.dispatchEvent(new Event("input", { bubbles: true })); })(document.querySelector(`+quote(selector)+`))`)
+}
+
+// TestDeniedChecksAreNotRepeated checks that typing does not send one denied request after the other: each is in the audit log.
+func TestDeniedChecksAreNotRepeated(t *testing.T) {
+	s, tokens := guarded(t, `
+- {subjects: [writer], verbs: [get, list, put], resources: [config], prefixes: [shop]}
+`, "writer")
+	s.because(t, "shop/a", "1", "")
+	p := open(t, s.url+"#/config/shop/", desktop)
+	p.allowComplaints("403")
+	p.await(`!document.getElementById("token").hidden || (document.querySelector("#token-open").click(), true)`)
+	p.write("#token-text", tokens["writer"])
+	p.click("#browse-new")
+	eval[bool](p, `window.sent = window.checks = 0, window.real = window.fetch, window.fetch = (url, init) => {
+		if (String(url).includes("/transactions")) window.sent++;
+		return window.real(url, init);
+	}, window.later = window.setTimeout, window.setTimeout = (f, ms) => window.later(() => { f(); if (ms === 400) window.checks++; }, ms), true`)
+	p.enter("#edit-key", "other")
+	p.await("window.checks === 1 && window.sent === 1")
+	for i := range 3 {
+		p.enter("#edit-value", fmt.Sprint(i))
+		p.await(fmt.Sprintf("window.checks === %d", i+2))
+	}
+	p.enter("#edit-key", "shop/b")
+	p.awaitTexts("#edit-check", "The server accepts this value.")
+	if n := eval[int](p, "window.sent"); n != 2 {
+		t.Errorf("got %d checks, want one that is denied, and one for the other key", n)
+	}
+}
+
+// TestFaultsMarkTheirField checks that a fault marks the field that has it.
+func TestFaultsMarkTheirField(t *testing.T) {
+	s := start(t, checks(t))
+	s.put(t, "config", "flags/cart", `{"owner": "cart", "version": 1}`)
+	p := open(t, s.url+"#/config/flags/cart", desktop)
+	p.click("#object-edit")
+	p.enter("#edit-labels", "no space=1")
+	p.awaitText(faults, "labels")
+	p.await(`document.querySelector("#edit-labels").ariaInvalid === "true" && !document.querySelector("#edit-value").ariaInvalid`)
+	p.enter("#edit-labels", "")
+	p.await(`!document.querySelector("#edit-labels").ariaInvalid`)
 }

@@ -167,9 +167,8 @@ export class Browse {
   // restored shows what a rollback has written. before is the object that it replaced.
   restored({ resource, key, target }, before) {
     if (resource !== this.resource) return;
-    if (this.root !== undefined && !before) this.tree(resource, this.root);
+    if (this.root !== undefined && (!before || !target)) this.tree(resource, this.root);
     if (this.object.key === key) {
-      if (!target) this.link()?.closest('li').remove();
       void this.object.load();
     } else if (this.object.key === undefined) {
       this.object.history.again();

@@ -11,11 +11,20 @@ const pause = 400; // milliseconds without typing until the text is checked
 // where returns the JSON pointer into the value that a violation names, or undefined if it names another field.
 const where = (field) => field.match(/(?:^|\.)put\.value(\/.*|$)/s)?.[1];
 
+// inputOf returns which input of the form has what a violation names, or undefined if none has it.
+function inputOf(field) {
+  if (where(field) !== undefined || /\.(text|data)$/.test(field)) return 'value';
+  if (/\.key$/.test(field)) return 'key';
+  if (/\.content_type$/.test(field)) return 'type';
+  return /\.labels\b/.test(field) ? 'labels' : undefined;
+}
+
 // Check asks about the text of the form. wanted returns the resource and the write, or undefined if there is nothing
 // to check.
 export class Check {
   constructor(wanted) {
     this.wanted = wanted;
+    this.denied = new Set(); // places that the visitor may not write: each check would be in the audit log
     for (const id of ['key', 'value', 'type', 'labels']) $(`edit-${id}`).addEventListener('input', () => this.typed());
   }
 
@@ -23,6 +32,7 @@ export class Check {
   forget() {
     clearTimeout(this.timer);
     this.text = undefined;
+    this.denied.clear();
     this.show([]);
     say($('edit-check'), '');
   }
@@ -57,12 +67,15 @@ export class Check {
     const wanted = this.wanted();
     if (!wanted) return undefined;
     const { resource, put, contentType } = wanted;
+    const target = of(resource, put.key);
+    if (this.denied.has(target)) return undefined;
     const broken = isJSON(contentType) && faultOf(put.text);
     if (broken) return [{ field: 'put.value', description: `is not JSON: ${broken}` }];
     try {
       await send('POST', of(resource, 'transactions'), {}, { operations: [{ put }], validateOnly: true });
       return [];
     } catch (error) {
+      if (error.code === code.denied) this.denied.add(target);
       return error instanceof Refusal && error.code === code.invalid && error.violations.length > 0 ? error.violations : undefined;
     }
   }
@@ -94,7 +107,7 @@ export class Check {
       return el('li', {}, button, ' ', ...what);
     }));
     $('edit-faults').hidden = faults.length === 0;
-    if (faults.length > 0) field.setAttribute('aria-invalid', 'true');
-    else field.removeAttribute('aria-invalid');
+    const wrong = new Set(faults.map(({ field: name = '' }) => inputOf(name)));
+    for (const input of ['key', 'value', 'type', 'labels']) $(`edit-${input}`).ariaInvalid = wrong.has(input) ? 'true' : null;
   }
 }

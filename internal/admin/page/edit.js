@@ -5,6 +5,7 @@ import { $, complain, el, say } from './dom.js';
 import { explain, of, send } from './api.js';
 import { Check } from './check.js';
 import { differences } from './diff.js';
+import { because, limit } from './message.js';
 import { asText, faultOf, isJSON, labelsOf } from './value.js';
 
 // parseLabels returns the labels of a text such as "env=prod, team=cart".
@@ -23,12 +24,6 @@ function withLineBreaks(text, before) {
   return before.includes('\r\n') && !others.test(before) ? text.replaceAll('\n', '\r\n') : text;
 }
 
-// because returns the message of a write from its field.
-export function because(input) {
-  const message = input.value.trim();
-  return message ? { message } : {};
-}
-
 // Editor shows the form. on.show is called with a newer state of the object, on.written after a
 // write, on.deleted after a deletion, and on.closed when the form closes without a write.
 export class Editor {
@@ -40,6 +35,7 @@ export class Editor {
       if ($('edit-review').hidden) this.review();
       else void this.write();
     });
+    for (const form of ['edit', 'delete']) limit($(`${form}-message`), $(`${form}-error`));
     $('edit-again').addEventListener('click', () => this.again());
     $('edit-cancel').addEventListener('click', () => this.cancel());
     $('edit').addEventListener('keydown', (e) => {

@@ -61,16 +61,24 @@ const textOf = (object) => (object ? asText(object, true) : '');
 
 const labelsAsText = (o) => JSON.stringify(Object.entries(o.labels ?? {}).sort());
 
-// same reports whether two objects, or none, have the same content.
-export function same(a, b) {
+// sameContent reports whether two objects, or none, have the same content.
+function sameContent(a, b) {
   if (!a || !b) return a === b;
   return a.text === b.text && a.data === b.data && (a.contentType ?? '') === (b.contentType ?? '') && labelsAsText(a) === labelsAsText(b);
 }
 
+// same reports whether a rollback from one object, or none, to another one changes nothing. It writes no time to live.
+export const same = (now, target) => sameContent(now, target) && !(now?.hasTtl && !target.hasTtl);
+
 // compared returns an element that shows how two objects differ. undefined stands for no object.
 export function compared(before, after) {
   const [a, b] = [textOf(before), textOf(after)];
-  if (same(before, after)) return el('p', { class: 'hint' }, 'There is no difference.');
+  const equal = sameContent(before, after);
+  if (before && after && Boolean(before.hasTtl) !== Boolean(after.hasTtl)) {
+    const life = el('p', { class: 'hint' }, after.hasTtl ? 'The object then has a time to live.' : 'The object then has no time to live.');
+    return el('div', {}, ...(equal ? [] : [compared({ ...before, hasTtl: false }, { ...after, hasTtl: false })]), life);
+  }
+  if (equal) return el('p', { class: 'hint' }, 'There is no difference.');
   if (a === b) return el('p', { class: 'hint' }, 'Only white space differs, or bytes that are not shown.');
   return differences(a, b);
 }
@@ -79,6 +87,19 @@ export function compared(before, after) {
 function difference(before, after) {
   const unknown = before.unknown ?? after.unknown;
   return unknown ? el('p', { class: 'hint' }, unknown) : compared(before.object, after.object);
+}
+
+// follows reports whether a write replaced the result of the write before it in the history. An object that was encrypted
+// again has a later revision.
+function follows(newer, older) {
+  const replaced = Number(newer.replacedRevision ?? 0);
+  return older.kind === 'KIND_DELETE' ? replaced === 0 : replaced >= Number(older.revision);
+}
+
+// stateBefore returns the state that an entry has followed, if before is the entry before it.
+function stateBefore(e, before) {
+  if (before && isWrite(e) && isWrite(before) && !follows(e, before)) return { unknown: 'The history does not have what this write replaced.' };
+  return stateOf(before);
 }
 
 // History shows the history while it is open. on.rollback is called to restore the state after an entry.
@@ -198,11 +219,11 @@ export class History {
     if (e.message?.includes('\n')) parts.push(el('p', { class: 'message' }, e.message));
     if (this.key === undefined) parts.push(el('p', {}, el('a', { href: link(resource, e.key) }, 'Open the object')));
     parts.push(el('h4', {}, isWrite(e) ? 'What this write changed' : 'Compared with the write before'));
-    const first = stateOf(before);
+    const first = stateBefore(found, before);
     if (first.unknown && !state.unknown && !before) parts.push(el('p', { class: 'hint' }, first.unknown), ...(target ? [differences('', textOf(target))] : []));
     else parts.push(difference(first, state));
     parts.push(el('h4', {}, 'What has changed since'), difference(state, now));
-    const restorable = !state.unknown && !now.unknown && (target ? !target.opaque : e.kind === 'KIND_DELETE') && !same(target, now.object);
+    const restorable = !state.unknown && !now.unknown && (target ? !target.opaque : e.kind === 'KIND_DELETE') && !same(now.object, target);
     if (restorable && verbs.includes(target ? 'put' : 'delete')) {
       const button = el('button', { type: 'button', class: 'rollback' }, target ? 'Roll back to this' : 'Roll back: delete the object');
       button.addEventListener('click', () => this.on.rollback({ resource, key: e.key, revision: e.revision, target, rights: verbs }));

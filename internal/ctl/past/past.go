@@ -209,6 +209,11 @@ type Change struct {
 	Present *client.Object // nil: it does not exist
 }
 
+// EndsTTL reports whether an object has a time to live now, and none in its former state.
+func (c Change) EndsTTL() bool {
+	return c.Object != nil && !c.Object.HasTTL && c.Present != nil && c.Present.HasTTL
+}
+
 // Changes returns what leads the objects of a scope back to a revision, in order of their keys. An object
 // whose state is unknown is among them.
 //
@@ -250,7 +255,7 @@ func Changes(ctx context.Context, r *client.Resource, of client.Scope, revision 
 		if err != nil {
 			return nil, err
 		}
-		if c := (Change{s, present[key]}); s.Unknown != "" || !Same(s.Object, c.Present) {
+		if c := (Change{s, present[key]}); s.Unknown != "" || !Same(s.Object, c.Present) || c.EndsTTL() {
 			changes = append(changes, c)
 		}
 	}
