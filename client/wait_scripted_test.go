@@ -299,8 +299,8 @@ func TestWaitWithAServerThatIsDown(t *testing.T) {
 		if v := s.Servers[0]; v.Answered || v.Answering || v.Err == nil || !strings.Contains(v.Err.Error(), "connection refused") || !s.Servers[1].Answering {
 			t.Errorf("got %+v", s.Servers)
 		}
-		if down.dials < 60 || down.dials > 600 {
-			t.Errorf("%d attempts to connect in ten minutes", down.dials)
+		if n := down.dialed(); n < 60 || n > 600 {
+			t.Errorf("%d attempts to connect in ten minutes", n)
 		}
 		down.up()
 		if s, err := w.ends(10*time.Minute, 10*time.Minute+20*time.Second); err != nil || s.Watches != 3 || len(s.Missing()) != 0 {

@@ -151,6 +151,13 @@ func (s *gateServer) dial(ctx context.Context) (net.Conn, error) {
 	return listener.DialContext(ctx)
 }
 
+// dialed returns the number of attempts to connect.
+func (s *gateServer) dialed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dials
+}
+
 // gateServers returns clients of the servers: "10.0.0.1:1" and so on.
 func gateServers(t *testing.T, servers ...*gateServer) []client.Server {
 	t.Helper()

@@ -68,6 +68,7 @@ func TestTasks(t *testing.T) {
 
 	r.turnTo("docs/tasks/deploy-gate.md")
 	r.gate(second)
+	r.undoByItself(second)
 	r.begins(r.next("sh"))
 	for range 3 {
 		r.next("json")
@@ -136,6 +137,26 @@ func (r *reader) client(server string, opts ...client.Option) *client.Client {
 	}
 	r.t.Cleanup(func() { c.Close() })
 	return c
+}
+
+// undoByItself runs a put that the subscriber web-1 refuses.
+func (r *reader) undoByItself(second string) {
+	r.t.Helper()
+	r.inform(r.t.Context(), "web-1", r.address, func(item client.Item[*client.Object]) error {
+		if strings.Contains(string(item.Object.Value), "-") {
+			return errNegative
+		}
+		return nil
+	}, client.Prefix("prod"))
+	session, code, _ := strings.Cut(r.next("console"), "$ echo $?\n")
+	outside := r.prelude
+	// The shell fails unless the last command has the exit code of the page.
+	r.prelude += "export FANOUTCTL_SERVER=" + r.address + "," + second + "\nexec 2>&1\ntrap 'test $? = " + strings.TrimSpace(code) + " && exit 0' EXIT\n"
+	r.session(strings.ReplaceAll(session, "fanoutd-1.example.com:7420", r.address))
+	r.prelude = outside
+	if got := r.run("fanoutctl get config prod/limits"); !strings.Contains(got, "100") {
+		r.t.Errorf("got %s, want the former value", got)
+	}
 }
 
 // gate runs the commands that wait for a canary and 200 instances at two servers.
