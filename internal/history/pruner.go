@@ -23,7 +23,8 @@ type Limits struct {
 // and removing it again does nothing.
 //
 // The record of the present value of a key and the one before it stay. Those of a deleted key stay until
-// the deletion is too old.
+// the deletion is too old. Nobody recorded when an object expired, or another program deleted it, so its
+// records stay until its last write is too old.
 type Pruner struct {
 	store    Store
 	limits   Limits
@@ -90,6 +91,10 @@ func (p *Pruner) Prune(ctx context.Context, now time.Time) error {
 		return err
 	}
 	if r.bytes > p.limits.Bytes {
+		r = prune{pruner: p, now: now, oldest: r.oldest, asksAll: true}
+		if err := r.run(ctx); err != nil {
+			return err
+		}
 		cut := r.removable.cut(r.bytes - p.limits.Bytes)
 		r = prune{pruner: p, now: now, oldest: now.Add(-cut)}
 		if err := r.run(ctx); err != nil {
@@ -102,11 +107,13 @@ func (p *Pruner) Prune(ctx context.Context, now time.Time) error {
 
 // prune is one pass over all records.
 type prune struct {
-	pruner *Pruner
-	now    time.Time
-	oldest time.Time // older records are removed
+	pruner  *Pruner
+	now     time.Time
+	oldest  time.Time // older records are removed
+	asksAll bool      // whether each object exists; otherwise only if its last write is too old
 
-	key       []Name // the records of the present key, newest first
+	key       []Name   // the records of the key that is read, newest first
+	asked     [][]Name // those of keys whose object may have expired
 	remove    []object.Key
 	records   int   // that stay, without those of re-encryptions
 	bytes     int64 // of these records
@@ -135,30 +142,69 @@ func (r *prune) run(ctx context.Context) error {
 	if err := r.endKey(ctx); err != nil {
 		return err
 	}
+	if err := r.ask(ctx, 1); err != nil {
+		return err
+	}
 	return r.flush(ctx, 1)
 }
 
-// endKey decides about the records of a key.
+// pruneBatch is the number of keys that are removed, or asked for, at a time.
+const pruneBatch = 100
+
+// endKey decides about the records of the key that was read, or notes that its object may have expired.
 func (r *prune) endKey(ctx context.Context) error {
 	if len(r.key) == 0 {
 		return nil
 	}
 	exists, _ := r.key[0].Kind.LeavesObject()
+	if exists && (r.asksAll || r.key[0].Time.Before(r.oldest)) {
+		r.asked, r.key = append(r.asked, r.key), nil
+		return r.ask(ctx, pruneBatch)
+	}
+	r.decide(r.key, exists)
+	r.key = r.key[:0]
+	return r.flush(ctx, pruneBatch)
+}
+
+// ask decides about the records of objects that may have expired, if there are so many.
+func (r *prune) ask(ctx context.Context, least int) error {
+	if len(r.asked) < least {
+		return nil
+	}
+	keys := make([]object.Key, len(r.asked))
+	for i, names := range r.asked {
+		keys[i] = names[0].Key
+	}
+	present, err := r.pruner.store.Present(ctx, 0, keys)
+	if err != nil {
+		return err
+	}
+	for i, names := range r.asked {
+		r.decide(names, present[i] != nil)
+	}
+	r.asked = nil
+	return r.flush(ctx, pruneBatch)
+}
+
+// decide decides about the records of a key, newest first. They are removed in the opposite order, so that the
+// rest has no gap if the run does not come to its end, and still ends with a deletion.
+func (r *prune) decide(names []Name, exists bool) {
 	keep, versions := 2, 0
 	if !exists {
 		keep = 0
 	}
-	for i, name := range r.key {
+	var removed []Name
+	for i, name := range names {
 		if name.Kind.IsReencryption() {
 			if i > 0 { // a newer record continues the chain
-				r.add(name)
+				removed = append(removed, name)
 			}
 			continue
 		}
 		versions++
 		tooOld := name.Time.Before(r.oldest)
-		if versions > keep && (tooOld && (exists || r.key[0].Time.Before(r.oldest)) || versions > max(r.pruner.limits.Versions, keep)) {
-			r.add(name)
+		if versions > keep && (tooOld && (exists || names[0].Time.Before(r.oldest)) || versions > max(r.pruner.limits.Versions, keep)) {
+			removed = append(removed, name)
 			continue
 		}
 		r.records++
@@ -166,17 +212,15 @@ func (r *prune) endKey(ctx context.Context) error {
 		if versions > keep {
 			age := r.now.Sub(name.Time)
 			if !exists {
-				age = min(age, r.now.Sub(r.key[0].Time)) // it stays until the deletion is too old
+				age = min(age, r.now.Sub(names[0].Time)) // it stays until the deletion is too old
 			}
 			r.removable.add(age, name.Size)
 		}
 	}
-	r.key = r.key[:0]
-	const batch = 100
-	return r.flush(ctx, batch)
+	for _, name := range slices.Backward(removed) {
+		r.remove = append(r.remove, name.RecordKey(), name.IndexKey())
+	}
 }
-
-func (r *prune) add(name Name) { r.remove = append(r.remove, name.RecordKey(), name.IndexKey()) }
 
 // flush removes the keys, if there are so many.
 func (r *prune) flush(ctx context.Context, least int) error {
