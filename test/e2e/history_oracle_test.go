@@ -186,6 +186,16 @@ func (o *oracle) change(c *change) {
 		o.puts++
 		o.checkRule(c, before)
 	}
+	// A history without ttl leaves out an object with a time to live, unless its newest record says that an object
+	// without one is there.
+	leftOut := false
+	if !o.ttl && before.lease != 0 {
+		exists, ttl := false, false
+		if k.newest != nil {
+			exists, ttl = k.newest.Kind.LeavesObject()
+		}
+		leftOut = !exists || ttl
+	}
 	want := history.Kind(0)
 	switch {
 	case c.foreign:
@@ -193,14 +203,14 @@ func (o *oracle) change(c *change) {
 		if k.newest != nil && k.newestAt == before.revision && k.newest.Kind != history.Transient {
 			want = k.newest.Kind.Reencryption()
 		}
-	case !put && before.lease != 0 && (c.record == nil || !o.ttl): // expired, or deleted without a record
+	case !put && before.lease != 0 && (c.record == nil || leftOut): // expired, or deleted without a record
 	case !put:
 		want = history.Delete
 	case c.object.lease == 0:
 		want = history.Put
 	case o.ttl:
 		want = history.PutTTL
-	case before.revision != 0 && before.lease == 0:
+	case before.revision != 0 && !leftOut:
 		want = history.Transient
 	}
 	got := history.Kind(0)
