@@ -38,7 +38,7 @@ func check(t testing.TB, set *validation.Set, w *validation.Write) string {
 	if checks == nil {
 		return "no checks"
 	}
-	b := validation.NewBudget(1)
+	b := validation.NewPatientBudget(1)
 	b.Spend(t.Context(), func() {
 		for _, v := range checks.Check(b, w) {
 			lines = append(lines, strings.TrimSpace(v.Pointer+" "+v.Message))
@@ -355,7 +355,7 @@ func TestRequestsHaveLimits(t *testing.T) {
 	end()
 	for _, checks := range []string{"schema: true", "rules: [{rule: 'true', message: m}]"} {
 		set := parse(t, "checks:\n- "+checks)
-		b := validation.NewBudget(1)
+		b := validation.NewPatientBudget(1)
 		b.Spend(ended, func() {
 			found := set.For("a").Check(b, &validation.Write{Key: "a", New: document("1")})
 			if len(found) != 1 || !strings.Contains(found[0].Message, want) {
@@ -423,7 +423,7 @@ func TestTransactionsHaveMoreSteps(t *testing.T) {
 	set := parse(t, `checks: [{schema: {pattern: "^a"}}]`)
 	value := document(`"` + strings.Repeat("a", 80_000) + `"`) // 10,001 steps
 	for _, c := range []struct{ operations, checked int }{{1, 9}, {3, 29}, {128, 49}} {
-		b := validation.NewBudget(c.operations)
+		b := validation.NewPatientBudget(c.operations)
 		b.Spend(t.Context(), func() {
 			n, found := 0, validation.Violations(nil)
 			for ; n < 200 && len(found) == 0; n++ {
@@ -441,7 +441,7 @@ func TestTransactionsHaveMoreSteps(t *testing.T) {
 func TestOneValueHasTheStepsOfOneOperation(t *testing.T) {
 	set := parse(t, `checks: [{schema: {items: {minimum: 0, maximum: 9, multipleOf: 1}}}]`)
 	many := func(n int) *validation.Object { return document("[" + strings.Repeat("1,", n-1) + "1]") }
-	b := validation.NewBudget(128)
+	b := validation.NewPatientBudget(128)
 	b.Spend(t.Context(), func() {
 		for n, want := range map[int]string{24_000: "", 26_000: "takes too long to check against its schema"} { // of 4 steps
 			found := set.For("a").Check(b, &validation.Write{Key: "a", New: many(n)})
@@ -498,7 +498,7 @@ func FuzzCheck(f *testing.F) {
 		if err != nil {
 			return
 		}
-		b := validation.NewBudget(1)
+		b := validation.NewPatientBudget(1)
 		n := allocated(func() {
 			b.Spend(context.Background(), func() {
 				found := set.For("a").Check(b, &validation.Write{Key: "a", New: document(value), Old: document(value)})
@@ -576,7 +576,7 @@ func BenchmarkCheck(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		w := &validation.Write{Key: "a", New: updated, Old: old}
-		budget := validation.NewBudget(1)
+		budget := validation.NewPatientBudget(1)
 		budget.Spend(b.Context(), func() {
 			if found := set.For(w.Key).Check(budget, w); len(found) > 0 {
 				b.Fatal(found)
