@@ -186,16 +186,7 @@ func (o *oracle) change(c *change) {
 		o.puts++
 		o.checkRule(c, before)
 	}
-	// A history without ttl leaves out an object with a time to live, unless its newest record says that an object
-	// without one is there.
-	leftOut := false
-	if !o.ttl && before.lease != 0 {
-		exists, ttl := false, false
-		if k.newest != nil {
-			exists, ttl = k.newest.Kind.LeavesObject()
-		}
-		leftOut = !exists || ttl
-	}
+	leftOut := o.leavesOut(k, before)
 	want := history.Kind(0)
 	switch {
 	case c.foreign:
@@ -232,6 +223,19 @@ func (o *oracle) change(c *change) {
 	k.newest, k.newestAt = c.record, c.revision
 }
 
+// leavesOut reports whether the history leaves out an object of a key: it has a time to live and the history has no
+// ttl, unless the newest record says that an object without one is there.
+func (o *oracle) leavesOut(k *keyHistory, object stored) bool {
+	if o.ttl || object.lease == 0 {
+		return false
+	}
+	if k.newest == nil {
+		return true
+	}
+	exists, ttl := k.newest.Kind.LeavesObject()
+	return !exists || ttl
+}
+
 // checkRule checks that a put of a server follows the rule.
 func (o *oracle) checkRule(c *change, before stored) {
 	var value, old numbered
@@ -261,7 +265,7 @@ func (k *keyHistory) show(o *oracle, c *change, before stored) {
 	case before.revision == 0:
 		k.shown = append(k.shown, "GAP 0 ")
 	case k.newest != nil && k.newestAt == before.revision:
-	case before.lease != 0 && !o.ttl && (!exists || ttl):
+	case o.leavesOut(k, before):
 	case k.newest == nil:
 		k.shown = append(k.shown, fmt.Sprintf("EARLIER %d %s", before.revision, contentOf(before.value)))
 	default:
@@ -289,7 +293,7 @@ func (o *oracle) entries(key object.Key) []string {
 	case k.present.revision == 0 && (!exists || k.newest.Kind == history.Transient), k.present.revision == k.newestAt:
 	case k.present.revision == 0 && ttl:
 		shown = append(shown, "EXPIRED")
-	case k.present.lease != 0 && !o.ttl && (!exists || ttl):
+	case o.leavesOut(k, k.present):
 	default:
 		shown = append(shown, fmt.Sprintf("GAP %d ", k.present.revision))
 	}

@@ -103,6 +103,14 @@ func (r *reader) rotate(steps string) {
 
 var errNegative = errors.New("rps is negative")
 
+// refuseNegative is what a subscriber does with an object whose rps must not be negative.
+func refuseNegative(item client.Item[*client.Object]) error {
+	if strings.Contains(string(item.Object.Value), "-") {
+		return errNegative
+	}
+	return nil
+}
+
 // refuse starts two subscribers that do not apply changes: web-1 reports an error, and web-2 does not finish.
 func (r *reader) refuse() (stop func()) {
 	r.t.Helper()
@@ -142,12 +150,7 @@ func (r *reader) client(server string, opts ...client.Option) *client.Client {
 // undoByItself runs a put that the subscriber web-1 refuses.
 func (r *reader) undoByItself(second string) {
 	r.t.Helper()
-	r.inform(r.t.Context(), "web-1", r.address, func(item client.Item[*client.Object]) error {
-		if strings.Contains(string(item.Object.Value), "-") {
-			return errNegative
-		}
-		return nil
-	}, client.Prefix("prod"))
+	r.inform(r.t.Context(), "web-1", r.address, refuseNegative, client.Prefix("prod"))
 	session, code, _ := strings.Cut(r.next("console"), "$ echo $?\n")
 	outside := r.prelude
 	// The shell fails unless the last command has the exit code of the page.
@@ -164,12 +167,7 @@ func (r *reader) gate(second string) {
 	r.t.Helper()
 	script := strings.NewReplacer("fanoutd-1.example.com:7420", r.address, "fanoutd-2.example.com:7420", second).Replace(r.next("sh"))
 	r.run("fanoutctl put config canary/limits '{\"rps\": 50}'")
-	r.inform(r.t.Context(), "canary", second, func(item client.Item[*client.Object]) error {
-		if strings.Contains(string(item.Object.Value), "-") {
-			return errNegative
-		}
-		return nil
-	}, client.Prefix("canary"))
+	r.inform(r.t.Context(), "canary", second, refuseNegative, client.Prefix("canary"))
 	servers := []*client.Client{r.client(r.address), r.client(second)}
 	for i := range 200 {
 		go func() {
