@@ -120,13 +120,25 @@ object that had a time to live is restored without one.`,
 // revisionOf returns the revision that a revision or a time of the command line means.
 func revisionOf(ctx context.Context, r *client.Resource, of client.Scope, text string) (int64, error) {
 	revision, moment, err := parseMoment(text)
-	if err != nil || revision > 0 {
-		return revision, err
+	if err != nil {
+		return 0, err
+	}
+	if revision > 0 {
+		return revision, checkReached(ctx, r, of, revision)
 	}
 	if revision, err = r.RevisionAt(ctx, of, moment); err == nil && revision == 0 {
 		err = fmt.Errorf("the history of %s does not go back to %s: %w", r.Name(), text, errNotFound)
 	}
 	return revision, err
+}
+
+// checkReached returns an error if a revision does not exist yet: the state at it would be the present one, and another
+// one after the next write.
+func checkReached(ctx context.Context, r *client.Resource, of client.Scope, revision int64) error {
+	for _, err := range r.History(ctx, of, client.HistoryUpTo(revision), client.HistoryPageSize(1)) {
+		return err
+	}
+	return nil
 }
 
 // showRollback prints the changes, and returns those that are known.
