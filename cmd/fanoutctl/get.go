@@ -100,6 +100,9 @@ func (t *tool) getAt(ctx context.Context, r *client.Resource, key, at string, fo
 		return err
 	}
 	if o == nil {
+		if text := t.mixup(ctx, r, &selection{key: key}); text != "" {
+			return exitError{exitNotFound, fmt.Errorf(`%s: run "fanoutctl list %s %s"`, text, r.Name(), key)}
+		}
 		return fmt.Errorf("object %q %w at revision %d", key, errNotFound, revision)
 	}
 	return t.printer(format).Object(o)

@@ -72,6 +72,11 @@ object that had a time to live is restored without one.`,
 			if err != nil {
 				return err
 			}
+			if key, ok := keyArgument(args); ok && len(changes) == 0 {
+				if err := t.checkKnown(ctx, r, key); err != nil {
+					return err
+				}
+			}
 			known, unknown := t.showRollback(changes)
 			writes := t.rollbackWrites(ctx, r, known, overwrite)
 			var refusal error
