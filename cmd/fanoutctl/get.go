@@ -111,7 +111,7 @@ func (t *tool) getAt(ctx context.Context, r *client.Resource, key, at string, fo
 // pastOf returns an object as it was at a revision or a time, and the revision. The object is nil if it did
 // not exist.
 func pastOf(ctx context.Context, r *client.Resource, key, at string) (*client.Object, int64, error) {
-	revision, err := revisionOf(ctx, r, client.Key(key), at)
+	revision, err := revisionOf(ctx, r, client.Key(key), key, at)
 	if err != nil {
 		return nil, 0, err
 	}

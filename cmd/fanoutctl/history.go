@@ -196,7 +196,11 @@ func (t *tool) showHistory(ctx context.Context, args []string, shown *output.Lis
 		}
 	}
 	if n == 0 && (shown.Format == output.Table || shown.Format == output.Wide) {
-		fmt.Fprintln(t.stderr, "No history found.")
+		begins, err := historyBegins(ctx, t.client.Resource(args[0]), historyScope(args), args[len(args)-1])
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(t.stderr, "No history found: %s.\n", begins)
 	}
 	return shown.Close()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
@@ -57,7 +58,7 @@ object that had a time to live is restored without one.`,
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
 			r := t.client.Resource(args[0])
-			revision, err := revisionOf(ctx, r, historyScope(args), to)
+			revision, err := revisionOf(ctx, r, historyScope(args), args[1], to)
 			if err != nil {
 				return err
 			}
@@ -122,8 +123,8 @@ object that had a time to live is restored without one.`,
 	return cmd
 }
 
-// revisionOf returns the revision that a revision or a time of the command line means.
-func revisionOf(ctx context.Context, r *client.Resource, of client.Scope, text string) (int64, error) {
+// revisionOf returns the revision that a revision or a time of the command line means. Name is the key or path of the scope.
+func revisionOf(ctx context.Context, r *client.Resource, of client.Scope, name, text string) (int64, error) {
 	revision, moment, err := parseMoment(text)
 	if err != nil {
 		return 0, err
@@ -132,9 +133,24 @@ func revisionOf(ctx context.Context, r *client.Resource, of client.Scope, text s
 		return revision, checkReached(ctx, r, of, revision)
 	}
 	if revision, err = r.RevisionAt(ctx, of, moment); err == nil && revision == 0 {
-		err = fmt.Errorf("the history of %s does not go back to %s: %w", r.Name(), text, errNotFound)
+		var begins string
+		if begins, err = historyBegins(ctx, r, of, name); err == nil {
+			err = exitError{exitNotFound, fmt.Errorf("the history of %s does not go back to %s: %s", r.Name(), moment.UTC().Format(time.RFC3339), begins)}
+		}
 	}
 	return revision, err
+}
+
+// historyBegins says where the history of a key or path begins.
+func historyBegins(ctx context.Context, r *client.Resource, of client.Scope, name string) (string, error) {
+	oldest, err := past.Begin(ctx, r, of)
+	switch {
+	case err != nil:
+		return "", err
+	case oldest == nil:
+		return fmt.Sprintf("there is no write of %s", name), nil
+	}
+	return fmt.Sprintf("that of %s begins with %s", name, past.When(oldest)), nil
 }
 
 // checkReached returns an error if a revision does not exist yet: the state at it would be the present one, and another
