@@ -20,7 +20,7 @@ func rollbackCommand(t *tool) *cobra.Command {
 	var (
 		to, message         string
 		yes, dryRun, splits bool
-		overwrite           bool
+		overwrite, skip     bool
 	)
 	cmd := &cobra.Command{
 		Use:   "rollback RESOURCE KEY | PATH/ --to REVISION | TIME",
@@ -79,7 +79,7 @@ object that had a time to live is restored without one.`,
 				}
 			}
 			known, unknown := t.showRollback(changes)
-			writes := t.rollbackWrites(ctx, r, known, overwrite)
+			writes := t.rollbackWrites(ctx, r, known, overwrite, skip)
 			var refusal error
 			if !splits {
 				refusal = tooMuch(writes)
@@ -108,7 +108,7 @@ object that had a time to live is restored without one.`,
 				}
 			}
 			if err := t.writeAll(ctx, r.Because(because), writes, splits); err != nil {
-				return err
+				return t.explainRollback(err)
 			}
 			return unknownStates(unknown)
 		},
@@ -119,8 +119,21 @@ object that had a time to live is restored without one.`,
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the changes without making them")
 	cmd.Flags().BoolVar(&splits, "batches", false, "make more changes than fit into one transaction, in several")
 	overwriteFlag(cmd, &overwrite)
+	skipFlag(cmd, &skip)
 	messageFlag(cmd, &message)
 	return cmd
+}
+
+// explainRollback returns the error of the writes.
+func (t *tool) explainRollback(err error) error {
+	if !errors.Is(err, client.ErrValueRefused) {
+		return err
+	}
+	before := ""
+	if partly, ok := errors.AsType[partlyWritten](err); ok {
+		before = fmt.Sprintf("%d of %d changes were made: ", partly.done, partly.of)
+	}
+	return exitError{exitUsage, fmt.Errorf("%s%s; with --skip-validation, the rollback is made nevertheless", before, t.message(exitUsage, err))}
 }
 
 // revisionOf returns the revision that a revision or a time of the command line means. Name is the key or path of the scope.
@@ -222,7 +235,7 @@ func unknownStates(unknown []past.Change) error {
 }
 
 // rollbackWrites returns the writes that make the changes. Each requires the present revision of its object.
-func (t *tool) rollbackWrites(ctx context.Context, r *client.Resource, changes []past.Change, overwrite bool) []transfer.Write {
+func (t *tool) rollbackWrites(ctx context.Context, r *client.Resource, changes []past.Change, overwrite, skip bool) []transfer.Write {
 	derived := t.derivesLabels(ctx, r.Name())
 	writes := make([]transfer.Write, len(changes))
 	for i, c := range changes {
@@ -232,7 +245,11 @@ func (t *tool) rollbackWrites(ctx context.Context, r *client.Resource, changes [
 		}
 		writes[i].Bytes = writtenBytes(c)
 		if c.Object == nil {
-			writes[i].Op = client.OpDelete(c.Key, client.IfRevision(present))
+			opts := []client.DeleteOption{client.IfRevision(present)}
+			if skip {
+				opts = append(opts, client.SkipValidation())
+			}
+			writes[i].Op = client.OpDelete(c.Key, opts...)
 			continue
 		}
 		v := c.Object.AsValue()
@@ -242,6 +259,9 @@ func (t *tool) rollbackWrites(ctx context.Context, r *client.Resource, changes [
 		opts := []client.WriteOption{client.IfRevision(present)}
 		if overwrite {
 			opts = append(opts, client.OverwriteOpaque())
+		}
+		if skip {
+			opts = append(opts, client.SkipValidation())
 		}
 		writes[i].Op = client.OpPut(c.Key, v, opts...)
 	}
