@@ -217,7 +217,7 @@ func (b *Budget) affordable(s *jsonschema.Schema, value any, depth int) bool {
 		return b.affordsObject(s, v, depth)
 	case []any:
 		return b.affordsArray(s, v, depth)
-	case int64, float64:
+	case int64, uint64, float64:
 		return b.affordsNumber(s)
 	}
 	return true

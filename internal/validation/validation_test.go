@@ -94,10 +94,10 @@ func TestSchemasAndRules(t *testing.T) {
 		`{"percent": 60}`:                        "a flag for more than half of the users needs an owner",
 		`{"percent": 60, "owner": "ada"}`:        "",
 		`{"percent": 1, "percent": 5000}`:        "/percent is there more than once, and readers differ in which one they see",
-		`{"percent": 100.000000000000000001}`:    "/percent has more digits than a number can have: 100.000000000000000001",
-		`{"percent": 0.99999999999999999999}`:    "/percent has more digits than a number can have: 0.99999999999999999999",
-		`{"percent": 1e-400}`:                    "/percent has more digits than a number can have: 1e-400",
-		`{"percent": 1e-99999999999999999999}`:   "/percent has more digits than a number can have: 1e-99999999999999999999",
+		`{"percent": 100.000000000000000001}`:    "/percent has more digits than can be checked: 100.000000000000000001 would be rounded to 100",
+		`{"percent": 0.99999999999999999999}`:    "/percent has more digits than can be checked: 0.99999999999999999999 would be rounded to 1",
+		`{"percent": 1e-400}`:                    "/percent has more digits than can be checked: 1e-400 would be rounded to 0",
+		`{"percent": 1e-99999999999999999999}`:   "/percent has more digits than can be checked: 1e-99999999999999999999 would be rounded to 0",
 		`{"percent": 0.0e-99999999999999999999}`: "",
 		`{"percent": 0.20e+02}`:                  "",
 		`{"percent": 2000e-2}`:                   "",
@@ -127,6 +127,33 @@ func TestSchemasAndRules(t *testing.T) {
 	for _, key := range []object.Key{"flags", "flags/a/b", "other/a"} {
 		if set.For(key) != nil {
 			t.Errorf("%s is checked", key)
+		}
+	}
+}
+
+// A schema and a rule see the integer that was written, or the value is refused.
+func TestLargeIntegersAreNotRounded(t *testing.T) {
+	const bounds = "schema: {minimum: -1e40, maximum: 1e40}"
+	for _, c := range []struct{ checks, n, want string }{
+		{"schema: {maximum: 18446744073709551615}", "18446744073709551615", ""},
+		{"schema: {maximum: 18446744073709551614}", "18446744073709551615", "must be at most 18446744073709551614, is 18446744073709551615"},
+		{"schema: {const: 9223372036854775809}", "9223372036854775808", "must be 9223372036854775809, is 9223372036854775808"},
+		{"schema: {type: integer, enum: [9223372036854775809]}", "9223372036854775809", ""},
+		{"schema: {maximum: 123456789012345678901234567890}", "5", ""},
+		{bounds, "123456789012345678901234567890", "has more digits than can be checked: 123456789012345678901234567890 would be rounded to 1.2345678901234568e+29"},
+		{bounds, "18446744073709551617", "has more digits than can be checked: 18446744073709551617 would be rounded to 1.8446744073709552e+19"},
+		{bounds, "-9223372036854775809", "has more digits than can be checked: -9223372036854775809 would be rounded to -9.223372036854776e+18"},
+		{bounds, "1.8446744073709551617e19", "has more digits than can be checked: 1.8446744073709551617e19 would be rounded to 1.8446744073709552e+19"},
+		{bounds, "9007199254740993.0", "has more digits than can be checked: 9007199254740993.0 would be rounded to 9.007199254740992e+15"},
+		{bounds, "100000000000000000000000", ""},
+		{bounds, "-1.50e30", ""},
+		{`rules: [{rule: "self > 5 && self > 9223372036854775807 && self > 5.5 && self != 5 && self in [self]", message: m}]`, "18446744073709551615", ""},
+		{`rules: [{rule: "self == 18446744073709551615u && uint(self) - 1u == 18446744073709551614u", message: m}]`, "18446744073709551615", ""},
+		{`rules: [{rule: "self < 18446744073709551615u", message: m}]`, "18446744073709551614", ""},
+		{`rules: [{rule: "uint(self) + 1u < 10u", message: m}]`, "5", ""},
+	} {
+		if got := check(t, parse(t, "checks:\n- "+c.checks), &validation.Write{New: document(c.n)}); got != c.want {
+			t.Errorf("%s, %s: got %q, want %q", c.checks, c.n, got, c.want)
 		}
 	}
 }
@@ -523,7 +550,7 @@ func FuzzDocument(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		got := check(t, set, &validation.Write{New: document(text)})
 		has := func(part string) bool { return strings.Contains(got, part) }
-		isLimit := slices.ContainsFunc([]string{"is there more than once", "which is too many to check", "which is too deep to check", "is too large for a number", "has more digits than a number can have"}, has)
+		isLimit := slices.ContainsFunc([]string{"is there more than once", "which is too many to check", "which is too deep to check", "is too large for a number", "has more digits than can be checked"}, has)
 		// encoding/json accepts strings that are not UTF-8.
 		isValid := json.Valid([]byte(text)) && utf8.ValidString(text)
 		if isValid && got != "" && !isLimit || !isValid && !isLimit && !has("is not JSON: fault at byte") {
