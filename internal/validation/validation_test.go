@@ -107,9 +107,7 @@ func TestSchemasAndRules(t *testing.T) {
 		`{"percent": 1, `:                        "is not JSON: fault at byte 15",
 		strings.Repeat("[", 200):                 strings.Repeat("/0", 78) + "/... is nested deeper than 100, which is too deep to check",
 	} {
-		got := strings.Split(check(t, set, &validation.Write{New: document(value)}), "\n")
-		slices.Sort(got)
-		if diff := cmp.Diff(want, strings.Join(got, "\n")); diff != "" {
+		if diff := cmp.Diff(want, check(t, set, &validation.Write{New: document(value)})); diff != "" {
 			t.Errorf("%.60s: -want +got:\n%s", value, diff)
 		}
 	}
@@ -477,6 +475,43 @@ func TestOneValueHasTheStepsOfOneOperation(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The faults of a value are reported in the order of their places, whatever the order of its members is. A report
+// that has not room for all of them has the first ones.
+func TestFaultsAreInOrder(t *testing.T) {
+	set := parse(t, `
+checks:
+  - schema:
+      allOf: [{properties: {z: {type: integer}}}, {required: [e]}]
+      additionalProperties: {type: string}
+      propertyNames: {maxLength: 2}
+      dependentRequired: {a: [f], b: [f]}
+      patternProperties: {"^d": {minLength: 3}, "d$": {pattern: "^x"}}
+      properties: {c: {items: {type: integer}}, z: true, long: true}
+`)
+	for value, want := range map[string]string{
+		`{"z": "", "long": 1, "longer": "", "b": 1, "a": 1, "d": "o"}`: `has a, so it must have f as well
+has b, so it must have f as well
+has the member "long", whose name is not allowed
+has the member "longer", whose name is not allowed
+/a must be string, is 1
+/b must be string, is 1
+/d must have at least 3 characters, has 1
+/d must match the pattern ^x, is "o"`,
+		`{"e": "", "z": "", "h": 1, "c": [1, 2, "", 4, 5, 6, 7, 8, 9, 10, ""]}`: `/c/2 must be integer, is ""
+/c/10 must be integer, is ""
+/h must be string, is 1
+/z must be integer, is ""`,
+		`{"z": 1, "g": 1}`: `/e is required, but missing
+/g must be string, is 1`,
+	} {
+		for range 20 {
+			if diff := cmp.Diff(want, check(t, set, &validation.Write{New: document(value)})); diff != "" {
+				t.Fatalf("%s: -want +got:\n%s", value, diff)
+			}
+		}
+	}
 }
 
 // The reports of a hostile value are bounded.
