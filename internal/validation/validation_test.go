@@ -187,6 +187,25 @@ func TestVariables(t *testing.T) {
 	}
 }
 
+// A rule that cannot be evaluated refuses the write, and says that this is about the rule, which may be wrong. It
+// does not say that a member of the value is.
+func TestRulesThatCannotBeEvaluated(t *testing.T) {
+	for _, c := range []struct{ rule, old, value, want string }{
+		{`self.owner != ""`, `{}`, `{"percent": 1}`, "no such key: owner (add it to the value, or let the rule test for it with has())"},
+		{`oldSelf.owner != ""`, `{}`, `{"owner": "ada"}`, "no such key: owner (add it to the value, or let the rule test for it with has())"},
+		{`self.percent + 0.5 > 1.0`, `{}`, `{"percent": 1}`, "no such overload (a value has another type than the rule expects)"},
+		{`self.percent / oldSelf.percent < 2`, `{"percent": 0}`, `{"percent": 1}`, "division by zero"},
+		{`self.percent`, `{}`, `{"percent": 1}`, "its result is of type int, not bool"},
+	} {
+		text, _ := json.Marshal(c.rule)
+		set := parse(t, "checks:\n- rules:\n  - rule: "+string(text)+"\n    message: percent must be small\n    path: /percent\n")
+		got := check(t, set, &validation.Write{New: document(c.value), Old: document(c.old)})
+		if want := fmt.Sprintf(`cannot be checked: the rule "percent must be small" (line 3: %s) cannot be evaluated: %s`, c.rule, c.want); got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", c.rule, got, want)
+		}
+	}
+}
+
 func TestDeletes(t *testing.T) {
 	set := parse(t, `
 checks:
