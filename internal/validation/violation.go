@@ -16,7 +16,7 @@ const (
 
 	maxPointerBytes = 160
 	maxMessageBytes = 240 // and what the pointer leaves
-	maxGivenBytes   = 60 // of the value that was given
+	maxGivenBytes   = 60  // of the value that was given
 )
 
 // Violation is a fault of an object.
