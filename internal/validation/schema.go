@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
 // The limits of a schema and its patterns.
@@ -84,8 +85,36 @@ func compileSchema(document any) (_ *schema, err error) {
 		if one.Format != nil && one.Format.Name == "regex" {
 			one.Format = nil // a check would compile the value, which may take gigabytes
 		}
+		if one.PropertyNames != nil {
+			one.Extensions = append(one.Extensions, memberNames{one.PropertyNames})
+			one.PropertyNames = nil
+		}
 	}
 	return s, nil
+}
+
+// memberNames is the keyword propertyNames. The library reports the place of such a fault in a slice that it goes on
+// to use, so the place may be that of another object.
+type memberNames struct{ schema *jsonschema.Schema }
+
+// Validate implements jsonschema.SchemaExt.
+func (m memberNames) Validate(ctx *jsonschema.ValidatorContext, value any) {
+	object, _ := value.(map[string]any)
+	for name := range object {
+		if m.schema.Validate(name) != nil {
+			ctx.AddError(&kind.PropertyNames{Property: name})
+		}
+	}
+}
+
+// memberNamesOf returns the schema of the names of members, or nil.
+func memberNamesOf(s *jsonschema.Schema) *jsonschema.Schema {
+	for _, extension := range s.Extensions {
+		if m, ok := extension.(memberNames); ok {
+			return m.schema
+		}
+	}
+	return nil
 }
 
 // noLoader refuses references to other documents: a server must not ask other hosts what it may store, nor
@@ -300,6 +329,7 @@ func (b *Budget) affordsObject(s *jsonschema.Schema, object map[string]any, dept
 		return false // the library keeps a list of them
 	}
 	additional, _ := s.AdditionalProperties.(*jsonschema.Schema)
+	names := memberNamesOf(s)
 	for name, value := range object {
 		children := []*jsonschema.Schema{s.Properties[name], s.UnevaluatedProperties}
 		for re, child := range s.PatternProperties {
@@ -318,7 +348,7 @@ func (b *Budget) affordsObject(s *jsonschema.Schema, object map[string]any, dept
 				return false
 			}
 		}
-		if s.PropertyNames != nil && !b.affordable(s.PropertyNames, name, depth+1) {
+		if names != nil && !b.affordable(names, name, depth+1) {
 			return false
 		}
 	}

@@ -533,6 +533,30 @@ has the member "longer", whose name is not allowed
 	}
 }
 
+// A name that is not allowed is reported for the object that has it.
+func TestRefusedNamesHaveTheirPlace(t *testing.T) {
+	set := parse(t, "checks: [{schema: {items: {additionalProperties: {propertyNames: {maxLength: 2}}}}}]")
+	got := check(t, set, &validation.Write{New: document(`[{"a": {"long": 1}}, {"b": {"cd": 1}}, {"b": {"longer": 1}, "e": {}}, {"a": {}}]`)})
+	want := `/0/a has the member "long", whose name is not allowed
+/2/b has the member "longer", whose name is not allowed`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error("-want +got:\n", diff)
+	}
+}
+
+// The cost of names is counted.
+func TestManyNames(t *testing.T) {
+	set := parse(t, `checks: [{schema: {propertyNames: {allOf: [{pattern: "(a?){500}b"}, {pattern: "(a?){400}b"}]}}}]`)
+	var b strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&b, `"%0100d": 1, `, i)
+	}
+	got := check(t, set, &validation.Write{New: document("{" + b.String() + `"a": 1}`)})
+	if want := "takes too long to check against its schema"; !strings.HasPrefix(got, want) {
+		t.Errorf("got %.300q, want %q", got, want)
+	}
+}
+
 // The reports of a hostile value are bounded.
 func TestReportsAreBounded(t *testing.T) {
 	set := parse(t, "checks: [{schema: {additionalProperties: {type: string}}}]")
