@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -118,6 +119,12 @@ func (r *reader) schemaFile(path string, content []byte) {
 		r.Refuse(nil, "schema %s: %v", path, err)
 		return
 	}
+	refuseUnknownKeywords(f, f.Root)
+	if problems, ok := errors.AsType[yamlfile.Problems](f.Err()); ok {
+		for _, p := range problems {
+			r.Refuse(nil, "schema %v", p)
+		}
+	}
 	compiled, err := compileSchema(document)
 	if err != nil {
 		r.Refuse(nil, "schema %s: %v", path, err)
@@ -192,6 +199,7 @@ func (r *reader) schema(n *yaml.Node) *schema {
 		r.Refuse(n, "%v", err)
 		return nil
 	}
+	refuseUnknownKeywords(r.File, n)
 	compiled, err := compileSchema(document)
 	if err != nil {
 		r.Refuse(n, "schema: %v", err)

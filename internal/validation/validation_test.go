@@ -269,6 +269,46 @@ func TestRefusedFiles(t *testing.T) {
 	}
 }
 
+// A misspelt keyword would check nothing. It is refused with its place, but names that are not keywords are not.
+func TestUnknownKeywords(t *testing.T) {
+	const draft7 = `$schema: "http://json-schema.org/draft-07/schema#"`
+	for schema, want := range map[string][]string{
+		"minimun: 1": {`rules.yaml:2:13: unknown keyword "minimun" (did you mean "minimum"?)`},
+		"minlength: 1, properties: {a: {requird: [a]}}": {
+			`rules.yaml:2:13: unknown keyword "minlength" (did you mean "minLength"?)`,
+			`rules.yaml:2:44: unknown keyword "requird" (did you mean "required"?)`,
+		},
+		"colour: red":                                   {`rules.yaml:2:13: unknown keyword "colour"; the name of an annotation begins with x-`},
+		"<<: {typo: 1}":                                 {`rules.yaml:2:18: unknown keyword "typo" (did you mean "type"?)`},
+		"prefixItems: [true, {itmes: true}]":            {`rules.yaml:2:34: unknown keyword "itmes" (did you mean "items"?)`},
+		"allOf: [{if: {not: {additionalProperty: 1}}}]": {`rules.yaml:2:33: unknown keyword "additionalProperty" (did you mean "additionalProperties"?)`},
+		"dependencies: {a: [b], c: {patern: x}}":        {`rules.yaml:2:40: unknown keyword "patern" (did you mean "pattern"?)`},
+		"additionalItems: false":                        {`rules.yaml:2:13: the keyword "additionalItems" has no effect in 2020-12`},
+		"id: a":                                         {`rules.yaml:2:13: the keyword "id" has no effect in 2020-12`},
+		draft7 + ", items: {prefixItems: [true]}":       {`rules.yaml:2:73: the keyword "prefixItems" has no effect in draft-07`},
+		"x-a: {minimun: 1}, allOf: [{$ref: '#/x-a'}]":   {`rules.yaml:2:19: unknown keyword "minimun" (did you mean "minimum"?)`},
+
+		"x-unit: percent, x-: {minimun: 1}": nil,
+		draft7 + ", definitions: {a: {const: 1}}, items: [{$ref: '#/definitions/a'}], additionalItems: {type: integer}": nil,
+		"enum: [{minimun: 1}], const: {minimun: 1}, default: {minimun: 1}, examples: [{minimun: 1}]":                    nil,
+		"properties: {minimun: {}}, patternProperties: {minimun: {}}, $defs: {minimun: {}}, definitions: {minimun: {}}": nil,
+		"dependentSchemas: {minimun: {}}, dependentRequired: {minimun: [a]}, dependencies: {minimun: [a]}":              nil,
+		"$id: a, $anchor: b, $comment: c, title: d, description: e, deprecated: true, readOnly: true, writeOnly: true, contentEncoding: base64, contentMediaType: text/plain, contentSchema: true, unevaluatedItems: true, unevaluatedProperties: true, minContains: 1, maxContains: 2, contains: true, then: true, else: true": nil,
+	} {
+		var got []string
+		if _, err := validation.Parse("rules.yaml", [][]byte{[]byte("checks:\n- schema: { " + schema + "}")}); err != nil {
+			got = strings.Split(err.Error(), "\n")
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", schema, diff)
+		}
+	}
+	_, err := validation.Parse("dir/rules.yaml", [][]byte{[]byte("checks: [{schema: a.json}]"), []byte("{\"type\": \"object\",\n \"requird\": []}")})
+	if want := `dir/rules.yaml: schema dir/a.json:2:2: unknown keyword "requird" (did you mean "required"?)`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 // A file is refused before it takes more memory than a file of its size should.
 func TestLargeFilesAreRefused(t *testing.T) {
 	bomb := "{$defs: {a: &a {enum: [" + strings.Repeat("xxxx, ", 10_000) + "x]}}, allOf: [" + strings.Repeat("*a, ", 30) + "true]}"
