@@ -125,8 +125,8 @@ func (c *keywordCheck) member(name, value *yaml.Node, in draft) {
 		}
 	case name.Value == "$ref":
 		// A schema may be where none is expected, such as in an annotation.
-		if pointer, ok := strings.CutPrefix(value.Value, "#/"); ok {
-			if at, rest := nodeAt(c.root, strings.Split(pointer, "/")); len(rest) == 0 {
+		if pointer, ok := strings.CutPrefix(value.Value, "#"); ok && strings.HasPrefix(pointer, "/") {
+			if at, rest := nodeAt(c.root, pathOf(pointer)); len(rest) == 0 {
 				c.schema(at, in)
 			}
 		}
@@ -152,10 +152,10 @@ func (c *keywordCheck) draft(n *yaml.Node, outer draft) draft {
 	return outer
 }
 
-// nodeAt returns the node at the path of a JSON pointer, or the nearest above it with the rest of the path.
+// nodeAt returns the node at a path, or the nearest above it with the rest of the path.
 func nodeAt(n *yaml.Node, path []string) (at *yaml.Node, rest []string) {
 	for i, name := range path {
-		below := yamlfile.Child(n, pointerUnescapes.Replace(name))
+		below := yamlfile.Child(n, name)
 		if below == nil {
 			return n, path[i:]
 		}

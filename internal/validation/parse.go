@@ -114,22 +114,12 @@ func (r *reader) schemaFile(path string, content []byte) {
 		r.Refuse(nil, "schema %v", f.Err())
 		return
 	}
-	var document any
-	if err := f.Root.Load(&document); err != nil {
-		r.Refuse(nil, "schema %s: %v", path, err)
-		return
-	}
-	refuseUnknownKeywords(f, f.Root)
+	r.schemas[path] = compileIn(f, f.Root, "")
 	if problems, ok := errors.AsType[yamlfile.Problems](f.Err()); ok {
 		for _, p := range problems {
 			r.Refuse(nil, "schema %v", p)
 		}
 	}
-	compiled, err := compileSchema(document)
-	if err != nil {
-		r.Refuse(nil, "schema %s: %v", path, err)
-	}
-	r.schemas[path] = compiled
 }
 
 func (r *reader) body() {
@@ -194,15 +184,25 @@ func (r *reader) schema(n *yaml.Node) *schema {
 		}
 		return r.schemas[path]
 	}
+	return compileIn(r.File, n, "schema: ")
+}
+
+// compileIn compiles a schema in a file, and adds its faults to the problems of the file.
+func compileIn(file *yamlfile.File, n *yaml.Node, prefix string) *schema {
 	var document any
 	if err := n.Load(&document); err != nil {
-		r.Refuse(n, "%v", err)
+		file.Refuse(n, "%s%v", prefix, err)
 		return nil
 	}
-	refuseUnknownKeywords(r.File, n)
+	refuseUnknownKeywords(file, n)
 	compiled, err := compileSchema(document)
-	if err != nil {
-		r.Refuse(n, "schema: %v", err)
+	if wrong, ok := errors.AsType[malformed](err); ok {
+		for _, one := range wrong {
+			at, _ := nodeAt(n, one.path)
+			file.Refuse(at, "%s%v", prefix, one)
+		}
+	} else if err != nil {
+		file.Refuse(n, "%s%v", prefix, err)
 	}
 	return compiled
 }

@@ -69,6 +69,9 @@ func compileSchema(document any) (_ *schema, err error) {
 		return nil, err
 	}
 	root, err := c.Compile(schemaURL)
+	if refused, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
+		return nil, malformedOf(refused, plain)
+	}
 	if err != nil {
 		return nil, errors.New(strings.ReplaceAll(strings.ReplaceAll(err.Error(), schemaURL, ""), "\n", " "))
 	}

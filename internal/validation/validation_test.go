@@ -309,6 +309,37 @@ func TestUnknownKeywords(t *testing.T) {
 	}
 }
 
+// A schema that is none is refused in a sentence: the place in the schema, what is allowed, and what was given.
+func TestWrongValuesOfKeywords(t *testing.T) {
+	const types = `"array", "boolean", "integer", "null", "number", "object", "string"`
+	for schema, want := range map[string][]string{
+		"{type: nothing}":                       {"rules.yaml:2:18: schema: /type must be one of " + types + `; is "nothing"`},
+		"{type: [string, strin]}":               {"rules.yaml:2:27: schema: /type/1 must be one of " + types + `; is "strin"`},
+		`{properties: {a: {minimum: "0"}}}`:     {`rules.yaml:2:38: schema: /properties/a/minimum must be number, is "0"`},
+		"{properties: {a/b: {required: true}}}": {"rules.yaml:2:41: schema: /properties/a~1b/required must be array, is true"},
+		"{enum: 5, minLength: -1, maxLength: 1.5}": {
+			"rules.yaml:2:18: schema: /enum must be array, is 5",
+			"rules.yaml:2:32: schema: /minLength must be at least 0, is -1",
+			"rules.yaml:2:47: schema: /maxLength must be integer, is 1.5",
+		},
+		"{items: [{type: string}]}":        {"rules.yaml:2:19: schema: /items must be boolean or object, is an array with 1 items"},
+		"5":                                {"rules.yaml:2:11: schema: must be boolean or object, is 5"},
+		"{pattern: '('}":                   {"rules.yaml:2:21: schema: /pattern must be a valid regex, is \"(\": error parsing regexp: missing closing ): `(`"},
+		"{patternProperties: {'(': true}}": {"rules.yaml:2:31: schema: /patternProperties has the member \"(\", whose name is not a valid regex: error parsing regexp: missing closing ): `(`"},
+		"{x-a: {type: nothing}, allOf: [{$ref: '#/x-a'}]}":                     {"rules.yaml:2:24: schema: /x-a/type must be one of " + types + `; is "nothing"`},
+		"{$schema: 'http://json-schema.org/draft-07/schema#', maxItems: many}": {`rules.yaml:2:74: schema: /maxItems must be integer, is "many"`},
+	} {
+		_, err := validation.Parse("rules.yaml", [][]byte{[]byte("checks:\n- schema: " + schema)})
+		if diff := cmp.Diff(strings.Join(want, "\n"), fmt.Sprint(err)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", schema, diff)
+		}
+	}
+	_, err := validation.Parse("rules.yaml", [][]byte{[]byte("checks: [{schema: a.json}]"), []byte("{\"type\": \"object\",\n \"required\": \"x\"}")})
+	if want := `rules.yaml: schema a.json:2:14: /required must be array, is "x"`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 // A file is refused before it takes more memory than a file of its size should.
 func TestLargeFilesAreRefused(t *testing.T) {
 	bomb := "{$defs: {a: &a {enum: [" + strings.Repeat("xxxx, ", 10_000) + "x]}}, allOf: [" + strings.Repeat("*a, ", 30) + "true]}"
