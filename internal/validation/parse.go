@@ -168,7 +168,7 @@ func (r *reader) check(n *yaml.Node) {
 		c.schema = r.schema(&fields.Schema)
 	}
 	for i := range fields.Rules {
-		c.rules = append(c.rules, r.rule(&fields.Rules[i]))
+		c.rules = append(c.rules, r.rule(&fields.Rules[i], c.schema))
 	}
 	r.rules += len(c.rules)
 	r.checks = append(r.checks, c)
@@ -207,7 +207,8 @@ func compileIn(file *yamlfile.File, n *yaml.Node, prefix string) *schema {
 	return compiled
 }
 
-func (r *reader) rule(n *yaml.Node) rule {
+// rule compiles a rule for values that a schema allows; nil: any.
+func (r *reader) rule(n *yaml.Node, values *schema) rule {
 	var fields struct {
 		Rule    string `yaml:"rule"`
 		Message string `yaml:"message"`
@@ -231,7 +232,7 @@ func (r *reader) rule(n *yaml.Node) rule {
 		r.Refuse(n, "path %q must be a JSON pointer, such as /limits/rps", fields.Path)
 	}
 	var err error
-	if one.program, err = compileRule(fields.Rule); err != nil {
+	if one.program, err = compileRule(fields.Rule, values); err != nil {
 		r.Refuse(n, "rule: %v", err)
 	}
 	return one

@@ -120,6 +120,19 @@ func memberNamesOf(s *jsonschema.Schema) *jsonschema.Schema {
 	return nil
 }
 
+// allows reports whether the root of a schema with additionalProperties: false allows a member.
+func (s *schema) allows(member string) bool {
+	if s.root.Properties[member] != nil {
+		return true
+	}
+	for re := range s.root.PatternProperties {
+		if re.MatchString(member) {
+			return true
+		}
+	}
+	return false
+}
+
 // noLoader refuses references to other documents: a server must not ask other hosts what it may store, nor
 // read the files of its machine.
 type noLoader struct{}

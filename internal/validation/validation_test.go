@@ -340,6 +340,36 @@ func TestWrongValuesOfKeywords(t *testing.T) {
 	}
 }
 
+// A rule that reads a member of self which its schema does not allow would refuse every write, or never apply.
+func TestRulesReadMembersOfTheSchema(t *testing.T) {
+	const closed = "additionalProperties: false, properties: {rps: true, name: true}, patternProperties: {^x-: true}"
+	for _, c := range []struct{ schema, rule, want string }{
+		{closed, "self.rsp < 5", `reads self.rsp, which the schema does not allow (did you mean "rps"?)`},
+		{closed, "self.rsp", `reads self.rsp, which the schema does not allow (did you mean "rps"?)`},
+		{closed, "!has(self.rsp) || self.rps < 5", `reads self.rsp, which the schema does not allow (did you mean "rps"?)`},
+		{closed, "self[\"rsp\"] < 5", `reads self.rsp, which the schema does not allow (did you mean "rps"?)`},
+		{closed, "[1].all(i, self.limit.rps > i)", `reads self.limit, which the schema does not allow (want name, rps)`},
+		{"additionalProperties: false", "self.a < 5", `reads self.a, which the schema does not allow`},
+
+		{closed, "self.rps < 5 && self.rps.rsp < 5 && self[\"x-a\"] == 1 && self[key] == 1", ""},
+		{closed, "oldSelf == null || oldSelf.rsp < 5", ""}, // which may be older than the schema
+		{closed, "[{\"rsp\": 1}].all(self, self.rsp < 5)", ""},
+		{"properties: {rps: true}", "self.rsp < 5", ""},
+		{"additionalProperties: {type: string}", "self.rsp < 5", ""},
+		{"allOf: [{additionalProperties: false}]", "self.rsp < 5", ""},
+	} {
+		rule, _ := json.Marshal(c.rule)
+		_, err := validation.Parse("rules.yaml", [][]byte{[]byte("checks:\n- schema: {" + c.schema + "}\n  rules:\n  - rule: " + string(rule) + "\n    message: m\n")})
+		want := "rules.yaml:4:5: rule: " + c.want
+		if c.want == "" {
+			want = fmt.Sprint(nil)
+		}
+		if got := fmt.Sprint(err); got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", c.rule, got, want)
+		}
+	}
+}
+
 // A file is refused before it takes more memory than a file of its size should.
 func TestLargeFilesAreRefused(t *testing.T) {
 	bomb := "{$defs: {a: &a {enum: [" + strings.Repeat("xxxx, ", 10_000) + "x]}}, allOf: [" + strings.Repeat("*a, ", 30) + "true]}"

@@ -124,7 +124,7 @@ func Suggest(name string, known []string) string {
 	switch {
 	case closest != "":
 		return fmt.Sprintf(" (did you mean %q?)", closest)
-	case len(known) <= 10:
+	case len(known) > 0 && len(known) <= 10:
 		return fmt.Sprintf(" (want %s)", strings.Join(known, ", "))
 	}
 	return ""
