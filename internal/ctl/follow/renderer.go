@@ -127,7 +127,7 @@ func (r *Renderer) Run(ctx context.Context, updates Updates) error {
 // round renders all files, calls Changed, and notes for the reports of the watch whether that has failed. It returns
 // whether it should be tried again with the same objects, or the error that ends Run.
 func (r *Renderer) round(ctx context.Context, objects *client.Copy, first bool) (again bool, err error) {
-	failed, again, ends := r.render(ctx, objects, first)
+	again, ends, failed := r.render(ctx, objects, first)
 	switch {
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
@@ -148,9 +148,9 @@ func (r *Renderer) round(ctx context.Context, objects *client.Copy, first bool) 
 	return again, nil
 }
 
-// render renders all files and calls Changed for those that have changed. It returns the first failure, whether another
-// attempt with the same objects may succeed, and whether the failure ends Run.
-func (r *Renderer) render(ctx context.Context, objects *client.Copy, first bool) (failed error, again, ends bool) {
+// render renders all files and calls Changed for those that have changed. It returns the first failure, and for it whether
+// another attempt with the same objects may succeed, and whether it ends Run.
+func (r *Renderer) render(ctx context.Context, objects *client.Copy, first bool) (again, ends bool, failed error) {
 	data := newTemplateData(r.Resource, slices.Collect(objects.Objects()))
 	var changed []*TemplateFile
 	for _, f := range r.Files {
@@ -158,7 +158,7 @@ func (r *Renderer) render(ctx context.Context, objects *client.Copy, first bool)
 		ok, err := f.Render(data)
 		if err != nil {
 			if first || r.Once {
-				return err, false, true
+				return false, true, err
 			}
 			r.Report(err)
 			failed = cmp.Or(failed, err)
@@ -169,17 +169,17 @@ func (r *Renderer) render(ctx context.Context, objects *client.Copy, first bool)
 		}
 	}
 	if len(changed) == 0 || r.Changed == nil {
-		return failed, again, false
+		return again, false, failed
 	}
 	err := r.notify(ctx, changed)
 	switch {
 	case err == nil || ctx.Err() != nil:
-		return failed, again, false
+		return again, false, failed
 	case r.Policy == Stop:
-		return err, false, true
+		return false, true, err
 	}
 	r.Report(err)
-	return cmp.Or(failed, err), again || r.Policy == Retry, false
+	return again || r.Policy == Retry, false, cmp.Or(failed, err)
 }
 
 func (r *Renderer) notify(ctx context.Context, changed []*TemplateFile) error {
