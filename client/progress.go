@@ -12,6 +12,7 @@ type progress struct {
 	// Everything up to attempted is applied or has failed.
 	attempted Position
 	failed    []string // with an error: the keys that have failed, in order; nil: too many to be named
+	changes   int      // of [Failures], which it includes
 }
 
 // lower returns the progress that two receivers have made together. If both have an error, that

@@ -23,6 +23,7 @@ type reporter struct {
 	// progress returns how far the watch was applied. If it is nil, nothing is reported.
 	// It must not wait.
 	progress func() progress
+	onReport func(progress)                // is called after a report; may be nil
 	current  atomic.Pointer[streamReports] // nil if no stream takes reports
 }
 
@@ -93,9 +94,14 @@ func (s *streamReports) next(now time.Time) (p progress, ok bool) {
 // done notes a report, which next has returned.
 func (s *streamReports) done(p progress, at time.Time) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.last = at; !s.forgotten {
+	s.last = at
+	forgotten := s.forgotten
+	if !forgotten {
 		s.reported = p
+	}
+	s.mu.Unlock()
+	if s.onReport != nil && !forgotten {
+		s.onReport(p)
 	}
 }
 

@@ -125,19 +125,19 @@ func TestWatchesReportFailures(t *testing.T) {
 				if len(u.Events) == 0 {
 					continue // the beginning of the first state
 				}
-				failed.Add(u.Events[0], errHandler, u.Position)
+				failed.Add(errHandler, u.Position, u.Events[0])
 				time.Sleep(2 * time.Second)
 				reports.wantReports(t) // before the first state is applied, nothing is known
 				failed.Remove("a")
 			case 6:
 				reports.wantReports(t, "watch-1 e/5")
-				failed.Add(u.Events[0], errHandler, u.Position)
+				failed.Add(errHandler, u.Position, u.Events[0])
 				time.Sleep(2 * time.Second)
 				reports.wantReports(t, "watch-1 e/5-6: "+errHandler.Error())
 				if diff := cmp.Diff([]string{"a"}, reports.lastFailed()); diff != "" {
 					t.Error(diff)
 				}
-				failed.Add(u.Events[0], errHandler, u.Position) // the next attempt
+				failed.Add(errHandler, u.Position, u.Events[0]) // the next attempt
 				time.Sleep(2 * time.Second)
 				reports.wantReports(t)
 			case 7:
@@ -148,6 +148,82 @@ func TestWatchesReportFailures(t *testing.T) {
 			}
 		}
 		reports.wantReports(t, "watch-1 e/8")
+	})
+}
+
+// A caller that reads ahead says itself what it has applied, and can wait until its failures are reported.
+func TestDeferredWatchesReportWhatTheirCallerSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reports := &reportLog{}
+		s := &scriptedServer{reports: reports.report, streams: []stream{
+			{messages: []message{reset(), part(0, added("a", 1)), synced(5)}, later: []delayed{
+				{time.Minute, live(6, modified("a", 6))}, {time.Minute, live(7, added("b", 7))}, {time.Minute, live(8)},
+			}},
+		}}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		var failed client.Failures
+		failed.Defer()
+		var unapplied []client.Event
+		for u, err := range connectTo(t, s).Watch(ctx, client.BookmarkInterval(time.Hour), client.ReportFailures(&failed)) {
+			if err != nil {
+				break
+			}
+			switch u.Position.Revision {
+			case 5:
+				if failed.Flush(ctx) {
+					t.Error("Flush without a failure: got true")
+				}
+				failed.Applied(u.Position)
+			case 6:
+				unapplied = u.Events
+			case 7:
+				reports.wantReports(t, "watch-1 e/5") // not what the caller has only asked for
+				failed.Add(errHandler, u.Position, append(unapplied, u.Events...)...)
+				if !failed.Flush(ctx) {
+					t.Error("Flush: got false")
+				}
+				synctest.Wait()
+				reports.wantReports(t, "watch-1 e/5-7: "+errHandler.Error())
+				if diff := cmp.Diff([]string{"a", "b"}, reports.lastFailed()); diff != "" {
+					t.Error(diff)
+				}
+			case 8:
+				failed.Clear()
+				failed.Applied(u.Position)
+			}
+		}
+		reports.wantReports(t, "watch-1 e/8")
+	})
+}
+
+// What the caller cannot apply of the first state is reported without an applied position.
+func TestFailuresOfTheFirstStateAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reports := &reportLog{}
+		s := &scriptedServer{reports: reports.report, streams: []stream{{messages: []message{reset(), part(0, added("a", 5)), synced(5)}}}}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		var failed client.Failures
+		var events []client.Event
+		for u, err := range connectTo(t, s).Watch(ctx, client.BookmarkInterval(time.Hour), client.ReportFailures(&failed)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			events = append(events, u.Events...)
+			if u.Phase != client.PhaseSynced {
+				continue
+			}
+			failed.Add(errHandler, u.Position, events...)
+			if !failed.Flush(ctx) {
+				t.Error("Flush: got false")
+			}
+			synctest.Wait()
+			break
+		}
+		if diff := cmp.Diff([]string{"a"}, reports.lastFailed()); diff != "" {
+			t.Error(diff)
+		}
 	})
 }
 

@@ -161,7 +161,7 @@ func (w *watcher) reportApplied() (applied func(*Update)) {
 	f.mu.Lock()
 	f.reporter = w.reporter
 	f.mu.Unlock()
-	w.reporter.progress = f.progress
+	w.reporter.progress, w.reporter.onReport = f.progress, f.noteReport
 	return func(u *Update) {
 		if u.Phase.Complete() {
 			f.moveTo(u.Position)

@@ -162,12 +162,13 @@ func (g *gateFlags) check() error {
 // gateOptions say what to wait for.
 type gateOptions struct {
 	client.WaitOptions
-	selection string // of the watches, for people
+	selection string    // of the watches, for people
+	pending   *[]string // the names of the watches that had not applied the revision when there were some
 }
 
 // options returns what to wait for.
 func (g *gateFlags) options(servers []client.Server, resource string, s *selection, revision int64) gateOptions {
-	o := gateOptions{selection: fmt.Sprintf("resource %q", resource)}
+	o := gateOptions{selection: fmt.Sprintf("resource %q", resource), pending: new([]string)}
 	o.WaitOptions = client.WaitOptions{
 		Servers: servers, Resource: resource, Scope: s.scope(), Revision: revision,
 		Quorum: float64(g.quorum) / 100, Tolerate: g.tolerate, MinWatches: g.minWatches,
@@ -255,6 +256,12 @@ const waitSteps = 1000
 // show reports the servers that do not answer, each at most once per minute, and draws the
 // progress bar.
 func (p *waitProgress) show(s *client.WaitStatus) {
+	if s.Watches > 0 && p.options.pending != nil {
+		*p.options.pending = nil
+		for _, w := range s.Pending {
+			*p.options.pending = append(*p.options.pending, w.Name())
+		}
+	}
 	if p.bar == nil {
 		p.bar = p.tool.newProgress(waitSteps, progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(true))
 	}
@@ -297,10 +304,13 @@ func (p *waitProgress) printLine(s *client.WaitStatus) {
 	fmt.Fprintf(p.tool.stderr, "waiting: %s\n", text)
 }
 
-// noWatches explains why a wait without any watch goes on. It returns "" for other waits.
+// noWatches explains why a wait without any watch goes on: which watches have ended, or that there were none. It returns "" for other waits.
 func noWatches(s *client.WaitStatus, o *gateOptions) string {
 	if s.Watches > 0 || o.MinWatches < 0 || len(s.Missing()) == len(s.Servers) {
 		return ""
+	}
+	if o.pending != nil && len(*o.pending) > 0 {
+		return fmt.Sprintf("; ended without applying it: %s", strings.Join((*o.pending)[:min(3, len(*o.pending))], ", "))
 	}
 	return fmt.Sprintf("; no watch that reports concerns %s (use --min-watches 0 if there need be none)", o.selection)
 }

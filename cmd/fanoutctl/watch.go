@@ -200,7 +200,12 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 		opts = append(opts, client.WithoutReports()) // the changes are only shown
 	}
 	e := follow.Executor{Resource: resource, Command: w.tool.command(w.exec), Policy: follow.Policy(w.onFailure), Report: w.tool.warn}
-	if w.exec != "" && len(w.render) == 0 {
+	renderer := follow.Renderer{Resource: resource, Policy: follow.Policy(w.onFailure), Report: w.tool.warn, Delay: w.delay, Once: w.once}
+	switch {
+	case len(w.render) > 0:
+		renderer.Failures.Defer()
+		opts = append(opts, client.ReportFailures(&renderer.Failures))
+	case w.exec != "":
 		opts = append(opts, client.ReportFailures(&e.Failures))
 	}
 	updates := func(ctx context.Context) follow.Stream { return w.trackSync(ctx, r, r.Watch(ctx, opts...)) }
@@ -208,7 +213,7 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 	var err error
 	switch {
 	case len(w.render) > 0:
-		err = w.runRenderer(ctx, resource, updates)
+		err = w.runRenderer(ctx, &renderer, updates)
 	case w.exec != "":
 		run := func(u *client.Update) error { return e.Run(ctx, u) }
 		f := follow.Follower{Handle: run, Commands: true, Count: w.count, Save: save}
@@ -292,8 +297,7 @@ func (w *watchFlags) result(ctx context.Context, err error) error {
 	return err
 }
 
-func (w *watchFlags) runRenderer(ctx context.Context, resource string, updates follow.Updates) error {
-	r := follow.Renderer{Resource: resource, Policy: follow.Policy(w.onFailure), Report: w.tool.warn, Delay: w.delay, Once: w.once}
+func (w *watchFlags) runRenderer(ctx context.Context, r *follow.Renderer, updates follow.Updates) error {
 	for _, arg := range w.render {
 		path, template, ok := strings.Cut(arg, "=")
 		if !ok || path == "" || template == "" {
@@ -326,7 +330,7 @@ func (w *watchFlags) runRenderer(ctx context.Context, resource string, updates f
 		if w.exec == "" {
 			return nil
 		}
-		return w.tool.command(w.exec).Run(ctx, nil, "FANOUT_RESOURCE="+resource, "FANOUT_FILES="+strings.Join(files, "\n"))
+		return w.tool.command(w.exec).Run(ctx, nil, "FANOUT_RESOURCE="+r.Resource, "FANOUT_FILES="+strings.Join(files, "\n"))
 	}
 	return r.Run(ctx, updates)
 }

@@ -37,6 +37,10 @@ func (e *Executor) Run(ctx context.Context, u *client.Update) error {
 			failed = err != nil
 			return err
 		})
+		if err != nil && ctx.Err() == nil {
+			e.Failures.Add(err, u.Position, u.Events[i:]...) // the watch ends, so the rest will not be applied either
+			announce(ctx, &e.Failures)
+		}
 		if err != nil {
 			return err
 		}
@@ -62,9 +66,7 @@ func (e *Executor) fail(u *client.Update, i int, err error) {
 			tried = client.Position{}
 		}
 	}
-	for _, event := range waiting {
-		e.Failures.Add(event, err, tried)
-	}
+	e.Failures.Add(err, tried, waiting...)
 }
 
 // run runs the command for a change. Its standard input is the object as one line of JSON;

@@ -65,3 +65,19 @@ func (p Policy) attempt(ctx context.Context, report func(error), run func() erro
 // SavePosition saves the position to resume from. With now, commands have run since the
 // last call, so the position must be on disk before the next command runs.
 type SavePosition func(p client.Position, now bool) error
+
+// Limits of the time for which a watch goes on after a failure that ends it.
+const (
+	announceTimeout = 5 * time.Second // until the failure is reported
+	announceTime    = 3 * time.Second // after that: servers count failures for gates every half second
+)
+
+// announce is called when a failure is about to end the watch. It reports the failure first, and leaves gates the time to
+// see it. Once the watch has ended, a gate does not know why, and succeeds if the other subscribers are healthy.
+func announce(ctx context.Context, f *client.Failures) {
+	limited, cancel := context.WithTimeout(ctx, announceTimeout)
+	defer cancel()
+	if f.Flush(limited) {
+		backoff.Sleep(ctx, announceTime)
+	}
+}

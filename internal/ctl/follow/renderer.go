@@ -1,8 +1,10 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"text/template"
@@ -18,7 +20,8 @@ type Renderer struct {
 	// Changed is called after files have been written; may be nil. If it fails, or the
 	// process ends before it is called, the next process calls it for the same files.
 	Changed func(ctx context.Context, files []string) error
-	// Policy handles failures of Changed. A file that cannot be rendered ends Run only in
+	// Policy handles failures of Changed. A change does not wait for a retry: it may correct what has
+	// failed. A file that cannot be rendered ends Run only in
 	// the first round. Later the file stays as it is: if its template fails, until the
 	// objects change again; if it cannot be written, until a retry succeeds.
 	Policy Policy
@@ -27,6 +30,12 @@ type Renderer struct {
 	Delay time.Duration
 	// Once ends Run after the first round.
 	Once bool
+	// Failures are the objects that have changed since all files were rendered and Changed succeeded. They are
+	// empty while nothing fails.
+	Failures client.Failures
+
+	changes map[string]client.Event // the latest one of each of these objects, also before the attempt
+	at      client.Position         // of the objects
 }
 
 // update is an element of a [Stream].
@@ -54,6 +63,7 @@ func (r *Renderer) Run(ctx context.Context, updates Updates) error {
 		}
 	})
 
+	r.changes = map[string]client.Event{}
 	var objects client.Copy
 	dirty := false
 	delay := time.NewTimer(0)
@@ -69,28 +79,42 @@ func (r *Renderer) Run(ctx context.Context, updates Updates) error {
 			case u.err != nil:
 				return u.err
 			}
-			changed := len(objects.Apply(u.Update)) > 0
+			changes := objects.Apply(u.Update)
+			for _, e := range changes {
+				r.changes[e.Object.Key] = e
+			}
+			if objects.Complete() {
+				r.at = u.Position
+			}
+			changed := len(changes) > 0
 			dirty = changed || dirty
 			switch {
 			case first && objects.Synced() && objects.Complete():
 				first, dirty = false, false
-				if _, err := r.render(ctx, &objects, true); err != nil || r.Once {
+				again, err := r.round(ctx, &objects, true)
+				if err != nil || r.Once && !again {
 					return err
+				}
+				if dirty, retrying = again, again; again {
+					delay.Reset(delays.Next())
+					due = delay.C
 				}
 			case !first && dirty && objects.Complete() && (due == nil || changed && retrying):
 				delay.Reset(r.Delay)
 				due, delays, retrying = delay.C, retries, false
+			case !first && !dirty && objects.Complete():
+				r.Failures.Applied(r.at) // nothing is to be rendered
 			}
 		case <-due:
 			due = nil
 			if !objects.Complete() {
 				continue // the end of the new state starts the delay again
 			}
-			complete, err := r.render(ctx, &objects, false)
-			if err != nil {
+			again, err := r.round(ctx, &objects, false)
+			if err != nil || r.Once && !again {
 				return err
 			}
-			if dirty, retrying = !complete, !complete; complete {
+			if dirty, retrying = again, again; !again {
 				delays = retries
 				continue
 			}
@@ -100,30 +124,62 @@ func (r *Renderer) Run(ctx context.Context, updates Updates) error {
 	}
 }
 
-// render renders all files and calls Changed for those that have changed. It reports whether
-// all files are complete. If not, a retry may succeed.
-func (r *Renderer) render(ctx context.Context, objects *client.Copy, first bool) (complete bool, err error) {
+// round renders all files, calls Changed, and notes for the reports of the watch whether that has failed. It returns
+// whether it should be tried again with the same objects, or the error that ends Run.
+func (r *Renderer) round(ctx context.Context, objects *client.Copy, first bool) (again bool, err error) {
+	again, ends, failed := r.render(ctx, objects, first)
+	switch {
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case failed == nil:
+		clear(r.changes)
+		r.Failures.Clear()
+		r.Failures.Applied(r.at)
+		return false, nil
+	case ends && r.Once:
+		return false, failed
+	}
+	r.Failures.Add(failed, r.at, slices.Collect(maps.Values(r.changes))...)
+	if ends {
+		announce(ctx, &r.Failures)
+		return false, failed
+	}
+	r.Failures.Applied(r.at)
+	return again, nil
+}
+
+// render renders all files and calls Changed for those that have changed. It returns the first failure, and for it whether
+// another attempt with the same objects may succeed, and whether it ends Run.
+func (r *Renderer) render(ctx context.Context, objects *client.Copy, first bool) (again, ends bool, failed error) {
 	data := newTemplateData(r.Resource, slices.Collect(objects.Objects()))
 	var changed []*TemplateFile
-	complete = true
 	for _, f := range r.Files {
 		f.Notify = r.Changed != nil
 		ok, err := f.Render(data)
 		if err != nil {
-			if first {
-				return false, err
+			if first || r.Once {
+				return false, true, err
 			}
 			r.Report(err)
-			complete = complete && errors.As(err, new(template.ExecError)) // fails again until the objects change
+			failed = cmp.Or(failed, err)
+			again = again || !errors.As(err, new(template.ExecError)) // otherwise it fails until the objects change
 		}
 		if ok {
 			changed = append(changed, f)
 		}
 	}
 	if len(changed) == 0 || r.Changed == nil {
-		return complete, nil
+		return again, false, failed
 	}
-	return complete, r.Policy.attempt(ctx, r.Report, func() error { return r.notify(ctx, changed) })
+	err := r.notify(ctx, changed)
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return again, false, failed
+	case r.Policy == Stop:
+		return false, true, err
+	}
+	r.Report(err)
+	return again || r.Policy == Retry, false, cmp.Or(failed, err)
 }
 
 func (r *Renderer) notify(ctx context.Context, changed []*TemplateFile) error {
