@@ -121,7 +121,10 @@ func TestATimeMeansTheRevisionOfTheLastWrite(t *testing.T) {
 func TestOptionsOfAHistoryThatCannotBe(t *testing.T) {
 	t.Parallel()
 	r, ctx := newResource(t), testContext(t)
-	put(t, r, "a", "1")
+	revision, err := r.Put(ctx, "a", client.Text("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for want, opts := range map[string][]client.HistoryOption{
 		"HistoryUpTo and HistoryAt exclude each other":          {client.HistoryUpTo(1), client.HistoryAt(time.Now())},
 		"history: HistoryUpTo and HistoryAt exclude each other": {client.HistoryAt(time.Now()), client.HistoryValues(), client.HistoryUpTo(1)},
@@ -142,7 +145,7 @@ func TestOptionsOfAHistoryThatCannotBe(t *testing.T) {
 		}
 	}
 	for name, opts := range map[string][]client.HistoryOption{
-		"the last option counts": {client.HistoryUpTo(1), client.HistoryUpTo(math.MaxInt64)},
+		"the last option counts": {client.HistoryUpTo(revision + 1), client.HistoryUpTo(revision)},
 		"the default":            {client.HistoryPageSize(0)},
 		"more than a page has":   {client.HistoryPageSize(math.MaxInt)},
 	} {

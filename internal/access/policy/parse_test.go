@@ -52,7 +52,7 @@ rules:
   keys: [a]
 - {verbs: [get, metrics], subjects: [e], resources: [config]}
 - {resources: ["*"], subjects: [e], verbs: [metrics], prefixes: [a]}
-`, `f:2:1: unknown field "grups" (want groups, rules)
+`, `f:2:1: unknown field "grups" (did you mean "groups"?)
 f:4:9: "al*": * must stand alone or follow / or :, or it would match unrelated names with the same beginning
 f:4:14: must not be empty
 f:4:18: "a*/*" has a * where it is not a wildcard
