@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/ctl/admin"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
@@ -87,7 +90,10 @@ restored. A signal ends the command without a rollback.
 			}
 			if dryRun {
 				t.showPlan(plan)
-				return nil
+				if w.SkipValidation {
+					return nil
+				}
+				return t.validatePlan(ctx, args[0], plan, &flags.scope, w.OverwriteOpaque)
 			}
 			r := t.client.Resource(args[0]).Because(why)
 			w.Resource, w.DerivedLabels = r, flags.scope.DerivedLabels
@@ -110,7 +116,7 @@ restored. A signal ends the command without a rollback.
 		},
 	}
 	flags.bind(cmd)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the changes without making them")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the changes, and what the server refuses, without making them")
 	overwriteFlag(cmd, &w.OverwriteOpaque)
 	skipFlag(cmd, &w.SkipValidation)
 	messageFlag(cmd, &why)
@@ -250,13 +256,7 @@ func (t *tool) showPlan(plan *transfer.Plan) {
 
 // apply makes the changes of a plan. The writer has the options.
 func (t *tool) apply(ctx context.Context, resource string, plan *transfer.Plan, w *transfer.Writer) error {
-	written, failed, err := t.makeChanges(ctx, w, plan.Changes, "Importing into "+resource, "changes", func(c transfer.Change, err error) string {
-		where := ""
-		if c.New != nil {
-			where = c.New.Where + ": "
-		}
-		return fmt.Sprintf("%s%s %q: %s", where, c.Action, c.Key, t.explain(exitFailed, err))
-	})
+	written, failed, err := t.makeChanges(ctx, w, plan.Changes, "Importing into "+resource, "changes", t.describeFailure)
 	switch {
 	case err != nil:
 		return err
@@ -266,6 +266,50 @@ func (t *tool) apply(ctx context.Context, resource string, plan *transfer.Plan, 
 	deleted := plan.Count(transfer.Delete)
 	fmt.Fprintf(t.stderr, "%d written, %d deleted, %d unchanged.\n", written-deleted, deleted, plan.Unchanged)
 	return nil
+}
+
+// describeFailure returns the message for a change that the server refuses.
+func (t *tool) describeFailure(c transfer.Change, err error) string {
+	where := ""
+	if c.New != nil {
+		where = c.New.Where + ": "
+	}
+	return fmt.Sprintf("%s%s %q: %s", where, c.Action, c.Key, t.explain(exitFailed, err))
+}
+
+// validatePlan asks the server which changes of a dry run its validation rules refuse, and prints them as an import does.
+func (t *tool) validatePlan(ctx context.Context, resource string, plan *transfer.Plan, scope *transfer.Scope, overwrite bool) error {
+	if len(plan.Changes) == 0 || t.hasNoRules(ctx, resource) {
+		return nil
+	}
+	var opts []client.WriteOption
+	if overwrite {
+		opts = append(opts, client.OverwriteOpaque())
+	}
+	refusals, err := scope.ValidateChanges(ctx, t.client.Resource(resource), plan.Changes, opts...)
+	if err != nil {
+		return err
+	}
+	refused := 0
+	for i, err := range refusals {
+		if err != nil {
+			refused++
+			fmt.Fprintf(t.stderr, "fanoutctl: %s\n", t.describeFailure(plan.Changes[i], err))
+		}
+	}
+	if refused > 0 {
+		return exitError{exitUsage, fmt.Errorf("the server refuses %d of %s", refused, english.Plural(len(plan.Changes), "change", ""))}
+	}
+	return nil
+}
+
+// hasNoRules reports whether the server says that a resource has no validation rules. One request then replaces those for
+// all changes.
+func (t *tool) hasNoRules(ctx context.Context, resource string) bool {
+	all, _ := admin.New(t.settings.Server, t.client).Resources(ctx, false)
+	return slices.ContainsFunc(all, func(r admin.Resource) bool {
+		return r.Name == resource && r.Codec != "" && r.Validation == nil
+	})
 }
 
 // maxReportedFailures is how many failed changes are reported one by one.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/ctl/document"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 	"github.com/fanoutd/fanoutd/internal/ctl/past"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
@@ -93,6 +94,11 @@ object that had a time to live is restored without one.`,
 					fmt.Fprintf(t.stderr, "fanoutctl: %v\n", refusal)
 				}
 				fmt.Fprintf(t.stderr, "%s to revision %d. No changes were made.\n", english.Plural(len(known), "change leads back", "changes lead back"), revision)
+				if !skip {
+					if err := t.validateRollback(ctx, r, known, overwrite); err != nil {
+						return err
+					}
+				}
 				return unknownStates(unknown)
 			case len(known) == 0:
 				fmt.Fprintf(t.stderr, "Nothing to restore: no known object differs from revision %d.\n", revision)
@@ -116,12 +122,42 @@ object that had a time to live is restored without one.`,
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.Flags().StringVar(&to, "to", "", "a `revision`, a time such as 2026-11-27T15:04:05Z, or how long ago, such as 24h")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the changes without making them")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the changes, and what the server refuses, without making them")
 	cmd.Flags().BoolVar(&splits, "batches", false, "make more changes than fit into one transaction, in several")
 	overwriteFlag(cmd, &overwrite)
 	skipFlag(cmd, &skip)
 	messageFlag(cmd, &message)
 	return cmd
+}
+
+// validateRollback asks the server which changes its validation rules refuse, and prints all faults.
+func (t *tool) validateRollback(ctx context.Context, r *client.Resource, changes []past.Change, overwrite bool) error {
+	if len(changes) == 0 || t.hasNoRules(ctx, r.Name()) {
+		return nil
+	}
+	plan := make([]transfer.Change, len(changes))
+	keys := make([]string, len(changes))
+	for i, c := range changes {
+		keys[i] = c.Key
+		plan[i] = transfer.Change{Action: transfer.Delete, Key: c.Key}
+		if c.Object != nil {
+			d := document.Exact(c.Object)
+			plan[i].Action, plan[i].New = transfer.Update, &d
+		}
+	}
+	var opts []client.WriteOption
+	if overwrite {
+		opts = append(opts, client.OverwriteOpaque())
+	}
+	scope := transfer.Scope{DerivedLabels: t.derivesLabels(ctx, r.Name())}
+	refusals, err := scope.ValidateChanges(ctx, r, plan, opts...)
+	if err != nil {
+		return err
+	}
+	if n := printRefusals(t.stderr, keys, refusals); n > 0 {
+		return exitError{exitUsage, fmt.Errorf("the server refuses %d of %s; with --skip-validation, the rollback is made nevertheless", n, english.Plural(len(changes), "change", ""))}
+	}
+	return nil
 }
 
 // explainRollback returns the error of the writes.

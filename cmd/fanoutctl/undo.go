@@ -134,7 +134,7 @@ func (t *tool) settle(ctx context.Context, err error, u *transfer.Undo) error {
 	}
 	fmt.Fprintf(t.stderr, "fanoutctl: %s\n", text)
 	done := u.TakeBack(ctx)
-	t.showUndone(ctx, done)
+	t.showUndone(ctx, u.Resource.Name(), done)
 	restored, newest := 0, int64(0)
 	for _, d := range done {
 		if d.Outcome == transfer.Restored {
@@ -152,7 +152,7 @@ func (t *tool) settle(ctx context.Context, err error, u *transfer.Undo) error {
 }
 
 // showUndone prints the outcome of each change.
-func (t *tool) showUndone(ctx context.Context, done []transfer.Undone) {
+func (t *tool) showUndone(ctx context.Context, resource string, done []transfer.Undone) {
 	w := output.Visible(t.stderr)
 	for _, d := range done {
 		switch {
@@ -171,17 +171,20 @@ func (t *tool) showUndone(ctx context.Context, done []transfer.Undone) {
 		case d.Outcome == transfer.Unknown:
 			fmt.Fprintf(w, "it is not known whether %s was restored: %s\n", d.Key, t.explain(exitCode(ctx, d.Err), d.Err))
 		default:
-			fmt.Fprintf(w, "not restored: %s: %s%s\n", d.Key, t.explain(exitCode(ctx, d.Err), d.Err), skipHint(d.Err))
+			fmt.Fprintf(w, "not restored: %s: %s%s\n", d.Key, t.explain(exitCode(ctx, d.Err), d.Err), skipHint(resource, &d))
 		}
 	}
 }
 
-// skipHint is advice for a value that the rules have allowed once.
-func skipHint(err error) string {
-	if errors.Is(err, client.ErrValueRefused) {
-		return "; with --skip-validation, it is restored nevertheless"
+// skipHint is the command that restores an object nevertheless if the rules refuse its former state. It needs a history.
+func skipHint(resource string, d *transfer.Undone) string {
+	switch {
+	case !errors.Is(d.Err, client.ErrValueRefused):
+		return ""
+	case d.Old == nil:
+		return fmt.Sprintf("; to delete it nevertheless, run \"fanoutctl delete %s %s --skip-validation\"", resource, d.Key)
 	}
-	return ""
+	return fmt.Sprintf("; if the resource has a history, run \"fanoutctl rollback %s %s --to %d --skip-validation\"", resource, d.Key, d.Old.ModRevision)
 }
 
 // gateOf returns the watches to wait for after an import: those of the changed objects, or if nothing has changed, those of all

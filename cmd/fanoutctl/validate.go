@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -67,7 +68,7 @@ exit code is 1 if anything is refused. The command needs the right "put" to the 
 			}
 			refused := printRefusals(t.out, keys, refusals)
 			if refused > 0 {
-				return fmt.Errorf("%d of %d are refused", refused, len(documents))
+				return fmt.Errorf("%d of %s refused", refused, english.Plural(len(documents), "object", ""))
 			}
 			fmt.Fprintf(t.stderr, "%d checked, none refused.\n", len(documents))
 			return nil
@@ -124,12 +125,13 @@ func printRefusals(w io.Writer, keys []string, refusals []error) (refused int) {
 			where := v.Field
 			if e.Reason == client.ErrValueRefused {
 				_, pointer, _ := strings.Cut(v.Field, "/")
-				where = "/" + pointer
-				if pointer == "" {
-					where = "value"
+				if where = ""; pointer != "" { // otherwise, the fault is one of the whole value
+					where = "/" + pointer + " "
 				}
+			} else {
+				where += " "
 			}
-			fmt.Fprintf(w, "%s: %s %s\n", output.Printable(keys[i]), output.Printable(where), output.Printable(v.Description))
+			fmt.Fprintf(w, "%s: %s%s\n", output.Printable(keys[i]), output.Printable(where), output.Printable(v.Description))
 		}
 	}
 	return refused

@@ -48,10 +48,10 @@ checks:
 		code      int
 		out, errs string
 	}{
-		{[]string{"--stored"}, exitFailed, "shop/bad: " + bad, "1 of 3 are refused"},
+		{[]string{"--stored"}, exitFailed, "shop/bad: " + bad, "1 of 3 objects refused"},
 		{[]string{"--stored", "--prefix", "/other/"}, exitOK, "", "0 checked, none refused.\n"},
-		{[]string{"--stored", "--prefix", "shop"}, exitFailed, "shop/bad: " + bad, "1 of 2 are refused"},
-		{[]string{documents}, exitFailed, "shop/good: value percent must not fall\nshop/new: " + bad, "2 of 3 are refused"},
+		{[]string{"--stored", "--prefix", "shop"}, exitFailed, "shop/bad: " + bad, "1 of 2 objects refused"},
+		{[]string{documents}, exitFailed, "shop/good: percent must not fall\nshop/new: " + bad, "2 of 3 objects refused"},
 		{[]string{"-"}, exitOK, "", "1 checked, none refused.\n"},
 		{nil, exitUsage, "", "missing FILE"},
 		{[]string{"--stored", documents}, exitUsage, "", "mutually exclusive"},

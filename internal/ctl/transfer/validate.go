@@ -36,12 +36,17 @@ func (s Scope) validate(ctx context.Context, r *client.Resource, d *document.Doc
 // Validate asks the server of the target whether it would make the changes of the plan, and returns the error for each,
 // or nil. It ends with an error that is not about a change.
 func (c Copy) Validate(ctx context.Context, p *CopyPlan) ([]error, error) {
-	s := Scope{DerivedLabels: c.DerivedLabels}
-	return refusals(ctx, len(p.Changes), func(ctx context.Context, i int) error {
-		if change := &p.Changes[i]; change.Action != Delete {
-			return s.validate(ctx, c.To, change.New, c.putOptions()...)
+	return Scope{DerivedLabels: c.DerivedLabels}.ValidateChanges(ctx, c.To, p.Changes, c.putOptions()...)
+}
+
+// ValidateChanges asks the server whether it would make changes, and returns the error for each, or nil. It ends with an
+// error that is not about a change. The options are those of the writes.
+func (s Scope) ValidateChanges(ctx context.Context, r *client.Resource, changes []Change, opts ...client.WriteOption) ([]error, error) {
+	return refusals(ctx, len(changes), func(ctx context.Context, i int) error {
+		if c := &changes[i]; c.Action != Delete {
+			return s.validate(ctx, r, c.New, opts...)
 		}
-		return c.To.ValidateDelete(ctx, p.Changes[i].Key)
+		return r.ValidateDelete(ctx, changes[i].Key)
 	})
 }
 
