@@ -39,7 +39,7 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 			return object.Commit{}, err
 		}
 	}
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := context.WithTimeout(ctx, c.store.commitTimeout)
 	defer cancel()
 	leases, err := c.grantAll(call, ops)
 	if err != nil {

@@ -29,7 +29,7 @@ func OpenEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*S
 	s := &Store{
 		member: m, client: m.Client, log: log, epochs: epochs.New(m.Client, &epochs.Connections{}, log),
 		kv: m.KV, ranges: m.RangeStream, leases: newLeaseCollector(m.Client, log), grants: m.Leases,
-		maxTransactionOps: cfg.MaxTransactionOps, maxRequestBytes: cfg.MaxRequestBytes,
+		maxTransactionOps: cfg.MaxTransactionOps, maxRequestBytes: cfg.MaxRequestBytes, commitTimeout: callTimeout,
 	}
 	err = m.During(func() error {
 		// A new etcd gets its epoch record now. Later writes then have predictable

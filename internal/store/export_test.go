@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -56,6 +57,9 @@ func (s *Store) Saw(r object.Revision) { s.epochs.History().Advance(r) }
 
 // Highest returns the highest revision that etcd was seen to have.
 func (s *Store) Highest() object.Revision { return object.Revision(s.epochs.History().Highest()) }
+
+// SetCommitTimeout changes how long a commit may take.
+func (s *Store) SetCommitTimeout(d time.Duration) { s.commitTimeout = d }
 
 // BeforeWrites makes the store call a function before it sends a transaction that may write.
 func (s *Store) BeforeWrites(f func()) {

@@ -111,7 +111,7 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 		kv: clientv3.RetryKVClient(client), kvOptions: kvOptions, ranges: rangesOf(clientv3.RetryKVClient(client)),
 		watches: etcdserverpb.NewWatchClient(client.ActiveConnection()),
 		leases:  newLeaseCollector(client, log), grants: clientv3.RetryLeaseClient(client),
-		maxTransactionOps: cmp.Or(cfg.MaxTransactionOps, defaultTransactionOps), maxRequestBytes: defaultRequestBytes,
+		maxTransactionOps: cmp.Or(cfg.MaxTransactionOps, defaultTransactionOps), maxRequestBytes: defaultRequestBytes, commitTimeout: callTimeout,
 	}
 	s.leases.start()
 	monitoring, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -12,6 +12,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/history"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // recording is a collection whose writes are recorded, as one server has it.
@@ -38,6 +39,7 @@ func servers(t *testing.T, n int) (e *etcd, all []*recording, stores []*store.St
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { closeStore(t, s) })
+		s.SetCommitTimeout(poll.Patience) // on a busy machine, sixteen attempts take long
 		stores = append(stores, s)
 		all = append(all, recordingIn(s))
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -36,6 +37,8 @@ type Store struct {
 
 	// maxRequestBytes is the size of the largest write that etcd accepts.
 	maxRequestBytes int
+
+	commitTimeout time.Duration // how long a commit may take with all its attempts
 
 	calls  calls
 	member *embedded.Member // nil: external etcd
