@@ -18,7 +18,7 @@ import (
 )
 
 // Store is everything that the server needs of its store. Each part is declared where it is used.
-// Another kind of store implements it in a package of its own, and openStore opens it.
+// Another kind of store has its methods in a package of its own. Types of this file adapt it, and openStore opens it.
 type Store interface {
 	metrics.Store
 	server.SpaceReclaimer

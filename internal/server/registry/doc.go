@@ -28,13 +28,18 @@
 // server ends the RPC, the entrance calls [Registry.CutOffAfter], for a client that does not read its last
 // messages.
 //
-// The sink has these duties:
+// The stream runs on the workers of its connection ([Queues.Of]).
 //
+// The sink has a quota.Slot and a grpcmsg.SendWindow. These are its duties:
+//
+//   - when it is made: quota.Slot.Init, and grpcmsg.SendWindow.Init with dispatch.Stream.Ready
+//   - with each watch: quota.Slot.Expect with the interval of its bookmarks
 //   - before it sends: quota.Slot.BeginPart for a response with a part, [Registration.BeginReset] for each watch
 //     whose message begins a RESET
 //   - when there is room again, or gRPC has accepted the part: quota.Slot.EndPart
 //   - when gRPC has a message: [Counters.Note], also for the batches of a group (CountSent); the tracer of the
 //     resource, for live messages; the slow log, for the first message and for each catch-up
+//   - when the RPC has ended: quota.Slot.Close
 //
 // Package server tests these duties for all entrances.
 //
