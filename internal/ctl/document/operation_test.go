@@ -30,7 +30,7 @@ ifAbsent: true`: "",
 		`{delete: x, ifAbsent: true}`:                      `delete "x" cannot have ifAbsent`,
 		`{delete: x, text: y}`:                             `delete "x" cannot have a value`,
 		`{check: x, ifRevision: 7, labels: {a: b}}`:        `check "x" cannot have a value, labels`,
-		`check: x`:                                         `check "x" needs ifRevision or ifAbsent`,
+		`check: x`: `check "x" needs ifRevision or ifAbsent`,
 	} {
 		all, err := Operations("s", []byte(text), YAML)
 		switch {
