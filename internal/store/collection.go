@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store/epochs"
 )
 
 // Collection is the part of a store below one etcd prefix. Its methods may be called
@@ -57,7 +58,8 @@ func (c *Collection) Epoch(ctx context.Context) (object.Epoch, error) {
 // Revision returns the revision of the store. It is at least as new as any write that
 // was acknowledged before the call. If etcd has gone back to an older revision than this
 // process has seen, Revision fails with [object.ErrUnavailable] until the caller asks
-// for the epoch.
+// for the epoch. It inspects the epoch if the client has reconnected: a restored etcd may
+// have newer revisions.
 func (c *Collection) Revision(ctx context.Context) (object.Revision, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err // an embedded etcd might answer in spite of it
@@ -72,7 +74,16 @@ func (c *Collection) Revision(ctx context.Context) (object.Revision, error) {
 	if err != nil {
 		return 0, err
 	}
-	return r, h.Check(r, before)
+	if err := h.Check(r, before); err != nil {
+		return 0, err
+	}
+	if err := c.verifyConnection(ctx); err != nil {
+		return 0, err
+	}
+	if h.HasEnded() {
+		return 0, epochs.ErrEnded
+	}
+	return r, nil
 }
 
 // readRevision returns the revision of etcd. An external etcd allows each user to read only some keys.
@@ -116,6 +127,9 @@ func (c *Collection) Position(ctx context.Context) (object.Position, error) {
 // verifyConnection makes sure that the last answer of etcd belongs to the known epoch,
 // or that the history of the epoch has ended.
 func (c *Collection) verifyConnection(ctx context.Context) error {
+	if c.store.epochs.IsVerified() {
+		return nil // without the cost of a context
+	}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return classify(ctx, c.store.epochs.VerifyConnection(call))

@@ -285,6 +285,10 @@ func TestReadsNeverReturnARestoredStateUnderTheOldEpoch(t *testing.T) {
 			p, err := c.Position(t.Context())
 			return p.Epoch, err
 		},
+		"revision": func(c *store.Collection, at object.Position) (object.Epoch, error) {
+			_, err := c.Revision(t.Context()) // the cache then answers with the state of the old epoch
+			return at.Epoch, err
+		},
 		"list": func(c *store.Collection, at object.Position) (object.Epoch, error) {
 			_, _, err := c.List(t.Context(), at.Revision, object.Scope{}, "", 10)
 			return at.Epoch, err

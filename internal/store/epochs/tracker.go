@@ -81,8 +81,11 @@ func (e *Tracker) Verify(ctx context.Context) error {
 // inspection. etcd may have been restored in between, and the store may not have
 // finished its inspection. All readers on one connection share one inspection.
 func (e *Tracker) VerifyConnection(ctx context.Context) error {
-	return e.verifyUnless(ctx, func() bool { return e.inspected.Load() == e.connections.count.Load() })
+	return e.verifyUnless(ctx, e.IsVerified)
 }
+
+// IsVerified reports whether the client has not reconnected since the last inspection.
+func (e *Tracker) IsVerified() bool { return e.inspected.Load() == e.connections.count.Load() }
 
 func (e *Tracker) verifyUnless(ctx context.Context, verified func() bool) error {
 	if verified() {
