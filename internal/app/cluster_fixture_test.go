@@ -5,13 +5,20 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"net"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/app"
@@ -77,7 +84,7 @@ func launch(t *testing.T, cfg config.Config) *machine {
 	t.Cleanup(func() {
 		conn.Close()
 		cancel()
-		if t.Failed() {
+		if t.Failed() || os.Getenv("SHOWLOG") != "" {
 			t.Logf("%s:\n%s", cfg.Cluster.Name, m.log.String())
 		}
 	})
@@ -124,10 +131,7 @@ func (m *machine) says(t *testing.T, text string) {
 func (m *machine) put(t *testing.T, key, value string) (revision int64) {
 	t.Helper()
 	poll.Until(t, "a write succeeds", func() bool {
-		ctx := poll.Context(t)
-		resp, err := fanoutv1.NewStoreServiceClient(m.conn).Put(ctx, &fanoutv1.PutRequest{
-			Resource: "config", Put: &fanoutv1.PutOperation{Key: key, Value: &fanoutv1.PutOperation_Text{Text: value}},
-		})
+		resp, err := fanoutv1.NewStoreServiceClient(m.conn).Put(poll.Context(t), putRequest(key, value))
 		if err != nil {
 			return false
 		}
@@ -156,4 +160,67 @@ func (m *machine) refuses(t *testing.T, texts ...string) {
 			t.Errorf("got %v, want an error with %q", err, text)
 		}
 	}
+}
+
+// formed returns a cluster of three.
+func formed(t *testing.T) (map[string]config.Config, map[string]*machine) {
+	t.Helper()
+	configs := machines(t, "node-1", "node-2", "node-3")
+	running := launchAll(t, configs, "node-1", "node-2", "node-3")
+	for _, m := range running {
+		m.says(t, "this server votes")
+	}
+	return configs, running
+}
+
+func putRequest(key, value string) *fanoutv1.PutRequest {
+	return &fanoutv1.PutRequest{
+		Resource: "config", Put: &fanoutv1.PutOperation{Key: key, Value: &fanoutv1.PutOperation_Text{Text: value}},
+	}
+}
+
+// put writes an object to a server that accepts writes.
+func put(t *testing.T, conn *grpc.ClientConn, key, value string) {
+	t.Helper()
+	if _, err := fanoutv1.NewStoreServiceClient(conn).Put(poll.Context(t), putRequest(key, value)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// snapshot returns the position of the present state.
+func snapshot(t *testing.T, conn *grpc.ClientConn) *fanoutv1.Position {
+	t.Helper()
+	resp, err := fanoutv1.NewFanoutServiceClient(conn).List(poll.Context(t), &fanoutv1.ListRequest{Resource: "config"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetPosition()
+}
+
+// epoch returns the epoch of a server.
+func (m *machine) epoch(t *testing.T) string {
+	t.Helper()
+	return snapshot(t, m.conn).GetEpoch()
+}
+
+// etcdClientOf returns a client of the etcd of a server.
+func etcdClientOf(t *testing.T, cfg config.Config) *clientv3.Client {
+	t.Helper()
+	host, _ := cfg.Cluster.Address(cfg.Cluster.Name)
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{net.JoinHostPort(host, strconv.Itoa(cfg.Cluster.ClientPort))}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// reasonOf returns the reason of a refused request.
+func reasonOf(s *status.Status) string {
+	for _, d := range s.Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok {
+			return info.GetReason()
+		}
+	}
+	return ""
 }

@@ -149,7 +149,11 @@ func (s *Situation) found() (Decision, error) {
 	if founder != s.Name {
 		return wait("%s, which founds the cluster", founder)
 	}
-	if d := s.of(func(a Answer) bool { return a.State == Empty && a.Founder != s.Name }); len(d) > 0 {
+	// The others do not know of Without, and wait for a server that is left out.
+	expectsAnother := func(a Answer) bool {
+		return a.State == Empty && a.Founder != s.Name && !slices.Contains(s.Without, a.Founder)
+	}
+	if d := s.of(expectsAnother); len(d) > 0 {
 		return wait("%s, which expects %s to found the cluster", d[0], s.Answers[d[0]].Founder)
 	}
 	return Decision{Action: Found}, nil
