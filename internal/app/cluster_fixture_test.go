@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -223,4 +225,13 @@ func reasonOf(s *status.Status) string {
 		}
 	}
 	return ""
+}
+
+// removeMember removes a member. etcd does so only once the others have been connected for five seconds.
+func removeMember(t *testing.T, client *clientv3.Client, id uint64) {
+	t.Helper()
+	poll.Until(t, "the member is removed", func() bool {
+		_, err := client.MemberRemove(poll.Context(t), id)
+		return err == nil || errors.Is(err, rpctypes.ErrMemberNotFound)
+	})
 }

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -14,7 +15,7 @@ import (
 )
 
 // joinTimeout limits one attempt to join.
-const joinTimeout = 10 * time.Second
+const joinTimeout = 5 * time.Second
 
 // DataGoneError means that a server without data is a member already. Under its old id, it would
 // have forgotten what it has acknowledged.
@@ -57,6 +58,10 @@ func (p *Peers) Add(ctx context.Context, cluster uint64, via, listed []string, l
 	for _, m := range list.Members {
 		switch {
 		case m.Name != p.Name && !slices.Contains(m.PeerURLs, own.String()):
+			if m.IsLearner {
+				// etcd allows one at a time, and a change of members beside another one is lost.
+				return "", fmt.Errorf("%s, which joins first", cmp.Or(m.Name, fmt.Sprint(m.PeerURLs)))
+			}
 		case m.IsLearner && m.Name == "":
 			// It never became ready, so it never voted. It may have entries that are gone now.
 			log.Info("removing what is left of an interrupted start", "member", fmt.Sprintf("%x", m.ID))
