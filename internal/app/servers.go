@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -53,4 +54,27 @@ func clientsOf(list cluster.List) (addresses []string) {
 		addresses = append(addresses, s.Client)
 	}
 	return addresses
+}
+
+// FormWithout makes the server of these settings found a cluster without some servers that cannot answer. It
+// may be running, or start later.
+func FormWithout(cfg config.Config, without []string) error {
+	if cfg.Cluster == nil {
+		return errors.New("the setting cluster is missing")
+	}
+	own, list, err := Servers(cfg)
+	if err != nil {
+		return err
+	}
+	if err := list.CheckWithout(without, own); err != nil {
+		return err
+	}
+	directory, err := directoryOf(cfg)
+	if err != nil {
+		return err
+	}
+	if directory.Cluster != 0 {
+		return fmt.Errorf("%s belongs to cluster %x already: start the server", cfg.DataDir, directory.Cluster)
+	}
+	return cluster.Form(cfg.DataDir, without)
 }

@@ -114,7 +114,7 @@ func beginEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (*store
 	if err != nil {
 		return nil, fmt.Errorf("configure TLS to the cluster: %w", err)
 	}
-	directory, err := store.Identify(cfg.DataDir)
+	directory, err := directoryOf(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -132,13 +132,22 @@ func beginEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (*store
 	}
 	beginning, err := cluster.Await(ctx, cluster.Config{
 		List: list, Name: own, DataDir: cfg.DataDir, Listen: peers.ListenPeer, ServerTLS: serverTLS, ClientTLS: clientTLS, Join: join, Log: log,
-		Directory: cluster.Directory{Cluster: directory.Cluster, Name: directory.Name, Single: directory.Single},
+		Directory: directory,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	peers.Join = beginning.Members
 	return peers, nil
+}
+
+// directoryOf returns what the data directory contains.
+func directoryOf(cfg config.Config) (cluster.Directory, error) {
+	d, err := store.Identify(cfg.DataDir)
+	if err != nil {
+		return cluster.Directory{}, fmt.Errorf("read the data directory: %w", err)
+	}
+	return cluster.Directory{Cluster: d.Cluster, Name: d.Name, Single: d.Single}, nil
 }
 
 func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (Store, error) {

@@ -52,7 +52,9 @@ func (p *Peers) configure(c *embed.Config, log *zap.Logger) error {
 	c.SnapshotCatchUpEntries, c.MaxWalFiles = defaults.SnapshotCatchUpEntries, defaults.MaxWalFiles
 	c.TickMs, c.ElectionMs = defaults.TickMs, defaults.ElectionMs
 	gate := features.NewDefaultServerFeatureGate(p.Name, log)
-	settable, ok := gate.(interface{ SetFromMap(values map[string]bool) error })
+	settable, ok := gate.(interface {
+		SetFromMap(values map[string]bool) error
+	})
 	if !ok {
 		return errors.New("cannot turn on etcd's check for corruption")
 	}
