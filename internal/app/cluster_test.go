@@ -13,6 +13,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cluster"
+	"github.com/fanoutd/fanoutd/test/certs"
 	"github.com/fanoutd/fanoutd/test/poll"
 )
 
@@ -296,4 +297,43 @@ func TestStopWithoutAMajority(t *testing.T) {
 	if err := <-alone.done; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// The members talk with TLS, and accept only certificates of their authority.
+func TestClusterWithTLS(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	t.Parallel()
+	authority, stranger := certs.NewAuthority(t), certs.NewAuthority(t)
+	configs := machines(t, "node-1", "node-2", "node-3")
+	use := func(name string, a *certs.Authority) {
+		host, _ := configs[name].Cluster.Address(name)
+		files := a.Issue(t, certs.Subject{CommonName: name, IPs: []string{host, "127.0.0.1"}}).Files(t)
+		c := configs[name].Cluster
+		c.CAFile, c.CertFile, c.KeyFile = a.File, files.Cert, files.Key
+	}
+	use("node-1", authority)
+	use("node-2", authority)
+	use("node-3", stranger)
+	running := launchAll(t, configs, "node-1", "node-2", "node-3")
+	running["node-1"].says(t, "waiting for node-3 (")
+	running["node-3"].says(t, "waiting for node-1 (")
+	running["node-3"].cancel()
+	if err := <-running["node-3"].done; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	use("node-3", authority)
+	running["node-3"] = launch(t, configs["node-3"])
+	running["node-3"].put(t, "app/limits", "1")
+	if got := running["node-1"].get(t, "app/limits"); got != "1" {
+		t.Errorf("got %q", got)
+	}
+	for name, m := range running {
+		m.says(t, "this server votes")
+		if strings.Contains(m.log.String(), "http://127") {
+			t.Errorf("%s uses plain text", name)
+		}
+	}
+	stopAll(t, running)
 }
