@@ -5,9 +5,11 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -334,6 +336,60 @@ func TestClusterWithTLS(t *testing.T) {
 		if strings.Contains(m.log.String(), "http://127") {
 			t.Errorf("%s uses plain text", name)
 		}
+	}
+	stopAll(t, running)
+}
+
+// A server that was away for longer than the others keep entries gets their whole database. Its own one is
+// replaced while it runs, and serves reads, watches, sizes and a defragmentation afterwards.
+func TestAServerThatMissedMuch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	t.Parallel()
+	configs, running := formed(t)
+	running["node-3"].put(t, "app/limits", "1")
+	running["node-3"].stop(t)
+	client := etcdClientOf(t, configs["node-1"])
+	var writers errgroup.Group
+	writers.SetLimit(128)
+	const writes = 20_000 // more than the entries between two snapshots, and those that are kept then
+	for i := range writes {
+		writers.Go(func() error {
+			_, err := client.Put(poll.Context(t), "/elsewhere/"+strconv.Itoa(i%100), "value")
+			return err
+		})
+	}
+	if err := writers.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	running["node-1"].put(t, "app/limits", "2")
+
+	back := launch(t, configs["node-3"])
+	running["node-3"] = back
+	if got := back.get(t, "app/limits"); got != "2" {
+		t.Errorf("got %q", got)
+	}
+	back.says(t, "applied snapshot")
+	stream, err := fanoutv1.NewFanoutServiceClient(back.conn).Watch(poll.Context(t), &fanoutv1.WatchRequest{
+		Resource: "config", Begin: &fanoutv1.WatchRequest_After{After: snapshot(t, back.conn)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running["node-2"].put(t, "app/limits", "3")
+	for seen := ""; seen != "3"; {
+		m, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range m.GetEvents() {
+			seen = e.GetObject().GetText()
+		}
+	}
+	reclaimed, err := fanoutv1.NewAdminServiceClient(back.conn).ReclaimSpace(poll.Context(t), &fanoutv1.ReclaimSpaceRequest{})
+	if err != nil || reclaimed.GetBytes() == 0 {
+		t.Errorf("got %v, %v", reclaimed, err)
 	}
 	stopAll(t, running)
 }
