@@ -137,7 +137,7 @@ func startMember(ctx context.Context, start func() (*embed.Etcd, error), fatal *
 }
 
 // closeEtcd stops etcd. [embed.Etcd.Close] waits for goroutines that wait for the end of the start, which
-// without a majority never comes: TestStopWithoutAMajority of package store.
+// without a majority never comes: TestStopWithoutAMajority.
 func closeEtcd(etcd *embed.Etcd) {
 	select {
 	case <-etcd.Server.ReadyNotify():

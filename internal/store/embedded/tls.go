@@ -17,7 +17,7 @@ func (f TLSFiles) info() transport.TLSInfo {
 		return transport.TLSInfo{}
 	}
 	// With an authority, etcd demands certificates of its clients. ClientCertAuth would also make them users of
-	// etcd: TestClusterWithTLS of package app finds that etcd panics, because it takes
+	// etcd: TestClusterWithTLS finds that etcd panics, because it takes
 	// the callers of fanoutd for its own.
 	return transport.TLSInfo{CertFile: f.Cert, KeyFile: f.Key, TrustedCAFile: f.CA}
 }

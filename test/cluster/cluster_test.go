@@ -1,8 +1,9 @@
-package app_test
+package cluster_test
 
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"os"
 	"strconv"
@@ -167,7 +168,7 @@ func TestGrowthFromASingleServer(t *testing.T) {
 	t.Parallel()
 	configs := machines(t, "node-1", "node-2", "node-3")
 	single := configs["node-2"] // not the first of the list
-	single.Cluster, single.Listen = nil, "127.0.0.1:0"
+	single.Cluster = nil
 	conn, stop := start(t, single)
 	put(t, conn, "app/limits", "1")
 	position := snapshot(t, conn)
@@ -365,7 +366,7 @@ func TestAServerThatMissedMuch(t *testing.T) {
 	}
 	running["node-1"].put(t, "app/limits", "2")
 
-	back := launch(t, configs["node-3"])
+	back := launchLogging(t, configs["node-3"], slog.LevelDebug)
 	running["node-3"] = back
 	if got := back.get(t, "app/limits"); got != "2" {
 		t.Errorf("got %q", got)

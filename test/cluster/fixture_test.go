@@ -1,4 +1,4 @@
-package app_test
+package cluster_test
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -30,6 +29,21 @@ import (
 	"github.com/fanoutd/fanoutd/test/poll"
 )
 
+// testConfig returns the settings of a server without a cluster.
+func testConfig(t *testing.T) config.Config {
+	cfg := config.Defaults()
+	cfg.AdminListen, cfg.EmbeddedEtcdUnsafe = "", true
+	cfg.Listen, cfg.DataDir = loopback.FreeAddress(t), filepath.Join(t.TempDir(), "data")
+	return cfg
+}
+
+// start starts a server without a cluster.
+func start(t *testing.T, cfg config.Config) (conn *grpc.ClientConn, stop func()) {
+	t.Helper()
+	m := launch(t, cfg)
+	return m.conn, func() { m.stop(t) }
+}
+
 // machines returns the configurations of the servers of a cluster, by name, each with a loopback address
 // of its own.
 func machines(t *testing.T, names ...string) map[string]config.Config {
@@ -43,7 +57,6 @@ func machines(t *testing.T, names ...string) map[string]config.Config {
 	configs := map[string]config.Config{}
 	for _, name := range names {
 		cfg := testConfig(t)
-		cfg.Listen, cfg.DataDir = loopback.FreeAddress(t), filepath.Join(t.TempDir(), name)
 		own := *all
 		own.Name = name
 		cfg.Cluster = &own
@@ -66,10 +79,16 @@ type machine struct {
 // launch starts a server without waiting for others.
 func launch(t *testing.T, cfg config.Config) *machine {
 	t.Helper()
+	return launchLogging(t, cfg, slog.LevelInfo)
+}
+
+// launchLogging is launch with a level for the log.
+func launchLogging(t *testing.T, cfg config.Config, level slog.Level) *machine {
+	t.Helper()
 	m := &machine{done: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(t.Context())
 	m.cancel = cancel
-	log := slog.New(slog.NewTextHandler(&m.log, nil))
+	log := slog.New(slog.NewTextHandler(&m.log, &slog.HandlerOptions{Level: level}))
 	go func() {
 		a, err := app.Build(ctx, cfg, log)
 		if err == nil {
@@ -86,8 +105,8 @@ func launch(t *testing.T, cfg config.Config) *machine {
 	t.Cleanup(func() {
 		conn.Close()
 		cancel()
-		if t.Failed() || os.Getenv("SHOWLOG") != "" {
-			t.Logf("%s:\n%s", cfg.Cluster.Name, m.log.String())
+		if t.Failed() {
+			t.Logf("%s:\n%s", cfg.Listen, m.log.String())
 		}
 	})
 	return m
