@@ -18,7 +18,7 @@ var ErrUnavailable = errors.New("store is unavailable")
 type FormingError struct{ Voters, Needed int }
 
 func (e *FormingError) Error() string {
-	return fmt.Sprintf("the cluster is being formed: %d servers vote, and writes are accepted once %d do", e.Voters, e.Needed)
+	return fmt.Sprintf("the cluster is being formed: writes need %d voting members, and it has %d", e.Needed, e.Voters)
 }
 
 func (e *FormingError) Unwrap() error { return ErrUnavailable }

@@ -181,11 +181,11 @@ func TestGrowthFromASingleServer(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	_, err := fanoutv1.NewStoreServiceClient(grown.conn).Put(poll.Context(t), putRequest("app/limits", "3"))
-	if s := status.Convert(err); s.Code() != codes.Unavailable || !strings.Contains(s.Message(), "1 servers vote") || reasonOf(s) != "CLUSTER_FORMING" {
+	if s := status.Convert(err); s.Code() != codes.Unavailable || !strings.Contains(s.Message(), "need 2 voting members, and it has 1") || reasonOf(s) != "CLUSTER_FORMING" {
 		t.Errorf("a write before a majority votes: got %v, reason %s", err, reasonOf(s))
 	}
 	_, err = etcdClientOf(t, configs["node-2"]).Put(poll.Context(t), "/fanoutd/config/app/limits", "3")
-	if err == nil || !strings.Contains(err.Error(), "1 servers vote") {
+	if err == nil || !strings.Contains(err.Error(), "need 2 voting members, and it has 1") {
 		t.Errorf("a write through etcd before a majority votes: got %v", err)
 	}
 
