@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -34,7 +35,10 @@ func ParseMember(text string) (Member, error) {
 	m := Member{Name: name}
 	for host := range strings.SplitSeq(hosts, ",") {
 		host = strings.TrimSpace(host)
-		if h, _, err := net.SplitHostPort(host); err == nil {
+		if h, port, err := net.SplitHostPort(host); err == nil {
+			if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+				return Member{}, fmt.Errorf("invalid host %q of member %s (want a DNS name or an IP address)", host, name)
+			}
 			host = h
 		}
 		m.Hosts = append(m.Hosts, strings.TrimSuffix(strings.Trim(host, "[]"), "."))

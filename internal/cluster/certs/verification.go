@@ -73,7 +73,8 @@ func (f Files) Server(v Verification) *tls.Config {
 }
 
 // Client returns the configuration of connections to other members. Each connection uses the present
-// certificate; the authorities are those of now, as etcd's are.
+// certificate; the authorities are those of now, as etcd's are. gRPC, and so etcd's client, replaces
+// the ServerName by the authority of its requests: give it grpc.WithAuthority, too.
 func (f Files) Client(v Verification) (*tls.Config, error) {
 	_, present, err := f.read(time.Now())
 	if err != nil {
