@@ -82,6 +82,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/object":           {},
 		"internal/access":           {"internal/access", "internal/object", "internal/reload", "internal/yamlfile"},
 		"internal/certificate":      {"internal/reload"},
+		"internal/cluster/certs":    {"client/localfile"},
 		"internal/audit":            {},
 		"internal/reload":           {},
 		"internal/crypt":            {"internal/object"},
@@ -118,7 +119,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"client/localfile":          {},
 		"clienttest":                {"client", "internal/testserver"}, // for the tests of users
 		"internal/testserver":       {"internal/cacher", "internal/dispatch", "internal/object", "internal/server", "internal/wire"},
-		"cmd/fanoutd":               {"client/localfile", "internal/access", "internal/app", "internal/collector", "internal/config", "internal/crypt", "internal/man", "internal/version", "internal/yamlfile"},
+		"cmd/fanoutd":               {"client/localfile", "internal/access", "internal/app", "internal/cluster/certs", "internal/collector", "internal/config", "internal/crypt", "internal/man", "internal/version", "internal/yamlfile"},
 		"internal/ctl":              {"client", "internal/backoff", "internal/ctl", "internal/lag", "internal/yamlfile", "gen"},
 		"cmd/fanouttest":            {"internal/man", "internal/testserver", "internal/version"},
 		"cmd/fanoutctl":             {"client", "internal/ctl", "internal/man", "internal/object", "internal/selector", "internal/version", "internal/yamlfile"},

@@ -136,15 +136,15 @@ func (a *Authority) Renew(now time.Time, lifetime time.Duration) (*Authority, er
 // EndOverlap returns the authority without the previous one, which members then refuse.
 func (a *Authority) EndOverlap() *Authority { return &Authority{key: a.key, roots: a.roots[:1]} }
 
-// CA returns the certificates of the authorities that members accept, in PEM.
-func (a *Authority) CA(now time.Time) []byte {
+// Accepted returns the certificates of the authorities that members accept, the present one first.
+func (a *Authority) Accepted(now time.Time) []*x509.Certificate {
 	accepted := slices.Clone(a.roots[:1])
 	for _, old := range a.roots[1:] {
 		if now.Before(old.NotAfter) {
 			accepted = append(accepted, old)
 		}
 	}
-	return encodeCertificates(accepted)
+	return accepted
 }
 
 // encode returns the content of the authority's file. It is one file, so that the key and the

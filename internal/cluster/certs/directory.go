@@ -90,7 +90,7 @@ func (d Directory) Add(members []Member, t Terms) (issued []Issued, err error) {
 		if err != nil {
 			return issued, err
 		}
-		if err := d.createMember(m.Name, a.CA(t.Now), pair); err != nil {
+		if err := d.createMember(m.Name, a.Accepted(t.Now), pair); err != nil {
 			return issued, fmt.Errorf("cannot write the files of %s: %w", m.Name, err)
 		}
 		issued = append(issued, Issued{m, leaf})
@@ -116,13 +116,13 @@ func (d Directory) createAuthority(t Terms) (*Authority, error) {
 }
 
 // createMember creates the folder of a member with all its files, or nothing.
-func (d Directory) createMember(name string, ca []byte, pair Pair) error {
+func (d Directory) createMember(name string, authorities []*x509.Certificate, pair Pair) error {
 	folder, err := os.MkdirTemp(string(d), "."+name+"-") // mode 0700
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(folder) // nothing, once it is renamed
-	for _, f := range memberFiles(ca, pair) {
+	for _, f := range memberFiles(authorities, pair) {
 		if err := createFile(filepath.Join(folder, f.name), f.content); err != nil {
 			return err
 		}
@@ -137,8 +137,8 @@ type memberFile struct {
 }
 
 // memberFiles returns the files of a member in the order in which they are written.
-func memberFiles(ca []byte, pair Pair) []memberFile {
-	return []memberFile{{CAFile, ca}, {CertFile, pair.Cert}, {KeyFile, pair.Key}}
+func memberFiles(authorities []*x509.Certificate, pair Pair) []memberFile {
+	return []memberFile{{CAFile, encodeCertificates(authorities)}, {CertFile, pair.Cert}, {KeyFile, pair.Key}}
 }
 
 func createFile(path string, content []byte) error {
@@ -263,7 +263,7 @@ func (d Directory) replace(a *Authority, members []Member, t Terms) (issued []Is
 		}
 		// A reader may see the new certificate with the old key for a moment: etcd reads
 		// both again for the next connection.
-		for _, f := range memberFiles(a.CA(t.Now), pair) {
+		for _, f := range memberFiles(a.Accepted(t.Now), pair) {
 			if err := localfile.Replace(filepath.Join(d.member(m.Name), f.name), f.content, 0o600); err != nil {
 				return issued, fmt.Errorf("cannot write the files of %s: %w", m.Name, err)
 			}
