@@ -194,6 +194,28 @@ func TestDocumentedSecurityExamplesWork(t *testing.T) {
 	}
 }
 
+// The commands in docs/tasks/certificates.md work one after another.
+func TestDocumentedCertificatesWork(t *testing.T) {
+	text, err := os.ReadFile("../../docs/tasks/certificates.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	commands := regexp.MustCompile("(?m)^```sh\n(.*)\n```$").FindAllStringSubmatch(string(text), -1)
+	if len(commands) < 7 {
+		t.Errorf("got %d commands, want at least 7", len(commands))
+	}
+	for _, c := range commands {
+		cmd := rootCommand(nil)
+		var out strings.Builder
+		cmd.SetOut(&out)
+		cmd.SetArgs(strings.Fields(c[1])[1:])
+		if err := cmd.ExecuteContext(t.Context()); err != nil || out.Len() == 0 {
+			t.Errorf("%s: %q, %v", c[1], out.String(), err)
+		}
+	}
+}
+
 // The documentation lists all keys of a resource with their defaults, and no others.
 func TestResourcesAreDocumented(t *testing.T) {
 	text, err := os.ReadFile(docs)
