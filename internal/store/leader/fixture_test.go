@@ -105,6 +105,7 @@ func start(t testing.TB, authority string, files *certs.Files) *cluster {
 		if i == own {
 			endpoint.Endpoints[0] = "http://" + clients[i]
 		} else if files != nil {
+			endpoint.Endpoints[0] = "https://" + c.links[i].Address // the certificate has no other
 			if endpoint.TLS, err = info.ClientConfig(); err != nil {
 				t.Fatal(err)
 			}

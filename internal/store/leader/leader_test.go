@@ -50,9 +50,10 @@ func writesGoToTheLeader(t *testing.T, c *cluster) {
 		deletion := &pb.DeleteRangeRequest{Key: put.GetKey()}
 		read := &pb.RangeRequest{Key: put.GetKey()}
 		onlyRead := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: read}}
-		onlyPut := &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: put}}
 		onlyDelete := &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: deletion}}
-		nested := &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: &pb.TxnRequest{Success: []*pb.RequestOp{onlyPut}}}}
+		nested := &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: &pb.TxnRequest{Success: []*pb.RequestOp{
+			{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("nested")}}},
+		}}}}
 
 		p, err := c.Put(ctx, put)
 		check("put", member, p.GetHeader(), err)
