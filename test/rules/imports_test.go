@@ -108,6 +108,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/store/epochs":     {"internal/object"},
 		"internal/store/etcdlog":    {},
 		"internal/store/failover":   {"internal/backoff"},
+		"internal/store/leader":     {"internal/backoff"},
 		"internal/admin":            {"internal/access", "gen"},
 		"internal/metrics":          {"internal/audit", "internal/object", "internal/server", "internal/version"},
 		"internal/tracing":          {"internal/dispatch", "internal/object", "internal/server", "internal/version"},

@@ -47,7 +47,7 @@ type Config struct {
 // Client sends writes to the leader's member, and everything else to the own member. Its methods may be
 // called from any goroutine.
 type Client struct {
-	pb.KVClient    // of the own member, for reads
+	pb.KVClient    // of the own member, for streams of reads
 	pb.LeaseClient // of the own member; at a follower, etcd asks the leader for the time to live
 
 	cfg Config
@@ -108,6 +108,11 @@ func (c *Client) Stats() Stats {
 	return Stats{c.sentAgain.Load(), c.notApplied.Load(), c.unknown.Load()}
 }
 
+// Range implements [pb.KVClient].
+func (c *Client) Range(ctx context.Context, r *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
+	return read(ctx, c, pb.KVClient.Range, r, opts)
+}
+
 // Put implements [pb.KVClient].
 func (c *Client) Put(ctx context.Context, r *pb.PutRequest, opts ...grpc.CallOption) (*pb.PutResponse, error) {
 	return sendKV(ctx, c, pb.KVClient.Put, r, opts)
@@ -121,7 +126,7 @@ func (c *Client) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest, opts
 // Txn implements [pb.KVClient]. The own member answers a transaction that only reads.
 func (c *Client) Txn(ctx context.Context, r *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
 	if !writes(r) {
-		return c.KVClient.Txn(ctx, r, opts...)
+		return read(ctx, c, pb.KVClient.Txn, r, opts)
 	}
 	return sendKV(ctx, c, pb.KVClient.Txn, r, opts)
 }

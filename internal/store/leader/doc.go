@@ -4,7 +4,8 @@
 // when it applies it. So a write that a follower has forwarded to a leader that dies waits for 7 s, and
 // its outcome stays unknown. The leader's own member refuses at once what it does not propose. A [Client]
 // therefore sends writes to the leader's member: by function call if that is the member of this process,
-// otherwise over its client URL. Reads, and streams of leases, go to the own member.
+// otherwise over its client URL. Reads, and streams of leases, go to the own member; reads are repeated while
+// there is no leader.
 //
 // A write ends in one of four ways:
 //

@@ -79,6 +79,9 @@ func writesGoToTheLeader(t *testing.T, c *cluster) {
 	}
 }
 
+// writeTimeout is that of a write of fanoutd to etcd.
+const writeTimeout = 8 * time.Second
+
 // load is writers that each put new keys, one after the other.
 type load struct {
 	c       *cluster
@@ -100,7 +103,8 @@ func (c *cluster) load(t testing.TB, name string) *load {
 		l.running.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				key := fmt.Sprintf("%s-%d-%d", name, w, n)
-				call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 8*time.Second)
+				// As long as fanoutd waits for etcd. A write may end with it, as all outcomes are checked.
+				call, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 				_, err := c.Put(call, put(key))
 				cancel()
 				l.mu.Lock()
@@ -181,15 +185,28 @@ func TestLeaderDies(t *testing.T) {
 	t.Logf("%d writes were acknowledged, the outcome of %d is unknown, %d attempts were repeated", acked, unknown, c.Stats().SentAgain)
 }
 
-// The own member hands the leadership over and takes it back, and no write fails.
+// The own member hands the leadership over and takes it back, and no write or read fails.
 func TestLeadershipIsHandedOver(t *testing.T) {
 	slow(t)
 	c := start(t, "", nil)
 	l := c.load(t, "moves")
+	reading, stop := context.WithCancel(poll.Context(t))
+	var readers sync.WaitGroup
+	for range writers {
+		readers.Go(func() {
+			for reading.Err() == nil {
+				if _, err := c.Range(reading, &pb.RangeRequest{Key: []byte("key")}); err != nil && reading.Err() == nil {
+					t.Errorf("read: %v", err)
+				}
+			}
+		})
+	}
 	for _, member := range []int{own, 1, 2, 1, own, 2} {
 		c.lead(t, member)
 		l.await(t, 20)
 	}
+	stop()
+	readers.Wait()
 	if acked, notApplied, unknown := l.check(t); notApplied+unknown > 0 {
 		t.Errorf("%d of %d writes have failed, and the outcome of %d is unknown", notApplied, acked, unknown)
 	}
@@ -241,6 +258,7 @@ func TestWritesWithoutALeader(t *testing.T) {
 	c.processes[1].Kill(t)
 	c.processes[2].Kill(t)
 	poll.Until(t, "there is no leader", func() bool { return c.leader() < 0 })
+	// There is no leader, so any timeout ends the write.
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err := c.Put(short, put("short"))

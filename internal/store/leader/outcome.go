@@ -18,7 +18,9 @@ func (e *NotAppliedError) Error() string { return fmt.Sprintf("the write was not
 func (e *NotAppliedError) Unwrap() error { return e.Err }
 
 // GRPCStatus makes the error UNAVAILABLE.
-func (e *NotAppliedError) GRPCStatus() *status.Status { return status.New(codes.Unavailable, e.Error()) }
+func (e *NotAppliedError) GRPCStatus() *status.Status {
+	return status.New(codes.Unavailable, e.Error())
+}
 
 // UnknownOutcomeError is the error of a write that may have been applied, or may be applied later.
 type UnknownOutcomeError struct{ Err error }
@@ -43,7 +45,7 @@ const droppedMessage = "raft proposal dropped"
 // notProposed are the messages of the errors with which etcd refuses a request before it proposes it, for
 // a reason that passes. etcd's checks and Raft's are the only ones that use these messages.
 var notProposed = map[string]bool{
-	droppedMessage: true,
+	droppedMessage:                                  true,
 	message(rpctypes.ErrGRPCNoLeader):               true,
 	message(rpctypes.ErrTooManyRequests):            true, // too many entries wait to be applied
 	message(rpctypes.ErrGRPCNotCapable):             true, // the member has just started

@@ -12,6 +12,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/types"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -159,8 +160,10 @@ func TestErrorsOfWrites(t *testing.T) {
 				return nil
 			})
 			c := clientOf(t, &follower{leader: 2}, s.listener.Addr().String())
-			_, err := c.Put(poll.Context(t), put("key"))
-			if got := kindOf(err); got != test.want {
+			ctx := poll.Context(t)
+			_, err := c.Put(ctx, put("key"))
+			// The client of etcd passes errors through this function.
+			if got := kindOf(clientv3.ContextError(ctx, err)); got != test.want {
 				t.Errorf("got %s: %v, want %s", got, err, test.want)
 			}
 			sent := int64(1)

@@ -7,6 +7,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/fanoutd/fanoutd/internal/backoff"
 )
@@ -47,6 +49,19 @@ func sendLease[Req, Resp any](ctx context.Context, c *Client, method func(pb.Lea
 		}
 		return method(to.leases, ctx, r, append(opts[:len(opts):len(opts)], grpc.WaitForReady(false))...)
 	})
+}
+
+// read sends a read to the own member. A change of the leader ends reads that wait for it with UNAVAILABLE;
+// they are repeated until ctx is done. etcd's client does the same, but not within a process.
+func read[Req, Resp any](ctx context.Context, c *Client, method func(pb.KVClient, context.Context, Req, ...grpc.CallOption) (*Resp, error), r Req, opts []grpc.CallOption) (*Resp, error) {
+	waits := attempts
+	for {
+		t := c.term.Load()
+		resp, err := method(c.cfg.KV, ctx, r, opts...)
+		if err == nil || status.Code(err) != codes.Unavailable || c.stopping() || !c.wait(ctx, t, &waits) {
+			return resp, err
+		}
+	}
 }
 
 // send sends a write until an attempt is not known to have failed, or ctx is done. Call makes one attempt,
@@ -114,12 +129,11 @@ func attempt[Resp any](ctx context.Context, c *Client, t *term, call func(contex
 // target returns the connection over which a write is sent; nil is the own member. An error means that it
 // cannot be sent now.
 func (c *Client) target(ctx context.Context, t *term) (*connection, error) {
-	select {
-	case <-c.cfg.Raft.StoppingNotify():
+	if c.stopping() {
 		return nil, errStopping
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	default:
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	// etcd does not announce that a leader was lost.
 	if leader := c.cfg.Raft.Leader(); leader == 0 || leader != t.leader {
@@ -145,6 +159,16 @@ func (c *Client) target(ctx context.Context, t *term) (*connection, error) {
 	}
 	c.askAddress()
 	return nil, errUnreachable
+}
+
+// stopping reports whether the own member stops.
+func (c *Client) stopping() bool {
+	select {
+	case <-c.cfg.Raft.StoppingNotify():
+		return true
+	default:
+		return false
+	}
 }
 
 // askAddress makes follow look for another address of the leader.
