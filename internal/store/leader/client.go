@@ -59,6 +59,7 @@ type Client struct {
 
 	connections map[types.ID]*connection // owned by follow; those of members that have been the leader
 
+	closed    context.Context // done when Close has been called
 	stop      context.CancelFunc
 	following sync.WaitGroup
 
@@ -80,14 +81,14 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Client, error) {
 		KVClient: cfg.KV, LeaseClient: cfg.Leases, cfg: cfg, log: log, tls: files,
 		moved: make(chan struct{}, 1), connections: map[types.ID]*connection{},
 	}
-	following, stop := context.WithCancel(context.WithoutCancel(ctx))
-	c.stop = stop
-	c.begin(following, true)
-	c.following.Go(func() { c.follow(following) })
+	c.closed, c.stop = context.WithCancel(context.WithoutCancel(ctx))
+	c.begin(c.closed, true)
+	c.following.Go(func() { c.follow(c.closed) })
 	return c, nil
 }
 
-// Close closes all connections. The outcome of writes that wait for an answer is then unknown.
+// Close closes all connections. The outcome of writes that wait for an answer is then unknown, and others
+// are not applied.
 func (c *Client) Close() {
 	c.stop()
 	c.following.Wait()

@@ -44,10 +44,12 @@ type follower struct {
 	mu      sync.Mutex
 	leader  types.ID      // guarded by mu
 	changed chan struct{} // guarded by mu
+
+	stopping chan struct{} // nil: the own member does not stop
 }
 
-func (*follower) MemberID() types.ID              { return 1 }
-func (*follower) StoppingNotify() <-chan struct{} { return nil }
+func (*follower) MemberID() types.ID                { return 1 }
+func (f *follower) StoppingNotify() <-chan struct{} { return f.stopping }
 
 func (f *follower) Leader() types.ID {
 	f.mu.Lock()
@@ -278,5 +280,65 @@ func TestContextThatHasEnded(t *testing.T) {
 	}
 	if n := s.received.Load(); n != 0 {
 		t.Errorf("the write was sent %d times", n)
+	}
+}
+
+// A write that waits for a leader ends when the own member stops, and later ones end at once.
+func TestOwnMemberStops(t *testing.T) {
+	f := &follower{stopping: make(chan struct{})}
+	c := clientOf(t, f)
+	waiting := make(chan error, 1)
+	go func() { _, err := c.Put(poll.Context(t), put("key")); waiting <- err }()
+	poll.Until(t, "the write was tried again", func() bool { return c.Stats().SentAgain > 0 })
+	close(f.stopping)
+	if err := <-waiting; kindOf(err) != "not applied" {
+		t.Errorf("got %v, want that the write was not applied", err)
+	}
+	if _, err := c.Put(poll.Context(t), put("key")); kindOf(err) != "not applied" {
+		t.Errorf("got %v, want that the write was not applied", err)
+	}
+}
+
+// The outcome of a write that waits for its answer is unknown when the client is closed. Later ones end at once.
+func TestCloseEndsWrites(t *testing.T) {
+	s := standInAt(t, "127.0.0.1:0", func(ctx context.Context, _ int64) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	c := clientOf(t, &follower{leader: 2}, s.listener.Addr().String())
+	waiting := make(chan error, 1)
+	go func() { _, err := c.Put(poll.Context(t), put("key")); waiting <- err }()
+	poll.Until(t, "the leader has the write", func() bool { return s.received.Load() == 1 })
+	c.Close()
+	if err := <-waiting; kindOf(err) != "unknown" {
+		t.Errorf("got %v, want an unknown outcome", err)
+	}
+	if _, err := c.Put(poll.Context(t), put("key")); kindOf(err) != "not applied" {
+		t.Errorf("got %v, want that the write was not applied", err)
+	}
+}
+
+// A member that has moved is found at its new address, although it is still the leader.
+func TestLeaderMoves(t *testing.T) {
+	s := standInAt(t, "127.0.0.1:0", func(context.Context, int64) error { return nil })
+	var moved atomic.Bool
+	old := loopback.FreeAddress(t)
+	f := &follower{leader: 2, changed: make(chan struct{})}
+	c, err := leader.New(t.Context(), leader.Config{Raft: f, ClientURLs: func(types.ID) []string {
+		if moved.Load() {
+			return []string{"http://" + s.listener.Addr().String()}
+		}
+		return []string{"http://" + old}
+	}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	written := make(chan error, 1)
+	go func() { _, err := c.Put(poll.Context(t), put("key")); written <- err }()
+	poll.Until(t, "the write was tried again", func() bool { return c.Stats().SentAgain > 0 })
+	moved.Store(true)
+	if err := <-written; err != nil {
+		t.Error(err)
 	}
 }

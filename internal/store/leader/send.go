@@ -161,13 +161,13 @@ func (c *Client) target(ctx context.Context, t *term) (*connection, error) {
 	return nil, errUnreachable
 }
 
-// stopping reports whether the own member stops.
+// stopping reports whether the own member stops, or the client is closed.
 func (c *Client) stopping() bool {
 	select {
 	case <-c.cfg.Raft.StoppingNotify():
 		return true
 	default:
-		return false
+		return c.closed.Err() != nil
 	}
 }
 
