@@ -26,6 +26,10 @@ const (
 	// connectPatience is how long an attempt waits for the connection.
 	connectPatience = 250 * time.Millisecond
 
+	// connectTimeout limits a connection attempt. A write that was about to be sent when the connection
+	// broke waits for the next attempt.
+	connectTimeout = 2 * time.Second
+
 	// gRPC allows no shorter interval between keepalives.
 	keepaliveInterval = 10 * time.Second
 	keepaliveTimeout  = 5 * time.Second
@@ -66,7 +70,7 @@ func connect(urls []string, files *tls.Config) (*connection, error) {
 		grpc.WithDisableServiceConfig(), // it could ask gRPC to repeat requests
 		grpc.WithNoProxy(),
 		grpc.WithIdleTimeout(0),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: keepaliveTimeout}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: connectTimeout}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveInterval, Timeout: keepaliveTimeout}),
 		grpc.WithStatsHandler(sendings{}),
 		// etcd refuses a request that is too large. An answer that gRPC refuses would belong to a write
@@ -80,10 +84,15 @@ func connect(urls []string, files *tls.Config) (*connection, error) {
 	return &connection{urls: slices.Clone(urls), conn: conn, kv: pb.NewKVClient(conn), leases: pb.NewLeaseClient(conn)}, nil
 }
 
-// open waits until the connection is open, for at most connectPatience or until ctx is done.
-func (n *connection) open(ctx context.Context) bool {
-	if n.conn.GetState() != connectivity.Ready && !n.awaitReady(ctx) {
-		n.brokenSince.CompareAndSwap(nil, new(time.Now()))
+// open reports whether the connection is open. If wait is set, it waits until then, for at most
+// connectPatience or until ctx is done.
+func (n *connection) open(ctx context.Context, wait bool) bool {
+	state := n.conn.GetState()
+	if state == connectivity.Idle {
+		n.conn.Connect()
+	}
+	if state != connectivity.Ready && (!wait || !n.awaitReady(ctx)) {
+		n.broke()
 		return false
 	}
 	if n.brokenSince.Load() != nil {
@@ -105,6 +114,9 @@ func (n *connection) awaitReady(ctx context.Context) bool {
 	}
 	return true
 }
+
+// broke notes that the connection is broken.
+func (n *connection) broke() { n.brokenSince.CompareAndSwap(nil, new(time.Now())) }
 
 // brokenFor returns how long the connection has been broken.
 func (n *connection) brokenFor() time.Duration {

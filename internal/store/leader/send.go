@@ -115,6 +115,7 @@ func attempt[Resp any](ctx context.Context, c *Client, t *term, call func(contex
 	defer context.AfterFunc(t.over, func() { cancel(context.Cause(t.over)) })()
 	resp, err := call(sent, to)
 	if err != nil && to != nil && !mark.sent.Load() {
+		to.broke()
 		return nil, &NotAppliedError{err}
 	}
 	if err = judge(err); err == nil {
@@ -149,12 +150,13 @@ func (c *Client) target(ctx context.Context, t *term) (*connection, error) {
 	opening, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.current, cancel)()
+	direct := t.to.brokenFor() > directAfter*c.cfg.ElectionTimeout
 	switch {
-	case t.to.open(opening):
+	case t.to.open(opening, !direct):
 		return t.to, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case t.to.brokenFor() > directAfter*c.cfg.ElectionTimeout && c.cfg.Raft.Leader() == t.leader:
+	case direct && c.cfg.Raft.Leader() == t.leader:
 		return nil, nil
 	}
 	c.askAddress()

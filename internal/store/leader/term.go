@@ -55,6 +55,11 @@ func (c *Client) begin(ctx context.Context, announced bool) {
 	if before != nil && !announced && before.leader == t.leader && before.to == t.to {
 		return
 	}
+	if t.to != nil {
+		// It may have been broken because this member had died before.
+		t.to.brokenSince.Store(nil)
+		t.to.conn.ResetConnectBackoff()
+	}
 	t.current, t.replace = context.WithCancel(ctx)
 	if before != nil && before.leader == t.leader {
 		t.over, t.end = before.over, before.end
@@ -85,7 +90,6 @@ func (c *Client) closeMoved() {
 // connectionTo returns the connection to a member, or nil if it has no client URL.
 func (c *Client) connectionTo(id types.ID) *connection {
 	if n := c.connections[id]; n != nil {
-		n.conn.ResetConnectBackoff()
 		return n
 	}
 	urls := c.cfg.ClientURLs(id)
