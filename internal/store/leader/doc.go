@@ -15,7 +15,7 @@
 //     context ends, and then returns a [NotAppliedError].
 //   - Its outcome is unknown. The client never sends it again, and returns an [UnknownOutcomeError].
 //
-// The file outcome.go says which error means what; docs/dev/cluster.md has the reasons.
+// The file outcome.go says which error means what; docs/dev/cluster-writes.md has the reasons.
 //
 // # Leaders
 //

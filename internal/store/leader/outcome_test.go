@@ -342,3 +342,36 @@ func TestLeaderMoves(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// While a member stops gracefully and starts again, writes are answered, or were not sent and wait.
+func TestMemberStopsGracefully(t *testing.T) {
+	answer := func(context.Context, int64) error { return nil }
+	address := loopback.FreeAddress(t)
+	s := standInAt(t, address, answer)
+	c := clientOf(t, &follower{leader: 2}, address)
+	var acked, received atomic.Int64
+	ctx, stop := context.WithCancel(poll.Context(t))
+	var writing sync.WaitGroup
+	for range writers {
+		writing.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := c.Put(poll.Context(t), put("key")); err != nil {
+					t.Errorf("got %v, want that writes wait", err)
+				}
+				acked.Add(1)
+			}
+		})
+	}
+	for range 5 {
+		until := acked.Load() + 10*writers
+		poll.Until(t, "more writes are acknowledged", func() bool { return acked.Load() >= until })
+		s.server.GracefulStop()
+		received.Add(s.received.Load())
+		s = standInAt(t, address, answer)
+	}
+	stop()
+	writing.Wait()
+	if sent := received.Load() + s.received.Load(); sent != acked.Load() {
+		t.Errorf("%d writes were received %d times", acked.Load(), sent)
+	}
+}
