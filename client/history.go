@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -94,44 +95,75 @@ type HistoryEntry struct {
 
 // HistoryOption is an option of [Resource.History].
 type HistoryOption interface {
-	history(*fanoutv1.HistoryRequest)
+	history(*historyConfig)
 }
 
-// HistoryUpTo begins with the newest write that has this revision or an earlier one.
+// historyConfig is a history as its options describe it.
+type historyConfig struct {
+	req      *fanoutv1.HistoryRequest // without where the history begins
+	upTo     *fanoutv1.HistoryRequest_Revision
+	at       *fanoutv1.HistoryRequest_Time
+	pageSize int
+}
+
+// request returns the request of the first page, or which options cannot be.
+func (c *historyConfig) request() (*fanoutv1.HistoryRequest, error) {
+	switch {
+	case c.upTo != nil && c.at != nil:
+		return nil, errors.New("HistoryUpTo and HistoryAt exclude each other")
+	case c.pageSize < 0:
+		return nil, fmt.Errorf("HistoryPageSize(%d), want at least 0", c.pageSize)
+	case c.upTo != nil:
+		c.req.Begin = c.upTo
+	case c.at != nil:
+		c.req.Begin = c.at
+	}
+	c.req.PageSize = int32(min(c.pageSize, 1000))
+	return c.req, nil
+}
+
+// HistoryUpTo begins with the newest write that has this revision or an earlier one. A history with HistoryUpTo and
+// [HistoryAt] is an error.
 func HistoryUpTo(revision int64) HistoryOption {
-	return historyOption(func(r *fanoutv1.HistoryRequest) { r.Begin = &fanoutv1.HistoryRequest_Revision{Revision: revision} })
+	return historyOption(func(c *historyConfig) { c.upTo = &fanoutv1.HistoryRequest_Revision{Revision: revision} })
 }
 
 // HistoryAt begins with the newest write of the resource at a time or before it.
 func HistoryAt(t time.Time) HistoryOption {
-	return historyOption(func(r *fanoutv1.HistoryRequest) { r.Begin = &fanoutv1.HistoryRequest_Time{Time: timestamppb.New(t)} })
+	return historyOption(func(c *historyConfig) { c.at = &fanoutv1.HistoryRequest_Time{Time: timestamppb.New(t)} })
 }
 
 // HistoryValues makes the entries have objects.
 func HistoryValues() HistoryOption {
-	return historyOption(func(r *fanoutv1.HistoryRequest) { r.Values = true })
+	return historyOption(func(c *historyConfig) { c.req.Values = true })
 }
 
-// HistoryPageSize sets how many writes one request fetches: at most 1000. Default: 100.
+// HistoryPageSize sets how many writes one request fetches: at most 1000. 0 means the default: 100. A negative number is
+// an error.
 func HistoryPageSize(writes int) HistoryOption {
-	return historyOption(func(r *fanoutv1.HistoryRequest) { r.PageSize = int32(min(max(writes, 0), 1000)) })
+	return historyOption(func(c *historyConfig) { c.pageSize = writes })
 }
 
-type historyOption func(*fanoutv1.HistoryRequest)
+type historyOption func(*historyConfig)
 
-func (o historyOption) history(r *fanoutv1.HistoryRequest) { o(r) }
+func (o historyOption) history(c *historyConfig) { o(c) }
 
 // History returns the writes to an object, to the objects below a path, or (with nil) to all of them, newest first.
 // It fetches them in pages while the caller iterates. An error is the last value of the iteration; it is
 // [ErrNoHistory] if the resource has no history. The caller needs the right "history".
 func (r *Resource) History(ctx context.Context, of Scope, opts ...HistoryOption) iter.Seq2[*HistoryEntry, error] {
 	return func(yield func(*HistoryEntry, error) bool) {
-		req := &fanoutv1.HistoryRequest{Resource: r.name, JsonValues: r.jsonValues}
+		config := historyConfig{req: &fanoutv1.HistoryRequest{Resource: r.name, JsonValues: r.jsonValues}}
 		if of != nil {
-			req.Scope = of.message()
+			config.req.Scope = of.message()
 		}
 		for _, o := range opts {
-			o.history(req)
+			o.history(&config)
+		}
+		req, err := config.request()
+		if err != nil {
+			yield(nil, fmt.Errorf("history: %w", err))
+			return
 		}
 		for {
 			resp, err := r.historyPage(ctx, req)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -101,7 +102,7 @@ func TestATimeMeansTheRevisionOfTheLastWrite(t *testing.T) {
 		want int64
 	}{
 		"its time":      {client.Key("a"), first.Time, revision},
-		"later":         {nil, first.Time.Add(time.Hour), revision},
+		"later":         {nil, first.Time.Add(time.Second), revision},
 		"another scope": {client.Prefix("b"), first.Time, revision},
 		"before":        {nil, first.Time.Add(-time.Millisecond), 0},
 	} {
@@ -114,6 +115,40 @@ func TestATimeMeansTheRevisionOfTheLastWrite(t *testing.T) {
 	}
 	if got := entries(t, r, nil, client.HistoryAt(first.Time)); len(got) != 1 {
 		t.Errorf("got %q from the time of the first write", got)
+	}
+}
+
+func TestOptionsOfAHistoryThatCannotBe(t *testing.T) {
+	t.Parallel()
+	r, ctx := newResource(t), testContext(t)
+	put(t, r, "a", "1")
+	for want, opts := range map[string][]client.HistoryOption{
+		"HistoryUpTo and HistoryAt exclude each other":          {client.HistoryUpTo(1), client.HistoryAt(time.Now())},
+		"history: HistoryUpTo and HistoryAt exclude each other": {client.HistoryAt(time.Now()), client.HistoryValues(), client.HistoryUpTo(1)},
+		"HistoryPageSize(-1), want at least 0":                  {client.HistoryPageSize(-1)},
+		"HistoryPageSize(-2147483649), want at least 0":         {client.HistoryPageSize(math.MinInt32 - 1)},
+	} {
+		n := 0
+		for e, err := range r.History(ctx, client.Key("a"), opts...) {
+			if n++; err == nil || e != nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v and error %v, want %q", e, err, want)
+			}
+			if _, ok := errors.AsType[*client.Error](err); ok {
+				t.Errorf("%v comes from the server", err)
+			}
+		}
+		if n != 1 {
+			t.Errorf("%s: got %d values, want 1", want, n)
+		}
+	}
+	for name, opts := range map[string][]client.HistoryOption{
+		"the last option counts": {client.HistoryUpTo(1), client.HistoryUpTo(math.MaxInt64)},
+		"the default":            {client.HistoryPageSize(0)},
+		"more than a page has":   {client.HistoryPageSize(math.MaxInt)},
+	} {
+		if got := entries(t, r, client.Key("a"), opts...); len(got) != 1 {
+			t.Errorf("%s: got %q, want one write", name, got)
+		}
 	}
 }
 
@@ -183,7 +218,7 @@ rules:
 	if o, err := r.Get(ctx, "team/a", client.LastChange()); err != nil || o.LastChange == nil || o.LastChange.Author != "ada" {
 		t.Errorf("got %+v and %v", o, err)
 	}
-	if revision, err := r.RevisionAt(ctx, client.Prefix("team"), time.Now().Add(time.Hour)); err != nil || revision == 0 {
+	if revision, err := r.RevisionAt(ctx, client.Prefix("team"), time.Now()); err != nil || revision == 0 {
 		t.Errorf("got revision %d and %v", revision, err)
 	}
 	for _, err := range r.History(ctx, client.Key("other")) {

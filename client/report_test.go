@@ -104,6 +104,53 @@ func TestWatchesReportWhatTheCallerHasApplied(t *testing.T) {
 	})
 }
 
+// A watch reports what its caller cannot apply: at once while the caller tries again, and until it is applied.
+func TestWatchesReportFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reports := &reportLog{}
+		s := &scriptedServer{reports: reports.report, streams: []stream{
+			{messages: []message{reset(), part(0, added("a", 1)), synced(5)}, later: []delayed{
+				{time.Minute, live(6, modified("a", 6))}, {time.Minute, live(7, added("b", 7))}, {time.Minute, live(8, modified("a", 8))},
+			}},
+		}}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		var failed client.Failures
+		for u, err := range connectTo(t, s).Watch(ctx, client.BookmarkInterval(time.Hour), client.ReportFailures(&failed)) {
+			if err != nil {
+				break
+			}
+			switch u.Position.Revision {
+			case 0:
+				if len(u.Events) == 0 {
+					continue // the beginning of the first state
+				}
+				failed.Add(u.Events[0], errHandler, u.Position)
+				time.Sleep(2 * time.Second)
+				reports.wantReports(t) // before the first state is applied, nothing is known
+				failed.Remove("a")
+			case 6:
+				reports.wantReports(t, "watch-1 e/5")
+				failed.Add(u.Events[0], errHandler, u.Position)
+				time.Sleep(2 * time.Second)
+				reports.wantReports(t, "watch-1 e/5-6: "+errHandler.Error())
+				if diff := cmp.Diff([]string{"a"}, reports.lastFailed()); diff != "" {
+					t.Error(diff)
+				}
+				failed.Add(u.Events[0], errHandler, u.Position) // the next attempt
+				time.Sleep(2 * time.Second)
+				reports.wantReports(t)
+			case 7:
+				failed.Remove("b") // it has not failed
+			case 8:
+				reports.wantReports(t, "watch-1 e/5-7: "+errHandler.Error())
+				failed.Remove("a")
+			}
+		}
+		reports.wantReports(t, "watch-1 e/8")
+	})
+}
+
 func TestReportsComeAtMostOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reports := &reportLog{}

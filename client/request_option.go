@@ -58,6 +58,7 @@ type watchConfig struct {
 	after          Position
 	fromNow        bool
 	unreported     bool
+	failures       *Failures // nil: the caller reports none
 	bookmarks      time.Duration
 	onInterruption []func(error)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -155,13 +154,17 @@ func (r *Resource) newWatcher(opts []WatchOption) *watcher {
 // asks for the next one.
 func (w *watcher) reportApplied() (applied func(*Update)) {
 	w.callerMayBeBusy = true
-	var at atomic.Pointer[Position]
-	at.Store(&Position{})
-	w.reporter.progress = func() progress { return progress{applied: *at.Load(), attempted: *at.Load()} }
+	f := w.failures
+	if f == nil {
+		f = &Failures{}
+	}
+	f.mu.Lock()
+	f.reporter = w.reporter
+	f.mu.Unlock()
+	w.reporter.progress = f.progress
 	return func(u *Update) {
 		if u.Phase.Complete() {
-			applied := u.Position // a pointer into u would keep its events in memory
-			at.Store(&applied)
+			f.moveTo(u.Position)
 			w.reporter.wake()
 		}
 	}

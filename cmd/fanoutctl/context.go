@@ -20,7 +20,9 @@ func contextCommand(t *tool) *cobra.Command {
 
 Contexts are stored in $XDG_CONFIG_HOME/fanoutctl/config.yaml (by default
 ~/.config/fanoutctl/config.yaml). Use --config or FANOUTCTL_CONFIG to choose another file.
-Commands use the current context; --context or FANOUTCTL_CONTEXT overrides it.`,
+Commands use the current context; --context or FANOUTCTL_CONTEXT overrides it. Variables
+such as FANOUTCTL_SERVER override single settings of a context, but not of one that
+--context chooses; flags always do.`,
 		Example: `  # Add a context and make it the current one
   fanoutctl context set prod --server fanoutd.example.com:7420 --token-file ~/.fanoutd-token
   fanoutctl context use prod

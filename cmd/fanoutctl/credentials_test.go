@@ -91,6 +91,17 @@ func TestCredentialsReachTheServer(t *testing.T) {
 		"--token-file", token, "--cert-file", mine.Cert, "--key-file", mine.Key)
 	fanoutctl(exitDenied, `alice with token "Bearer from-file"`, nil, "list", "config")
 
+	// What a context of the command line lacks does not come from a variable: that is for another server.
+	fanoutctl(exitOK, "", nil, "context", "set", "bare", "--server", address, "--ca-file", ours.File, "--server-name", "fanoutd.example")
+	foreign := []string{
+		"FANOUTCTL_SERVER=127.0.0.1:1", "FANOUTCTL_TOKEN=from-variable", "FANOUTCTL_TOKEN_FILE=" + token, "FANOUTCTL_CA_FILE=" + theirs.File,
+		"FANOUTCTL_SERVER_NAME=other.example", "FANOUTCTL_CERT_FILE=" + mine.Cert, "FANOUTCTL_KEY_FILE=" + mine.Key,
+	}
+	fanoutctl(exitDenied, `anonymous with token ""; `+hint, foreign, "list", "config", "--context", "bare")
+	fanoutctl(exitDenied, `alice with token "Bearer from-file"`, foreign, "list", "config", "--context", "gate")
+	fanoutctl(exitDenied, `anonymous with token "Bearer from-file"`, foreign, "list", "config", "--context", "bare", "--token-file", token)
+	fanoutctl(exitDenied, `anonymous with token "Bearer from-variable"`, []string{"FANOUTCTL_CONTEXT=bare", "FANOUTCTL_TOKEN=from-variable"}, "list", "config")
+
 	// The certificate of the server is verified.
 	fanoutctl(exitUnavailable, "set the trusted certificate authority with --ca-file", nil, "get", "config", "a", "--server", address, "--tls", "--context", "gate", "--ca-file", theirs.File)
 	fanoutctl(exitUnavailable, "fanoutd.example", nil, "get", "config", "a", "--context", "gate", "--server-name", "other.example")

@@ -100,6 +100,9 @@ func (t *tool) getAt(ctx context.Context, r *client.Resource, key, at string, fo
 		return err
 	}
 	if o == nil {
+		if text := t.mixup(ctx, r, &selection{key: key}); text != "" {
+			return exitError{exitNotFound, fmt.Errorf(`%s: run "fanoutctl list %s %s"`, text, r.Name(), key)}
+		}
 		return fmt.Errorf("object %q %w at revision %d", key, errNotFound, revision)
 	}
 	return t.printer(format).Object(o)
@@ -108,7 +111,7 @@ func (t *tool) getAt(ctx context.Context, r *client.Resource, key, at string, fo
 // pastOf returns an object as it was at a revision or a time, and the revision. The object is nil if it did
 // not exist.
 func pastOf(ctx context.Context, r *client.Resource, key, at string) (*client.Object, int64, error) {
-	revision, err := revisionOf(ctx, r, client.Key(key), at)
+	revision, err := revisionOf(ctx, r, client.Key(key), key, at)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -144,17 +144,21 @@ func parseMoment(text string) (revision int64, moment time.Time, err error) {
 
 // historyScope returns the objects that an argument names: one, those below a path, or all.
 func historyScope(args []string) client.Scope {
-	if len(args) < 2 {
+	if key, ok := keyArgument(args); ok {
+		return client.Key(key)
+	}
+	if len(args) < 2 || strings.Trim(args[1], "/") == "" {
 		return nil
 	}
-	path := strings.TrimSuffix(args[1], "/")
-	switch {
-	case path == "":
-		return nil
-	case path != args[1]:
-		return client.Prefix(strings.Trim(path, "/"))
+	return client.Prefix(strings.Trim(args[1], "/"))
+}
+
+// keyArgument returns the key of an argument that is a key, or a path that ends in a slash.
+func keyArgument(args []string) (key string, ok bool) {
+	if len(args) < 2 || args[1] == "" || strings.HasSuffix(args[1], "/") {
+		return "", false
 	}
-	return client.Key(keyOf(args[1]))
+	return keyOf(args[1]), true
 }
 
 // historyList returns what prints entries.
@@ -186,8 +190,17 @@ func (t *tool) showHistory(ctx context.Context, args []string, shown *output.Lis
 			break
 		}
 	}
+	if key, ok := keyArgument(args); ok && n == 0 {
+		if err := t.checkKnown(ctx, t.client.Resource(args[0]), key); err != nil {
+			return err
+		}
+	}
 	if n == 0 && (shown.Format == output.Table || shown.Format == output.Wide) {
-		fmt.Fprintln(t.stderr, "No history found. To see the history below a path, end it with a slash.")
+		begins, err := historyBegins(ctx, t.client.Resource(args[0]), historyScope(args), args[len(args)-1])
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(t.stderr, "No history found: %s.\n", begins)
 	}
 	return shown.Close()
 }

@@ -99,3 +99,30 @@ func (t *tool) explainMissing(ctx context.Context, r *client.Resource, key strin
 	}
 	return exitError{exitNotFound, fmt.Errorf(`%s: run "fanoutctl list %s %s"`, text, r.Name(), key)}
 }
+
+// checkKnown returns an error if there is no object with a key, and the history has none either. If it has writes below the
+// key, the caller may have meant a path.
+func (t *tool) checkKnown(ctx context.Context, r *client.Resource, key string) error {
+	switch _, err := r.Get(ctx, key); {
+	case isDenied(err):
+		return nil // the right "history" is enough to read one
+	case !isNotFound(err):
+		return err
+	}
+	for _, err := range r.History(ctx, client.Key(key), client.HistoryPageSize(1)) {
+		return err
+	}
+	below := strings.TrimRight(key, "/")
+	if isPath(ctx, r, below) || wasPath(ctx, r, below) {
+		return exitError{exitNotFound, fmt.Errorf("there is no object %q, but there are or were objects below %s; a path ends with a slash: %s/", key, below, below)}
+	}
+	return exitError{exitNotFound, fmt.Errorf(`object %q %w, and the history has none; run "fanoutctl list %s" to list the objects`, key, errNotFound, r.Name())}
+}
+
+// wasPath reports whether the history has writes below a key.
+func wasPath(ctx context.Context, r *client.Resource, key string) bool {
+	for _, err := range r.History(ctx, client.Prefix(key), client.HistoryPageSize(1)) {
+		return err == nil
+	}
+	return false
+}

@@ -47,7 +47,8 @@ An object has a key, which is a path such as shop/limits, a value, and labels.
 
 The connection settings come from flags, environment variables and contexts, in this
 order of precedence. The variable of --server, for example, is FANOUTCTL_SERVER. A
-context is a named server with its credentials; see "fanoutctl context".`
+context is a named server with its credentials; see "fanoutctl context". With --context,
+the variables do not count.`
 
 const rootExample = `  # Show the resources of the server
   fanoutctl resources

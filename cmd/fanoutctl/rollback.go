@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ func rollbackCommand(t *tool) *cobra.Command {
 	var (
 		to, message         string
 		yes, dryRun, splits bool
-		overwrite           bool
+		overwrite, skip     bool
 	)
 	cmd := &cobra.Command{
 		Use:   "rollback RESOURCE KEY | PATH/ --to REVISION | TIME",
@@ -57,7 +58,7 @@ object that had a time to live is restored without one.`,
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
 			r := t.client.Resource(args[0])
-			revision, err := revisionOf(ctx, r, historyScope(args), to)
+			revision, err := revisionOf(ctx, r, historyScope(args), args[1], to)
 			if err != nil {
 				return err
 			}
@@ -72,8 +73,13 @@ object that had a time to live is restored without one.`,
 			if err != nil {
 				return err
 			}
+			if key, ok := keyArgument(args); ok && len(changes) == 0 {
+				if err := t.checkKnown(ctx, r, key); err != nil {
+					return err
+				}
+			}
 			known, unknown := t.showRollback(changes)
-			writes := t.rollbackWrites(ctx, r, known, overwrite)
+			writes := t.rollbackWrites(ctx, r, known, overwrite, skip)
 			var refusal error
 			if !splits {
 				refusal = tooMuch(writes)
@@ -102,7 +108,7 @@ object that had a time to live is restored without one.`,
 				}
 			}
 			if err := t.writeAll(ctx, r.Because(because), writes, splits); err != nil {
-				return err
+				return t.explainRollback(err)
 			}
 			return unknownStates(unknown)
 		},
@@ -113,20 +119,60 @@ object that had a time to live is restored without one.`,
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the changes without making them")
 	cmd.Flags().BoolVar(&splits, "batches", false, "make more changes than fit into one transaction, in several")
 	overwriteFlag(cmd, &overwrite)
+	skipFlag(cmd, &skip)
 	messageFlag(cmd, &message)
 	return cmd
 }
 
-// revisionOf returns the revision that a revision or a time of the command line means.
-func revisionOf(ctx context.Context, r *client.Resource, of client.Scope, text string) (int64, error) {
+// explainRollback returns the error of the writes.
+func (t *tool) explainRollback(err error) error {
+	if !errors.Is(err, client.ErrValueRefused) {
+		return err
+	}
+	before := ""
+	if partly, ok := errors.AsType[partlyWritten](err); ok {
+		before = fmt.Sprintf("%d of %d changes were made: ", partly.done, partly.of)
+	}
+	return exitError{exitUsage, fmt.Errorf("%s%s; with --skip-validation, the rollback is made nevertheless", before, t.message(exitUsage, err))}
+}
+
+// revisionOf returns the revision that a revision or a time of the command line means. Name is the key or path of the scope.
+func revisionOf(ctx context.Context, r *client.Resource, of client.Scope, name, text string) (int64, error) {
 	revision, moment, err := parseMoment(text)
-	if err != nil || revision > 0 {
-		return revision, err
+	if err != nil {
+		return 0, err
+	}
+	if revision > 0 {
+		return revision, checkReached(ctx, r, of, revision)
 	}
 	if revision, err = r.RevisionAt(ctx, of, moment); err == nil && revision == 0 {
-		err = fmt.Errorf("the history of %s does not go back to %s: %w", r.Name(), text, errNotFound)
+		var begins string
+		if begins, err = historyBegins(ctx, r, of, name); err == nil {
+			err = exitError{exitNotFound, fmt.Errorf("the history of %s does not go back to %s: %s", r.Name(), moment.UTC().Format(time.RFC3339), begins)}
+		}
 	}
 	return revision, err
+}
+
+// historyBegins says where the history of a key or path begins.
+func historyBegins(ctx context.Context, r *client.Resource, of client.Scope, name string) (string, error) {
+	oldest, err := past.Begin(ctx, r, of)
+	switch {
+	case err != nil:
+		return "", err
+	case oldest == nil:
+		return fmt.Sprintf("there is no write of %s", name), nil
+	}
+	return fmt.Sprintf("that of %s begins with %s", name, past.When(oldest)), nil
+}
+
+// checkReached returns an error if a revision does not exist yet: the state at it would be the present one, and another
+// one after the next write.
+func checkReached(ctx context.Context, r *client.Resource, of client.Scope, revision int64) error {
+	for _, err := range r.History(ctx, of, client.HistoryUpTo(revision), client.HistoryPageSize(1)) {
+		return err
+	}
+	return nil
 }
 
 // showRollback prints the changes, and returns those that are known.
@@ -189,7 +235,7 @@ func unknownStates(unknown []past.Change) error {
 }
 
 // rollbackWrites returns the writes that make the changes. Each requires the present revision of its object.
-func (t *tool) rollbackWrites(ctx context.Context, r *client.Resource, changes []past.Change, overwrite bool) []transfer.Write {
+func (t *tool) rollbackWrites(ctx context.Context, r *client.Resource, changes []past.Change, overwrite, skip bool) []transfer.Write {
 	derived := t.derivesLabels(ctx, r.Name())
 	writes := make([]transfer.Write, len(changes))
 	for i, c := range changes {
@@ -199,7 +245,11 @@ func (t *tool) rollbackWrites(ctx context.Context, r *client.Resource, changes [
 		}
 		writes[i].Bytes = writtenBytes(c)
 		if c.Object == nil {
-			writes[i].Op = client.OpDelete(c.Key, client.IfRevision(present))
+			opts := []client.DeleteOption{client.IfRevision(present)}
+			if skip {
+				opts = append(opts, client.SkipValidation())
+			}
+			writes[i].Op = client.OpDelete(c.Key, opts...)
 			continue
 		}
 		v := c.Object.AsValue()
@@ -209,6 +259,9 @@ func (t *tool) rollbackWrites(ctx context.Context, r *client.Resource, changes [
 		opts := []client.WriteOption{client.IfRevision(present)}
 		if overwrite {
 			opts = append(opts, client.OverwriteOpaque())
+		}
+		if skip {
+			opts = append(opts, client.SkipValidation())
 		}
 		writes[i].Op = client.OpPut(c.Key, v, opts...)
 	}

@@ -20,12 +20,13 @@ func TestTimesNeedNoRightToTheWholeResource(t *testing.T) {
 	dir, cfg := t.TempDir(), inprocess.Config(t)
 	cfg.TokenFile, cfg.PolicyFile = filepath.Join(dir, "tokens"), filepath.Join(dir, "policy.yaml")
 	certs.Write(t, cfg.TokenFile, []byte(line))
-	certs.Write(t, cfg.PolicyFile, []byte(`rules: [{subjects: [team], verbs: [get, list, put, history], resources: [config], prefixes: [team]}]`))
+	certs.Write(t, cfg.PolicyFile, []byte(`rules: [{subjects: [team], verbs: [get, list, put, history], resources: [config], prefixes: [team]}, {subjects: [team], verbs: [history], resources: [config], prefixes: [audited]}]`))
 	server := inprocess.Start(t, cfg)
 	environ := []string{"HOME=" + dir, "FANOUTCTL_SERVER=" + server.Address(), "FANOUTCTL_TOKEN=" + token, "PATH=" + os.Getenv("PATH")}
 	for _, args := range [][]string{
 		{"put", "config", "team/a", "1"},
 		{"history", "config", "team/", "--at", "0s"},
+		{"history", "config", "audited/a"}, // the right "history" is enough, even if there is none
 		{"get", "config", "team/a", "--at", "0s"},
 		{"diff", "config", "team/a", "--from", "0s"},
 		{"rollback", "config", "team/", "--to", "0s", "--yes"},

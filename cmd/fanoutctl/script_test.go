@@ -45,7 +45,7 @@ func (h hangups) Run() int {
 
 // server starts a fanoutd with an embedded etcd for the duration of the test. Its resources are
 // the given ones with the default codec, of which "history", "undo_history" and those of rollback have a history, "documents" and "papers" (JSON),
-// "blobs" (raw), and "flags", which has validation rules.
+// "blobs" (raw), and "flags", which has validation rules, as that of rollback_rules has.
 func server(t *testing.T, names ...string) (address string) {
 	t.Helper()
 	address, _, _ = encryptedServer(t, names...)
@@ -75,6 +75,10 @@ func encryptedServer(t *testing.T, names ...string) (address, keyset, web string
 		t.Fatal(err)
 	}
 	cfg.Resources = nil
+	rules := filepath.Join(t.TempDir(), "flags.yaml")
+	if err := os.WriteFile(rules, []byte(flagRules), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range names {
 		r := config.NewResource(name)
 		switch name {
@@ -84,6 +88,8 @@ func encryptedServer(t *testing.T, names ...string) (address, keyset, web string
 			r.History = config.NewHistory()
 			r.History.TTL = name == "rollback_ttl"
 			r.Cache = false // old revisions are read from etcd, and gone after its compaction
+		case "rollback_rules":
+			r.History, r.ValidationFile = config.NewHistory(), rules
 		}
 		cfg.Resources = append(cfg.Resources, r)
 	}
@@ -93,10 +99,7 @@ func encryptedServer(t *testing.T, names ...string) (address, keyset, web string
 		cfg.Resources = append(cfg.Resources, r)
 	}
 	flags := config.NewResource("flags")
-	flags.ValidationFile = filepath.Join(t.TempDir(), "flags.yaml")
-	if err := os.WriteFile(flags.ValidationFile, []byte(flagRules), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	flags.ValidationFile = rules
 	cfg.Resources = append(cfg.Resources, flags)
 	return inprocess.Start(t, cfg).Address(), cfg.KeysetFile, cfg.AdminListen
 }

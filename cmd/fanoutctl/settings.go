@@ -62,7 +62,8 @@ func variableOf(name string) string {
 }
 
 // resolve computes t.settings: flags override environment variables, which override the
-// context.
+// context. A context that a flag chooses is complete: the variables are for another server, and nothing of them,
+// such as a token, must reach this one.
 func (t *tool) resolve() error {
 	file, err := readContexts(t.contextsPath())
 	if err != nil {
@@ -76,7 +77,9 @@ func (t *tool) resolve() error {
 	known := map[string]bool{envPrefix + "CONTEXT": true, envPrefix + "CONFIG": true, envPrefix + "TOKEN": true, envPrefix + "EDITOR": true}
 	for _, s := range settings {
 		known[variableOf(s.name)] = true
-		*s.value(&env) = t.vars[variableOf(s.name)]
+		if t.contextName == "" {
+			*s.value(&env) = t.vars[variableOf(s.name)]
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.vars)) {
 		if strings.HasPrefix(name, envPrefix) && !known[name] {
@@ -127,12 +130,12 @@ func (t *tool) contextsPath() string {
 
 // sendsCredentials reports whether requests have a token or a client certificate.
 func (t *tool) sendsCredentials() bool {
-	return t.vars[envPrefix+"TOKEN"] != "" || t.settings.TokenFile != "" || t.settings.CertFile != ""
+	return t.token() != "" || t.settings.TokenFile != "" || t.settings.CertFile != ""
 }
 
-// token returns the token of the variable, unless a flag overrides it.
+// token returns the token of the variable, unless a flag overrides it or chooses a context.
 func (t *tool) token() string {
-	if t.flags.TokenFile != "" {
+	if t.flags.TokenFile != "" || t.contextName != "" {
 		return ""
 	}
 	return t.vars[envPrefix+"TOKEN"]

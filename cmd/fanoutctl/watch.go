@@ -199,6 +199,10 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 	if w.exec == "" && len(w.render) == 0 {
 		opts = append(opts, client.WithoutReports()) // the changes are only shown
 	}
+	e := follow.Executor{Resource: resource, Command: w.tool.command(w.exec), Policy: follow.Policy(w.onFailure), Report: w.tool.warn}
+	if w.exec != "" && len(w.render) == 0 {
+		opts = append(opts, client.ReportFailures(&e.Failures))
+	}
 	updates := func(ctx context.Context) follow.Stream { return w.trackSync(ctx, r, r.Watch(ctx, opts...)) }
 
 	var err error
@@ -206,7 +210,6 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 	case len(w.render) > 0:
 		err = w.runRenderer(ctx, resource, updates)
 	case w.exec != "":
-		e := follow.Executor{Resource: resource, Command: w.tool.command(w.exec), Policy: follow.Policy(w.onFailure), Report: w.tool.warn}
 		run := func(u *client.Update) error { return e.Run(ctx, u) }
 		f := follow.Follower{Handle: run, Commands: true, Count: w.count, Save: save}
 		err = f.Run(ctx, updates)

@@ -196,7 +196,8 @@ func (r *prune) decide(names []Name, exists bool) {
 	var removed []Name
 	for i, name := range names {
 		if name.Kind.IsReencryption() {
-			if i > 0 { // a newer record continues the chain
+			// A newer record continues the chain, or the object is gone and its records end.
+			if i > 0 || !exists && name.Time.Before(r.oldest) {
 				removed = append(removed, name)
 			}
 			continue

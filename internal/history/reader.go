@@ -50,7 +50,8 @@ func (p Place) covers(f found) bool {
 type Page struct {
 	Entries []Entry
 	More    bool
-	Next    Place // of the next page, if there are more
+	Next    Place           // of the next page, if there are more
+	At      object.Revision // of the store when the page was read
 }
 
 // Page reads a page. If the scope has few of the records of the resource, the page may be shorter than
@@ -83,7 +84,7 @@ func (r *Reader) Page(ctx context.Context, q Query) (Page, error) {
 		next = Place{Upto: last.at, After: last.Key}
 	}
 	entries, err := r.entries(ctx, at, records, q.Values)
-	return Page{Entries: entries, More: more, Next: next}, err
+	return Page{Entries: entries, More: more, Next: next, At: at}, err
 }
 
 // ofKey returns the records of one key, and the revision at which they were read.

@@ -24,9 +24,11 @@ type Recorder struct {
 	ttl   bool
 
 	mu sync.Mutex
-	// recorded has mod revisions of keys whose writes are in the history, or left out of it. Guarded by mu; at
-	// most maxRecorded entries.
+	// recorded has mod revisions of keys whose writes are in the history, or left out of it. They are those of the
+	// epoch: in a restored etcd, another program's write may get the same revision. Guarded by mu; at most
+	// maxRecorded entries.
 	recorded map[object.Key]object.Revision
+	epoch    object.Epoch
 	written  int64 // records; guarded by mu
 }
 
@@ -42,8 +44,9 @@ func NewRecorder(store Store, ttl bool) *Recorder {
 const room = 4 << 10
 
 // Prepare sets the records of operations, which all have Seen. Read returns the present object of a
-// key, or nil. It is called for an object that is not in the history and is about to be replaced.
-func (r *Recorder) Prepare(ctx context.Context, ops []object.Op, by Change, read func(context.Context, object.Key) (*object.Record, error)) error {
+// key, or nil. It is called for an object that is not in the history and is about to be replaced. The epoch is
+// for [Recorder.Note].
+func (r *Recorder) Prepare(ctx context.Context, ops []object.Op, by Change, read func(context.Context, object.Key) (*object.Record, error)) (object.Epoch, error) {
 	changes := make([]*storagev1.HistoryChange, len(ops))
 	values := make([]*storagev1.HistoryValue, len(ops))
 	kinds := make([]Kind, len(ops))
@@ -64,10 +67,14 @@ func (r *Recorder) Prepare(ctx context.Context, ops []object.Op, by Change, read
 		}
 	}
 	if !recorded {
-		return nil
+		return "", nil
 	}
-	if err := r.explain(ctx, ops, kinds, changes); err != nil {
-		return err
+	epoch, err := r.store.Epoch(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := r.explain(ctx, epoch, ops, kinds, changes); err != nil {
+		return "", err
 	}
 	var writes int32
 	for _, c := range changes {
@@ -76,7 +83,7 @@ func (r *Recorder) Prepare(ctx context.Context, ops []object.Op, by Change, read
 		}
 	}
 	if err := r.keepReplaced(ctx, ops, changes, values, read); err != nil {
-		return err
+		return "", err
 	}
 	for i, c := range changes {
 		if c == nil {
@@ -85,18 +92,18 @@ func (r *Recorder) Prepare(ctx context.Context, ops []object.Op, by Change, read
 		c.Writes = writes
 		encodedChange, err := proto.Marshal(c)
 		if err != nil {
-			return err
+			return "", err
 		}
 		encodedValue, err := proto.Marshal(values[i])
 		if err != nil {
-			return err
+			return "", err
 		}
 		ops[i].Recording = &object.Recording{
 			Tail:   Tail(kinds[i], by.Time, len(encodedChange)+len(encodedValue)+2*len(ops[i].Key)),
 			Change: encodedChange, Value: encodedValue,
 		}
 	}
-	return nil
+	return epoch, nil
 }
 
 // kindOf returns the kind of an operation. It returns false if the operation is not recorded. Explain decides on
@@ -122,12 +129,16 @@ func (r *Recorder) kindOf(op *object.Op) (Kind, bool) {
 
 // explain finds out whether the objects that are replaced are in the history. It removes the changes that are not
 // recorded, because they end an object that the history leaves out.
-func (r *Recorder) explain(ctx context.Context, ops []object.Op, kinds []Kind, changes []*storagev1.HistoryChange) error {
+func (r *Recorder) explain(ctx context.Context, epoch object.Epoch, ops []object.Op, kinds []Kind, changes []*storagev1.HistoryChange) error {
 	omitted := func(i int) bool { // if the history leaves out the replaced object
 		return ops[i].Seen.Lease != 0 && !r.ttl && kinds[i] != Put
 	}
 	var unknown []int
 	r.mu.Lock()
+	if r.epoch != epoch {
+		clear(r.recorded)
+		r.epoch = epoch
+	}
 	for i, c := range changes {
 		switch {
 		case c == nil || c.ReplacedRevision == 0:
@@ -219,8 +230,9 @@ func (r *Recorder) Written() int64 {
 	return r.written
 }
 
-// Note takes note of a write that was applied.
-func (r *Recorder) Note(ops []object.Op, at object.Revision) {
+// Note takes note of a write that was applied. Its revision belongs to the epoch in which it was prepared, or to a
+// later one: then the revision is forgotten, at the latest when that epoch becomes known.
+func (r *Recorder) Note(ops []object.Op, at object.Revision, epoch object.Epoch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range ops {
@@ -229,6 +241,9 @@ func (r *Recorder) Note(ops []object.Op, at object.Revision) {
 			r.written++
 		case ops[i].Kind != object.OpPut || ops[i].Seen == nil || ops[i].Seen.Lease == 0:
 			continue // a write of an object that the history leaves out is the rest
+		}
+		if r.epoch != epoch {
+			continue
 		}
 		if ops[i].Kind == object.OpDelete {
 			delete(r.recorded, ops[i].Key)

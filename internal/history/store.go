@@ -17,6 +17,9 @@ type Range struct {
 // Store is what this package needs of the store of a history. The keys of its records are those of this
 // package. Their create revision is the revision of the write.
 type Store interface {
+	// Epoch returns the epoch of the store. It asks the store only if the epoch is unknown or may have changed.
+	Epoch(ctx context.Context) (object.Epoch, error)
+
 	// Read reads ranges as of one revision, 0 for the present one, and returns it. It is linearizable.
 	Read(ctx context.Context, at object.Revision, ranges []Range) ([][]object.Record, object.Revision, error)
 

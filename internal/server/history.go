@@ -8,6 +8,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
+	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/history"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
@@ -51,6 +52,11 @@ func (f *fanout) History(ctx context.Context, req *fanoutv1.HistoryRequest) (*fa
 	page, err := reader.Page(ctx, asked.Query)
 	if err != nil {
 		return nil, err
+	}
+	// Every present write would count as one before a revision that does not exist yet, and what is written
+	// meanwhile, too.
+	if upto := asked.Query.From.Upto; upto > page.At {
+		return nil, &cacher.FutureError{Asked: upto, Current: page.At}
 	}
 	resp := &fanoutv1.HistoryResponse{Revision: int64(asked.Query.From.Upto)}
 	if page.More {

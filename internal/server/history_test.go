@@ -95,6 +95,33 @@ func everyHistory(t *testing.T, with settings, test func(ctx context.Context, t 
 	}
 }
 
+// A history up to a revision or a time that does not exist yet would change with the next write.
+func TestHistoryDoesNotReachIntoTheFuture(t *testing.T) {
+	everyHistory(t, settings{}, func(ctx context.Context, t *testing.T, in *instance) {
+		resp, err := in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: putText("a", "1")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := resp.GetRevision()
+		for _, scope := range []*fanoutv1.Scope{keyScope("a"), keyScope("none"), nil} {
+			_, err := in.reads.History(ctx, &fanoutv1.HistoryRequest{Resource: config, Scope: scope, Begin: &fanoutv1.HistoryRequest_Revision{Revision: now}})
+			if err != nil {
+				t.Error(err)
+			}
+			_, err = in.reads.History(ctx, &fanoutv1.HistoryRequest{Resource: config, Scope: scope, Begin: &fanoutv1.HistoryRequest_Revision{Revision: now + 1}})
+			wantRefusal(t, err, inFuture(now+1, now))
+			at := func(ahead time.Duration) *fanoutv1.HistoryRequest_Time {
+				return &fanoutv1.HistoryRequest_Time{Time: timestamppb.New(time.Now().Add(ahead))}
+			}
+			if _, err := in.reads.History(ctx, &fanoutv1.HistoryRequest{Resource: config, Scope: scope, Begin: at(time.Second)}); err != nil {
+				t.Errorf("the clock of the client is a little ahead: %v", err)
+			}
+			_, err = in.reads.History(ctx, &fanoutv1.HistoryRequest{Resource: config, Scope: scope, Begin: at(time.Hour)})
+			wantRefusal(t, err, invalid("time"))
+		}
+	})
+}
+
 func TestHistoryShowsWhoWroteWhatWhenAndWhy(t *testing.T) {
 	in := start(t, settings{history: true, policy: bobMay("put, delete, get", config, "")})
 	ctx := within(t)

@@ -66,8 +66,10 @@ func (w *overwrites) commit(ctx context.Context, ops []object.Op, by history.Cha
 		if err := checks.run(ctx); err != nil {
 			return object.Commit{}, err
 		}
+		var epoch object.Epoch
 		if records != nil {
-			if err := records.Recorder.Prepare(ctx, ops, by, w.present); err != nil {
+			var err error
+			if epoch, err = records.Recorder.Prepare(ctx, ops, by, w.present); err != nil {
 				return object.Commit{}, err
 			}
 		}
@@ -77,7 +79,7 @@ func (w *overwrites) commit(ctx context.Context, ops []object.Op, by history.Cha
 			if err == nil {
 				w.note(ops, commit)
 				if records != nil {
-					records.Recorder.Note(ops, commit.Revision)
+					records.Recorder.Note(ops, commit.Revision, epoch)
 				}
 			}
 			return commit, err

@@ -137,6 +137,17 @@ func (h *History) Read(ctx context.Context, at object.Revision, ranges []history
 	return found, now, nil
 }
 
+// Epoch implements [history.Store]. It asks etcd after each reconnect, because etcd may have been restored then.
+func (h *History) Epoch(ctx context.Context) (object.Epoch, error) {
+	if err := h.records.verifyConnection(ctx); err != nil {
+		return "", fmt.Errorf("look for a restore of etcd: %w", err)
+	}
+	if epoch, seen := h.records.store.epochs.Current(); epoch != "" && !seen.HasEnded() {
+		return epoch, nil
+	}
+	return h.records.Epoch(ctx)
+}
+
 // Present implements [history.Store].
 func (h *History) Present(ctx context.Context, at object.Revision, keys []object.Key) ([]*object.Record, error) {
 	reads := make([]*pb.RequestOp, len(keys))

@@ -52,14 +52,15 @@ func (r *recording) write(t *testing.T, at time.Time, ops ...object.Op) (object.
 		ops[i].Seen = &object.Seen{ModRevision: r.revision[ops[i].Key]}
 	}
 	none := func(context.Context, object.Key) (*object.Record, error) { return nil, nil }
-	if err := r.history.Prepare(ctx, ops, history.Change{Time: at}, none); err != nil {
+	epoch, err := r.history.Prepare(ctx, ops, history.Change{Time: at}, none)
+	if err != nil {
 		t.Fatal(err)
 	}
 	done, err := r.Commit(ctx, ops)
 	if err != nil {
 		return 0, err
 	}
-	r.history.Note(ops, done.Revision)
+	r.history.Note(ops, done.Revision, epoch)
 	for i := range ops {
 		if r.revision[ops[i].Key] = done.Revision; ops[i].Kind == object.OpDelete {
 			delete(r.revision, ops[i].Key)

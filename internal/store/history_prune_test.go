@@ -125,3 +125,36 @@ func TestPrunerRemovesRecordsOfExpiredObjects(t *testing.T) {
 		})
 	}
 }
+
+// The record that an object was encrypted again goes with the other records of the object: it stays while the object
+// exists, or until it is too old.
+func TestPrunerRemovesTheRecordsOfReencryptedObjectsThatAreGone(t *testing.T) {
+	e, all, stores := servers(t, 1)
+	now := time.Now()
+	all[0].mustWrite(t, now, put("gone", "x"))
+	all[0].mustWrite(t, now, put("kept", "x"))
+	c := stores[0].Outdated("config", "/test/config/")
+	records := c.KeepHistory()
+	if done, err := c.Rewrite(contextFor(t), "", 100, 16); err != nil || done.Rewritten != 2 {
+		t.Fatalf("got %+v, %v", done, err)
+	}
+	if _, err := e.client.Delete(contextFor(t), "/test/config/gone"); err != nil { // as if it had expired
+		t.Fatal(err)
+	}
+	pruner := history.NewPruner(records, history.Limits{Versions: 10, Age: time.Hour, Bytes: 1 << 30}, quiet())
+	for _, c := range []struct {
+		later time.Duration
+		want  string
+	}{{time.Minute, "P gone, p gone, P kept, p kept"}, {2 * time.Hour, "P kept, p kept"}} {
+		if err := pruner.Prune(contextFor(t), now.Add(c.later)); err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		for _, name := range all[0].names(t) {
+			left = append(left, fmt.Sprintf("%c %s", name.Kind, name.Key))
+		}
+		if got := strings.Join(left, ", "); got != c.want {
+			t.Errorf("after %v, the records %q are left, want %q", c.later, got, c.want)
+		}
+	}
+}

@@ -9,6 +9,9 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/history"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store"
+	"github.com/fanoutd/fanoutd/test/etcdproc"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // A server that has not noticed yet that etcd was restored makes orders from a revision that is far too high. The
@@ -184,5 +187,61 @@ func TestPagesAfterARestoreAndARewrite(t *testing.T) {
 		if name, ok := history.ParseIndexKey(record.Key); !ok || name.Kind.IsReencryption() && name.Order.Seen() < 1_000_000 {
 			t.Errorf("%q was encrypted again with an order from revision %d", name.Key, name.Order.Seen())
 		}
+	}
+}
+
+// In a restored etcd, another program may replace an object with the same revision that the server's own last write of
+// it had before. The next write shows that as a gap.
+func TestGapWithARememberedRevisionAfterARestore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	t.Parallel()
+	m := etcdproc.StartMember(t, "http")
+	own, err := store.Dial(t.Context(), store.ExternalConfig{Endpoints: []string{m.Address}}, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeStore(t, own) })
+	own.StopMonitor() // it might notice the restore first
+	r := recordingIn(own)
+	r.mustWrite(t, time.Now(), put("a", "1"))
+	snapshot := m.Snapshot(t)
+	for range 10 {
+		r.mustWrite(t, time.Now(), put("b", "1"))
+	}
+	remembered := r.mustWrite(t, time.Now(), put("a", "2"))
+
+	m.Kill(t)
+	m.Restore(t, snapshot)
+	m.Start(t)
+	other := etcdClient(t, m.Address)
+	for revision := object.Revision(0); revision < remembered; {
+		key := "/elsewhere"
+		if revision == remembered-1 {
+			key = "/test/config/a"
+		}
+		resp, err := other.Put(contextFor(t), key, "other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		revision = object.Revision(resp.Header.GetRevision())
+	}
+	poll.Until(t, "the server is connected again", func() bool {
+		_, err := r.Revision(t.Context())
+		return err == nil
+	})
+
+	last := r.mustWrite(t, time.Now(), put("a", "3"))
+	page, err := history.NewReader(r.records, false).Page(contextFor(t), history.Query{Scope: object.ExactKey("a"), Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range page.Entries {
+		got = append(got, fmt.Sprint(e.Kind, " ", e.Revision))
+	}
+	if want := fmt.Sprint(history.Written, " ", last, ", ", history.Gap, " ", remembered); !strings.HasPrefix(strings.Join(got, ", "), want) {
+		t.Errorf("got the entries %v, want %s first", got, want)
 	}
 }

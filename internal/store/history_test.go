@@ -129,7 +129,7 @@ func TestDeleteOfAnObjectWithATimeToLiveOfAnotherProgram(t *testing.T) {
 		ops := []object.Op{remove(key)}
 		ops[0].Seen = &object.Seen{ModRevision: object.Revision(resp.Header.GetRevision()), Lease: int64(lease.ID)}
 		present := func(context.Context, object.Key) (*object.Record, error) { return nil, nil }
-		if err := r.history.Prepare(contextFor(t), ops, history.Change{Time: now, Author: "me"}, present); err != nil {
+		if _, err := r.history.Prepare(contextFor(t), ops, history.Change{Time: now, Author: "me"}, present); err != nil {
 			t.Fatal(err)
 		}
 		done, err := r.Commit(contextFor(t), ops)

@@ -16,8 +16,9 @@ const (
 	maxValues = 100_000 // of a document. Each takes some 50 to 400 bytes of memory while it is checked.
 )
 
-// parseDocument returns a JSON document as Go values: nil, bool, string, int64, float64, []any and
-// map[string]any. A number without a fraction is an int64 if it fits; written as 1.0 or 1e3, if it is at most 2^53.
+// parseDocument returns a JSON document as Go values: nil, bool, string, int64, uint64, float64, []any and
+// map[string]any. A number without a fraction is an int64 if it fits, or else a uint64 if that fits; written as 1.0
+// or 1e3, it is an int64 if it is at most 2^53. A number without a fraction is never rounded, but refused.
 //
 // Unlike encoding/json it refuses two members with the same name, because readers differ in which one they
 // see, and the checks would see only one. It reads the text once, and shares its memory.
@@ -246,34 +247,36 @@ func (p *parser) number() (any, *fault) {
 		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 			return n, nil
 		}
+		if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+			return n, nil
+		}
 	}
 	f, err := strconv.ParseFloat(text, 64)
 	switch {
-	case err == nil && !isInteger && (f == math.Trunc(f)) != isWhole(text):
-		// Rounded, it might pass for an integer, or for a smaller or larger one.
-		return nil, &fault{reason: "has more digits than a number can have: " + clip(text, maxGivenBytes)}
 	case errors.Is(err, strconv.ErrRange):
 		return nil, &fault{reason: "is too large for a number: " + clip(text, maxGivenBytes)}
 	case err != nil:
 		p.at = begin
 		return nil, p.malformed()
-	case f == math.Trunc(f) && math.Abs(f) <= 1<<53:
+	case f != math.Trunc(f):
+		return f, nil
+	}
+	if rounded := strconv.FormatFloat(f, 'g', -1, 64); significant(text) != significant(rounded) {
+		// It might pass for an integer, or for a smaller or larger one.
+		return nil, &fault{reason: fmt.Sprintf("has more digits than can be checked: %s would be rounded to %s", clip(text, maxGivenBytes), rounded)}
+	}
+	if math.Abs(f) <= 1<<53 {
 		return int64(f), nil // CEL does not subtract a double from an int
 	}
 	return f, nil
 }
 
-// isWhole reports whether a number that is valid JSON has no fraction, exactly.
-func isWhole(text string) bool {
-	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
-	whole, fraction, _ := strings.Cut(mantissa, ".")
-	digits := strings.TrimRight(whole+fraction, "0")
-	if strings.Trim(digits, "-0") == "" {
-		return true // zero
+// significant returns the digits of a number without its sign, its exponent and the zeros around them. If two
+// numbers have the same nearest float64, they are equal if these digits are.
+func significant(number string) string {
+	if end := strings.IndexAny(number, "eE"); end >= 0 {
+		number = number[:end]
 	}
-	n, err := strconv.Atoi(exponent)
-	if err != nil && exponent != "" {
-		return exponent[0] != '-' // far beyond the digits
-	}
-	return len(digits)-len(whole) <= n // as many decimals, or fewer
+	whole, fraction, _ := strings.Cut(number, ".")
+	return strings.Trim(whole+fraction, "-0")
 }

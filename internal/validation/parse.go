@@ -209,7 +209,7 @@ func (r *reader) rule(n *yaml.Node) rule {
 	if !r.Decode(n, &fields) {
 		return rule{}
 	}
-	one := rule{text: fields.Rule, message: fields.Message, pointer: fields.Path, deletes: fields.Deletes, readsOld: readsOld(fields.Rule)}
+	one := rule{text: fields.Rule, message: fields.Message, line: n.Line, pointer: fields.Path, deletes: fields.Deletes, readsOld: readsOld(fields.Rule)}
 	for _, field := range []struct{ name, value string }{{"rule", fields.Rule}, {"message", fields.Message}} {
 		if strings.TrimSpace(field.value) == "" {
 			r.Refuse(n, "%q is missing", field.name)

@@ -21,6 +21,7 @@ const (
 // rule is a compiled rule in CEL.
 type rule struct {
 	text, message string
+	line          int    // in the validation file
 	pointer       string // of the member that violations name; empty: the value
 	deletes       bool   // it applies to deletes as well
 	readsOld      bool   // it may use the object that the write replaces
@@ -182,8 +183,8 @@ func (r *rule) check(b *Budget, v *variables, found *Violations) {
 	switch {
 	case err != nil && b.ended(found):
 	case err != nil:
-		found.at(r.pointer, "%s (the rule %s cannot be evaluated: %s)", r.message, clip(r.text, maxGivenBytes), clip(plainCELError(err), maxGivenBytes*2))
-	case result != types.True:
+		found.at("", "%s", r.unevaluated(plainCELError(err)))
+	case result == types.False:
 		is := ""
 		if r.pointer != "" {
 			if value, ok := lookup(v.write.self, r.pointer); ok {
@@ -191,7 +192,25 @@ func (r *rule) check(b *Budget, v *variables, found *Violations) {
 			}
 		}
 		found.at(r.pointer, "%s%s", r.message, is)
+	case result != types.True:
+		found.at("", "%s", r.unevaluated("its result is of type "+result.Type().TypeName()+", not bool"))
 	}
+}
+
+// unevaluated says that the rule could not be evaluated, and why. The writer may have done nothing wrong: so it does
+// not name the member that the rule is about, and says what the author of the rule can change.
+func (r *rule) unevaluated(reason string) string {
+	advice := ""
+	switch {
+	case strings.HasPrefix(reason, "no such key"):
+		advice = " (add it to the value, or let the rule test for it with has())"
+	case strings.HasPrefix(reason, "no such overload"):
+		advice = " (a value has another type than the rule expects)"
+	case strings.Contains(reason, "cost limit exceeded"):
+		advice = " (make the value smaller, or the rule simpler)"
+	}
+	return fmt.Sprintf("cannot be checked: the rule %q (line %d: %s) cannot be evaluated: %s%s",
+		clip(r.message, maxGivenBytes), r.line, clip(r.text, maxGivenBytes), clip(reason, maxGivenBytes), advice)
 }
 
 // plainCELError returns the text of an error on one line.

@@ -14,8 +14,6 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
 )
 
 // The limits of a schema and its patterns.
@@ -87,8 +85,36 @@ func compileSchema(document any) (_ *schema, err error) {
 		if one.Format != nil && one.Format.Name == "regex" {
 			one.Format = nil // a check would compile the value, which may take gigabytes
 		}
+		if one.PropertyNames != nil {
+			one.Extensions = append(one.Extensions, memberNames{one.PropertyNames})
+			one.PropertyNames = nil
+		}
 	}
 	return s, nil
+}
+
+// memberNames is the keyword propertyNames. The library reports the place of such a fault in a slice that it goes on
+// to use, so the place may be that of another object.
+type memberNames struct{ schema *jsonschema.Schema }
+
+// Validate implements jsonschema.SchemaExt.
+func (m memberNames) Validate(ctx *jsonschema.ValidatorContext, value any) {
+	object, _ := value.(map[string]any)
+	for name := range object {
+		if m.schema.Validate(name) != nil {
+			ctx.AddError(&kind.PropertyNames{Property: name})
+		}
+	}
+}
+
+// memberNamesOf returns the schema of the names of members, or nil.
+func memberNamesOf(s *jsonschema.Schema) *jsonschema.Schema {
+	for _, extension := range s.Extensions {
+		if m, ok := extension.(memberNames); ok {
+			return m.schema
+		}
+	}
+	return nil
 }
 
 // noLoader refuses references to other documents: a server must not ask other hosts what it may store, nor
@@ -217,7 +243,7 @@ func (b *Budget) affordable(s *jsonschema.Schema, value any, depth int) bool {
 		return b.affordsObject(s, v, depth)
 	case []any:
 		return b.affordsArray(s, v, depth)
-	case int64, float64:
+	case int64, uint64, float64:
 		return b.affordsNumber(s)
 	}
 	return true
@@ -303,6 +329,7 @@ func (b *Budget) affordsObject(s *jsonschema.Schema, object map[string]any, dept
 		return false // the library keeps a list of them
 	}
 	additional, _ := s.AdditionalProperties.(*jsonschema.Schema)
+	names := memberNamesOf(s)
 	for name, value := range object {
 		children := []*jsonschema.Schema{s.Properties[name], s.UnevaluatedProperties}
 		for re, child := range s.PatternProperties {
@@ -321,7 +348,7 @@ func (b *Budget) affordsObject(s *jsonschema.Schema, object map[string]any, dept
 				return false
 			}
 		}
-		if s.PropertyNames != nil && !b.affordable(s.PropertyNames, name, depth+1) {
+		if names != nil && !b.affordable(names, name, depth+1) {
 			return false
 		}
 	}
@@ -388,126 +415,4 @@ func (s *schema) check(b *Budget, value any, found *Violations) {
 	if refused, ok := errors.AsType[*jsonschema.ValidationError](s.root.Validate(value)); ok {
 		s.collect(refused, value, found)
 	}
-}
-
-// collect reports the faults that an error of the library stands for.
-func (s *schema) collect(e *jsonschema.ValidationError, value any, found *Violations) {
-	if len(*found) == MaxViolations {
-		return
-	}
-	at := e.InstanceLocation
-	below := func(name string) []string { return append(slices.Clone(at), name) }
-	switch k := e.ErrorKind.(type) {
-	case *kind.Group, *kind.Schema, *kind.Reference, *kind.AllOf:
-		for _, cause := range e.Causes {
-			s.collect(cause, value, found)
-		}
-	case *kind.Required:
-		for _, name := range k.Missing[:min(len(k.Missing), MaxViolations)] {
-			found.add(below(name), "is required, but missing")
-		}
-	case *kind.AdditionalProperties:
-		slices.Sort(k.Properties)
-		for _, name := range k.Properties[:min(len(k.Properties), MaxViolations)] {
-			if allowed := s.members[e.SchemaURL]; allowed != "" {
-				found.add(below(name), "is not allowed here; allowed are %s", allowed)
-			} else {
-				found.add(below(name), "is not allowed here")
-			}
-		}
-	case *kind.AnyOf:
-		s.closest(e, value, found)
-	case *kind.OneOf:
-		if len(k.Subschemas) > 0 {
-			found.add(at, "must match exactly one of the allowed forms, but matches several")
-			return
-		}
-		s.closest(e, value, found)
-	default:
-		given, _ := lookup(value, pointerTo(at))
-		found.add(at, "%s", explain(e.ErrorKind, given))
-	}
-}
-
-// closest reports that a value has none of several forms, with the fault of the form that has the fewest.
-func (s *schema) closest(e *jsonschema.ValidationError, value any, found *Violations) {
-	var best Violations
-	for _, cause := range e.Causes {
-		var faults Violations
-		s.collect(cause, value, &faults)
-		if best == nil || len(faults) > 0 && len(faults) < len(best) {
-			best = faults
-		}
-	}
-	if len(best) == 0 {
-		found.add(e.InstanceLocation, "must match one of the allowed forms, but matches none")
-		return
-	}
-	where := ""
-	if at := best[0].Pointer; at != pointerTo(e.InstanceLocation) {
-		where = at + " "
-	}
-	found.add(e.InstanceLocation, "matches none of the %d allowed forms; for the closest, %s%s", len(e.Causes), where, best[0].Message)
-}
-
-// lacks says which members must be there because another one is.
-func lacks(has string, missing []string) string {
-	return fmt.Sprintf("has %s, so it must have %s as well", clip(has, maxGivenBytes), clip(strings.Join(missing[:min(len(missing), MaxViolations)], ", "), maxMessageBytes/2))
-}
-
-var english = message.NewPrinter(language.English)
-
-// explain says what is allowed, and what was given.
-func explain(k jsonschema.ErrorKind, value any) string {
-	is := given(value)
-	bound := func(what string, want *big.Rat) string {
-		return fmt.Sprintf("must be %s %s, is %s", what, number(want), is)
-	}
-	switch k := k.(type) {
-	case *kind.Type:
-		return fmt.Sprintf("must be %s, is %s", strings.Join(k.Want, " or "), is)
-	case *kind.Enum:
-		return fmt.Sprintf("must be one of %s; is %s", clip(list(k.Want), maxMessageBytes/2), is)
-	case *kind.Const:
-		return fmt.Sprintf("must be %s, is %s", given(k.Want), is)
-	case *kind.Format:
-		return fmt.Sprintf("must be a valid %s, is %s", k.Want, is)
-	case *kind.Minimum:
-		return bound("at least", k.Want)
-	case *kind.Maximum:
-		return bound("at most", k.Want)
-	case *kind.ExclusiveMinimum:
-		return bound("more than", k.Want)
-	case *kind.ExclusiveMaximum:
-		return bound("less than", k.Want)
-	case *kind.MultipleOf:
-		return bound("a multiple of", k.Want)
-	case *kind.MinLength:
-		return fmt.Sprintf("must have at least %d characters, has %d", k.Want, k.Got)
-	case *kind.MaxLength:
-		return fmt.Sprintf("must have at most %d characters, has %d", k.Want, k.Got)
-	case *kind.MinItems:
-		return fmt.Sprintf("must have at least %d items, has %d", k.Want, k.Got)
-	case *kind.MaxItems:
-		return fmt.Sprintf("must have at most %d items, has %d", k.Want, k.Got)
-	case *kind.MinProperties:
-		return fmt.Sprintf("must have at least %d members, has %d", k.Want, k.Got)
-	case *kind.MaxProperties:
-		return fmt.Sprintf("must have at most %d members, has %d", k.Want, k.Got)
-	case *kind.Pattern:
-		return fmt.Sprintf("must match the pattern %s, is %s", clip(k.Want, maxMessageBytes/2), is)
-	case *kind.UniqueItems:
-		return fmt.Sprintf("must have distinct items, but items %d and %d are equal", k.Duplicates[0], k.Duplicates[1])
-	case *kind.DependentRequired:
-		return lacks(k.Prop, k.Missing)
-	case *kind.Dependency:
-		return lacks(k.Prop, k.Missing)
-	case *kind.FalseSchema:
-		return "is not allowed here, is " + is
-	case *kind.Not:
-		return "must not match the form that the schema excludes, is " + is
-	case *kind.PropertyNames:
-		return fmt.Sprintf("has the member %q, whose name is not allowed", clip(k.Property, maxGivenBytes))
-	}
-	return clip(k.LocalizedString(english), maxMessageBytes)
 }

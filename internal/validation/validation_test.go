@@ -94,10 +94,10 @@ func TestSchemasAndRules(t *testing.T) {
 		`{"percent": 60}`:                        "a flag for more than half of the users needs an owner",
 		`{"percent": 60, "owner": "ada"}`:        "",
 		`{"percent": 1, "percent": 5000}`:        "/percent is there more than once, and readers differ in which one they see",
-		`{"percent": 100.000000000000000001}`:    "/percent has more digits than a number can have: 100.000000000000000001",
-		`{"percent": 0.99999999999999999999}`:    "/percent has more digits than a number can have: 0.99999999999999999999",
-		`{"percent": 1e-400}`:                    "/percent has more digits than a number can have: 1e-400",
-		`{"percent": 1e-99999999999999999999}`:   "/percent has more digits than a number can have: 1e-99999999999999999999",
+		`{"percent": 100.000000000000000001}`:    "/percent has more digits than can be checked: 100.000000000000000001 would be rounded to 100",
+		`{"percent": 0.99999999999999999999}`:    "/percent has more digits than can be checked: 0.99999999999999999999 would be rounded to 1",
+		`{"percent": 1e-400}`:                    "/percent has more digits than can be checked: 1e-400 would be rounded to 0",
+		`{"percent": 1e-99999999999999999999}`:   "/percent has more digits than can be checked: 1e-99999999999999999999 would be rounded to 0",
 		`{"percent": 0.0e-99999999999999999999}`: "",
 		`{"percent": 0.20e+02}`:                  "",
 		`{"percent": 2000e-2}`:                   "",
@@ -107,9 +107,7 @@ func TestSchemasAndRules(t *testing.T) {
 		`{"percent": 1, `:                        "is not JSON: fault at byte 15",
 		strings.Repeat("[", 200):                 strings.Repeat("/0", 78) + "/... is nested deeper than 100, which is too deep to check",
 	} {
-		got := strings.Split(check(t, set, &validation.Write{New: document(value)}), "\n")
-		slices.Sort(got)
-		if diff := cmp.Diff(want, strings.Join(got, "\n")); diff != "" {
+		if diff := cmp.Diff(want, check(t, set, &validation.Write{New: document(value)})); diff != "" {
 			t.Errorf("%.60s: -want +got:\n%s", value, diff)
 		}
 	}
@@ -127,6 +125,33 @@ func TestSchemasAndRules(t *testing.T) {
 	for _, key := range []object.Key{"flags", "flags/a/b", "other/a"} {
 		if set.For(key) != nil {
 			t.Errorf("%s is checked", key)
+		}
+	}
+}
+
+// A schema and a rule see the integer that was written, or the value is refused.
+func TestLargeIntegersAreNotRounded(t *testing.T) {
+	const bounds = "schema: {minimum: -1e40, maximum: 1e40}"
+	for _, c := range []struct{ checks, n, want string }{
+		{"schema: {maximum: 18446744073709551615}", "18446744073709551615", ""},
+		{"schema: {maximum: 18446744073709551614}", "18446744073709551615", "must be at most 18446744073709551614, is 18446744073709551615"},
+		{"schema: {const: 9223372036854775809}", "9223372036854775808", "must be 9223372036854775809, is 9223372036854775808"},
+		{"schema: {type: integer, enum: [9223372036854775809]}", "9223372036854775809", ""},
+		{"schema: {maximum: 123456789012345678901234567890}", "5", ""},
+		{bounds, "123456789012345678901234567890", "has more digits than can be checked: 123456789012345678901234567890 would be rounded to 1.2345678901234568e+29"},
+		{bounds, "18446744073709551617", "has more digits than can be checked: 18446744073709551617 would be rounded to 1.8446744073709552e+19"},
+		{bounds, "-9223372036854775809", "has more digits than can be checked: -9223372036854775809 would be rounded to -9.223372036854776e+18"},
+		{bounds, "1.8446744073709551617e19", "has more digits than can be checked: 1.8446744073709551617e19 would be rounded to 1.8446744073709552e+19"},
+		{bounds, "9007199254740993.0", "has more digits than can be checked: 9007199254740993.0 would be rounded to 9.007199254740992e+15"},
+		{bounds, "100000000000000000000000", ""},
+		{bounds, "-1.50e30", ""},
+		{`rules: [{rule: "self > 5 && self > 9223372036854775807 && self > 5.5 && self != 5 && self in [self]", message: m}]`, "18446744073709551615", ""},
+		{`rules: [{rule: "self == 18446744073709551615u && uint(self) - 1u == 18446744073709551614u", message: m}]`, "18446744073709551615", ""},
+		{`rules: [{rule: "self < 18446744073709551615u", message: m}]`, "18446744073709551614", ""},
+		{`rules: [{rule: "uint(self) + 1u < 10u", message: m}]`, "5", ""},
+	} {
+		if got := check(t, parse(t, "checks:\n- "+c.checks), &validation.Write{New: document(c.n)}); got != c.want {
+			t.Errorf("%s, %s: got %q, want %q", c.checks, c.n, got, c.want)
 		}
 	}
 }
@@ -158,6 +183,25 @@ func TestVariables(t *testing.T) {
 		set := parse(t, fmt.Sprintf("checks: [{rules: [{rule: %s, message: wrong}]}]", text))
 		if got := check(t, set, w); got != "" {
 			t.Errorf("%s: %s", rule, got)
+		}
+	}
+}
+
+// A rule that cannot be evaluated refuses the write, and says that this is about the rule, which may be wrong. It
+// does not say that a member of the value is.
+func TestRulesThatCannotBeEvaluated(t *testing.T) {
+	for _, c := range []struct{ rule, old, value, want string }{
+		{`self.owner != ""`, `{}`, `{"percent": 1}`, "no such key: owner (add it to the value, or let the rule test for it with has())"},
+		{`oldSelf.owner != ""`, `{}`, `{"owner": "ada"}`, "no such key: owner (add it to the value, or let the rule test for it with has())"},
+		{`self.percent + 0.5 > 1.0`, `{}`, `{"percent": 1}`, "no such overload (a value has another type than the rule expects)"},
+		{`self.percent / oldSelf.percent < 2`, `{"percent": 0}`, `{"percent": 1}`, "division by zero"},
+		{`self.percent`, `{}`, `{"percent": 1}`, "its result is of type int, not bool"},
+	} {
+		text, _ := json.Marshal(c.rule)
+		set := parse(t, "checks:\n- rules:\n  - rule: "+string(text)+"\n    message: percent must be small\n    path: /percent\n")
+		got := check(t, set, &validation.Write{New: document(c.value), Old: document(c.old)})
+		if want := fmt.Sprintf(`cannot be checked: the rule "percent must be small" (line 3: %s) cannot be evaluated: %s`, c.rule, c.want); got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", c.rule, got, want)
 		}
 	}
 }
@@ -452,6 +496,67 @@ func TestOneValueHasTheStepsOfOneOperation(t *testing.T) {
 	})
 }
 
+// The faults of a value are reported in the order of their places, whatever the order of its members is. A report
+// that has not room for all of them has the first ones.
+func TestFaultsAreInOrder(t *testing.T) {
+	set := parse(t, `
+checks:
+  - schema:
+      allOf: [{properties: {z: {type: integer}}}, {required: [e]}]
+      additionalProperties: {type: string}
+      propertyNames: {maxLength: 2}
+      dependentRequired: {a: [f], b: [f]}
+      patternProperties: {"^d": {minLength: 3}, "d$": {pattern: "^x"}}
+      properties: {c: {items: {type: integer}}, z: true, long: true}
+`)
+	for value, want := range map[string]string{
+		`{"z": "", "long": 1, "longer": "", "b": 1, "a": 1, "d": "o"}`: `has a, so it must have f as well
+has b, so it must have f as well
+has the member "long", whose name is not allowed
+has the member "longer", whose name is not allowed
+/a must be string, is 1
+/b must be string, is 1
+/d must have at least 3 characters, has 1
+/d must match the pattern ^x, is "o"`,
+		`{"e": "", "z": "", "h": 1, "c": [1, 2, "", 4, 5, 6, 7, 8, 9, 10, ""]}`: `/c/2 must be integer, is ""
+/c/10 must be integer, is ""
+/h must be string, is 1
+/z must be integer, is ""`,
+		`{"z": 1, "g": 1}`: `/e is required, but missing
+/g must be string, is 1`,
+	} {
+		for range 20 {
+			if diff := cmp.Diff(want, check(t, set, &validation.Write{New: document(value)})); diff != "" {
+				t.Fatalf("%s: -want +got:\n%s", value, diff)
+			}
+		}
+	}
+}
+
+// A name that is not allowed is reported for the object that has it.
+func TestRefusedNamesHaveTheirPlace(t *testing.T) {
+	set := parse(t, "checks: [{schema: {items: {additionalProperties: {propertyNames: {maxLength: 2}}}}}]")
+	got := check(t, set, &validation.Write{New: document(`[{"a": {"long": 1}}, {"b": {"cd": 1}}, {"b": {"longer": 1}, "e": {}}, {"a": {}}]`)})
+	want := `/0/a has the member "long", whose name is not allowed
+/2/b has the member "longer", whose name is not allowed`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error("-want +got:\n", diff)
+	}
+}
+
+// The cost of names is counted.
+func TestManyNames(t *testing.T) {
+	set := parse(t, `checks: [{schema: {propertyNames: {allOf: [{pattern: "(a?){500}b"}, {pattern: "(a?){400}b"}]}}}]`)
+	var b strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&b, `"%0100d": 1, `, i)
+	}
+	got := check(t, set, &validation.Write{New: document("{" + b.String() + `"a": 1}`)})
+	if want := "takes too long to check against its schema"; !strings.HasPrefix(got, want) {
+		t.Errorf("got %.300q, want %q", got, want)
+	}
+}
+
 // The reports of a hostile value are bounded.
 func TestReportsAreBounded(t *testing.T) {
 	set := parse(t, "checks: [{schema: {additionalProperties: {type: string}}}]")
@@ -523,7 +628,7 @@ func FuzzDocument(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		got := check(t, set, &validation.Write{New: document(text)})
 		has := func(part string) bool { return strings.Contains(got, part) }
-		isLimit := slices.ContainsFunc([]string{"is there more than once", "which is too many to check", "which is too deep to check", "is too large for a number", "has more digits than a number can have"}, has)
+		isLimit := slices.ContainsFunc([]string{"is there more than once", "which is too many to check", "which is too deep to check", "is too large for a number", "has more digits than can be checked"}, has)
 		// encoding/json accepts strings that are not UTF-8.
 		isValid := json.Valid([]byte(text)) && utf8.ValidString(text)
 		if isValid && got != "" && !isLimit || !isValid && !isLimit && !has("is not JSON: fault at byte") {

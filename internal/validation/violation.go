@@ -15,8 +15,8 @@ const (
 	MaxViolations = 8
 
 	maxPointerBytes = 160
-	maxMessageBytes = 240
-	maxGivenBytes   = 60 // of the value that was given
+	maxMessageBytes = 240 // and what the pointer leaves
+	maxGivenBytes   = 60  // of the value that was given
 )
 
 // Violation is a fault of an object.
@@ -34,7 +34,8 @@ func (v *Violations) add(path []string, format string, args ...any) {
 
 func (v *Violations) at(pointer, format string, args ...any) {
 	if len(*v) < MaxViolations {
-		*v = append(*v, Violation{clip(pointer, maxPointerBytes), clip(fmt.Sprintf(format, args...), maxMessageBytes)})
+		pointer = clip(pointer, maxPointerBytes)
+		*v = append(*v, Violation{pointer, clip(fmt.Sprintf(format, args...), maxMessageBytes+maxPointerBytes-len(pointer))})
 	}
 }
 

@@ -194,12 +194,6 @@ func (p *tab) awaitText(selector, part string) {
 	p.await(`document.querySelector(` + quote(selector) + `)?.innerText.includes(` + quote(part) + `)`)
 }
 
-// click clicks at the position of the element. An element on top of it gets the click.
-func (p *tab) click(selector string) {
-	p.t.Helper()
-	p.do("click "+selector, chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
-}
-
 // write types into a field and presses Enter.
 func (p *tab) write(selector, text string) {
 	p.t.Helper()

@@ -13,6 +13,15 @@ import (
 // largestBatch is the number of operations that etcd accepts in a transaction.
 const largestBatch = 128
 
+// largestFill is the number of bytes of the values in a transaction that fills a store. The record of a
+// history has them once more, and etcd accepts 1.5 MiB.
+const largestFill = 512 << 10
+
+// batch returns how many objects a transaction writes that fills a store.
+func (p *Parameters) batch() int {
+	return max(1, min(largestBatch, largestFill/max(p.ValueSize, 1)))
+}
+
 // prefill writes the objects that never change later and fills the window with changes. It
 // waits until the server has them. Later watchers do not receive these changes.
 func (w *writer) prefill(ctx context.Context, system *peer.Peer) error {
@@ -25,7 +34,7 @@ func (w *writer) prefill(ctx context.Context, system *peer.Peer) error {
 		key := p.Keys + i
 		others = append(others, peer.Change{Key: key, Value: p.value(key, blank)})
 	}
-	for changes := range slices.Chunk(others, largestBatch) {
+	for changes := range slices.Chunk(others, p.batch()) {
 		if err := w.store.Write(ctx, changes); err != nil {
 			return fmt.Errorf("write the objects that never change: %w", err)
 		}
@@ -54,7 +63,7 @@ func (w *writer) fill(ctx context.Context) error {
 	for i := range all {
 		all[i] = i
 	}
-	for keys := range slices.Chunk(all, largestBatch) {
+	for keys := range slices.Chunk(all, w.parameters.batch()) {
 		if err := w.put(ctx, keys); err != nil {
 			return fmt.Errorf("fill the store: %w", err)
 		}

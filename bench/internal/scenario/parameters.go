@@ -72,7 +72,9 @@ const callConnections = 8
 
 // Complete sets the parameters that follow from others.
 func (p *Parameters) Complete() {
-	p.Keys = max(p.Keys, p.Batch*p.Outstanding)
+	if p.Scenario != Calls { // where writes may meet at one key
+		p.Keys = max(p.Keys, p.Batch*p.Outstanding)
+	}
 	p.ValueSize = max(p.ValueSize, stamp.Size)
 	p.shareStreams()
 	p.PerConnection = min(p.PerConnection, max(p.Watchers, 1))

@@ -248,8 +248,8 @@ export class Connection {
           this.requestFailed(error);
         }
       },
-      () =>
-        this.call(methods.report, {}, { deadline: new Deadline(otherTimeout) }).then(
+      (signal) =>
+        this.call(methods.report, {}, { signal, deadline: new Deadline(otherTimeout) }).then(
           () => true,
           (error: unknown) => !noAnswer.has(errorOfCall(error).code),
         ),

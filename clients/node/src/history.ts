@@ -63,7 +63,7 @@ export interface HistoryOptions extends CallOptions, Pick<Selection, 'prefix' | 
   readonly at?: Date | undefined;
   /** Return the objects as they were written. */
   readonly values?: boolean | undefined;
-  /** How many writes one request fetches: at most 1000. Default: 100. */
+  /** How many writes one request fetches: at most 1000. 0 means the default: 100. */
   readonly pageSize?: number | undefined;
 }
 
@@ -73,6 +73,7 @@ type HistoryRequest = Exclude<MessageInitShape<typeof HistoryRequestSchema>, { $
 export function historyRequestOf(resource: string, options: HistoryOptions): HistoryRequest {
   const { upTo, at, values = false, pageSize = 0 } = options;
   if (upTo !== undefined && at !== undefined) throw new TypeError('upTo and at exclude each other');
+  if (pageSize < 0) throw new RangeError(`pageSize is ${pageSize}, must not be negative`);
   return {
     resource,
     scope: scopeOf(options),

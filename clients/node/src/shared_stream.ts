@@ -27,7 +27,7 @@ export interface SharedSink {
  */
 export class SharedStream {
   readonly #ended: (error: FanoutError | undefined, unsupported: boolean) => void;
-  readonly #answersOther: () => Promise<boolean>;
+  readonly #answersOther: (signal: AbortSignal) => Promise<boolean>;
   readonly #watches = new Map<bigint, SharedSink | undefined>(); // undefined: stopped, its id is not free yet
   readonly #free: bigint[] = [];
   #next = 1n;
@@ -36,6 +36,7 @@ export class SharedStream {
   #call: SubscribeCall | undefined;
   #headerTimer: NodeJS.Timeout | undefined;
   #header = false; // the server has answered
+  readonly #headerDecided = new AbortController(); // by the header or the end
   // What waits to be written: each watch has at most a start, a stop and a report.
   #requests: Request[] = [];
   readonly #reports = new Map<bigint, Report>();
@@ -43,12 +44,12 @@ export class SharedStream {
 
   /**
    * `ended` is called when the stream has ended, before its watches get the end. `answersOther` finds out whether the server
-   * answers another request.
+   * answers another request. Its signal is aborted when the answer no longer matters.
    */
   constructor(
     open: () => Promise<SubscribeCall>,
     ended: (error: FanoutError | undefined, unsupported: boolean) => void,
-    answersOther: () => Promise<boolean>,
+    answersOther: (signal: AbortSignal) => Promise<boolean>,
   ) {
     this.#ended = ended;
     this.#answersOther = answersOther;
@@ -77,6 +78,7 @@ export class SharedStream {
     call.on('metadata', () => {
       clearTimeout(this.#headerTimer);
       this.#header = true;
+      this.#headerDecided.abort();
       for (const sink of this.#watches.values()) sink?.asked();
     });
     call.on('data', ({ message, size }: Sized<SubscribeResponse>) => this.#receive(message, size));
@@ -91,7 +93,7 @@ export class SharedStream {
    */
   async #headerOverdue(): Promise<void> {
     const began = performance.now();
-    const answers = await this.#answersOther();
+    const answers = await this.#answersOther(this.#headerDecided.signal);
     if (this.#header || this.#over) return;
     if (!answers) {
       this.#end(unavailable('no answer to Subscribe and to other requests'));
@@ -202,6 +204,7 @@ export class SharedStream {
     if (this.#over) return;
     this.#over = true;
     clearTimeout(this.#headerTimer);
+    this.#headerDecided.abort();
     this.#call?.cancel();
     const sinks = [...this.#watches.values()];
     this.#watches.clear();

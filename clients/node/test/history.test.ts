@@ -105,6 +105,7 @@ void test('a time means a revision', async () => {
   assert.deepEqual((await entries(config, { prefix: 'time', at: time })).map(({ key }) => key), ['time/a']);
   assert.deepEqual(await entries(config, { at: earlier }), []);
   await assert.rejects(entries(config, { at: time, upTo: revision }), TypeError);
+  await assert.rejects(entries(config, { pageSize: -1 }), RangeError);
 });
 
 void test('a read returns the last change', async () => {

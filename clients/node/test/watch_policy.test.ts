@@ -5,6 +5,9 @@ import { EventEmitter } from 'node:events';
 import { hostname } from 'node:os';
 import { test, type TestContext } from 'node:test';
 import { Metadata, status } from '@grpc/grpc-js';
+import { addressOf } from '../src/address.js';
+import { Connection } from '../src/connection.js';
+import { Credentials } from '../src/credentials.js';
 import { Event_Type, WatchResponse_Kind as Kind, type SubscribeRequest, type WatchRequest } from '../src/gen/fanout/v1/fanout_pb.js';
 import { Client, type ClientOptions, type Observer, type FanoutError, type WatchInterrupted, type WatchOptions } from '../src/index.js';
 import { SharedStream, type SubscribeCall } from '../src/shared_stream.js';
@@ -376,6 +379,66 @@ void test('Subscribe is missing only if another request is answered first', asyn
     assert.equal(stream.open, want === undefined);
   }
 });
+
+for (const over of ['the last watch stops', 'the header comes'] as const) {
+  void test(`the request that tests a server leaves nothing when ${over}`, { timeout: 300_000 }, async (t) => {
+    // The header is overdue at once. The deadline of the other request never comes: its timers end only with the request.
+    const { setTimeout, clearTimeout } = globalThis;
+    const deadlines = new Set<unknown>();
+    t.mock.method(globalThis, 'setTimeout', (call: () => void, delay: number) => {
+      const deadline = delay > 15_000 && delay <= 20_000;
+      const timer = setTimeout(call, deadline ? 3_600_000 : delay === 5000 ? 0 : delay);
+      if (deadline) deadlines.add(timer);
+      return timer;
+    });
+    t.mock.method(globalThis, 'clearTimeout', (timer: NodeJS.Timeout | undefined) => {
+      deadlines.delete(timer);
+      clearTimeout(timer);
+    });
+    let subscribed: SubscribeStream | undefined;
+    let arrived = () => {};
+    const reported = new Promise<void>((resolve) => (arrived = resolve));
+    await using server = await ScriptedServer.start({
+      report: () => {
+        arrived();
+        return new Promise(() => {});
+      },
+      subscribe: (stream) => {
+        subscribed = stream;
+      },
+    });
+    let gone = 0;
+    const connection = new Connection(0, server.address, new Credentials({}, [addressOf(server.address)]).settingsOf(0), {
+      closing: new AbortController().signal,
+      log: { info: () => {}, warn: () => {} },
+      subscribe: new SubscribeSupport(),
+      hasOthers: false,
+      failed: () => {},
+      refused: () => {},
+      gone: () => {
+        gone++;
+      },
+    });
+    t.after(() => connection.close());
+    await connection.connect(60_000);
+    let asked = () => {};
+    const answered = new Promise<void>((resolve) => (asked = resolve));
+    const watch = connection.watch({ resource: 'config' }, { asked, message: () => {}, end: () => {} });
+    await reported;
+    assert.notEqual(deadlines.size, 0);
+    if (over === 'the header comes') {
+      subscribed!.sendMetadata(new Metadata());
+      await answered;
+      while (deadlines.size > 0) await new Promise(setImmediate); // that of the server ends with the call
+    }
+    connection.retire();
+    assert.equal(gone, 0);
+    watch.stop();
+    await new Promise(setImmediate);
+    assert.equal(gone, 1);
+    while (deadlines.size > 0) await new Promise(setImmediate);
+  });
+}
 
 void test('Subscribe is tried again after five minutes', (t) => {
   let now = 0;

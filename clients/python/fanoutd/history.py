@@ -92,6 +92,8 @@ def history_request(
     """Return the request of the first page of a history."""
     if up_to is not None and at is not None:
         raise ValueError("up_to and at exclude each other")
+    if page_size < 0:
+        raise ValueError(f"page_size is {page_size}, must not be negative")
     request = fanout_pb2.HistoryRequest(
         resource=resource,
         scope=scope(prefix, key),

@@ -269,15 +269,18 @@ class Resource:
         value: str | bytes | Value,
         *,
         if_revision: int | None = None,
+        overwrite_opaque: bool = False,
         metadata: Metadata = (),
         timeout: float | None = None,
     ) -> None:
         """Ask the server whether its validation rules allow a put, and write nothing.
 
         A refusal is an Error with the reason VALUE_REFUSED, whose ``violations`` are the faults. A revision is not
-        compared, but ``if_revision=0`` means that there is no object.
+        compared, but ``if_revision=0`` means that there is no object. ``overwrite_opaque`` is that of ``put``: rules that
+        compare a value with the old one need it where the server cannot decode or decrypt the old one.
         """
-        request = store_pb2.PutRequest(resource=self.name, put=_put(Put(key, value, if_revision)), validate_only=True)
+        operation = _put(Put(key, value, if_revision, overwrite_opaque=overwrite_opaque))
+        request = store_pb2.PutRequest(resource=self.name, put=operation, validate_only=True)
         await self._core.call("writes", "Put", request, timeout, False, metadata)
 
     async def delete(

@@ -95,6 +95,8 @@ class HistoryTest(ClientTest):
             await self.config.revision_at(datetime.datetime(2026, 11, 27))
         with self.assertRaises(ValueError):
             await anext(self.config.history(up_to=1, at=time))
+        with self.assertRaisesRegex(ValueError, "page_size"):
+            await anext(self.config.history(page_size=-1))
 
     async def test_get_returns_the_last_change(self) -> None:
         await self.config.put("last/a", "1", message="why")

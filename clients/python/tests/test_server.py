@@ -243,19 +243,21 @@ class OpaqueTest(unittest.TestCase):
     """Values of another program."""
 
     def test_only_overwrite_opaque_replaces_them(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "config"
-            file.write_text("resources: [{name: config, codec: raw}]")
-            server = Server("--config", str(file))
-            self.addCleanup(server.close)
-            server.until_ready()
-            with fanoutd.sync.Client(server.address) as client:
-                for key in "put", "transact":
-                    client.resource("config").put(key, "foreign")
-            server.stop()
-            file.write_text("resources: [{name: config, codec: json}]")
-            server.start()
-            server.until_ready()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        file, rules = Path(folder.name) / "config", Path(folder.name) / "rules"
+        file.write_text("resources: [{name: config, codec: raw}]")
+        server = Server("--config", str(file))
+        self.addCleanup(server.close)
+        server.until_ready()
+        with fanoutd.sync.Client(server.address) as client:
+            for key in "put", "transact":
+                client.resource("config").put(key, "foreign")
+        server.stop()
+        rules.write_text("checks: [{keys: [put], rules: [{rule: oldSelf == null || self != oldSelf, message: the same}]}]")
+        file.write_text(f"resources: [{{name: config, codec: json, validation-file: {rules}}}]")
+        server.start()
+        server.until_ready()
         with fanoutd.sync.Client(server.address) as client:
             config = client.resource("config")
             self.assertTrue(config.get("put").opaque)
@@ -264,6 +266,10 @@ class OpaqueTest(unittest.TestCase):
             self.assertEqual(refused.exception.reason, Reason.OPAQUE_VALUE)
             with self.assertRaisesRegex(fanoutd.Error, "set overwrite_opaque"):
                 config.transact(Put("transact", "1"))
+            with self.assertRaisesRegex(fanoutd.Error, "set overwrite_opaque"):
+                config.validate("put", "1")
+            config.validate("put", "1", overwrite_opaque=True)
+            self.assertTrue(config.get("put").opaque)
             config.put("put", "1", overwrite_opaque=True)
             config.transact(Put("transact", "1", overwrite_opaque=True))
             for key in "put", "transact":

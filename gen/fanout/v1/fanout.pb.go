@@ -952,13 +952,15 @@ type isHistoryRequest_Begin interface {
 }
 
 type HistoryRequest_Revision struct {
-	// The newest write with this revision or an earlier one. At least 1.
+	// The newest write with this revision or an earlier one. At least 1. If etcd has not reached the
+	// revision, the answer is OUT_OF_RANGE (reason REVISION_IN_FUTURE).
 	Revision int64 `protobuf:"varint,5,opt,name=revision,proto3,oneof"`
 }
 
 type HistoryRequest_Time struct {
 	// The newest write of the resource at this time or before it, by the clocks of the servers. It
-	// is the same revision for every scope: HistoryResponse.revision.
+	// is the same revision for every scope: HistoryResponse.revision. At most a minute ahead of the
+	// clock of the server.
 	Time *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=time,proto3,oneof"`
 }
 

@@ -18,16 +18,53 @@ type Executor struct {
 	Command  *shell.Command
 	Policy   Policy
 	Report   func(error) // reports failures that do not end the watch
+	// Failures are the objects whose last command has failed. A command that is tried again counts, too: it may
+	// fail for ever, and those who wait for it should know.
+	Failures client.Failures
 }
 
 // Run runs the command for the changes of an update.
 func (e *Executor) Run(ctx context.Context, u *client.Update) error {
-	for _, change := range u.Events {
-		if err := e.Policy.attempt(ctx, e.Report, func() error { return e.run(ctx, change) }); err != nil {
+	for i, change := range u.Events {
+		failed := false
+		report := func(err error) {
+			failed = true
+			e.Report(err)
+			e.fail(u, i, err)
+		}
+		err := e.Policy.attempt(ctx, report, func() error {
+			err := e.run(ctx, change)
+			failed = err != nil
 			return err
+		})
+		if err != nil {
+			return err
+		}
+		if !failed {
+			e.Failures.Remove(change.Object.Key)
 		}
 	}
 	return nil
+}
+
+// fail notes that the command has failed for a change of an update. What the same transaction has changed after it has
+// to wait, and counts as failed, too.
+func (e *Executor) fail(u *client.Update, i int, err error) {
+	change, tried := u.Events[i], u.Position
+	waiting := []client.Event{change}
+	for _, later := range u.Events[i+1:] {
+		switch {
+		case later.Revision == change.Revision:
+			waiting = append(waiting, later)
+		case later.Revision > change.Revision:
+			tried.Revision = min(tried.Revision, later.Revision-1)
+		default: // a new state is in order of its keys
+			tried = client.Position{}
+		}
+	}
+	for _, event := range waiting {
+		e.Failures.Add(event, err, tried)
+	}
 }
 
 // run runs the command for a change. Its standard input is the object as one line of JSON;

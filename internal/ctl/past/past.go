@@ -75,9 +75,9 @@ func (s State) at(ctx context.Context, r *client.Resource, revision int64, betwe
 	case between != nil:
 		s.Unknown = interruption(between)
 	case older == nil && newer.ReplacedRevision == 0:
-		s.Unknown = fmt.Sprintf("the history of the object begins with revision %d", newer.Revision)
+		s.Unknown = "the history of the object begins with " + When(newer)
 	case older == nil:
-		s.Unknown = fmt.Sprintf("the history no longer has what revision %d replaced", newer.Revision)
+		s.Unknown = fmt.Sprintf("the history of the object begins with %s, and no longer has what that replaced", When(newer))
 	case !follows(newer, older):
 		s.Unknown = fmt.Sprintf("the history does not have what revision %d replaced", newer.Revision)
 	default:

@@ -18,6 +18,10 @@ const (
 	maxHistoryPage = 1000
 )
 
+// clockTolerance is how far a time may be ahead of the clock of the server: that of a write is by the clock of the server
+// that made it, and "now" by that of the client.
+const clockTolerance = time.Minute
+
 // History is a request for a page of a history.
 type History struct {
 	Query      history.Query
@@ -39,10 +43,12 @@ func ParseHistory(target Target, req *fanoutv1.HistoryRequest, codec object.Code
 	case *fanoutv1.HistoryRequest_Revision:
 		h.Query.From.Upto = check.positiveRevision("revision", begin.Revision)
 	case *fanoutv1.HistoryRequest_Time:
+		h.Time = new(begin.Time.AsTime())
 		if err := begin.Time.CheckValid(); err != nil {
 			check.Refuse("time", "is not a valid time")
+		} else if now := time.Now(); h.Time.Sub(now) > clockTolerance {
+			check.Refuse("time", "is %s, in the future: it is %s by the clock of the server", h.Time.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 		}
-		h.Time = new(begin.Time.AsTime())
 	}
 	if token := req.GetPageToken(); token != "" {
 		place, err := parseHistoryToken(token, target)

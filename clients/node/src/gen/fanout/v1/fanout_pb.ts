@@ -354,7 +354,8 @@ export type HistoryRequest = Message<"fanout.v1.HistoryRequest"> & {
    */
   begin: {
     /**
-     * The newest write with this revision or an earlier one. At least 1.
+     * The newest write with this revision or an earlier one. At least 1. If etcd has not reached the
+     * revision, the answer is OUT_OF_RANGE (reason REVISION_IN_FUTURE).
      *
      * @generated from field: int64 revision = 5;
      */
@@ -363,7 +364,8 @@ export type HistoryRequest = Message<"fanout.v1.HistoryRequest"> & {
   } | {
     /**
      * The newest write of the resource at this time or before it, by the clocks of the servers. It
-     * is the same revision for every scope: HistoryResponse.revision.
+     * is the same revision for every scope: HistoryResponse.revision. At most a minute ahead of the
+     * clock of the server.
      *
      * @generated from field: google.protobuf.Timestamp time = 6;
      */
