@@ -100,11 +100,7 @@ func TestConnectionsEndWhileTheServerDrains(t *testing.T) {
 	// A client that does not read keeps the server from stopping.
 	unread := s.send(t, t.Context(), http.MethodGet, "/v1/resources/config/watch", "")
 	defer unread.Body.Close()
-	value := strings.Repeat("x", 512<<10)
-	s.awaitWatchers(t, func(all []*fanoutv1.WatcherStatus) bool {
-		s.put(t, "large", value)
-		return all[0].GetBlocked()
-	})
+	s.overfill(t)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -146,6 +142,18 @@ func TestWatchEndsWithItsClient(t *testing.T) {
 	w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
 	w.leave()
 	s.awaitWatchers(t, func(all []*fanoutv1.WatcherStatus) bool { return len(all) == 0 })
+}
+
+// overfill writes more than the buffers on the way to a client hold that does not read, and waits until its watch is
+// blocked. Less would block it only as long as the buffers grow.
+func (s *site) overfill(t *testing.T) {
+	t.Helper()
+	const written = 16 << 20 // the buffers held less than half of it
+	value := strings.Repeat("x", 512<<10)
+	for i := range written / len(value) {
+		s.put(t, fmt.Sprint("large/", i), value) // of one key, only the last value would be sent
+	}
+	s.awaitWatchers(t, func(all []*fanoutv1.WatcherStatus) bool { return all[0].GetBlocked() })
 }
 
 // awaitWatchers waits until the number of watches is as wanted.
@@ -213,11 +221,7 @@ func TestStopDoesNotWaitForReaders(t *testing.T) {
 	s := open(t, func(c *config.Config) { c.ShutdownGrace = config.Duration(time.Second) })
 	resp := s.send(t, t.Context(), http.MethodGet, "/v1/resources/config/watch", "")
 	defer resp.Body.Close()
-	value := strings.Repeat("x", 512<<10)
-	s.awaitWatchers(t, func(all []*fanoutv1.WatcherStatus) bool {
-		s.put(t, "large", value)
-		return all[0].GetBlocked()
-	})
+	s.overfill(t)
 	s.stop()
 }
 

@@ -129,7 +129,7 @@ type settings struct {
 	interfere    func(resource string, seam *seam) // called before anything runs
 	configure    func(*server.Config)              // called before the server is created
 	window       cacher.WindowLimits               // default: that of the cacher
-	readWait     time.Duration                     // default: that of the cacher
+	readWait     time.Duration                     // default: poll.Patience, so that a busy machine refuses no read
 	encoder      feed.Encoder                      // default: wire.Encoder
 	logBytes     int                               // default: that of the dispatcher
 	messageBytes int                               // default: that of the dispatcher
@@ -203,7 +203,8 @@ func startOver(t testing.TB, etcd *store.Store, with settings) *instance {
 		}
 		if with.uncached {
 			source := direct.New(direct.Config{
-				Resource: name, Store: collection, Codec: codec, Preencode: wire.Preencode, Encoder: with.encoder, MessageBytes: with.messageBytes, Keys: keys, Log: log,
+				Resource: name, Store: collection, Codec: codec, Preencode: wire.Preencode, Encoder: with.encoder, MessageBytes: with.messageBytes,
+				ReadWait: cmp.Or(with.readWait, poll.Patience), Keys: keys, Log: log,
 			})
 			in.collections[name] = collection
 			cfg.Resources = append(cfg.Resources, backend.Resource{Name: name, Fields: schema.Names(), Codec: codec, Direct: source, Store: s, Values: values, History: records})
@@ -211,7 +212,7 @@ func startOver(t testing.TB, etcd *store.Store, with settings) *instance {
 		}
 		c := cacher.New(cacher.Config{
 			Resource: name, Store: s, Codec: codec, Preencode: wire.Preencode,
-			Window: with.window, MaxTombstones: with.tombstones, ReadWait: with.readWait, Keys: keys, Log: log,
+			Window: with.window, MaxTombstones: with.tombstones, ReadWait: cmp.Or(with.readWait, poll.Patience), Keys: keys, Log: log,
 		})
 		d := dispatch.New(feed.Config{Source: c, Encoder: with.encoder, LogBytes: with.logBytes, MessageBytes: with.messageBytes, Indexed: schema.Indexed()})
 		in.collections[name], in.seams[name], in.dispatchers[name] = collection, s, d

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -113,16 +114,12 @@ func (r *reader) schemaFile(path string, content []byte) {
 		r.Refuse(nil, "schema %v", f.Err())
 		return
 	}
-	var document any
-	if err := f.Root.Load(&document); err != nil {
-		r.Refuse(nil, "schema %s: %v", path, err)
-		return
+	r.schemas[path] = compileIn(f, f.Root, "")
+	if problems, ok := errors.AsType[yamlfile.Problems](f.Err()); ok {
+		for _, p := range problems {
+			r.Refuse(nil, "schema %v", p)
+		}
 	}
-	compiled, err := compileSchema(document)
-	if err != nil {
-		r.Refuse(nil, "schema %s: %v", path, err)
-	}
-	r.schemas[path] = compiled
 }
 
 func (r *reader) body() {
@@ -171,7 +168,7 @@ func (r *reader) check(n *yaml.Node) {
 		c.schema = r.schema(&fields.Schema)
 	}
 	for i := range fields.Rules {
-		c.rules = append(c.rules, r.rule(&fields.Rules[i]))
+		c.rules = append(c.rules, r.rule(&fields.Rules[i], c.schema))
 	}
 	r.rules += len(c.rules)
 	r.checks = append(r.checks, c)
@@ -187,19 +184,31 @@ func (r *reader) schema(n *yaml.Node) *schema {
 		}
 		return r.schemas[path]
 	}
+	return compileIn(r.File, n, "schema: ")
+}
+
+// compileIn compiles a schema in a file, and adds its faults to the problems of the file.
+func compileIn(file *yamlfile.File, n *yaml.Node, prefix string) *schema {
 	var document any
 	if err := n.Load(&document); err != nil {
-		r.Refuse(n, "%v", err)
+		file.Refuse(n, "%s%v", prefix, err)
 		return nil
 	}
+	refuseUnknownKeywords(file, n)
 	compiled, err := compileSchema(document)
-	if err != nil {
-		r.Refuse(n, "schema: %v", err)
+	if wrong, ok := errors.AsType[malformed](err); ok {
+		for _, one := range wrong {
+			at, _ := nodeAt(n, one.path)
+			file.Refuse(at, "%s%v", prefix, one)
+		}
+	} else if err != nil {
+		file.Refuse(n, "%s%v", prefix, err)
 	}
 	return compiled
 }
 
-func (r *reader) rule(n *yaml.Node) rule {
+// rule compiles a rule for values that a schema allows; nil: any.
+func (r *reader) rule(n *yaml.Node, values *schema) rule {
 	var fields struct {
 		Rule    string `yaml:"rule"`
 		Message string `yaml:"message"`
@@ -223,7 +232,7 @@ func (r *reader) rule(n *yaml.Node) rule {
 		r.Refuse(n, "path %q must be a JSON pointer, such as /limits/rps", fields.Path)
 	}
 	var err error
-	if one.program, err = compileRule(fields.Rule); err != nil {
+	if one.program, err = compileRule(fields.Rule, values); err != nil {
 		r.Refuse(n, "rule: %v", err)
 	}
 	return one

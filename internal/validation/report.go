@@ -17,12 +17,17 @@ import (
 // collect reports the faults that an error of the library stands for, in the order of their places in the value.
 // The library walks through maps, so its own order is random, and a report has only the first faults.
 func (s *schema) collect(e *jsonschema.ValidationError, value any, found *Violations) {
+	for _, one := range s.first(e, value) {
+		found.add(one.path, "%s", one.explain())
+	}
+}
+
+// first returns the first faults that an error of the library stands for.
+func (s *schema) first(e *jsonschema.ValidationError, value any) []placed {
 	var all []placed
 	s.place(e, value, &all)
 	slices.SortStableFunc(all, placed.compare)
-	for _, one := range all[:min(len(all), MaxViolations)] {
-		found.add(one.path, "%s", one.explain())
-	}
+	return all[:min(len(all), MaxViolations)]
 }
 
 // placed is a fault and its place in the value. Explain returns its text, which most faults of a long list do not need.
@@ -102,22 +107,29 @@ func (s *schema) place(e *jsonschema.ValidationError, value any, all *[]placed) 
 
 // closest says that a value has none of several forms, with the fault of the form that has the fewest.
 func (s *schema) closest(e *jsonschema.ValidationError, value any) string {
-	var best Violations
-	for _, cause := range e.Causes {
-		var faults Violations
-		s.collect(cause, value, &faults)
-		if best == nil || len(faults) > 0 && len(faults) < len(best) {
-			best = faults
-		}
-	}
-	if len(best) == 0 {
+	faults := s.best(e, value)
+	if len(faults) == 0 {
 		return "must match one of the allowed forms, but matches none"
 	}
 	where := ""
-	if at := best[0].Pointer; at != pointerTo(e.InstanceLocation) {
-		where = at + " "
+	if at := pointerTo(faults[0].path); at != pointerTo(e.InstanceLocation) {
+		where = clip(at, maxPointerBytes) + " "
 	}
-	return fmt.Sprintf("matches none of the %d allowed forms; for the closest, %s%s", len(e.Causes), where, best[0].Message)
+	return fmt.Sprintf("matches none of the %d allowed forms; for the closest, %s%s", len(e.Causes), where, faults[0].explain())
+}
+
+// best returns the first faults of the form that has the fewest. If several have as few, it is that with a fault
+// deepest inside of the value, because the outer part of the value has that form.
+func (s *schema) best(e *jsonschema.ValidationError, value any) (best []placed) {
+	for _, cause := range e.Causes {
+		faults := s.first(cause, value)
+		switch {
+		case len(faults) == 0:
+		case best == nil, len(faults) < len(best), len(faults) == len(best) && len(faults[0].path) > len(best[0].path):
+			best = faults
+		}
+	}
+	return best
 }
 
 // lacks says which members must be there because another one is.

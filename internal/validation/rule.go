@@ -3,12 +3,17 @@ package validation
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
+
+	"github.com/fanoutd/fanoutd/internal/yamlfile"
 )
 
 // The limits of a rule. The text is limited by convention. cel-go checks the types of nested lists, maps and loops
@@ -52,8 +57,8 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// compileRule compiles the text of a rule.
-func compileRule(text string) (cel.Program, error) {
+// compileRule compiles the text of a rule for values that a schema allows; nil: any.
+func compileRule(text string, values *schema) (cel.Program, error) {
 	if len(text) > maxRuleBytes {
 		return nil, fmt.Errorf("has %d bytes, the limit is %d", len(text), maxRuleBytes)
 	}
@@ -67,6 +72,9 @@ func compileRule(text string) (cel.Program, error) {
 	}
 	if n := countNested(parsed); n > maxNested {
 		return nil, fmt.Errorf("has %d lists, maps and loops, where map() and filter() count three times; the limit is %d", n, maxNested)
+	}
+	if name, advice, found := unknownMember(parsed, values); found {
+		return nil, fmt.Errorf("reads self.%s, which the schema does not allow%s", clip(name, maxGivenBytes), clip(advice, maxMessageBytes))
 	}
 	checked, issues := env.Check(parsed)
 	if issues != nil && issues.Err() != nil {
@@ -89,6 +97,47 @@ func countNested(parsed *cel.Ast) int {
 	return len(ast.MatchDescendants(ast.NavigateAST(parsed.NativeRep()), func(e ast.NavigableExpr) bool {
 		return e.Kind() == ast.ListKind || e.Kind() == ast.MapKind || e.Kind() == ast.ComprehensionKind
 	}))
+}
+
+// unknownMember returns a member of self that a rule reads, but that the schema of self does not allow, and advice.
+func unknownMember(parsed *cel.Ast, values *schema) (name, advice string, found bool) {
+	if values == nil || values.root.AdditionalProperties != false {
+		return "", "", false
+	}
+	root := ast.NavigateAST(parsed.NativeRep())
+	hidesSelf := func(e ast.NavigableExpr) bool {
+		if e.Kind() != ast.ComprehensionKind {
+			return false
+		}
+		loop := e.AsComprehension()
+		return loop.IterVar() == varSelf || loop.IterVar2() == varSelf
+	}
+	if len(ast.MatchDescendants(root, hidesSelf)) > 0 {
+		return "", "", false // self may be an item
+	}
+	ast.MatchDescendants(root, func(e ast.NavigableExpr) bool {
+		if member, ok := memberOfSelf(e); ok && !found && !values.allows(member) {
+			name, found = member, true
+		}
+		return false
+	})
+	return name, yamlfile.Suggest(name, slices.Sorted(maps.Keys(values.root.Properties))), found
+}
+
+// memberOfSelf returns the name of the member that self.NAME, has(self.NAME) or self["NAME"] reads.
+func memberOfSelf(e ast.Expr) (name string, ok bool) {
+	isSelf := func(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == varSelf }
+	switch e.Kind() {
+	case ast.SelectKind:
+		return e.AsSelect().FieldName(), isSelf(e.AsSelect().Operand())
+	case ast.CallKind:
+		args := e.AsCall().Args()
+		if e.AsCall().FunctionName() == operators.Index && isSelf(args[0]) && args[1].Kind() == ast.LiteralKind {
+			name, ok = args[1].AsLiteral().Value().(string)
+			return name, ok
+		}
+	}
+	return "", false
 }
 
 // firstOf returns the first issue of a rule as an error.

@@ -69,6 +69,9 @@ func compileSchema(document any) (_ *schema, err error) {
 		return nil, err
 	}
 	root, err := c.Compile(schemaURL)
+	if refused, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
+		return nil, malformedOf(refused, plain)
+	}
 	if err != nil {
 		return nil, errors.New(strings.ReplaceAll(strings.ReplaceAll(err.Error(), schemaURL, ""), "\n", " "))
 	}
@@ -115,6 +118,19 @@ func memberNamesOf(s *jsonschema.Schema) *jsonschema.Schema {
 		}
 	}
 	return nil
+}
+
+// allows reports whether the root of a schema with additionalProperties: false allows a member.
+func (s *schema) allows(member string) bool {
+	if s.root.Properties[member] != nil {
+		return true
+	}
+	for re := range s.root.PatternProperties {
+		if re.MatchString(member) {
+			return true
+		}
+	}
+	return false
 }
 
 // noLoader refuses references to other documents: a server must not ask other hosts what it may store, nor

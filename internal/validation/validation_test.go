@@ -269,6 +269,107 @@ func TestRefusedFiles(t *testing.T) {
 	}
 }
 
+// A misspelt keyword would check nothing. It is refused with its place, but names that are not keywords are not.
+func TestUnknownKeywords(t *testing.T) {
+	const draft7 = `$schema: "http://json-schema.org/draft-07/schema#"`
+	for schema, want := range map[string][]string{
+		"minimun: 1": {`rules.yaml:2:13: unknown keyword "minimun" (did you mean "minimum"?)`},
+		"minlength: 1, properties: {a: {requird: [a]}}": {
+			`rules.yaml:2:13: unknown keyword "minlength" (did you mean "minLength"?)`,
+			`rules.yaml:2:44: unknown keyword "requird" (did you mean "required"?)`,
+		},
+		"colour: red":                                   {`rules.yaml:2:13: unknown keyword "colour"; the name of an annotation begins with x-`},
+		"<<: {typo: 1}":                                 {`rules.yaml:2:18: unknown keyword "typo" (did you mean "type"?)`},
+		"prefixItems: [true, {itmes: true}]":            {`rules.yaml:2:34: unknown keyword "itmes" (did you mean "items"?)`},
+		"allOf: [{if: {not: {additionalProperty: 1}}}]": {`rules.yaml:2:33: unknown keyword "additionalProperty" (did you mean "additionalProperties"?)`},
+		"dependencies: {a: [b], c: {patern: x}}":        {`rules.yaml:2:40: unknown keyword "patern" (did you mean "pattern"?)`},
+		"additionalItems: false":                        {`rules.yaml:2:13: the keyword "additionalItems" has no effect in 2020-12`},
+		"id: a":                                         {`rules.yaml:2:13: the keyword "id" has no effect in 2020-12`},
+		draft7 + ", items: {prefixItems: [true]}":       {`rules.yaml:2:73: the keyword "prefixItems" has no effect in draft-07`},
+		"x-a: {minimun: 1}, allOf: [{$ref: '#/x-a'}]":   {`rules.yaml:2:19: unknown keyword "minimun" (did you mean "minimum"?)`},
+
+		"x-unit: percent, x-: {minimun: 1}": nil,
+		draft7 + ", definitions: {a: {const: 1}}, items: [{$ref: '#/definitions/a'}], additionalItems: {type: integer}": nil,
+		"enum: [{minimun: 1}], const: {minimun: 1}, default: {minimun: 1}, examples: [{minimun: 1}]":                    nil,
+		"properties: {minimun: {}}, patternProperties: {minimun: {}}, $defs: {minimun: {}}, definitions: {minimun: {}}": nil,
+		"dependentSchemas: {minimun: {}}, dependentRequired: {minimun: [a]}, dependencies: {minimun: [a]}":              nil,
+		"$id: a, $anchor: b, $comment: c, title: d, description: e, deprecated: true, readOnly: true, writeOnly: true, contentEncoding: base64, contentMediaType: text/plain, contentSchema: true, unevaluatedItems: true, unevaluatedProperties: true, minContains: 1, maxContains: 2, contains: true, then: true, else: true": nil,
+	} {
+		var got []string
+		if _, err := validation.Parse("rules.yaml", [][]byte{[]byte("checks:\n- schema: { " + schema + "}")}); err != nil {
+			got = strings.Split(err.Error(), "\n")
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", schema, diff)
+		}
+	}
+	_, err := validation.Parse("dir/rules.yaml", [][]byte{[]byte("checks: [{schema: a.json}]"), []byte("{\"type\": \"object\",\n \"requird\": []}")})
+	if want := `dir/rules.yaml: schema dir/a.json:2:2: unknown keyword "requird" (did you mean "required"?)`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// A schema that is none is refused in a sentence: the place in the schema, what is allowed, and what was given.
+func TestWrongValuesOfKeywords(t *testing.T) {
+	const types = `"array", "boolean", "integer", "null", "number", "object", "string"`
+	for schema, want := range map[string][]string{
+		"{type: nothing}":                       {"rules.yaml:2:18: schema: /type must be one of " + types + `; is "nothing"`},
+		"{type: [string, strin]}":               {"rules.yaml:2:27: schema: /type/1 must be one of " + types + `; is "strin"`},
+		`{properties: {a: {minimum: "0"}}}`:     {`rules.yaml:2:38: schema: /properties/a/minimum must be number, is "0"`},
+		"{properties: {a/b: {required: true}}}": {"rules.yaml:2:41: schema: /properties/a~1b/required must be array, is true"},
+		"{enum: 5, minLength: -1, maxLength: 1.5}": {
+			"rules.yaml:2:18: schema: /enum must be array, is 5",
+			"rules.yaml:2:32: schema: /minLength must be at least 0, is -1",
+			"rules.yaml:2:47: schema: /maxLength must be integer, is 1.5",
+		},
+		"{items: [{type: string}]}":        {"rules.yaml:2:19: schema: /items must be boolean or object, is an array with 1 items"},
+		"5":                                {"rules.yaml:2:11: schema: must be boolean or object, is 5"},
+		"{pattern: '('}":                   {"rules.yaml:2:21: schema: /pattern must be a valid regex, is \"(\": error parsing regexp: missing closing ): `(`"},
+		"{patternProperties: {'(': true}}": {"rules.yaml:2:31: schema: /patternProperties has the member \"(\", whose name is not a valid regex: error parsing regexp: missing closing ): `(`"},
+		"{x-a: {type: nothing}, allOf: [{$ref: '#/x-a'}]}":                     {"rules.yaml:2:24: schema: /x-a/type must be one of " + types + `; is "nothing"`},
+		"{$schema: 'http://json-schema.org/draft-07/schema#', maxItems: many}": {`rules.yaml:2:74: schema: /maxItems must be integer, is "many"`},
+	} {
+		_, err := validation.Parse("rules.yaml", [][]byte{[]byte("checks:\n- schema: " + schema)})
+		if diff := cmp.Diff(strings.Join(want, "\n"), fmt.Sprint(err)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", schema, diff)
+		}
+	}
+	_, err := validation.Parse("rules.yaml", [][]byte{[]byte("checks: [{schema: a.json}]"), []byte("{\"type\": \"object\",\n \"required\": \"x\"}")})
+	if want := `rules.yaml: schema a.json:2:14: /required must be array, is "x"`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// A rule that reads a member of self which its schema does not allow would refuse every write, or never apply.
+func TestRulesReadMembersOfTheSchema(t *testing.T) {
+	const closed = "additionalProperties: false, properties: {rps: true, name: true}, patternProperties: {^x-: true}"
+	for _, c := range []struct{ schema, rule, want string }{
+		{closed, "self.rsp < 5", `reads self.rsp, which the schema does not allow (did you mean "rps"?)`},
+		{closed, "self.rsp", `reads self.rsp, which the schema does not allow (did you mean "rps"?)`},
+		{closed, "!has(self.rsp) || self.rps < 5", `reads self.rsp, which the schema does not allow (did you mean "rps"?)`},
+		{closed, "self[\"rsp\"] < 5", `reads self.rsp, which the schema does not allow (did you mean "rps"?)`},
+		{closed, "[1].all(i, self.limit.rps > i)", `reads self.limit, which the schema does not allow (want name, rps)`},
+		{"additionalProperties: false", "self.a < 5", `reads self.a, which the schema does not allow`},
+
+		{closed, "self.rps < 5 && self.rps.rsp < 5 && self[\"x-a\"] == 1 && self[key] == 1", ""},
+		{closed, "oldSelf == null || oldSelf.rsp < 5", ""}, // which may be older than the schema
+		{closed, "[{\"rsp\": 1}].all(self, self.rsp < 5)", ""},
+		{"properties: {rps: true}", "self.rsp < 5", ""},
+		{"additionalProperties: {type: string}", "self.rsp < 5", ""},
+		{"allOf: [{additionalProperties: false}]", "self.rsp < 5", ""},
+	} {
+		rule, _ := json.Marshal(c.rule)
+		_, err := validation.Parse("rules.yaml", [][]byte{[]byte("checks:\n- schema: {" + c.schema + "}\n  rules:\n  - rule: " + string(rule) + "\n    message: m\n")})
+		want := "rules.yaml:4:5: rule: " + c.want
+		if c.want == "" {
+			want = fmt.Sprint(nil)
+		}
+		if got := fmt.Sprint(err); got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", c.rule, got, want)
+		}
+	}
+}
+
 // A file is refused before it takes more memory than a file of its size should.
 func TestLargeFilesAreRefused(t *testing.T) {
 	bomb := "{$defs: {a: &a {enum: [" + strings.Repeat("xxxx, ", 10_000) + "x]}}, allOf: [" + strings.Repeat("*a, ", 30) + "true]}"

@@ -49,6 +49,18 @@ func pointerTo(path []string) string {
 	return b.String()
 }
 
+// pathOf returns the path of a JSON pointer.
+func pathOf(pointer string) []string {
+	if pointer == "" {
+		return nil
+	}
+	path := strings.Split(pointer[1:], "/")
+	for i, name := range path {
+		path[i] = pointerUnescapes.Replace(name)
+	}
+	return path
+}
+
 var (
 	pointerEscapes   = strings.NewReplacer("~", "~0", "/", "~1")
 	pointerUnescapes = strings.NewReplacer("~1", "/", "~0", "~")
@@ -59,10 +71,10 @@ func lookup(value any, pointer string) (any, bool) {
 	if pointer == "" {
 		return value, true
 	}
-	for name := range strings.SplitSeq(pointer[1:], "/") {
+	for _, name := range pathOf(pointer) {
 		switch parent := value.(type) {
 		case map[string]any:
-			child, ok := parent[pointerUnescapes.Replace(name)]
+			child, ok := parent[name]
 			if !ok {
 				return nil, false
 			}

@@ -129,7 +129,7 @@ func (f *File) Locate(problems Problems) Problems {
 func (f *File) find(key string) *yaml.Node {
 	at := f.Root
 	for step := range strings.FieldsFuncSeq(key, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
-		below := child(at, step)
+		below := Child(at, step)
 		if below == nil {
 			break
 		}
@@ -138,8 +138,8 @@ func (f *File) find(key string) *yaml.Node {
 	return at
 }
 
-// child returns the field or list item of a node, or nil.
-func child(n *yaml.Node, name string) *yaml.Node {
+// Child returns the field or list item of a node, or nil.
+func Child(n *yaml.Node, name string) *yaml.Node {
 	n = resolve(n)
 	if i, err := strconv.Atoi(name); err == nil && n.Kind == yaml.SequenceNode && i < len(n.Content) {
 		return n.Content[i]

@@ -85,6 +85,8 @@ func TestProblems(t *testing.T) {
 		"a":                          "f:1:1: must be a mapping, not a",
 		"own: 1":                     `f:1:1: unknown field "own" (want any, code, count, id, list, name, on, rate, tags)`,
 		"mane: a":                    `f:1:1: unknown field "mane" (did you mean "name"?)`,
+		"mame: a":                    `f:1:1: unknown field "mame" (did you mean "name"?)`,
+		"coumt: 1":                   `f:1:1: unknown field "coumt" (did you mean "count"?)`,
 		"list: [{x: 1, <<: {y: 1}}]": `f:1:9: unknown field "x" (want id)`,
 		"list: [{<<: {y: 1}}]":       `f:1:14: field y not found in type yamlfile_test.part`,
 		bomb.String():                "f:1:18: document contains excessive aliasing",
