@@ -114,9 +114,6 @@ func (c *Collection) Position(ctx context.Context) (object.Position, error) {
 		if ctx.Err() != nil {
 			return object.Position{}, ctx.Err()
 		}
-		if err == nil {
-			err = c.verifyConnection(ctx)
-		}
 		if now, h := c.store.epochs.Current(); now != epoch || h.HasEnded() {
 			continue // the revision belongs to another epoch
 		}

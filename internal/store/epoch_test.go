@@ -44,6 +44,18 @@ func replica(t *testing.T, members ...*etcdproc.Member) *store.Collection {
 	return dialStore(t, cfg)
 }
 
+// unmonitored returns a store that does not look for a restore of etcd on its own, as if that came late.
+func unmonitored(t *testing.T, m *etcdproc.Member) *store.Store {
+	t.Helper()
+	s, err := store.Dial(t.Context(), store.ExternalConfig{Endpoints: []string{m.Address}}, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeStore(t, s) })
+	s.StopMonitor()
+	return s
+}
+
 func TestEpochs(t *testing.T) {
 	epochs := map[object.Epoch]bool{}
 	for range 2 {
@@ -244,12 +256,7 @@ func TestRestoredEtcdHasANewEpoch(t *testing.T) {
 func TestStreamDeliversNothingOfARestoredEtcd(t *testing.T) {
 	t.Parallel()
 	m := etcdproc.StartMember(t, "http")
-	own, err := store.Dial(t.Context(), store.ExternalConfig{Endpoints: []string{m.Address}}, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { closeStore(t, own) })
-	own.StopMonitor() // it might detect the restore before the stream
+	own := unmonitored(t, m)
 	c := own.Plain("test", prefix)
 	epochOf(t, c)
 	snapshot := m.Snapshot(t)
@@ -297,12 +304,7 @@ func TestReadsNeverReturnARestoredStateUnderTheOldEpoch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := etcdproc.StartMember(t, "http")
-			own, err := store.Dial(t.Context(), store.ExternalConfig{Endpoints: []string{m.Address}}, quiet())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { closeStore(t, own) })
-			own.StopMonitor() // it might detect the restore before the read
+			own := unmonitored(t, m)
 			c := own.Plain("test", prefix)
 			snapshot := m.Snapshot(t)
 			putMany(t, c, 5)

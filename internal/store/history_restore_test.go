@@ -9,7 +9,6 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/history"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/store"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 	"github.com/fanoutd/fanoutd/test/poll"
 )
@@ -198,12 +197,7 @@ func TestGapWithARememberedRevisionAfterARestore(t *testing.T) {
 	}
 	t.Parallel()
 	m := etcdproc.StartMember(t, "http")
-	own, err := store.Dial(t.Context(), store.ExternalConfig{Endpoints: []string{m.Address}}, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { closeStore(t, own) })
-	own.StopMonitor() // it might notice the restore first
+	own := unmonitored(t, m)
 	r := recordingIn(own)
 	r.mustWrite(t, time.Now(), put("a", "1"))
 	snapshot := m.Snapshot(t)
