@@ -80,6 +80,8 @@ const (
 	ErrNotReady Reason = "NOT_READY"
 	// ErrStoreUnavailable: etcd does not answer. A write may have been applied.
 	ErrStoreUnavailable Reason = "STORE_UNAVAILABLE"
+	// ErrClusterForming (writes): too few servers of the cluster vote yet. Nothing was written.
+	ErrClusterForming Reason = "CLUSTER_FORMING"
 	// ErrStoreFull (writes): etcd has no space left.
 	ErrStoreFull Reason = "STORE_FULL"
 	// ErrDraining: the server is stopping, or an operator ended the watch.

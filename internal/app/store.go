@@ -2,10 +2,13 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/cluster"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/internal/direct"
@@ -92,9 +95,69 @@ func requestBytes(cfg config.Config) int {
 	return 0
 }
 
+// beginEtcd returns how the etcd of this server begins as a member of several, or nil without a cluster. It
+// waits for the other servers.
+func beginEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (*store.Peers, error) {
+	if cfg.Cluster == nil {
+		return nil, nil
+	}
+	own, list, err := Servers(cfg)
+	if err != nil {
+		return nil, err
+	}
+	files := store.TLSFiles{CA: cfg.Cluster.CAFile, Cert: cfg.Cluster.CertFile, Key: cfg.Cluster.KeyFile}
+	serverTLS, err := files.Server()
+	if err != nil {
+		return nil, fmt.Errorf("configure TLS of the cluster: %w", err)
+	}
+	clientTLS, err := files.Client()
+	if err != nil {
+		return nil, fmt.Errorf("configure TLS to the cluster: %w", err)
+	}
+	directory, err := directoryOf(cfg)
+	if err != nil {
+		return nil, err
+	}
+	server, _ := list.Get(own)
+	peers := &store.Peers{
+		Name: own, Peer: server.Peer, Client: server.Client, ListenPeer: bindable(server.Peer), ListenClient: bindable(server.Client),
+		TLS: files, Majority: list.Majority(),
+	}
+	join := func(ctx context.Context, id uint64, via []cluster.Server) (string, error) {
+		members, err := peers.Add(ctx, id, clientsOf(via), peersOf(list), log)
+		if _, ok := errors.AsType[*store.DataGoneError](err); ok {
+			return "", &cluster.Refusal{Reason: err.Error()}
+		}
+		return members, err
+	}
+	beginning, err := cluster.Await(ctx, cluster.Config{
+		List: list, Name: own, DataDir: cfg.DataDir, Listen: peers.ListenPeer, ServerTLS: serverTLS, ClientTLS: clientTLS, Join: join, Log: log,
+		Directory: directory,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cluster: %w", err)
+	}
+	peers.Join = beginning.Members
+	return peers, nil
+}
+
+// directoryOf returns what the data directory contains.
+func directoryOf(cfg config.Config) (cluster.Directory, error) {
+	d, err := store.Identify(cfg.DataDir)
+	if err != nil {
+		return cluster.Directory{}, fmt.Errorf("read the data directory: %w", err)
+	}
+	return cluster.Directory{Cluster: d.Cluster, Name: d.Name, Single: d.Single}, nil
+}
+
 func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (Store, error) {
 	if len(cfg.EtcdEndpoints) == 0 {
+		peers, err := beginEtcd(ctx, cfg, log)
+		if err != nil {
+			return nil, err
+		}
 		return asStore(store.OpenEmbedded(ctx, store.EmbeddedConfig{
+			Peers:               peers,
 			Dir:                 cfg.DataDir,
 			ListenClient:        cfg.EmbeddedEtcdListen,
 			QuotaBytes:          int64(cfg.EmbeddedEtcdQuota),

@@ -16,6 +16,16 @@ import (
 // of a write, of which etcd may need more. MaxRequestBytes is at least the default.
 type EmbeddedConfig = embedded.Config
 
+// These are what makes an embedded etcd a member of several.
+type (
+	Peers         = embedded.Peers
+	TLSFiles      = embedded.TLSFiles
+	DataGoneError = embedded.DataGoneError
+)
+
+// Identify is [embedded.Identify].
+func Identify(dir string) (embedded.Identity, error) { return embedded.Identify(dir) }
+
 // OpenEmbedded starts an etcd in this process and returns a store in it.
 func OpenEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*Store, error) {
 	// Each write may need a read, see [transaction], and one of them may be nested. With a history, it

@@ -26,6 +26,7 @@ var executed = map[string]string{
 	"docs/reference/fanoutctl.md":     "test/readme.TestTasks",
 	"docs/reference/http.md":          "test/readme.TestHTTPPage",
 	"docs/tasks/backup.md":            "test/readme.TestClusterPage",
+	"docs/tasks/certificates.md":      "cmd/fanoutd.TestDocumentedCertificatesWork",
 	"docs/tasks/cluster.md":           "test/readme.TestClusterPage",
 	"docs/tasks/deploy-gate.md":       "test/readme.TestTasks",
 	"docs/tasks/encrypt.md":           "test/readme.TestTasks",

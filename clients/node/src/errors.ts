@@ -30,6 +30,7 @@ export type Reason =
   | 'NO_HISTORY'
   | 'NOT_READY'
   | 'STORE_UNAVAILABLE'
+  | 'CLUSTER_FORMING'
   | 'STORE_FULL'
   | 'DRAINING'
   | 'UNAUTHENTICATED'

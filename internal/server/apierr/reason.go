@@ -30,6 +30,7 @@ const (
 	ReasonNoHistory          Reason = "NO_HISTORY"
 	ReasonNotReady           Reason = "NOT_READY"
 	ReasonStoreUnavailable   Reason = "STORE_UNAVAILABLE"
+	ReasonClusterForming     Reason = "CLUSTER_FORMING"
 	ReasonStoreFull          Reason = "STORE_FULL"
 	ReasonDraining           Reason = "DRAINING"
 	ReasonUnauthenticated    Reason = "UNAUTHENTICATED"
@@ -68,6 +69,7 @@ var meanings = map[Reason]meaning{
 	ReasonNoHistory:          {code: codes.FailedPrecondition},
 	ReasonNotReady:           {code: codes.Unavailable, retry: true},
 	ReasonStoreUnavailable:   {code: codes.Unavailable, retry: true},
+	ReasonClusterForming:     {code: codes.Unavailable, retry: true},
 	ReasonStoreFull:          {code: codes.ResourceExhausted},
 	ReasonDraining:           {code: codes.Unavailable, retry: true},
 	ReasonUnauthenticated:    {code: codes.Unauthenticated},

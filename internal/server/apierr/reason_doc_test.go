@@ -57,6 +57,7 @@ var examples = []error{
 	cacher.ErrNotReady,
 	object.ErrUnavailable,
 	object.ErrNoSpace,
+	&object.FormingError{Voters: 1, Needed: 2},
 	ErrDraining,
 	ErrDrainedInTurn,
 	ErrEndedByOperator,

@@ -59,6 +59,7 @@ func answerFor(err error) answer {
 		refused     *access.RefusedError
 		limit       *LimitError
 		space       *object.SpaceError
+		forming     *object.FormingError
 		record      *object.RecordTooLargeError
 		operations  *object.TooManyOperationsError
 		denied      *DeniedError
@@ -149,6 +150,8 @@ func answerFor(err error) answer {
 		return answer{reason: ReasonNoHistory}
 	case errors.Is(err, object.ErrTooLarge):
 		return answer{reason: ReasonWriteTooLarge, message: object.ErrTooLarge.Error()}
+	case errors.As(err, &forming):
+		return answer{reason: ReasonClusterForming, message: forming.Error()}
 	case errors.Is(err, object.ErrUnavailable):
 		return answer{reason: ReasonStoreUnavailable, message: object.ErrUnavailable.Error()}
 	case errors.Is(err, ErrEndedByOperator):
