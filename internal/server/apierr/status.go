@@ -60,6 +60,7 @@ func answerFor(err error) answer {
 		limit       *LimitError
 		space       *object.SpaceError
 		forming     *object.FormingError
+		waiting     *WaitingError
 		record      *object.RecordTooLargeError
 		operations  *object.TooManyOperationsError
 		denied      *DeniedError
@@ -152,6 +153,8 @@ func answerFor(err error) answer {
 		return answer{reason: ReasonWriteTooLarge, message: object.ErrTooLarge.Error()}
 	case errors.As(err, &forming):
 		return answer{reason: ReasonClusterForming, message: forming.Error()}
+	case errors.As(err, &waiting):
+		return answer{reason: ReasonClusterForming}
 	case errors.Is(err, object.ErrUnavailable):
 		return answer{reason: ReasonStoreUnavailable, message: object.ErrUnavailable.Error()}
 	case errors.Is(err, ErrEndedByOperator):

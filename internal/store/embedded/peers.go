@@ -161,6 +161,9 @@ func (m *Member) reportStop(ctx context.Context) {
 	}
 }
 
+// Formed reports whether enough members vote, so that this one accepts writes.
+func (m *Member) Formed() bool { return m.checkFormed() == nil }
+
 // checkFormed fails with [*object.FormingError] until enough members vote. It then costs nothing
 // more, and holds for the life of the process.
 func (m *Member) checkFormed() error {
