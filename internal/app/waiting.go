@@ -13,8 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/admin"
 	"github.com/fanoutd/fanoutd/internal/cluster"
@@ -52,7 +50,6 @@ type waiting struct {
 	cfg     config.Config
 	log     *slog.Logger
 	servers *server.Waiting
-	local   *grpc.ClientConn
 	web     *admin.Server // nil: HTTP is disabled
 	lent    []*lentListener
 	now     atomic.Pointer[cluster.Waiting]
@@ -69,18 +66,17 @@ func (a *App) wait(ctx context.Context) (*waiting, error) {
 	for i, r := range a.cfg.Resources {
 		names[i] = r.Name
 	}
-	w.servers = server.NewWaiting(server.WaitingConfig{
+	var err error
+	w.servers, err = server.NewWaiting(server.WaitingConfig{
 		TLS: a.security.tls("h2"), Limits: limits(a.cfg, a.connections), Resources: names, For: w.servedText, Log: a.log,
 	})
-	var err error
-	if w.local, err = w.servers.Local(); err != nil {
-		w.servers.Stop()
+	if err != nil {
 		return nil, err
 	}
 	if a.admin != nil {
 		if w.web, err = w.openWeb(a.security.tls("h2", "http/1.1")); err != nil {
 			w.servers.Stop()
-			return nil, errors.Join(err, w.local.Close())
+			return nil, err
 		}
 		on := w.servers.LimitedForOperators(w.lend(a.admin))
 		w.serve("HTTP", func() error { return w.web.Serve(on) })
@@ -112,7 +108,7 @@ func (w *waiting) stop() error {
 		w.web.Stop(ended)
 	}
 	w.serving.Wait()
-	errs := []error{w.local.Close()}
+	var errs []error
 	for _, l := range w.lent {
 		errs = append(errs, l.takeBack())
 	}
@@ -142,7 +138,7 @@ func (w *waiting) servedText() string {
 func (w *waiting) openWeb(secure *tls.Config) (*admin.Server, error) {
 	refuse := func(ctx context.Context, _ access.HTTPRequest) error { return w.servers.Refuse(ctx) }
 	s, err := admin.New(admin.Config{
-		Conn: w.local, Hosts: w.cfg.AdminHosts, Origins: w.cfg.HTTPOrigins, Servers: w.cfg.StatusPageServers, TLS: secure, Log: w.log,
+		Conn: w.servers.Conn(), Hosts: w.cfg.AdminHosts, Origins: w.cfg.HTTPOrigins, Servers: w.cfg.StatusPageServers, TLS: secure, Log: w.log,
 		Unready:  func() string { return "it waits for " + w.servedText() },
 		Metrics:  http.NotFoundHandler(), // Scraper refuses
 		Operator: refuse, Scraper: refuse,

@@ -40,11 +40,12 @@ type Waiting struct {
 	cfg          WaitingConfig
 	limits       *quota.Limiter
 	grpc, within *grpc.Server
+	conn         *grpc.ClientConn // to within
 	local        sync.WaitGroup
 }
 
 // NewWaiting returns a server that must be stopped.
-func NewWaiting(cfg WaitingConfig) *Waiting {
+func NewWaiting(cfg WaitingConfig) (*Waiting, error) {
 	w := &Waiting{cfg: cfg, limits: quota.New(cfg.Limits, cfg.Log)}
 	budgets := func(address string) frames.Budget { return w.limits.StreamBudget(address) }
 	options := append(transport.ServerOptions(cfg.TLS, w.limits.RequestBytes, budgets, func(string, error) {}),
@@ -63,7 +64,11 @@ func NewWaiting(cfg WaitingConfig) *Waiting {
 	}
 	healthpb.RegisterHealthServer(w.grpc, status)
 	healthpb.RegisterHealthServer(w.within, status)
-	return w
+	var err error
+	if w.conn, err = connectWithin(w.within, &w.local); err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // Refuse returns the status that answers a request.
@@ -71,8 +76,8 @@ func (w *Waiting) Refuse(ctx context.Context) error {
 	return apierr.Status(ctx, &apierr.WaitingError{For: w.cfg.For()})
 }
 
-// Local returns a connection within the process, as [Server.Local] does. The caller closes it.
-func (w *Waiting) Local() (*grpc.ClientConn, error) { return connectWithin(w.within, &w.local) }
+// Conn returns a connection within the process.
+func (w *Waiting) Conn() grpc.ClientConnInterface { return w.conn }
 
 // Serve accepts connections until the server is stopped.
 func (w *Waiting) Serve(l net.Listener) error {
@@ -97,4 +102,5 @@ func (w *Waiting) Stop() {
 	w.grpc.Stop()
 	w.within.Stop()
 	w.local.Wait()
+	_ = w.conn.Close() // its other end is closed already
 }
