@@ -105,14 +105,9 @@ func beginEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (*store
 	if err != nil {
 		return nil, err
 	}
-	files := store.TLSFiles{CA: cfg.Cluster.CAFile, Cert: cfg.Cluster.CertFile, Key: cfg.Cluster.KeyFile}
-	serverTLS, err := files.Server()
+	security, err := secureMembers(cfg, list)
 	if err != nil {
-		return nil, fmt.Errorf("configure TLS of the cluster: %w", err)
-	}
-	clientTLS, err := files.Client()
-	if err != nil {
-		return nil, fmt.Errorf("configure TLS to the cluster: %w", err)
+		return nil, err
 	}
 	directory, err := directoryOf(cfg)
 	if err != nil {
@@ -121,7 +116,11 @@ func beginEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (*store
 	server, _ := list.Get(own)
 	peers := &store.Peers{
 		Name: own, Peer: server.Peer, Client: server.Client, ListenPeer: bindable(server.Peer), ListenClient: bindable(server.Client),
-		TLS: files, Majority: list.Majority(),
+		TLS: store.TLSFiles{
+			CA: security.files.CA, Cert: security.files.Cert, Key: security.files.Key,
+			ServerName: security.names.ServerName, AllowedNames: security.names.AllowedNames,
+		},
+		Majority: list.Majority(),
 	}
 	join := func(ctx context.Context, id uint64, via []cluster.Server) (string, error) {
 		members, err := peers.Add(ctx, id, clientsOf(via), peersOf(list), log)
@@ -131,7 +130,7 @@ func beginEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (*store
 		return members, err
 	}
 	beginning, err := cluster.Await(ctx, cluster.Config{
-		List: list, Name: own, DataDir: cfg.DataDir, Listen: peers.ListenPeer, ServerTLS: serverTLS, ClientTLS: clientTLS, Join: join, Log: log,
+		List: list, Name: own, DataDir: cfg.DataDir, Listen: peers.ListenPeer, ServerTLS: security.server, ClientTLS: security.client, Join: join, Log: log,
 		Directory: directory,
 	})
 	if err != nil {
