@@ -82,6 +82,8 @@ const (
 	ErrStoreUnavailable Reason = "STORE_UNAVAILABLE"
 	// ErrClusterForming (writes): too few servers of the cluster vote yet. Nothing was written.
 	ErrClusterForming Reason = "CLUSTER_FORMING"
+	// ErrWriteNotApplied (writes): etcd did not answer before the write was sent, or has no leader. Nothing was written.
+	ErrWriteNotApplied Reason = "WRITE_NOT_APPLIED"
 	// ErrStoreFull (writes): etcd has no space left.
 	ErrStoreFull Reason = "STORE_FULL"
 	// ErrDraining: the server is stopping, or an operator ended the watch.

@@ -285,6 +285,34 @@ func TestJoinAfterAnInterruptedJoin(t *testing.T) {
 	stopAll(t, running)
 }
 
+// Without a majority, a write ends as not applied: no server has proposed it. It is counted, and the next one
+// succeeds once another server has started again.
+func TestWriteWithoutAMajority(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	t.Parallel()
+	configs, running := formed(t)
+	running["node-2"].put(t, "app/limits", "1")
+	running["node-1"].stop(t)
+	running["node-2"].stop(t)
+	alone := running["node-3"]
+	_, err := fanoutv1.NewStoreServiceClient(alone.conn).Put(poll.Context(t), putRequest("app/limits", "2"))
+	for reasonOf(status.Convert(err)) == "STORE_UNAVAILABLE" { // it was sent before this server knew
+		_, err = fanoutv1.NewStoreServiceClient(alone.conn).Put(poll.Context(t), putRequest("app/limits", "2"))
+	}
+	if s := status.Convert(err); s.Code() != codes.Unavailable || reasonOf(s) != "WRITE_NOT_APPLIED" {
+		t.Errorf("got %v, reason %s", err, reasonOf(s))
+	}
+	running["node-1"] = launch(t, configs["node-1"])
+	alone.put(t, "app/limits", "3")
+	running["node-2"] = launch(t, configs["node-2"])
+	if got := running["node-2"].get(t, "app/limits"); got != "3" {
+		t.Errorf("got %q", got)
+	}
+	stopAll(t, running)
+}
+
 // A server that waits for a majority can be stopped.
 func TestStopWithoutAMajority(t *testing.T) {
 	if testing.Short() {

@@ -106,7 +106,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/wire":             {"internal/object", "gen"},
 		"internal/history":          {"internal/object", "gen"},
 		"internal/store":            {"internal/backoff", "internal/history", "internal/object", "internal/store"},
-		"internal/store/embedded":   {"internal/object", "internal/store/etcdlog"},
+		"internal/store/embedded":   {"internal/object", "internal/store/etcdlog", "internal/store/leader"},
 		"internal/store/epochs":     {"internal/object"},
 		"internal/store/etcdlog":    {},
 		"internal/store/failover":   {"internal/backoff"},

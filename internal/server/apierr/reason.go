@@ -31,6 +31,7 @@ const (
 	ReasonNotReady           Reason = "NOT_READY"
 	ReasonStoreUnavailable   Reason = "STORE_UNAVAILABLE"
 	ReasonClusterForming     Reason = "CLUSTER_FORMING"
+	ReasonWriteNotApplied    Reason = "WRITE_NOT_APPLIED"
 	ReasonStoreFull          Reason = "STORE_FULL"
 	ReasonDraining           Reason = "DRAINING"
 	ReasonUnauthenticated    Reason = "UNAUTHENTICATED"
@@ -70,6 +71,7 @@ var meanings = map[Reason]meaning{
 	ReasonNotReady:           {code: codes.Unavailable, retry: true},
 	ReasonStoreUnavailable:   {code: codes.Unavailable, retry: true},
 	ReasonClusterForming:     {code: codes.Unavailable, retry: true},
+	ReasonWriteNotApplied:    {code: codes.Unavailable, retry: true},
 	ReasonStoreFull:          {code: codes.ResourceExhausted},
 	ReasonDraining:           {code: codes.Unavailable, retry: true},
 	ReasonUnauthenticated:    {code: codes.Unauthenticated},

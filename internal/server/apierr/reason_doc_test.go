@@ -58,6 +58,7 @@ var examples = []error{
 	object.ErrUnavailable,
 	object.ErrNoSpace,
 	&object.FormingError{Voters: 1, Needed: 2},
+	object.ErrNotApplied,
 	ErrDraining,
 	ErrDrainedInTurn,
 	ErrEndedByOperator,

@@ -152,6 +152,8 @@ func answerFor(err error) answer {
 		return answer{reason: ReasonWriteTooLarge, message: object.ErrTooLarge.Error()}
 	case errors.As(err, &forming):
 		return answer{reason: ReasonClusterForming, message: forming.Error()}
+	case errors.Is(err, object.ErrNotApplied):
+		return answer{reason: ReasonWriteNotApplied, message: object.ErrNotApplied.Error()}
 	case errors.Is(err, object.ErrUnavailable):
 		return answer{reason: ReasonStoreUnavailable, message: object.ErrUnavailable.Error()}
 	case errors.Is(err, ErrEndedByOperator):

@@ -144,6 +144,18 @@ func (c *Client) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest, opts
 	return sendLease(ctx, c, pb.LeaseClient.LeaseRevoke, r, opts)
 }
 
+// Read calls read, which waits for the leader through the own member, and repeats it while there is no
+// leader.
+func (c *Client) Read(ctx context.Context, read func(context.Context) error) error {
+	waits := attempts
+	for {
+		t := c.term.Load()
+		if err := read(ctx); err == nil || c.stopping() || !c.wait(ctx, t, &waits) {
+			return err
+		}
+	}
+}
+
 // writes reports whether a transaction has an operation that writes.
 func writes(r *pb.TxnRequest) bool {
 	return slices.ContainsFunc(slices.Concat(r.GetSuccess(), r.GetFailure()), func(op *pb.RequestOp) bool {
