@@ -427,6 +427,7 @@ func TestClusterWithCertificatesOfItsOwn(t *testing.T) {
 	for _, m := range running {
 		m.says(t, "this server votes")
 	}
+	running["node-1"].becomesSafe(t) // they answer its questions
 	for writer, m := range running {
 		m.put(t, "by/"+writer, writer)
 		for reader, m := range running {
