@@ -60,6 +60,7 @@ var examples = []error{
 	object.ErrNoSpace,
 	&object.FormingError{Voters: 1, Needed: 2},
 	object.ErrNotApplied,
+	&WaitingError{For: "node-2"},
 	object.ErrNotEmbedded,
 	manage.ErrSingle,
 	&manage.UnsafeError{Reason: "node-3 answers"},
