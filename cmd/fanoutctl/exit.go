@@ -109,6 +109,8 @@ var exitOfCode = map[string]int{
 // exitOfReason has the reasons whose gRPC code says too little.
 var exitOfReason = map[client.Reason]int{
 	client.ErrNoHistory:       exitNotFound,
+	client.ErrNoCluster:       exitNotFound,
+	client.ErrClusterUnsafe:   exitUnavailable,
 	client.ErrRequestTooLarge: exitUsage,
 	client.ErrLimitReached:    exitUnavailable,
 	client.ErrRateLimited:     exitUnavailable,

@@ -36,6 +36,7 @@ func (a *App) Run(ctx context.Context) error {
 		Limits:         limits(a.cfg, a.connections),
 		Audit:          a.audit,
 		Space:          a.store,
+		Etcd:           a.store,
 		DrainDelay:     time.Duration(a.cfg.DrainDelay),
 		DrainPeriod:    time.Duration(a.cfg.DrainPeriod),
 		SlowRequest:    time.Duration(a.cfg.SlowRequest),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/cluster"
+	"github.com/fanoutd/fanoutd/internal/cluster/manage"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/internal/direct"
@@ -25,6 +26,7 @@ import (
 type Store interface {
 	metrics.Store
 	server.SpaceReclaimer
+	manage.Etcd
 
 	// Collection returns the objects of a resource, which the store keeps below the prefix. Values
 	// encrypts and decrypts their values.

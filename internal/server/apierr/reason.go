@@ -31,6 +31,9 @@ const (
 	ReasonNotReady           Reason = "NOT_READY"
 	ReasonStoreUnavailable   Reason = "STORE_UNAVAILABLE"
 	ReasonClusterForming     Reason = "CLUSTER_FORMING"
+	ReasonNoCluster          Reason = "NO_CLUSTER"
+	ReasonClusterUnsafe      Reason = "CLUSTER_UNSAFE"
+	ReasonMemberNotFound     Reason = "MEMBER_NOT_FOUND"
 	ReasonStoreFull          Reason = "STORE_FULL"
 	ReasonDraining           Reason = "DRAINING"
 	ReasonUnauthenticated    Reason = "UNAUTHENTICATED"
@@ -70,6 +73,9 @@ var meanings = map[Reason]meaning{
 	ReasonNotReady:           {code: codes.Unavailable, retry: true},
 	ReasonStoreUnavailable:   {code: codes.Unavailable, retry: true},
 	ReasonClusterForming:     {code: codes.Unavailable, retry: true},
+	ReasonNoCluster:          {code: codes.FailedPrecondition},
+	ReasonClusterUnsafe:      {code: codes.FailedPrecondition},
+	ReasonMemberNotFound:     {code: codes.NotFound},
 	ReasonStoreFull:          {code: codes.ResourceExhausted},
 	ReasonDraining:           {code: codes.Unavailable, retry: true},
 	ReasonUnauthenticated:    {code: codes.Unauthenticated},

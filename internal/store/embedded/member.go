@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
 	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store/etcdlog"
@@ -28,6 +29,11 @@ type Member struct {
 	Client *clientv3.Client
 	KV     pb.KVClient
 	Leases pb.LeaseClient
+
+	memberships pb.ClusterClient     // changes of members, without a socket
+	maintenance pb.MaintenanceClient // without defragmentations
+	others      otherMembers
+	tls         TLSFiles
 
 	etcd     *embed.Etcd
 	disk     *diskGuard
@@ -78,7 +84,7 @@ func (m *Member) start(ctx context.Context, cfg Config) error {
 	snapshots := &raftSnapshots{dir: cfg.etcdDir(), log: m.log}
 	options := []zap.Option{zap.WithFatalHook(m.fatal), zap.WithPanicHook(m.fatal)}
 	if m.several {
-		m.majority = cfg.Peers.Majority
+		m.majority, m.tls, m.others.tls = cfg.Peers.Majority, cfg.Peers.TLS, cfg.Peers.TLS
 	} else {
 		m.formed.Store(true)
 		options = append(options, zap.WrapCore(snapshots.wrap))
@@ -91,6 +97,7 @@ func (m *Member) start(ctx context.Context, cfg Config) error {
 		return err
 	}
 	m.requests = trackClientRequests(etcdConfig, m.admit)
+	etcdConfig.GRPCAdditionalServerOptions = append(etcdConfig.GRPCAdditionalServerOptions, grpc.ChainUnaryInterceptor(m.answerMembers))
 	m.etcd, err = startMember(ctx, func() (*embed.Etcd, error) { return startEtcd(etcdConfig, m.several) }, m.fatal, startLimit(etcdConfig.Dir), m.several)
 	if err != nil {
 		return err
@@ -99,6 +106,8 @@ func (m *Member) start(ctx context.Context, cfg Config) error {
 	m.Client = v3client.New(server)
 	m.KV = adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server))
 	m.Leases = adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server))
+	m.memberships = adapter.ClusterServerToClusterClient(v3rpc.NewClusterServer(server))
+	m.maintenance = adapter.MaintenanceServerToMaintenanceClient(v3rpc.NewMaintenanceServer(server, nil))
 	m.quota = etcdConfig.QuotaBackendBytes
 	m.disk.begin(func() (file, inUse int64) { return m.backend().Size(), m.backend().SizeInUse() })
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -175,6 +184,7 @@ func (m *Member) Close(ctx context.Context) error {
 	m.stopping.Store(true)
 	// The client has no connection. The only error is that of its context, which Close ends.
 	_ = m.Client.Close()
+	m.others.close()
 	m.stopBackground()
 	m.background.Wait()
 	if m.fatal.first() != nil {
