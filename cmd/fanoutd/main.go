@@ -148,6 +148,10 @@ func rootCommand(environ []string) *cobra.Command {
 				beside.Go(func() { collector.Run(running) })
 			}
 			a, err := app.Build(cmd.Context(), cfg, log)
+			if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
+				log.Info("stopped before the server was ready", "reason", err)
+				return nil
+			}
 			if err != nil {
 				return err
 			}

@@ -184,7 +184,7 @@ func CheckEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (warnin
 			return nil, err
 		}
 	}
-	s, err := openStore(ctx, cfg, log)
+	s, err := openStore(ctx, cfg, nil, log)
 	if err != nil {
 		return nil, err
 	}

@@ -77,6 +77,9 @@ func (a *App) Run(ctx context.Context) error {
 	if jwts := a.security.jwts; jwts != nil {
 		files.Go(func() { jwts.Run(cacherCtx, srv.Reexamine) })
 	}
+	if a.others != nil {
+		files.Go(func() { a.others.awaitFormed(cacherCtx, a.store.Formed) })
+	}
 	failed := make(chan error, 2)
 	serving.Go(func() { failed <- srv.Serve(a.listener) })
 	if web != nil {

@@ -40,6 +40,10 @@ type Store interface {
 	Unreachable() bool
 	Failed() <-chan error
 
+	// Formed reports whether enough servers of a cluster vote, so that this one accepts writes. It stays
+	// true. Without a cluster, it is true.
+	Formed() bool
+
 	// Close waits for requests of other clients of the store until ctx is done.
 	Close(ctx context.Context) error
 }
@@ -97,28 +101,25 @@ func requestBytes(cfg config.Config) int {
 	return 0
 }
 
-// beginEtcd returns how the etcd of this server begins as a member of several, or nil without a cluster. It
-// waits for the other servers.
-func beginEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (*store.Peers, error) {
-	if cfg.Cluster == nil {
-		return nil, nil
-	}
+// beginEtcd returns how the etcd of this server begins as a member of several, and who observes the others then.
+// It waits for the other servers, and calls onWait when it changes for which ones.
+func beginEtcd(ctx context.Context, cfg config.Config, onWait func(cluster.Waiting), log *slog.Logger) (*store.Peers, *cluster.Observer, error) {
 	own, list, err := Servers(cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	files := store.TLSFiles{CA: cfg.Cluster.CAFile, Cert: cfg.Cluster.CertFile, Key: cfg.Cluster.KeyFile}
 	serverTLS, err := files.Server()
 	if err != nil {
-		return nil, fmt.Errorf("configure TLS of the cluster: %w", err)
+		return nil, nil, fmt.Errorf("configure TLS of the cluster: %w", err)
 	}
 	clientTLS, err := files.Client()
 	if err != nil {
-		return nil, fmt.Errorf("configure TLS to the cluster: %w", err)
+		return nil, nil, fmt.Errorf("configure TLS to the cluster: %w", err)
 	}
 	directory, err := directoryOf(cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	server, _ := list.Get(own)
 	peers := &store.Peers{
@@ -134,13 +135,13 @@ func beginEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (*store
 	}
 	beginning, err := cluster.Await(ctx, cluster.Config{
 		List: list, Name: own, DataDir: cfg.DataDir, Listen: peers.ListenPeer, ServerTLS: serverTLS, ClientTLS: clientTLS, Join: join, Log: log,
-		Directory: directory,
+		Directory: directory, OnWait: onWait,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("cluster: %w", err)
+		return nil, nil, fmt.Errorf("cluster: %w", err)
 	}
 	peers.Join = beginning.Members
-	return peers, nil
+	return peers, cluster.NewObserver(list, own, beginning.Cluster, clientTLS), nil
 }
 
 // directoryOf returns what the data directory contains.
@@ -152,12 +153,9 @@ func directoryOf(cfg config.Config) (cluster.Directory, error) {
 	return cluster.Directory{Path: d.Path, Cluster: d.Cluster, Name: d.Name, Single: d.Single}, nil
 }
 
-func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (Store, error) {
+// openStore opens the store. Peers makes an embedded etcd a member of several.
+func openStore(ctx context.Context, cfg config.Config, peers *store.Peers, log *slog.Logger) (Store, error) {
 	if len(cfg.EtcdEndpoints) == 0 {
-		peers, err := beginEtcd(ctx, cfg, log)
-		if err != nil {
-			return nil, err
-		}
 		return asStore(store.OpenEmbedded(ctx, store.EmbeddedConfig{
 			Peers:               peers,
 			Dir:                 cfg.DataDir,

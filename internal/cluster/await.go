@@ -32,13 +32,23 @@ type Config struct {
 	// than a [Refusal] are tried again.
 	Join func(ctx context.Context, cluster uint64, via []Server) (members string, err error)
 
+	// OnWait is called when it changes for which servers this one waits.
+	OnWait func(Waiting)
+
 	Log *slog.Logger
+}
+
+// Waiting describes for which servers a server waits.
+type Waiting struct {
+	Servers []string // their names
+	Reason  string   // for which servers, and why; it may contain addresses
 }
 
 // Beginning is how etcd starts.
 type Beginning struct {
 	Action  Action // not Wait
 	Members string // the members of a cluster to join, in etcd's form
+	Cluster uint64 // to which this server belongs; 0: a new one
 }
 
 // Await returns how etcd starts in the data directory, as soon as that is decided. Errors are a
@@ -49,7 +59,7 @@ func Await(ctx context.Context, cfg Config) (Beginning, error) {
 	if cfg.Directory.Cluster != 0 {
 		s.Answers = ask.all(ctx, cfg.List)
 		d, err := Decide(s)
-		return Beginning{Action: d.Action}, err
+		return Beginning{Action: d.Action, Cluster: cfg.Directory.Cluster}, err
 	}
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return Beginning{}, fmt.Errorf("create data directory: %w", err)
@@ -83,9 +93,9 @@ func Await(ctx context.Context, cfg Config) (Beginning, error) {
 			}
 			if err == nil {
 				cfg.Log.Info("joining the cluster", "name", cfg.Name, "cluster", fmt.Sprintf("%x", d.Cluster), "members", members)
-				return Beginning{Action: Join, Members: members}, forget(cfg.DataDir)
+				return Beginning{Action: Join, Members: members, Cluster: d.Cluster}, forget(cfg.DataDir)
 			}
-			d.Reason = fmt.Sprintf("cluster %x: %v", d.Cluster, err)
+			d.For, d.Reason = namesOf(d.Via), fmt.Sprintf("cluster %x: %v", d.Cluster, err)
 		default:
 			cfg.Log.Info("founding a cluster", "name", cfg.Name, "without", s.Without)
 			return Beginning{Action: d.Action}, forget(cfg.DataDir)
@@ -93,6 +103,7 @@ func Await(ctx context.Context, cfg Config) (Beginning, error) {
 		if d.Reason != said {
 			said = d.Reason
 			cfg.Log.Info("waiting for " + said)
+			cfg.OnWait(Waiting{d.For, d.Reason})
 		}
 		select {
 		case <-ctx.Done():

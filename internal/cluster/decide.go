@@ -62,6 +62,7 @@ type Decision struct {
 	Action  Action
 	Cluster uint64   // to join
 	Via     []Server // members of that cluster whose etcd runs
+	For     []string // the servers for which it waits
 	Reason  string   // for which servers it waits, and why
 }
 
@@ -72,8 +73,8 @@ func (r *Refusal) Error() string { return r.Reason }
 
 func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }
 
-func wait(format string, args ...any) (Decision, error) {
-	return Decision{Reason: fmt.Sprintf(format, args...)}, nil
+func wait(servers []string, format string, args ...any) (Decision, error) {
+	return Decision{For: servers, Reason: fmt.Sprintf(format, args...)}, nil
 }
 
 // Decide returns what a server does. An error is a [Refusal].
@@ -106,9 +107,9 @@ func (s *Situation) withoutData() (Decision, error) {
 	switch a := s.Answers[s.Name]; {
 	case a.Process == s.Process:
 	case a.State == Silent:
-		return wait("%s, its own address, which must lead to this server: %s", own.Peer, a.Problem)
+		return wait([]string{s.Name}, "%s: its own address, %s, must lead to this server (%s)", s.Name, own.Peer, a.Problem)
 	default:
-		return wait("the address of %s, %s, to lead to this server: another one answers there", s.Name, own.Peer)
+		return wait([]string{s.Name}, "the address of %s, %s, to lead to this server: another one answers there", s.Name, own.Peer)
 	}
 	clusters := s.clusters()
 	switch len(clusters) {
@@ -129,7 +130,7 @@ func (s *Situation) withoutData() (Decision, error) {
 		if len(via) > 0 {
 			return Decision{Action: Join, Cluster: cluster, Via: via}, nil
 		}
-		return wait("%s to start etcd", strings.Join(names, ", "))
+		return wait(names, "%s to start etcd", strings.Join(names, ", "))
 	}
 	panic("not reached")
 }
@@ -137,27 +138,27 @@ func (s *Situation) withoutData() (Decision, error) {
 // found decides if no server is known to have data.
 func (s *Situation) found() (Decision, error) {
 	if d := s.of(func(a Answer) bool { return a.State == Empty && a.List != s.List.digest() }); len(d) > 0 {
-		return wait("%s, which has other servers in cluster.members", strings.Join(d, ", "))
+		return wait(d, "%s, which has other servers in cluster.members", strings.Join(d, ", "))
 	}
-	var silent []string
+	var silent, named []string
 	for _, server := range s.List {
 		if a := s.Answers[server.Name]; a.State == Silent && !slices.Contains(s.Without, server.Name) {
-			silent = append(silent, fmt.Sprintf("%s (%s)", server.Name, a.Problem))
+			silent, named = append(silent, fmt.Sprintf("%s (%s)", server.Name, a.Problem)), append(named, server.Name)
 		}
 	}
 	founder := s.List.founder(s.Without)
 	if len(silent) > 0 {
-		return wait("%s: a new cluster is founded once all listed servers answer", strings.Join(silent, ", "))
+		return wait(named, "%s: a new cluster is founded once all listed servers answer", strings.Join(silent, ", "))
 	}
 	if founder != s.Name {
-		return wait("%s, which founds the cluster", founder)
+		return wait([]string{founder}, "%s, which founds the cluster", founder)
 	}
 	// The others do not know of Without, and wait for a server that is left out.
 	expectsAnother := func(a Answer) bool {
 		return a.State == Empty && a.Founder != s.Name && !slices.Contains(s.Without, a.Founder)
 	}
 	if d := s.of(expectsAnother); len(d) > 0 {
-		return wait("%s, which expects %s to found the cluster", d[0], s.Answers[d[0]].Founder)
+		return wait(d[:1], "%s, which expects %s to found the cluster", d[0], s.Answers[d[0]].Founder)
 	}
 	return Decision{Action: Found}, nil
 }

@@ -85,6 +85,14 @@ func TestDecisions(t *testing.T) {
 			if d.Action != tt.want || refused != tt.refused || !strings.Contains(d.Reason, tt.says) {
 				t.Errorf("got %+v, %v, want action %d, refused %v, saying %q", d, err, tt.want, tt.refused, tt.says)
 			}
+			for _, name := range d.For {
+				if !strings.Contains(d.Reason, name) {
+					t.Errorf("it waits for %v, and says %q", d.For, d.Reason)
+				}
+			}
+			if waits := !refused && d.Action == Wait; waits != (len(d.For) > 0) {
+				t.Errorf("got action %d, waiting for %v", d.Action, d.For)
+			}
 			if d.Action == Join && (len(d.Via) == 0 || d.Cluster != 0x10) {
 				t.Errorf("got %+v", d)
 			}

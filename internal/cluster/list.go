@@ -30,6 +30,13 @@ func (l List) Get(name string) (Server, bool) {
 	return l[i], true
 }
 
+func namesOf(servers []Server) (names []string) {
+	for _, s := range servers {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
 // digest identifies the list, so that servers with different lists notice.
 func (l List) digest() string {
 	h := sha256.New()

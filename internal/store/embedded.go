@@ -86,6 +86,9 @@ func (s *Store) Failed() <-chan error {
 	return s.member.Failed()
 }
 
+// Formed is [embedded.Member.Formed]. It is true for an external etcd.
+func (s *Store) Formed() bool { return s.member == nil || s.member.Formed() }
+
 // admit allows a write to an embedded etcd, or fails with [object.ErrNoSpace], see
 // [embedded.Member.Admit].
 func (s *Store) admit(puts int, bytes int64) error {

@@ -197,7 +197,7 @@ func TestGrowthFromASingleServer(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	}
-	stream, err := fanoutv1.NewFanoutServiceClient(running["node-3"].conn).Watch(poll.Context(t), &fanoutv1.WatchRequest{
+	stream, err := fanoutv1.NewFanoutServiceClient(running["node-3"].serving(t)).Watch(poll.Context(t), &fanoutv1.WatchRequest{
 		Resource: "config", Begin: &fanoutv1.WatchRequest_After{After: position},
 	})
 	if err != nil {

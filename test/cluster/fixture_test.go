@@ -19,6 +19,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -41,7 +42,7 @@ func testConfig(t *testing.T) config.Config {
 func start(t *testing.T, cfg config.Config) (conn *grpc.ClientConn, stop func()) {
 	t.Helper()
 	m := launch(t, cfg)
-	return m.conn, func() { m.stop(t) }
+	return m.serving(t), func() { m.stop(t) }
 }
 
 // machines returns the configurations of the servers of a cluster, by name, each with a loopback address
@@ -162,10 +163,20 @@ func (m *machine) put(t *testing.T, key, value string) (revision int64) {
 	return revision
 }
 
+// serving waits until the server waits for no others, and returns a connection to it.
+func (m *machine) serving(t *testing.T) *grpc.ClientConn {
+	t.Helper()
+	poll.Until(t, "the server serves", func() bool {
+		resp, err := healthpb.NewHealthClient(m.conn).Check(poll.Context(t), &healthpb.HealthCheckRequest{})
+		return err == nil && resp.GetStatus() == healthpb.HealthCheckResponse_SERVING
+	})
+	return m.conn
+}
+
 // get returns the value of an object, as new as any write before.
 func (m *machine) get(t *testing.T, key string) string {
 	t.Helper()
-	resp, err := fanoutv1.NewFanoutServiceClient(m.conn).Get(poll.Context(t), &fanoutv1.GetRequest{Resource: "config", Key: key})
+	resp, err := fanoutv1.NewFanoutServiceClient(m.serving(t)).Get(poll.Context(t), &fanoutv1.GetRequest{Resource: "config", Key: key})
 	if err != nil {
 		t.Errorf("get %s: %v", key, err)
 	}
@@ -221,7 +232,7 @@ func snapshot(t *testing.T, conn *grpc.ClientConn) *fanoutv1.Position {
 // epoch returns the epoch of a server.
 func (m *machine) epoch(t *testing.T) string {
 	t.Helper()
-	return snapshot(t, m.conn).GetEpoch()
+	return snapshot(t, m.serving(t)).GetEpoch()
 }
 
 // etcdClientOf returns a client of the etcd of a server.

@@ -59,6 +59,7 @@ var examples = []error{
 	object.ErrUnavailable,
 	object.ErrNoSpace,
 	&object.FormingError{Voters: 1, Needed: 2},
+	&WaitingError{For: "node-2"},
 	object.ErrNotEmbedded,
 	manage.ErrSingle,
 	&manage.UnsafeError{Reason: "node-3 answers"},

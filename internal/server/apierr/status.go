@@ -61,6 +61,7 @@ func answerFor(err error) answer {
 		limit       *LimitError
 		space       *object.SpaceError
 		forming     *object.FormingError
+		waiting     *WaitingError
 		unsafe      *manage.UnsafeError
 		noMember    *manage.UnknownMemberError
 		record      *object.RecordTooLargeError
@@ -163,6 +164,8 @@ func answerFor(err error) answer {
 		return answer{reason: ReasonMemberNotFound, message: noMember.Error()}
 	case errors.As(err, &forming):
 		return answer{reason: ReasonClusterForming, message: forming.Error()}
+	case errors.As(err, &waiting):
+		return answer{reason: ReasonClusterForming}
 	case errors.Is(err, object.ErrUnavailable):
 		return answer{reason: ReasonStoreUnavailable, message: object.ErrUnavailable.Error()}
 	case errors.Is(err, ErrEndedByOperator):

@@ -161,6 +161,13 @@ func (m *Member) reportStop(ctx context.Context) {
 	}
 }
 
+// HasLeader reports whether this member knows the leader of its cluster. A member that is cut off from the majority
+// notices it after an election timeout.
+func (m *Member) HasLeader() bool { return !m.several || m.etcd.Server.Leader() != 0 }
+
+// Formed reports whether enough members vote, so that this one accepts writes.
+func (m *Member) Formed() bool { return m.checkFormed() == nil }
+
 // checkFormed fails with [*object.FormingError] until enough members vote. It then costs nothing
 // more, and holds for the life of the process.
 func (m *Member) checkFormed() error {
