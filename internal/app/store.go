@@ -149,7 +149,7 @@ func directoryOf(cfg config.Config) (cluster.Directory, error) {
 	if err != nil {
 		return cluster.Directory{}, fmt.Errorf("read the data directory: %w", err)
 	}
-	return cluster.Directory{Cluster: d.Cluster, Name: d.Name, Single: d.Single}, nil
+	return cluster.Directory{Path: d.Path, Cluster: d.Cluster, Name: d.Name, Single: d.Single}, nil
 }
 
 // openStore opens the store. Peers makes an embedded etcd a member of several.
