@@ -27,8 +27,8 @@ standard input is the object as one line of JSON. FANOUT_EVENT (added, modified 
 deleted), FANOUT_RESOURCE, FANOUT_KEY, FANOUT_REVISION and FANOUT_CONTENT_TYPE describe
 the change. Initial objects count as added; use --changes to skip them. If the watch has
 to start over, the command runs only for real differences, but with --changes for all
-objects. --on-failure sets what happens when a command fails: stop (the default), continue
-or retry.
+objects. --on-failure sets what happens when a command fails: stop (the default), continue,
+or retry. A retry does not delay other objects, and a newer change of its object replaces it.
 
 --render keeps a file up to date from a template over all objects. The file is replaced
 atomically, keeps its mode, and is written only when its content changes and all objects
@@ -199,7 +199,10 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 	if w.exec == "" && len(w.render) == 0 {
 		opts = append(opts, client.WithoutReports()) // the changes are only shown
 	}
-	e := follow.Executor{Resource: resource, Command: w.tool.command(w.exec), Policy: follow.Policy(w.onFailure), Report: w.tool.warn}
+	e := follow.Executor{
+		Resource: resource, Command: w.tool.command(w.exec), Policy: follow.Policy(w.onFailure), Report: w.tool.warn,
+		Count: w.count, Save: save,
+	}
 	renderer := follow.Renderer{Resource: resource, Policy: follow.Policy(w.onFailure), Report: w.tool.warn, Delay: w.delay, Once: w.once}
 	switch {
 	case len(w.render) > 0:
@@ -215,9 +218,7 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 	case len(w.render) > 0:
 		err = w.runRenderer(ctx, &renderer, updates)
 	case w.exec != "":
-		run := func(u *client.Update) error { return e.Run(ctx, u) }
-		f := follow.Follower{Handle: run, Commands: true, Count: w.count, Save: save}
-		err = f.Run(ctx, updates)
+		err = e.Run(ctx, updates)
 	default:
 		return w.print(ctx, updates, save)
 	}
