@@ -199,8 +199,10 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 	if w.exec == "" && len(w.render) == 0 {
 		opts = append(opts, client.WithoutReports()) // the changes are only shown
 	}
+	command := w.tool.command(w.exec)
+	defer command.Close()
 	e := follow.Executor{
-		Resource: resource, Command: w.tool.command(w.exec), Policy: follow.Policy(w.onFailure), Report: w.tool.warn,
+		Resource: resource, Command: command, Policy: follow.Policy(w.onFailure), Report: w.tool.warn,
 		Count: w.count, Save: save,
 	}
 	renderer := follow.Renderer{Resource: resource, Policy: follow.Policy(w.onFailure), Report: w.tool.warn, Delay: w.delay, Once: w.once}
@@ -216,7 +218,7 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 	var err error
 	switch {
 	case len(w.render) > 0:
-		err = w.runRenderer(ctx, &renderer, updates)
+		err = w.runRenderer(ctx, &renderer, command, updates)
 	case w.exec != "":
 		err = e.Run(ctx, updates)
 	default:
@@ -298,7 +300,7 @@ func (w *watchFlags) result(ctx context.Context, err error) error {
 	return err
 }
 
-func (w *watchFlags) runRenderer(ctx context.Context, r *follow.Renderer, updates follow.Updates) error {
+func (w *watchFlags) runRenderer(ctx context.Context, r *follow.Renderer, command *shell.Command, updates follow.Updates) error {
 	for _, arg := range w.render {
 		path, template, ok := strings.Cut(arg, "=")
 		if !ok || path == "" || template == "" {
@@ -331,7 +333,7 @@ func (w *watchFlags) runRenderer(ctx context.Context, r *follow.Renderer, update
 		if w.exec == "" {
 			return nil
 		}
-		return w.tool.command(w.exec).Run(ctx, nil, "FANOUT_RESOURCE="+r.Resource, "FANOUT_FILES="+strings.Join(files, "\n"))
+		return command.Run(ctx, nil, "FANOUT_RESOURCE="+r.Resource, "FANOUT_FILES="+strings.Join(files, "\n"))
 	}
 	return r.Run(ctx, updates)
 }
