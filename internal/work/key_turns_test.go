@@ -9,7 +9,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestKeyTurnsAreServedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
