@@ -8,14 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/admin"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
-	"github.com/fanoutd/fanoutd/internal/ctl/output"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
@@ -122,65 +120,6 @@ restored. A signal ends the command without a rollback.
 	messageFlag(cmd, &why)
 	g.bind(cmd, "the changed objects")
 	cmd.Flags().DurationVar(&w.Retry, "retry", time.Minute, "`duration` for which to retry while the server is unavailable")
-	return cmd
-}
-
-func diffCommand(t *tool) *cobra.Command {
-	var flags planFlags
-	var from, to, file string
-	cmd := &cobra.Command{
-		Use:   "diff RESOURCE SOURCE | RESOURCE KEY --from REVISION | TIME",
-		Short: "Show what an import would change, or what has changed",
-		Long: `Show what an import of the same documents would change, as a unified diff from the server
-to the documents.
-
-With --from, show what has changed in an object since a revision or a time, or until --to. The
-resource needs a history. With --file, compare the value in a file with the object, as it is or
-as it was at --from.
-
-The exit code is 0 if there are no differences and 1 if there are. Failures for which
-other commands exit with 1 exit with 2.
-
-` + documentHelp,
-		Example: `  # Compare a resource with a directory, including objects to delete
-  fanoutctl diff config ./environments/prod --prefix prod --prune
-
-  # Show what has changed in an object since yesterday
-  fanoutctl diff config shop/limits --from 24h
-
-  # Compare an object with a value in a file
-  fanoutctl diff config shop/limits --file limits.json`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := t.withTimeout(cmd.Context(), 0)
-			defer cancel()
-			var plan *transfer.Plan
-			var err error
-			switch {
-			case file != "" && to != "":
-				err = usagef("--file and --to are mutually exclusive")
-			case file != "":
-				plan, err = t.planFile(ctx, t.client.Resource(args[0]), keyOf(args[1]), from, file)
-			case from != "":
-				plan, err = t.planPast(ctx, t.client.Resource(args[0]), keyOf(args[1]), from, to)
-			case to != "":
-				err = usagef("--to requires --from")
-			default:
-				plan, err = flags.plan(ctx, t, args[0], args[1])
-			}
-			if err == nil {
-				err = t.showDiff(plan)
-			}
-			if err != nil && exitCode(cmd.Context(), err) == exitFailed && err != errDifferent {
-				return exitError{exitTrouble, err}
-			}
-			return err
-		},
-	}
-	flags.bind(cmd)
-	cmd.Flags().Lookup("prune").Usage = "show objects without a document as deleted"
-	cmd.Flags().StringVar(&from, "from", "", "compare the object of this `revision` or time, such as 24h ago")
-	cmd.Flags().StringVar(&file, "file", "", "compare the object KEY with the value in this `file`")
-	cmd.Flags().StringVar(&to, "to", "", "with the one of this `revision` or time (default: the present one)")
 	return cmd
 }
 
@@ -336,38 +275,4 @@ func (t *tool) makeChanges(ctx context.Context, w *transfer.Writer, changes []tr
 		err = fmt.Errorf("failed after %d of %d %s: %w", made, len(changes), noun, err)
 	}
 	return made, failed, err
-}
-
-// errDifferent ends diff with the exit code for differences, without a message.
-var errDifferent = exitError{code: exitDifferent}
-
-// showDiff prints the changes as a unified diff, and returns errDifferent if there are any.
-func (t *tool) showDiff(plan *transfer.Plan) error {
-	for _, c := range plan.Changes {
-		text, err := transfer.Diff(c)
-		if err != nil {
-			return err
-		}
-		for line := range strings.Lines(text) {
-			fmt.Fprintln(t.styled, diffStyle(line).Styled(strings.TrimRight(line, "\n")))
-		}
-	}
-	if len(plan.Changes) > 0 {
-		return errDifferent
-	}
-	return nil
-}
-
-func diffStyle(line string) ansi.Style {
-	switch {
-	case strings.HasPrefix(line, "---"), strings.HasPrefix(line, "+++"):
-		return output.Bold
-	case strings.HasPrefix(line, "@@"):
-		return output.Name
-	case strings.HasPrefix(line, "-"):
-		return output.Bad
-	case strings.HasPrefix(line, "+"):
-		return output.Good
-	}
-	return output.Plain
 }

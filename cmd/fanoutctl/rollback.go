@@ -72,7 +72,7 @@ object that had a time to live is restored without one.`,
 			}
 			changes, err := past.Changes(ctx, r, historyScope(args), revision)
 			if err != nil {
-				return err
+				return tooManyKeys(err)
 			}
 			if key, ok := keyArgument(args); ok && len(changes) == 0 {
 				if err := t.checkKnown(ctx, r, key); err != nil {
@@ -99,10 +99,10 @@ object that had a time to live is restored without one.`,
 						return err
 					}
 				}
-				return unknownStates(unknown)
+				return unknownStates(len(unknown))
 			case len(known) == 0:
 				fmt.Fprintf(t.stderr, "Nothing to restore: no known object differs from revision %d.\n", revision)
-				return unknownStates(unknown)
+				return unknownStates(len(unknown))
 			case refusal != nil:
 				return refusal
 			}
@@ -116,7 +116,7 @@ object that had a time to live is restored without one.`,
 			if err := t.writeAll(ctx, r.Because(because), writes, splits); err != nil {
 				return t.explainRollback(err)
 			}
-			return unknownStates(unknown)
+			return unknownStates(len(unknown))
 		},
 	}
 	cmd.Args = cobra.ArbitraryArgs
@@ -262,12 +262,12 @@ func foreignValues(changes []past.Change) error {
 		english.PluralWord(n, "value", ""), english.Plural(n, "object", ""), english.PluralWord(n, "it", "them"))}
 }
 
-// unknownStates returns the error for objects that were not restored.
-func unknownStates(unknown []past.Change) error {
-	if len(unknown) == 0 {
+// unknownStates returns the error for so many objects whose former state is not known.
+func unknownStates(objects int) error {
+	if objects == 0 {
 		return nil
 	}
-	return exitError{exitPartial, fmt.Errorf("the former state of %s is not known", english.Plural(len(unknown), "object", ""))}
+	return exitError{exitPartial, fmt.Errorf("the former state of %s is not known", english.Plural(objects, "object", ""))}
 }
 
 // rollbackWrites returns the writes that make the changes. Each requires the present revision of its object.
