@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/client"
-	"github.com/fanoutd/fanoutd/internal/ctl/admin"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
@@ -82,16 +80,13 @@ restored. A signal ends the command without a rollback.
 					return err
 				}
 			}
+			flags.lines = dryRun
 			plan, err := flags.plan(ctx, t, args[0], args[1])
 			if err != nil {
 				return err
 			}
 			if dryRun {
-				t.showPlan(plan)
-				if w.SkipValidation {
-					return nil
-				}
-				return t.validatePlan(ctx, args[0], plan, &flags.scope, w.OverwriteOpaque)
+				return t.showPlan(ctx, args[0], plan, w.OverwriteOpaque, w.SkipValidation)
 			}
 			r := t.client.Resource(args[0]).Because(why)
 			w.Resource, w.DerivedLabels = r, flags.scope.DerivedLabels
@@ -129,6 +124,7 @@ type planFlags struct {
 	format string
 	raw    bool
 	hidden bool
+	lines  bool // messages about documents name the lines of their parts
 }
 
 func (p *planFlags) bind(cmd *cobra.Command) {
@@ -158,7 +154,7 @@ func (p *planFlags) plan(ctx context.Context, t *tool, resource, path string) (*
 	var skipped []string
 	source := document.Source{
 		Path: path, Stdin: t.in, Format: format, Raw: p.raw, Hidden: p.hidden,
-		Skipped: func(path string) { skipped = append(skipped, path) },
+		Lines: p.lines, Skipped: func(path string) { skipped = append(skipped, path) },
 	}
 	var plan *transfer.Plan
 	documents, err := source.Documents(ctx)
@@ -184,13 +180,31 @@ func (p *planFlags) plan(ctx context.Context, t *tool, resource, path string) (*
 	return plan, err
 }
 
-// showPlan prints the changes of a dry run.
-func (t *tool) showPlan(plan *transfer.Plan) {
-	for _, c := range plan.Changes {
-		fmt.Fprintln(t.out, c.Action, c.Key)
+// showPlan prints the changes of a dry run, and on standard error those that the rules of the server refuse.
+func (t *tool) showPlan(ctx context.Context, resource string, plan *transfer.Plan, overwrite, skip bool) error {
+	refusals := make([]error, len(plan.Changes))
+	if !skip {
+		var err error
+		if refusals, err = t.refusals(ctx, resource, plan.Changes, overwrite); err != nil {
+			return err
+		}
 	}
-	fmt.Fprintf(t.stderr, "%d to create, %d to update, %d to delete, %d unchanged. No changes were made.\n",
-		plan.Count(transfer.Create), plan.Count(transfer.Update), plan.Count(transfer.Delete), plan.Unchanged)
+	allowed := transfer.Plan{Unchanged: plan.Unchanged}
+	for i, c := range plan.Changes {
+		if refusals[i] == nil {
+			allowed.Changes = append(allowed.Changes, c)
+			fmt.Fprintln(t.out, c.Action, c.Key)
+		}
+	}
+	refused := printRefusals(t.stderr, plan.Changes, refusals)
+	fmt.Fprintf(t.stderr, "%d to create, %d to update, %d to delete, %d unchanged", allowed.Count(transfer.Create),
+		allowed.Count(transfer.Update), allowed.Count(transfer.Delete), allowed.Unchanged)
+	if refused == 0 {
+		fmt.Fprintln(t.stderr, ". No changes were made.")
+		return nil
+	}
+	fmt.Fprintf(t.stderr, ", %d refused. No changes were made.\n", refused)
+	return exitError{exitUsage, fmt.Errorf("the server refuses %d of %s", refused, english.Plural(len(plan.Changes), "change", ""))}
 }
 
 // apply makes the changes of a plan. The writer has the options.
@@ -214,41 +228,6 @@ func (t *tool) describeFailure(c transfer.Change, err error) string {
 		where = c.New.Where + ": "
 	}
 	return fmt.Sprintf("%s%s %q: %s", where, c.Action, c.Key, t.explain(exitFailed, err))
-}
-
-// validatePlan asks the server which changes of a dry run its validation rules refuse, and prints them as an import does.
-func (t *tool) validatePlan(ctx context.Context, resource string, plan *transfer.Plan, scope *transfer.Scope, overwrite bool) error {
-	if len(plan.Changes) == 0 || t.hasNoRules(ctx, resource) {
-		return nil
-	}
-	var opts []client.WriteOption
-	if overwrite {
-		opts = append(opts, client.OverwriteOpaque())
-	}
-	refusals, err := scope.ValidateChanges(ctx, t.client.Resource(resource), plan.Changes, opts...)
-	if err != nil {
-		return err
-	}
-	refused := 0
-	for i, err := range refusals {
-		if err != nil {
-			refused++
-			fmt.Fprintf(t.stderr, "fanoutctl: %s\n", t.describeFailure(plan.Changes[i], err))
-		}
-	}
-	if refused > 0 {
-		return exitError{exitUsage, fmt.Errorf("the server refuses %d of %s", refused, english.Plural(len(plan.Changes), "change", ""))}
-	}
-	return nil
-}
-
-// hasNoRules reports whether the server says that a resource has no validation rules. One request then replaces those for
-// all changes.
-func (t *tool) hasNoRules(ctx context.Context, resource string) bool {
-	all, _ := admin.New(t.settings.Server, t.client).Resources(ctx, false)
-	return slices.ContainsFunc(all, func(r admin.Resource) bool {
-		return r.Name == resource && r.Codec != "" && r.Validation == nil
-	})
 }
 
 // maxReportedFailures is how many failed changes are reported one by one.
