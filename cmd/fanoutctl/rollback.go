@@ -30,9 +30,10 @@ func rollbackCommand(t *tool) *cobra.Command {
 		Long: `Restore an object, or with a path that ends in a slash the objects below it, as they were at a
 revision or a time. The resource needs a history.
 
-The command shows what it would change and asks for confirmation; without a terminal it
-requires --yes. All changes are one transaction, and none is made if an object has changed
-meanwhile: the exit code is then 4. If they do not fit into a transaction (128 objects,
+The command shows what it would change, asks the server which changes its validation rules
+refuse, and asks for confirmation; without a terminal it requires --yes. All changes are one transaction, and none is made if an object has changed
+meanwhile: the exit code is then 4. Nothing is changed either if the rules refuse one, without
+--skip-validation. If they do not fit into a transaction (128 objects,
 and 1.5 MiB in etcd, or 3.25 MiB in an embedded one, with their records in the history),
 the command refuses them without --batches.
 
