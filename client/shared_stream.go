@@ -22,7 +22,8 @@ import (
 type sharedStream struct {
 	pool    *streamPool
 	choice  *serverChoice
-	onlyTry bool // see streamPool.try
+	onlyTry bool     // see streamPool.try
+	opening *opening // that has opened the stream; nil: a watch has
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	opened  time.Time
@@ -33,7 +34,7 @@ type sharedStream struct {
 	mu       sync.Mutex
 	watches  []*streamWatch // by id; nil: the id is free; guarded by mu
 	free     []uint64       // ids that were used before; guarded by mu
-	active   int            // watches that were neither stopped nor ended; guarded by mu
+	active   int            // watches that were neither stopped nor ended, and one while watches wait; guarded by mu
 	requests []*streamWatch // with a start or a stop to be written; guarded by mu
 	reports  reportQueue    // guarded by mu
 	asked    bool           // the server was asked; guarded by mu
@@ -48,6 +49,8 @@ type lostStream struct {
 	err     error
 	watches int
 	logged  atomic.Bool
+	pooled  bool          // the next stream waits for all watches, so they need not
+	wait    time.Duration // of the next stream, if pooled
 }
 
 func (l *lostStream) Error() string { return l.err.Error() }
@@ -129,6 +132,11 @@ func (s *sharedStream) stop(w *streamWatch) {
 // forget notes that the watch gets no further messages. The caller holds mu.
 func (s *sharedStream) forget(w *streamWatch) {
 	w.gone = true
+	s.leave()
+}
+
+// leave ends the stream after its last watch. The caller holds mu.
+func (s *sharedStream) leave() {
 	if s.active--; s.active == 0 {
 		s.closing = true
 		s.cancel(errNoWatches)
@@ -144,14 +152,10 @@ func (s *sharedStream) release(w *streamWatch) {
 // run is the goroutine that reads the stream.
 func (s *sharedStream) run() { s.ended(s.serve()) }
 
-// ended handles the end of the stream.
-func (s *sharedStream) ended(err error) {
+// ended handles the end of the stream. It reports whether its opening must open another one.
+func (s *sharedStream) ended(err error) (again bool) {
 	s.cancel(nil)
-	// Watches that come from now on must not open another stream before the pool knows the reason.
-	defer func() {
-		s.pool.remove(s)
-		s.fail(err)
-	}()
+	lost := &lostStream{err: err}
 	s.mu.Lock()
 	answered, atOnce := !s.answered.IsZero(), s.atOnce
 	s.mu.Unlock()
@@ -159,14 +163,20 @@ func (s *sharedStream) ended(err error) {
 	case s.onlyTry, errors.Is(err, errNoWatches), s.pool.client.open.Err() != nil:
 	case errors.Is(err, io.EOF):
 	case !answered && s.pool.subscribeFailed(err):
-		err = errUnable
+		lost.err = errUnable
 	default:
 		lasted := time.Duration(0)
 		if answered {
 			lasted = time.Since(s.opened)
 		}
-		s.pool.streamFailed(lasted, atOnce)
+		lost.wait = s.pool.streamFailed(err, lasted, atOnce)
+		// A server that drains spreads its watches.
+		lost.pooled = isTemporary(err) && !(answered && (atOnce || errors.Is(err, ErrDraining)))
 	}
+	// Watches that come from now on must not open another stream before the pool knows the reason.
+	s.pool.remove(s)
+	s.fail(lost)
+	return s.opening != nil && !answered && s.opening.attemptFailed(s.choice.server(), lost)
 }
 
 // serve opens the stream and handles its responses until it ends.
@@ -182,7 +192,7 @@ func (s *sharedStream) serve() error {
 	defer beside.Wait()
 	defer s.cancel(nil)
 	if s.awaitHeader(stream, &beside) {
-		s.pool.subscribeWorks()
+		s.pool.answered(s)
 		if s.onlyTry {
 			return errTried
 		}
@@ -287,9 +297,8 @@ func (s *sharedStream) deliver(ids []uint64, resp *fanoutv1.WatchResponse, arriv
 }
 
 // fail ends all watches with the same error.
-func (s *sharedStream) fail(err error) {
+func (s *sharedStream) fail(lost *lostStream) {
 	s.mu.Lock()
-	lost := &lostStream{err: err}
 	var all []*streamWatch
 	for _, w := range s.watches {
 		if w != nil && !w.gone {

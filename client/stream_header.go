@@ -96,6 +96,13 @@ func (s *sharedStream) answersOther(ctx context.Context) bool {
 	}
 }
 
+// isAsked reports whether the request is on its way.
+func (s *sharedStream) isAsked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
 // awaitsHeader reports whether the client waits for the header, or the header has come less than a time ago.
 func (s *sharedStream) awaitsHeader(ago time.Duration) bool {
 	s.mu.Lock()
