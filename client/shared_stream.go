@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -39,7 +38,8 @@ type sharedStream struct {
 	reports  reportQueue    // guarded by mu
 	asked    bool           // the server was asked; guarded by mu
 	answered time.Time      // when the header of the response arrived; zero: it has not; guarded by mu
-	received time.Time      // when the latest response arrived; guarded by mu
+	received signOfLife     // the latest response; guarded by mu
+	begun    signOfLife     // the header, or the latest answer to a start; guarded by mu
 	closing  bool           // no further watch may join; guarded by mu
 	atOnce   bool           // the server said that the client may resume at once; guarded by mu
 }
@@ -65,7 +65,7 @@ var (
 func newSharedStream(p *streamPool, avoid string, onlyTry bool) *sharedStream {
 	now := time.Now()
 	s := &sharedStream{
-		pool: p, choice: &serverChoice{avoid: avoid}, onlyTry: onlyTry, opened: now, received: now,
+		pool: p, choice: &serverChoice{avoid: avoid}, onlyTry: onlyTry, opened: now, received: signOfLife{at: now},
 		written: make(chan struct{}, 1),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(p.client.open)
@@ -120,8 +120,7 @@ func (s *sharedStream) stop(w *streamWatch) {
 		return
 	}
 	if w.start != nil {
-		w.start = nil
-		s.requests = slices.DeleteFunc(s.requests, func(other *streamWatch) bool { return other == w })
+		w.start, w.unwritten = nil, true
 		s.release(w)
 	} else {
 		s.request(w) // the id stays in use until the server has ended the watch
@@ -231,7 +230,7 @@ func (s *sharedStream) handle(resp *fanoutv1.SubscribeResponse, arrived time.Tim
 	var endings []ending
 	var lost *lostStream // of the latest watch that has ended
 	s.mu.Lock()
-	s.received = time.Now()
+	s.received.at = time.Now()
 	for _, e := range resp.GetEntries() {
 		switch c := e.GetContent().(type) {
 		case *fanoutv1.SubscribeResponse_Entry_Response:
@@ -249,6 +248,7 @@ func (s *sharedStream) handle(resp *fanoutv1.SubscribeResponse, arrived time.Tim
 		}
 		for _, id := range e.GetWatchIds() {
 			if w := s.find(id); w != nil {
+				s.noteAnswer(w)
 				s.release(w)
 				if !w.gone {
 					s.forget(w)
@@ -277,6 +277,13 @@ func (s *sharedStream) find(id uint64) *streamWatch {
 	return s.watches[id]
 }
 
+// noteAnswer notes that the server has answered the start of a watch. The caller holds mu.
+func (s *sharedStream) noteAnswer(w *streamWatch) {
+	if !w.begun {
+		w.begun, s.begun.at = true, s.received.at
+	}
+}
+
 // deliver passes a message on to watches. It stops a watch whose buffer is full. The caller holds mu.
 func (s *sharedStream) deliver(ids []uint64, resp *fanoutv1.WatchResponse, arrived time.Time) {
 	m := &message{WatchResponse: resp, arrived: arrived, size: sizeOf(resp), shared: len(ids) > 1}
@@ -289,6 +296,7 @@ func (s *sharedStream) deliver(ids []uint64, resp *fanoutv1.WatchResponse, arriv
 		if w == nil || w.gone || w.drained {
 			continue
 		}
+		s.noteAnswer(w)
 		w.drained = resp.GetKind() == fanoutv1.WatchResponse_KIND_DRAINING
 		if !w.put(m) {
 			s.stop(w)
@@ -312,26 +320,6 @@ func (s *sharedStream) fail(lost *lostStream) {
 	for _, w := range all {
 		w.end(lost)
 	}
-}
-
-// silent is called when a watch has received nothing for the limit. It returns the error of the
-// watch, or nil if the watch must wait on: the silence counts only from the header on, or the whole stream
-// was silent although the watch was to receive something. Then the stream fails, so its other watches need
-// not wait as long.
-func (s *sharedStream) silent(limit time.Duration, wasAnswered bool) error {
-	if s.awaitsHeader(limit) {
-		return nil
-	}
-	s.choice.replace()
-	err := fmt.Errorf("%w: no message for %v", errSilent, limit)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !wasAnswered && s.asked || time.Since(s.received) < limit {
-		return err
-	}
-	s.closing = true
-	s.cancel(err)
-	return nil
 }
 
 // sameOrNew returns l if it has the same error, or else a new one.

@@ -153,7 +153,7 @@ func (w *watcher) step(ctx context.Context) (*Update, error) {
 // openStream opens a stream at the position.
 func (w *watcher) openStream(ctx context.Context) error {
 	w.progressed, w.drained, w.atOnce, w.catchUp, w.held, w.answered = false, false, false, 0, nil, false
-	w.limit = max(w.maxSilence(), minFirstResponse)
+	w.limit = firstLimit(w.bookmarks)
 	w.reports = w.reports.following(w.at)
 	for last := (*opening)(nil); ; {
 		w.began = time.Now()
@@ -284,6 +284,9 @@ func onFreshStack(f func() error) error {
 // minFirstResponse is the least time that a server has for its first message: the
 // client may have to connect, and the server may have to read from etcd.
 const minFirstResponse = 5 * time.Second
+
+// firstLimit returns how long a server may be silent before its first message.
+func firstLimit(bookmarks time.Duration) time.Duration { return max(3*bookmarks, minFirstResponse) }
 
 // maxSilence returns how long a server may be silent before it counts as dead.
 func (w *watcher) maxSilence() time.Duration { return 3 * w.bookmarks }
