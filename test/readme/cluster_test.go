@@ -106,6 +106,11 @@ func TestClusterPage(t *testing.T) {
 	if got := r.run(check); !strings.Contains(got, " valid\n") {
 		t.Errorf("%s\nprinted %s", check, got)
 	}
+	safe := r.next("sh")
+	if got := r.run(safe); strings.Count(got, "node-") < nodes {
+		t.Errorf("%s\nprinted %s", safe, got)
+	}
+	replace := r.next("")
 	r.end()
 
 	for _, s := range servers {
