@@ -28,7 +28,7 @@ func manifests(t *testing.T, components ...string) map[string]any {
 	if err := os.CopyFS(filepath.Join(dir, "base"), os.DirFS(filepath.Join(root, "deploy/kubernetes"))); err != nil {
 		t.Fatal(err)
 	}
-	kustomization := "namespace: fanoutd\nresources: [base]\ncomponents:\n"
+	kustomization := "namespace: fanoutd\nresources: [base]\nimages: [{name: fanoutd, newName: registry.example.com/fanoutd, newTag: '1.2.3'}]\ncomponents:\n"
 	for _, c := range components {
 		kustomization += "  - base/" + c + "\n"
 	}
