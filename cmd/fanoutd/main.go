@@ -167,7 +167,7 @@ func rootCommand(environ []string) *cobra.Command {
 		cmd.PersistentFlags().AddFlagSet(g.flags)
 	}
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error { return usage(cmd, groups) })
-	cmd.AddCommand(clusterCommand(environ), configCommand(environ), keysetCommand(), policyCommand(environ), tokenCommand(), versionCommand(), man.Command())
+	cmd.AddCommand(clusterCommand(environ), configCommand(environ), keysetCommand(), policyCommand(environ), recoverCommand(environ), restoreCommand(environ), tokenCommand(), versionCommand(), man.Command())
 	return cmd
 }
 

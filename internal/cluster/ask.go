@@ -36,6 +36,11 @@ func newAsker(config *tls.Config) *asker {
 	return a
 }
 
+// Ask asks all servers once. TLS is that of a client; nil: none.
+func Ask(ctx context.Context, list List, config *tls.Config) map[string]Answer {
+	return newAsker(config).all(ctx, list)
+}
+
 // all asks all servers at the same time.
 func (a *asker) all(ctx context.Context, list List) map[string]Answer {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)

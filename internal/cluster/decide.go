@@ -8,6 +8,7 @@ import (
 
 // Directory is what a data directory contains.
 type Directory struct {
+	Path    string // of the data
 	Cluster uint64 // the cluster to which it belongs; 0: it is empty
 	Name    string // of the member; empty: unknown, because the member has not been ready yet
 	Single  bool   // it belongs to a server that was no member of several
@@ -93,8 +94,9 @@ func (s *Situation) withData() (Decision, error) {
 	}
 	clusters := s.clusters()
 	if _, shared := clusters[d.Cluster]; len(clusters) > 0 && !shared {
-		return Decision{}, refuse("the data directory belongs to cluster %x, but %s: if its data is not needed, empty the directory, and this server joins",
-			d.Cluster, describe(clusters))
+		return Decision{}, refuse("the data directory belongs to cluster %x, but %s. If the data of this server is not needed, move it away, and the server joins: mv %s %s.old. "+
+			"If it was restored, stop the others and do the same there first",
+			d.Cluster, describe(clusters), d.Path, d.Path)
 	}
 	return Decision{Action: Start}, nil
 }
@@ -115,7 +117,8 @@ func (s *Situation) withoutData() (Decision, error) {
 		return s.found()
 	case 1:
 	default:
-		return Decision{}, refuse("the servers belong to different clusters: %s", describe(clusters))
+		return Decision{}, refuse("the servers belong to different clusters: %s. Stop those with the data that is not needed, and move it away as on this server: mv %s %s.old",
+			describe(clusters), s.Directory.Path, s.Directory.Path)
 	}
 	for cluster, names := range clusters {
 		var via []Server

@@ -26,6 +26,28 @@ type (
 // Identify is [embedded.Identify].
 func Identify(dir string) (embedded.Identity, error) { return embedded.Identify(dir) }
 
+// These are the results of [Restore] and [Recover], and what [Inspect] reads.
+type (
+	Restored  = embedded.Restored
+	Recovered = embedded.Recovered
+	Survivor  = embedded.Survivor
+)
+
+// Restore is [embedded.Restore].
+func Restore(ctx context.Context, cfg EmbeddedConfig, file string, log *slog.Logger) (Restored, error) {
+	return embedded.Restore(ctx, cfg, file, log)
+}
+
+// Recover is [embedded.Recover].
+func Recover(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (Recovered, error) {
+	return embedded.Recover(ctx, cfg, log)
+}
+
+// Inspect is [embedded.Inspect].
+func Inspect(cfg EmbeddedConfig, log *slog.Logger) (Survivor, error) {
+	return embedded.Inspect(cfg, log)
+}
+
 // OpenEmbedded starts an etcd in this process and returns a store in it.
 func OpenEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*Store, error) {
 	// Each write may need a read, see [transaction], and one of them may be nested. With a history, it
@@ -74,6 +96,14 @@ func (s *Store) admit(puts int, bytes int64) error {
 		return nil
 	}
 	return s.member.Admit(puts, bytes)
+}
+
+// Writes returns the counts of writes of a member of several. Those of any other etcd are zero.
+func (s *Store) Writes() object.WriteCounts {
+	if s.member == nil {
+		return object.WriteCounts{}
+	}
+	return s.member.Writes()
 }
 
 // Database returns the database size of an embedded etcd. It returns false for an

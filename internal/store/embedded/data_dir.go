@@ -64,6 +64,7 @@ func checkMember(dir string, several bool) error {
 // databaseState is what the database of a member contains about the member.
 type databaseState struct {
 	applied uint64          // index of the last raft entry that it contains
+	term    uint64          // of that entry; 0: unknown
 	storage *semver.Version // of its format; nil: unknown, or older than etcd 3.6
 	cluster *semver.Version // of the cluster; nil: unknown
 	members int
@@ -121,6 +122,9 @@ func (s *databaseState) read(tx *bolt.Tx) error {
 		if index := meta.Get(schema.MetaConsistentIndexKeyName); len(index) == 8 {
 			s.applied = binary.BigEndian.Uint64(index)
 		}
+		if term := meta.Get(schema.MetaTermKeyName); len(term) == 8 {
+			s.term = binary.BigEndian.Uint64(term)
+		}
 		s.storage = parseVersion(meta.Get(schema.MetaStorageVersionName))
 	}
 	if cluster := tx.Bucket(schema.Cluster.Name()); cluster != nil {
@@ -145,7 +149,7 @@ func (s *databaseState) checkOrigin(several bool) error {
 	first := &semver.Version{Major: 3} // also that of a new cluster, whatever the version
 	switch {
 	case s.members > 1 && !several:
-		return fmt.Errorf("the data is that of a member of a cluster of %d: set cluster, or restore a snapshot of the cluster with etcdutl instead", s.members)
+		return fmt.Errorf("the data is that of a member of a cluster of %d: set cluster, or or make it that of a single server with fanoutd recover", s.members)
 	case s.storage != nil && own.LessThan(*s.storage):
 		return fmt.Errorf("the data was written by etcd %d.%d, which is newer than the embedded etcd %d.%d: use a newer version of fanoutd",
 			s.storage.Major, s.storage.Minor, own.Major, own.Minor)

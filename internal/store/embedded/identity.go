@@ -23,6 +23,7 @@ const singleName = "fanoutd"
 
 // Identity is to which cluster a data directory belongs.
 type Identity struct {
+	Path    string // of the data
 	Cluster uint64 // 0: the directory is empty
 	Member  uint64
 	Name    string // of the member; empty: it has not been ready yet
@@ -36,7 +37,12 @@ func Identify(dir string) (identity Identity, err error) {
 	}
 	// As for the start of etcd: the database is read through a memory map.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	member := Config{Dir: dir}.etcdDir()
+	return readIdentity(Config{Dir: dir}.etcdDir())
+}
+
+// readIdentity reads the identity of the data in etcd's directory.
+func readIdentity(member string) (identity Identity, err error) {
+	identity.Path = member
 	path := datadir.ToBackendFileName(member)
 	state := databaseState{}
 	if _, err := os.Stat(path); err == nil {
@@ -64,8 +70,16 @@ func Identify(dir string) (identity Identity, err error) {
 	return identity, nil
 }
 
-// checkLayout refuses a data directory of etcd itself.
+// checkLayout refuses a data directory of etcd itself, and one in which a restore was interrupted.
 func checkLayout(dir string) error {
+	if err := checkTree(dir); err != nil {
+		return err
+	}
+	return checkInterrupted(dir)
+}
+
+// checkTree refuses a data directory of etcd itself.
+func checkTree(dir string) error {
 	own := Config{Dir: dir}.etcdDir()
 	if fileutil.Exist(datadir.ToMemberDir(dir)) && !fileutil.Exist(own) {
 		return fmt.Errorf("%s is a data directory of etcd itself: move its contents to %s", dir, own)
