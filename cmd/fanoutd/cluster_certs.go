@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -25,7 +26,10 @@ Copy each folder to its machine. authority.pem belongs on none of them: whoever 
 become a member, and read and write everything.`
 
 func clusterCertsCommand() *cobra.Command {
-	var lifetimes certLifetimes
+	var (
+		lifetimes certLifetimes
+		ifMissing bool
+	)
 	cmd := &cobra.Command{
 		Use:   "certs DIRECTORY NAME=HOST[,HOST]...",
 		Short: "Create the certificates of a cluster's members",
@@ -52,10 +56,22 @@ func clusterCertsCommand() *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o700); err != nil {
 				return fmt.Errorf("cannot create certificates: %w", err)
 			}
-			return reissue(cmd, args[0], "Created", func(d certs.Directory) ([]certs.Issued, error) { return d.Add(members, terms) })
+			return reissue(cmd, args[0], "Created", func(d certs.Directory) ([]certs.Issued, error) {
+				if ifMissing {
+					present, err := d.Issued()
+					if err != nil {
+						return nil, err
+					}
+					members = slices.DeleteFunc(members, func(m certs.Member) bool {
+						return slices.ContainsFunc(present, func(p certs.Issued) bool { return p.Member.Name == m.Name })
+					})
+				}
+				return d.Add(members, terms)
+			})
 		},
 	}
 	lifetimes.flags(cmd)
+	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "leave members that have a certificate as they are")
 	cmd.AddCommand(renewCertsCommand(), showCertsCommand())
 	return cmd
 }

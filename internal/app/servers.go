@@ -1,6 +1,7 @@
 package app
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,8 +10,10 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/cluster"
+	"github.com/fanoutd/fanoutd/internal/cluster/certs"
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
@@ -30,6 +33,49 @@ func Servers(cfg config.Config) (own string, list cluster.List, err error) {
 		})
 	}
 	return own, list, nil
+}
+
+// memberSecurity is how the servers of a cluster recognize each other. Without files, they do not.
+type memberSecurity struct {
+	files          certs.Files
+	names          certs.Verification
+	server, client *tls.Config // of the lobby, and of questions to the others
+}
+
+// secureMembers reads the certificates of the cluster.
+func secureMembers(cfg config.Config, list cluster.List) (s memberSecurity, err error) {
+	s.files = memberFiles(cfg)
+	if s.files == (certs.Files{}) {
+		return s, nil
+	}
+	now := time.Now()
+	status, err := s.files.Read(now)
+	if err == nil {
+		err = status.Valid(now)
+	}
+	if err != nil {
+		return s, fmt.Errorf("certificate of this server in the cluster: %w", err)
+	}
+	s.names = status.Verification(hostsOf(list))
+	s.server = s.files.Server(s.names)
+	if s.client, err = s.files.Client(s.names); err != nil {
+		return s, fmt.Errorf("configure TLS to the cluster: %w", err)
+	}
+	return s, nil
+}
+
+// memberFiles returns the files of the certificate with which this server is a member.
+func memberFiles(cfg config.Config) certs.Files {
+	return certs.Files{CA: cfg.Cluster.CAFile, Cert: cfg.Cluster.CertFile, Key: cfg.Cluster.KeyFile}
+}
+
+// hostsOf returns the hosts of all servers.
+func hostsOf(list cluster.List) (hosts []string) {
+	for _, s := range list {
+		host, _, _ := net.SplitHostPort(s.Peer)
+		hosts = append(hosts, host)
+	}
+	return hosts
 }
 
 // bindable returns the address on which to listen, so that others reach it at the given one. A machine may

@@ -108,14 +108,9 @@ func beginEtcd(ctx context.Context, cfg config.Config, onWait func(cluster.Waiti
 	if err != nil {
 		return nil, nil, err
 	}
-	files := store.TLSFiles{CA: cfg.Cluster.CAFile, Cert: cfg.Cluster.CertFile, Key: cfg.Cluster.KeyFile}
-	serverTLS, err := files.Server()
+	security, err := secureMembers(cfg, list)
 	if err != nil {
-		return nil, nil, fmt.Errorf("configure TLS of the cluster: %w", err)
-	}
-	clientTLS, err := files.Client()
-	if err != nil {
-		return nil, nil, fmt.Errorf("configure TLS to the cluster: %w", err)
+		return nil, nil, err
 	}
 	directory, err := directoryOf(cfg)
 	if err != nil {
@@ -124,7 +119,11 @@ func beginEtcd(ctx context.Context, cfg config.Config, onWait func(cluster.Waiti
 	server, _ := list.Get(own)
 	peers := &store.Peers{
 		Name: own, Peer: server.Peer, Client: server.Client, ListenPeer: bindable(server.Peer), ListenClient: bindable(server.Client),
-		TLS: files, Majority: list.Majority(),
+		TLS: store.TLSFiles{
+			CA: security.files.CA, Cert: security.files.Cert, Key: security.files.Key,
+			ServerName: security.names.ServerName, AllowedNames: security.names.AllowedNames,
+		},
+		Majority: list.Majority(),
 	}
 	join := func(ctx context.Context, id uint64, via []cluster.Server) (string, error) {
 		members, err := peers.Add(ctx, id, clientsOf(via), peersOf(list), log)
@@ -134,14 +133,14 @@ func beginEtcd(ctx context.Context, cfg config.Config, onWait func(cluster.Waiti
 		return members, err
 	}
 	beginning, err := cluster.Await(ctx, cluster.Config{
-		List: list, Name: own, DataDir: cfg.DataDir, Listen: peers.ListenPeer, ServerTLS: serverTLS, ClientTLS: clientTLS, Join: join, Log: log,
+		List: list, Name: own, DataDir: cfg.DataDir, Listen: peers.ListenPeer, ServerTLS: security.server, ClientTLS: security.client, Join: join, Log: log,
 		Directory: directory, OnWait: onWait,
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("cluster: %w", err)
 	}
 	peers.Join = beginning.Members
-	return peers, cluster.NewObserver(list, own, beginning.Cluster, clientTLS), nil
+	return peers, cluster.NewObserver(list, own, beginning.Cluster, security.client), nil
 }
 
 // directoryOf returns what the data directory contains.

@@ -65,7 +65,7 @@ func Await(ctx context.Context, cfg Config) (Beginning, error) {
 		return Beginning{}, fmt.Errorf("create data directory: %w", err)
 	}
 	room, err := openLobby(ctx, cfg.Listen, cfg.ServerTLS,
-		message{Name: cfg.Name, Process: s.Process, List: cfg.List.digest(), Founder: cfg.List.founder(nil)})
+		message{Name: cfg.Name, Process: s.Process, List: cfg.List.digest(), Founder: cfg.List.founder(nil)}, cfg.Log)
 	if err != nil {
 		return Beginning{}, err
 	}

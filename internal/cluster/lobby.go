@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -32,7 +33,7 @@ type lobby struct {
 }
 
 // openLobby listens on the address of the peers. The caller closes the lobby.
-func openLobby(ctx context.Context, address string, config *tls.Config, answer message) (*lobby, error) {
+func openLobby(ctx context.Context, address string, config *tls.Config, answer message, log *slog.Logger) (*lobby, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen for the other servers of the cluster: %w", err)
@@ -41,6 +42,7 @@ func openLobby(ctx context.Context, address string, config *tls.Config, answer m
 		l = tls.NewListener(l, config)
 	}
 	b := &lobby{answer: answer, server: http.Server{ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 5 * time.Second}}
+	b.server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug) // the others ask twice per second, and log why they wait
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
 		b.mu.Lock()

@@ -23,6 +23,10 @@ func (e *FormingError) Error() string {
 
 func (e *FormingError) Unwrap() error { return ErrUnavailable }
 
+// ErrNotApplied means that a write was not applied, and never will be, because the store did not answer before
+// it was sent, or had no leader. It is an [ErrUnavailable].
+var ErrNotApplied = fmt.Errorf("%w: the write was not applied", ErrUnavailable)
+
 // ErrAnswerTooLarge means that the store or a proxy cannot send an answer because of its size.
 // A reader of changes goes on with a list, which is read in smaller pieces. It is an
 // ErrUnavailable.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/fanoutd/fanoutd/internal/history"
@@ -60,17 +61,17 @@ func (w *overwrites) commit(ctx context.Context, ops []object.Op, by history.Cha
 		seeEverything(ops)
 	}
 	if err := w.begin(ctx, ops, checks); err != nil {
-		return object.Commit{}, err
+		return object.Commit{}, notSent(err)
 	}
 	for attempt := 1; ; attempt++ {
 		if err := checks.run(ctx); err != nil {
-			return object.Commit{}, err
+			return object.Commit{}, notSent(err)
 		}
 		var epoch object.Epoch
 		if records != nil {
 			var err error
 			if epoch, err = records.Recorder.Prepare(ctx, ops, by, w.present); err != nil {
-				return object.Commit{}, err
+				return object.Commit{}, notSent(err)
 			}
 		}
 		commit, err := write()
@@ -85,7 +86,7 @@ func (w *overwrites) commit(ctx context.Context, ops []object.Op, by history.Cha
 			return commit, err
 		}
 		if err := w.look(ctx, ops, checks, stale); err != nil {
-			return object.Commit{}, err
+			return object.Commit{}, notSent(err)
 		}
 		switch attempt {
 		case maxWriteAttempts:
@@ -99,6 +100,14 @@ func (w *overwrites) commit(ctx context.Context, ops []object.Op, by history.Cha
 			}
 		}
 	}
+}
+
+// notSent returns the error of a write that ended before it was sent, which is known not to be applied.
+func notSent(err error) error {
+	if errors.Is(err, object.ErrUnavailable) {
+		return fmt.Errorf("%w: %w", object.ErrNotApplied, err)
+	}
+	return err
 }
 
 // check makes the checks of operations that are not written. Preconditions are not compared, but one that

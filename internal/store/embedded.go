@@ -98,6 +98,14 @@ func (s *Store) admit(puts int, bytes int64) error {
 	return s.member.Admit(puts, bytes)
 }
 
+// Writes returns the counts of writes of a member of several. Those of any other etcd are zero.
+func (s *Store) Writes() object.WriteCounts {
+	if s.member == nil {
+		return object.WriteCounts{}
+	}
+	return s.member.Writes()
+}
+
 // Database returns the database size of an embedded etcd. It returns false for an
 // external etcd, which exports its own metrics.
 func (s *Store) Database() (object.Database, bool) {

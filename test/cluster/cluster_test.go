@@ -6,16 +6,21 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/app"
 	"github.com/fanoutd/fanoutd/internal/cluster"
+	clustercerts "github.com/fanoutd/fanoutd/internal/cluster/certs"
+	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/test/certs"
 	"github.com/fanoutd/fanoutd/test/poll"
 )
@@ -280,6 +285,34 @@ func TestJoinAfterAnInterruptedJoin(t *testing.T) {
 	stopAll(t, running)
 }
 
+// Without a majority, a write ends as not applied: no server has proposed it. It is counted, and the next one
+// succeeds once another server has started again.
+func TestWriteWithoutAMajority(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	t.Parallel()
+	configs, running := formed(t)
+	running["node-2"].put(t, "app/limits", "1")
+	running["node-1"].stop(t)
+	running["node-2"].stop(t)
+	alone := running["node-3"]
+	_, err := fanoutv1.NewStoreServiceClient(alone.conn).Put(poll.Context(t), putRequest("app/limits", "2"))
+	for reasonOf(status.Convert(err)) == "STORE_UNAVAILABLE" { // it was sent before this server knew
+		_, err = fanoutv1.NewStoreServiceClient(alone.conn).Put(poll.Context(t), putRequest("app/limits", "2"))
+	}
+	if s := status.Convert(err); s.Code() != codes.Unavailable || reasonOf(s) != "WRITE_NOT_APPLIED" {
+		t.Errorf("got %v, reason %s", err, reasonOf(s))
+	}
+	running["node-1"] = launch(t, configs["node-1"])
+	alone.put(t, "app/limits", "3")
+	running["node-2"] = launch(t, configs["node-2"])
+	if got := running["node-2"].get(t, "app/limits"); got != "3" {
+		t.Errorf("got %q", got)
+	}
+	stopAll(t, running)
+}
+
 // A server that waits for a majority can be stopped.
 func TestStopWithoutAMajority(t *testing.T) {
 	if testing.Short() {
@@ -302,40 +335,105 @@ func TestStopWithoutAMajority(t *testing.T) {
 	}
 }
 
-// The members talk with TLS, and accept only certificates of their authority.
+// The members talk with TLS, and accept only certificates of their authority with the name of a member.
 func TestClusterWithTLS(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
+	for name, stranger := range map[string]func(t *testing.T, a *certs.Authority, ip string) (file string, files certs.Files){
+		"another authority": func(t *testing.T, _ *certs.Authority, ip string) (string, certs.Files) {
+			a := certs.NewAuthority(t)
+			return a.File, a.Issue(t, certs.Subject{CommonName: "node-3", IPs: []string{ip, "127.0.0.1"}}).Files(t)
+		},
+		"another name": func(t *testing.T, a *certs.Authority, _ string) (string, certs.Files) {
+			return a.File, a.Issue(t, certs.Subject{CommonName: "node-3", IPs: []string{"127.99.0.1"}}).Files(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			authority := certs.NewAuthority(t)
+			configs := machines(t, "node-1", "node-2", "node-3")
+			use := func(name, authorities string, files certs.Files) {
+				c := configs[name].Cluster
+				c.CAFile, c.CertFile, c.KeyFile = authorities, files.Cert, files.Key
+			}
+			issue := func(name string) {
+				host, _ := configs[name].Cluster.Address(name)
+				use(name, authority.File, authority.Issue(t, certs.Subject{CommonName: name, IPs: []string{host, "127.0.0.1"}}).Files(t))
+			}
+			issue("node-1")
+			issue("node-2")
+			host, _ := configs["node-3"].Cluster.Address("node-3")
+			file, files := stranger(t, authority, host)
+			use("node-3", file, files)
+			running := launchAll(t, configs, "node-1", "node-2", "node-3")
+			running["node-1"].says(t, "waiting for node-3 (")
+			running["node-3"].says(t, "waiting for ")
+			running["node-3"].cancel()
+			if err := <-running["node-3"].done; !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+			issue("node-3")
+			running["node-3"] = launch(t, configs["node-3"])
+			running["node-3"].put(t, "app/limits", "1")
+			if got := running["node-1"].get(t, "app/limits"); got != "1" {
+				t.Errorf("got %q", got)
+			}
+			for name, m := range running {
+				m.says(t, "this server votes")
+				if strings.Contains(m.log.String(), "http://127") {
+					t.Errorf("%s uses plain text", name)
+				}
+			}
+			stopAll(t, running)
+		})
+	}
+}
+
+// The members have certificates of "fanoutd cluster certs" that contain none of their addresses, as those of pods. A
+// server with an expired certificate says so at its start.
+func TestClusterWithCertificatesOfItsOwn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
-	authority, stranger := certs.NewAuthority(t), certs.NewAuthority(t)
+	folder, expired := t.TempDir(), t.TempDir()
+	members := []clustercerts.Member{{Name: "node-1", Hosts: []string{"a.invalid"}}, {Name: "node-2", Hosts: []string{"b.invalid"}}, {Name: "node-3", Hosts: []string{"c.invalid"}}}
+	terms := clustercerts.Terms{Now: time.Now(), Member: clustercerts.MemberLifetime, Authority: clustercerts.AuthorityLifetime}
+	if _, err := clustercerts.Directory(folder).Add(members, terms); err != nil {
+		t.Fatal(err)
+	}
+	terms.Now = terms.Now.Add(-2 * terms.Member)
+	if _, err := clustercerts.Directory(expired).Add(members, terms); err != nil {
+		t.Fatal(err)
+	}
 	configs := machines(t, "node-1", "node-2", "node-3")
-	use := func(name string, a *certs.Authority) {
-		host, _ := configs[name].Cluster.Address(name)
-		files := a.Issue(t, certs.Subject{CommonName: name, IPs: []string{host, "127.0.0.1"}}).Files(t)
+	use := func(name, folder string) config.Config {
 		c := configs[name].Cluster
-		c.CAFile, c.CertFile, c.KeyFile = a.File, files.Cert, files.Key
+		c.CAFile, c.CertFile, c.KeyFile = filepath.Join(folder, name, clustercerts.CAFile), filepath.Join(folder, name, clustercerts.CertFile), filepath.Join(folder, name, clustercerts.KeyFile)
+		return configs[name]
 	}
-	use("node-1", authority)
-	use("node-2", authority)
-	use("node-3", stranger)
+	cfg := use("node-1", expired)
+	if problems := app.CheckFiles(cfg); len(problems) != 1 || !strings.Contains(problems[0].Message, "has expired") {
+		t.Errorf("config check with an expired certificate: got %v", problems)
+	}
+	launch(t, cfg).refuses(t, "certificate of this server in the cluster", "has expired")
+	for name := range configs {
+		if problems := app.CheckFiles(use(name, folder)); len(problems) > 0 {
+			t.Errorf("config check: got %v", problems)
+		}
+	}
 	running := launchAll(t, configs, "node-1", "node-2", "node-3")
-	running["node-1"].says(t, "waiting for node-3 (")
-	running["node-3"].says(t, "waiting for node-1 (")
-	running["node-3"].cancel()
-	if err := <-running["node-3"].done; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	use("node-3", authority)
-	running["node-3"] = launch(t, configs["node-3"])
-	running["node-3"].put(t, "app/limits", "1")
-	if got := running["node-1"].get(t, "app/limits"); got != "1" {
-		t.Errorf("got %q", got)
-	}
-	for name, m := range running {
+	for _, m := range running {
 		m.says(t, "this server votes")
-		if strings.Contains(m.log.String(), "http://127") {
-			t.Errorf("%s uses plain text", name)
+	}
+	running["node-1"].becomesSafe(t) // they answer its questions
+	for writer, m := range running {
+		m.put(t, "by/"+writer, writer)
+		for reader, m := range running {
+			if got := m.get(t, "by/"+writer); got != writer {
+				t.Errorf("%s reads %q of %s", reader, got, writer)
+			}
 		}
 	}
 	stopAll(t, running)

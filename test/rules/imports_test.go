@@ -107,7 +107,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/wire":             {"internal/object", "gen"},
 		"internal/history":          {"internal/object", "gen"},
 		"internal/store":            {"internal/backoff", "internal/cluster/manage", "internal/history", "internal/object", "internal/store"},
-		"internal/store/embedded":   {"internal/cluster/certs", "internal/cluster/manage", "internal/object", "internal/store/etcdlog", "internal/version"},
+		"internal/store/embedded":   {"internal/cluster/certs", "internal/cluster/manage", "internal/object", "internal/store/etcdlog", "internal/store/leader", "internal/version"},
 		"internal/store/epochs":     {"internal/object"},
 		"internal/store/etcdlog":    {},
 		"internal/store/failover":   {"internal/backoff"},

@@ -31,6 +31,7 @@ export type Reason =
   | 'NOT_READY'
   | 'STORE_UNAVAILABLE'
   | 'CLUSTER_FORMING'
+  | 'WRITE_NOT_APPLIED'
   | 'NO_CLUSTER'
   | 'CLUSTER_UNSAFE'
   | 'MEMBER_NOT_FOUND'

@@ -31,6 +31,7 @@ const (
 	ReasonNotReady           Reason = "NOT_READY"
 	ReasonStoreUnavailable   Reason = "STORE_UNAVAILABLE"
 	ReasonClusterForming     Reason = "CLUSTER_FORMING"
+	ReasonWriteNotApplied    Reason = "WRITE_NOT_APPLIED"
 	ReasonNoCluster          Reason = "NO_CLUSTER"
 	ReasonClusterUnsafe      Reason = "CLUSTER_UNSAFE"
 	ReasonMemberNotFound     Reason = "MEMBER_NOT_FOUND"
@@ -73,6 +74,7 @@ var meanings = map[Reason]meaning{
 	ReasonNotReady:           {code: codes.Unavailable, retry: true},
 	ReasonStoreUnavailable:   {code: codes.Unavailable, retry: true},
 	ReasonClusterForming:     {code: codes.Unavailable, retry: true},
+	ReasonWriteNotApplied:    {code: codes.Unavailable, retry: true},
 	ReasonNoCluster:          {code: codes.FailedPrecondition},
 	ReasonClusterUnsafe:      {code: codes.FailedPrecondition},
 	ReasonMemberNotFound:     {code: codes.NotFound},

@@ -59,6 +59,7 @@ var examples = []error{
 	object.ErrUnavailable,
 	object.ErrNoSpace,
 	&object.FormingError{Voters: 1, Needed: 2},
+	object.ErrNotApplied,
 	&WaitingError{For: "node-2"},
 	object.ErrNotEmbedded,
 	manage.ErrSingle,

@@ -41,7 +41,8 @@ func (p *Peers) Add(ctx context.Context, cluster uint64, via, listed []string, l
 		return "", fmt.Errorf("configure TLS to the cluster: %w", err)
 	}
 	client, err := clientv3.New(clientv3.Config{
-		Context: ctx, Endpoints: p.endpoints(via), TLS: config, DialTimeout: joinTimeout, Logger: etcdlog.New(log.With("component", "etcd-client"), nil),
+		Context: ctx, Endpoints: p.endpoints(via), TLS: config, DialOptions: p.TLS.authority(), DialTimeout: joinTimeout,
+		Logger: etcdlog.New(log.With("component", "etcd-client"), nil),
 	})
 	if err != nil {
 		return "", fmt.Errorf("connect to the cluster: %w", err)

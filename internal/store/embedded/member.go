@@ -20,12 +20,13 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store/etcdlog"
+	"github.com/fanoutd/fanoutd/internal/store/leader"
 )
 
 // Member is a running etcd member in this process. Its methods may be called from any
 // goroutine.
 type Member struct {
-	// The clients call etcd without a socket.
+	// The clients call etcd without a socket. Those of a member of several send writes to the leader's member.
 	Client *clientv3.Client
 	KV     pb.KVClient
 	Leases pb.LeaseClient
@@ -39,8 +40,9 @@ type Member struct {
 	disk     *diskGuard
 	requests *clientRequests
 	quota    int64
-	several  bool // it is a member of several
-	majority int  // of voters, before which it accepts no writes
+	leader   *leader.Client // of a member of several; nil: it has no others
+	several  bool           // it is a member of several
+	majority int            // of voters, before which it accepts no writes
 	formed   atomic.Bool
 	fatal    *fatalErrors
 	failed   chan error
@@ -114,6 +116,9 @@ func (m *Member) start(ctx context.Context, cfg Config) error {
 	m.stopBackground = stop
 	m.background.Go(func() { m.disk.run(background) })
 	if m.several {
+		if err := m.followLeader(ctx, cfg.Peers); err != nil {
+			return err
+		}
 		return m.During(func() error { return m.startAmongOthers(ctx, background, cfg.Peers) })
 	}
 	return m.During(func() error {
@@ -154,7 +159,11 @@ func (m *Member) During(call func() error) error { return m.fatal.during(call) }
 // acknowledged before the call. Errors are [object.ErrUnavailable].
 func (m *Member) Revision(ctx context.Context) (object.Revision, error) {
 	// A read through etcd's API would wait for the same, and then search for a key.
-	if err := m.etcd.Server.LinearizableReadNotify(ctx); err != nil {
+	wait := m.etcd.Server.LinearizableReadNotify
+	if m.leader != nil {
+		wait = m.awaitReadable
+	}
+	if err := wait(ctx); err != nil {
 		return 0, fmt.Errorf("%w: %w", object.ErrUnavailable, err)
 	}
 	return object.Revision(m.etcd.Server.KV().Rev()), nil
@@ -174,6 +183,9 @@ func (m *Member) admit(bytes int64) error {
 	if err := m.checkFormed(); err != nil {
 		return err
 	}
+	if m.several && !m.leads() {
+		return nil // the leader's member admits it
+	}
 	return m.disk.admit(bytes)
 }
 
@@ -182,6 +194,9 @@ func (m *Member) admit(bytes int64) error {
 // earlier.
 func (m *Member) Close(ctx context.Context) error {
 	m.stopping.Store(true)
+	if m.leader != nil {
+		m.leader.Close()
+	}
 	// The client has no connection. The only error is that of its context, which Close ends.
 	_ = m.Client.Close()
 	m.others.close()

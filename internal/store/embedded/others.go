@@ -81,8 +81,9 @@ func (o *otherMembers) connect(at string) (*grpc.ClientConn, error) {
 	}
 	patience := backoff.DefaultConfig
 	patience.MaxDelay = time.Second // so that a member that is back is noticed
-	conn, err := grpc.NewClient("dns:///"+u.Host, grpc.WithTransportCredentials(security), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
+	options := append(o.tls.authority(), grpc.WithTransportCredentials(security), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: patience, MinConnectTimeout: questionTimeout}))
+	conn, err := grpc.NewClient("dns:///"+u.Host, options...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to a member: %w", err)
 	}

@@ -28,7 +28,7 @@ type Raft interface {
 	StoppingNotify() <-chan struct{}
 }
 
-// Config configures a [Client]. The files are optional.
+// Config configures a [Client].
 type Config struct {
 	Raft   Raft
 	KV     pb.KVClient    // of the own member
@@ -37,9 +37,7 @@ type Config struct {
 	// ClientURLs returns the client URLs of a member, or none if the own member does not know them.
 	ClientURLs func(types.ID) []string
 
-	CAFile   string // certificate authorities of the other members; default: the system's
-	CertFile string // client certificate, with KeyFile
-	KeyFile  string
+	TLS transport.TLSInfo // of connections to the other members, if their URLs are https
 
 	ElectionTimeout time.Duration // of the cluster; default 1 s, as etcd's
 }
@@ -68,8 +66,7 @@ type Client struct {
 
 // New returns a client of a member that runs. The caller closes it before the member.
 func New(ctx context.Context, cfg Config, log *slog.Logger) (*Client, error) {
-	info := transport.TLSInfo{TrustedCAFile: cfg.CAFile, CertFile: cfg.CertFile, KeyFile: cfg.KeyFile}
-	files, err := info.ClientConfig()
+	files, err := cfg.TLS.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("configure TLS to the leader of etcd: %w", err)
 	}
@@ -145,6 +142,18 @@ func (c *Client) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest, opts .
 // LeaseRevoke implements [pb.LeaseClient].
 func (c *Client) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest, opts ...grpc.CallOption) (*pb.LeaseRevokeResponse, error) {
 	return sendLease(ctx, c, pb.LeaseClient.LeaseRevoke, r, opts)
+}
+
+// Read calls read, which waits for the leader through the own member, and repeats it while there is no
+// leader.
+func (c *Client) Read(ctx context.Context, read func(context.Context) error) error {
+	waits := attempts
+	for {
+		t := c.term.Load()
+		if err := read(ctx); err == nil || c.stopping() || !c.wait(ctx, t, &waits) {
+			return err
+		}
+	}
 }
 
 // writes reports whether a transaction has an operation that writes.

@@ -48,8 +48,9 @@ type connection struct {
 	brokenSince atomic.Pointer[time.Time] // when an attempt first found it broken; nil: it was open then
 }
 
-// connect returns a connection to a member. It does not wait until it is open.
-func connect(urls []string, files *tls.Config) (*connection, error) {
+// connect returns a connection to a member. It does not wait until it is open. The certificate of the member
+// must contain the name, or the host of its URL if the name is empty.
+func connect(urls []string, files *tls.Config, name string) (*connection, error) {
 	var addresses []resolver.Address
 	security := insecure.NewCredentials()
 	for _, raw := range urls {
@@ -64,7 +65,7 @@ func connect(urls []string, files *tls.Config) (*connection, error) {
 	}
 	members := manual.NewBuilderWithScheme("member")
 	members.InitialState(resolver.State{Addresses: addresses})
-	conn, err := grpc.NewClient("member:///leader",
+	options := []grpc.DialOption{
 		grpc.WithResolvers(members),
 		grpc.WithTransportCredentials(security),
 		grpc.WithDisableServiceConfig(), // it could ask gRPC to repeat requests
@@ -76,7 +77,11 @@ func connect(urls []string, files *tls.Config) (*connection, error) {
 		// etcd refuses a request that is too large. An answer that gRPC refuses would belong to a write
 		// that was applied.
 		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(math.MaxInt32), grpc.MaxCallRecvMsgSize(math.MaxInt32)),
-	)
+	}
+	if name != "" {
+		options = append(options, grpc.WithAuthority(name))
+	}
+	conn, err := grpc.NewClient("member:///leader", options...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the member at %v: %w", urls, err)
 	}

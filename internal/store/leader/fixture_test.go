@@ -92,8 +92,8 @@ func start(t testing.TB, authority string, files *certs.Files) *cluster {
 	}
 	var info transport.TLSInfo
 	if files != nil {
-		config.CAFile, config.CertFile, config.KeyFile = authority, files.Cert, files.Key
 		info = transport.TLSInfo{TrustedCAFile: authority, CertFile: files.Cert, KeyFile: files.Key}
+		config.TLS = info
 	}
 	for _, m := range server.Server.Cluster().Members() {
 		var i int

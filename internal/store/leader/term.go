@@ -96,7 +96,7 @@ func (c *Client) connectionTo(id types.ID) *connection {
 	if len(urls) == 0 {
 		return nil
 	}
-	n, err := connect(urls, c.tls)
+	n, err := connect(urls, c.tls, c.cfg.TLS.ServerName)
 	if err != nil {
 		c.log.Warn("cannot send writes to the leader of etcd", "leader", id, "error", err)
 		return nil
