@@ -427,7 +427,11 @@ func TestClusterWithCertificatesOfItsOwn(t *testing.T) {
 	for _, m := range running {
 		m.says(t, "this server votes")
 	}
-	running["node-1"].becomesSafe(t) // they answer its questions
+	for _, one := range running["node-1"].becomesSafe(t).GetMembers() { // they answer its questions
+		if left := clustercerts.DaysUntil(one.GetCertificateExpires().AsTime(), time.Now()); left < 360 || left > 366 {
+			t.Errorf("the certificate of %s has %d days left", one.GetName(), left)
+		}
+	}
 	for writer, m := range running {
 		m.put(t, "by/"+writer, writer)
 		for reader, m := range running {

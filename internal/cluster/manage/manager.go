@@ -9,7 +9,8 @@ import (
 
 // Etcd is the etcd of a server. If the server has none, all methods fail with [object.ErrNotEmbedded].
 type Etcd interface {
-	// Cluster asks all members. Members that do not answer in time have no report.
+	// Cluster asks all members. Members that do not answer in time have no report. If there is a
+	// majority, the own member has then applied everything that was acknowledged before.
 	Cluster(ctx context.Context) (Cluster, error)
 
 	// RemoveMember lets the member via remove another one.
@@ -54,7 +55,8 @@ func (m *Manager) several(ctx context.Context) (Cluster, error) {
 	return c, err
 }
 
-// Snapshot is that of [Etcd]. It returns the name of the member.
+// Snapshot is that of [Etcd], and says which member it is. It contains what was acknowledged before, because
+// listing the members waits until this one has applied it.
 func (m *Manager) Snapshot(ctx context.Context, send func(member string, chunk []byte, remaining int64) error) error {
 	c, err := m.Cluster(ctx)
 	if err != nil {

@@ -100,6 +100,9 @@ func (i *Interceptors) Record(ctx context.Context, c *Call, fullMethod string, e
 	if one, ok := c.request.(*fanoutv1.EndWatcherRequest); ok {
 		r.Watcher = apierr.Clip(one.GetId(), apierr.MaxEchoBytes)
 	}
+	if one, ok := c.request.(interface{ GetMember() string }); ok {
+		r.Member = apierr.Clip(one.GetMember(), apierr.MaxEchoBytes)
+	}
 	if at, ok := c.answer.(interface{ GetRevision() int64 }); ok && err == nil {
 		r.Revision = at.GetRevision()
 	}
