@@ -39,6 +39,6 @@ var serverImports = map[string][]string{
 	"internal/server/cluster": {"internal/access", "internal/cluster/manage", "internal/object", "internal/server/apierr", "internal/server/rpc", "gen"},
 	"internal/server": {
 		"internal/access", "internal/audit", "internal/cacher", "internal/cluster/manage", "internal/direct", "internal/dispatch", "internal/history", "internal/sendqueue",
-		"internal/lag", "internal/object", "internal/selector", "internal/server", "internal/validation", "internal/version", "internal/wire", "gen",
+		"internal/lag", "internal/object", "internal/selector", "internal/server", "internal/validation", "internal/version", "internal/wire", "gen", "internal/work",
 	},
 }
