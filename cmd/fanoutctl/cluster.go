@@ -33,7 +33,8 @@ external etcd has no members: use etcdctl.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: subcommandNeeded,
 	}
-	cmd.AddCommand(clusterStatusCommand(t))
+	cmd.AddCommand(clusterStatusCommand(t), clusterReplaceCommand(t), clusterRemoveCommand(t), clusterUpdateCommand(t),
+		clusterMoveLeaderCommand(t), clusterSnapshotCommand(t), clusterDefragCommand(t))
 	return cmd
 }
 

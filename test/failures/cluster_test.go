@@ -1,7 +1,6 @@
 package failures
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -12,10 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/test/loopback"
@@ -104,43 +99,47 @@ func TestKilledServersOfACluster(t *testing.T) {
 	}
 }
 
-// TestAServerRemovedFromItsCluster ends, and says why. The others go on, and its directory does not start
-// again.
+// TestAServerRemovedFromItsCluster removes the leader, with a request to that server itself. Another one
+// leads, the removed one ends and says why, and its directory does not start again.
 func TestAServerRemovedFromItsCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
 	t.Parallel()
-	servers, etcds := startServers(t)
-	client, err := clientv3.New(clientv3.Config{Endpoints: etcds[:1], Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	var third uint64
-	poll.Until(t, "all are members", func() bool {
-		members, err := client.MemberList(contextFor(t))
+	servers, _ := startServers(t)
+	state := func(s *instance) *fanoutv1.GetClusterResponse {
+		c, err := fanoutv1.NewClusterServiceClient(s.conn).GetCluster(contextFor(t), &fanoutv1.GetClusterRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range members.Members {
-			if m.Name == "node-3" && !m.IsLearner {
-				third = m.ID
-			}
+		return c
+	}
+	poll.Until(t, "all members vote", func() bool { return state(servers[0]).GetSafe() })
+	leader := state(servers[0]).GetLeader()
+	var removed *instance
+	var others []*instance
+	for _, s := range servers {
+		if state(s).GetAnsweredBy() == leader {
+			removed = s
+		} else {
+			others = append(others, s)
 		}
-		return len(members.Members) == 3 && third != 0
-	})
-	// etcd removes a member only once the others have been connected for five seconds.
-	poll.Until(t, "the member is removed", func() bool {
-		_, err := client.MemberRemove(contextFor(t), third)
-		return err == nil || errors.Is(err, rpctypes.ErrMemberNotFound)
-	})
-	<-servers[2].exited
+	}
+	resp, err := fanoutv1.NewClusterServiceClient(removed.conn).RemoveMember(contextFor(t), &fanoutv1.RemoveMemberRequest{Member: leader})
+	if err != nil || len(resp.GetCluster().GetMembers()) != 2 {
+		t.Fatalf("got %v, %v", resp, err)
+	}
+	<-removed.exited
 	const want = "if this server was removed from the cluster, empty its data directory"
-	if !strings.Contains(servers[2].log.String(), want) {
+	if !strings.Contains(removed.log.String(), want) {
 		t.Errorf("the log does not contain %q", want)
 	}
-	servers[2].launch(t)
-	<-servers[2].exited
-	poll.Until(t, "a write is acknowledged", func() bool { return servers[1].put(t, "key", "value") == nil })
+	removed.launch(t)
+	<-removed.exited
+	for _, s := range others {
+		poll.Until(t, "a write is acknowledged", func() bool { return s.put(t, "key", "value") == nil })
+		if c := state(s); c.GetSafe() || len(c.GetMembers()) != 2 {
+			t.Errorf("got %v", c)
+		}
+	}
 }

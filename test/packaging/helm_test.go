@@ -87,6 +87,12 @@ func TestChart(t *testing.T) {
 	isComplete(t, external)
 	usesExternalEtcd(t, external)
 
+	withSnapshots, err := rendered(t, map[string]any{"snapshots": map[string]any{"enabled": true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	takesSnapshots(t, withSnapshots)
+
 	changed, err := rendered(t, map[string]any{
 		"image":         map[string]any{"repository": "registry.example.com/fanoutd", "tag": "1.2.3"},
 		"config":        map[string]any{"log-level": "debug"},

@@ -60,7 +60,7 @@ func TestKubernetesPage(t *testing.T) {
 		}
 	}
 	checkSecrets(t, text, dir)
-	if tokens, err := os.ReadFile(filepath.Join(dir, "fanoutd-keys/tokens")); err != nil || strings.Count(string(tokens), "sha256:") != 3 {
+	if tokens, err := os.ReadFile(filepath.Join(dir, "fanoutd-keys/tokens")); err != nil || strings.Count(string(tokens), "sha256:") != 4 {
 		t.Errorf("got tokens %q (%v)", tokens, err)
 	}
 

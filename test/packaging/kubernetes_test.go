@@ -11,6 +11,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -27,7 +28,7 @@ func manifests(t *testing.T, components ...string) map[string]any {
 	if err := os.CopyFS(filepath.Join(dir, "base"), os.DirFS(filepath.Join(root, "deploy/kubernetes"))); err != nil {
 		t.Fatal(err)
 	}
-	kustomization := "namespace: fanoutd\nresources: [base]\ncomponents:\n"
+	kustomization := "namespace: fanoutd\nresources: [base]\nimages: [{name: fanoutd, newName: registry.example.com/fanoutd, newTag: '1.2.3'}]\ncomponents:\n"
 	for _, c := range components {
 		kustomization += "  - base/" + c + "\n"
 	}
@@ -63,6 +64,10 @@ func decode(t *testing.T, kind string, text []byte) (into any) {
 		into = &appsv1.Deployment{}
 	case "StatefulSet":
 		into = &appsv1.StatefulSet{}
+	case "CronJob":
+		into = &batchv1.CronJob{}
+	case "PersistentVolumeClaim":
+		into = &corev1.PersistentVolumeClaim{}
 	case "PodDisruptionBudget":
 		into = &policyv1.PodDisruptionBudget{}
 	case "NetworkPolicy":
@@ -92,6 +97,11 @@ func TestKubernetes(t *testing.T) {
 	all := manifests(t)
 	isComplete(t, all)
 	isCluster(t, all)
+
+	all = manifests(t, "snapshots")
+	isComplete(t, all)
+	isCluster(t, all)
+	takesSnapshots(t, all)
 
 	external := manifests(t, "external-etcd")
 	isComplete(t, external)
@@ -187,6 +197,51 @@ func isCluster(t *testing.T, all map[string]any) {
 	budget := get[*policyv1.PodDisruptionBudget](t, all, "PodDisruptionBudget").Spec
 	if budget.MaxUnavailable.IntValue() != 1 || *budget.UnhealthyPodEvictionPolicy != policyv1.IfHealthyBudget {
 		t.Errorf("got budget %+v", budget)
+	}
+}
+
+// takesSnapshots checks the job that takes snapshots.
+func takesSnapshots(t *testing.T, all map[string]any) {
+	t.Helper()
+	pod := get[*batchv1.CronJob](t, all, "CronJob fanoutd-snapshots").Spec.JobTemplate.Spec.Template
+	_, labels, server := podsOf(t, all)
+	selected := true
+	for name, value := range labels {
+		selected = selected && pod.Labels[name] == value
+	}
+	if selected {
+		t.Errorf("the services send requests to the job, which has the labels %v", pod.Labels)
+	}
+	c := pod.Spec.Containers[0]
+	if c.Image != server.Spec.Containers[0].Image {
+		t.Errorf("got image %s", c.Image)
+	}
+	paths := map[string]corev1.VolumeSource{}
+	for _, m := range c.VolumeMounts {
+		i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
+		paths[m.MountPath] = pod.Spec.Volumes[i].VolumeSource
+	}
+	environ := map[string]string{}
+	for _, e := range c.Env {
+		environ[e.Name] = e.Value
+	}
+	secret := exampleSecrets(t)["fanoutd-snapshots"]
+	for _, name := range []string{"FANOUTCTL_CA_FILE", "FANOUTCTL_TOKEN_FILE"} {
+		source := paths[filepath.Dir(environ[name])].Secret
+		if source == nil || source.SecretName != "fanoutd-snapshots" || secret[filepath.Base(environ[name])] == "" {
+			t.Errorf("the job does not have the file of %s: %v", name, source)
+		}
+	}
+	file := c.Command[len(c.Command)-1]
+	if claim := paths[filepath.Dir(file)].PersistentVolumeClaim; claim == nil || all["PersistentVolumeClaim "+claim.ClaimName] == nil {
+		t.Errorf("the snapshot %s is not on a volume that stays", file)
+	}
+	if host := strings.TrimSuffix(environ["FANOUTCTL_SERVER"], ".fanoutd.svc:7420"); all["Service "+host] == nil {
+		t.Errorf("there is no service %s", host)
+	}
+	// The command exists: its help knows the arguments.
+	if help := run(t, root, nil, "go", append([]string{"run", "./cmd/fanoutctl"}, append(c.Command[1:len(c.Command)-1:len(c.Command)-1], "--help")...)...); !strings.Contains(help, "snapshot FILE") {
+		t.Errorf("%v is not a command: %s", c.Command, help)
 	}
 }
 

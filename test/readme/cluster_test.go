@@ -106,6 +106,11 @@ func TestClusterPage(t *testing.T) {
 	if got := r.run(check); !strings.Contains(got, " valid\n") {
 		t.Errorf("%s\nprinted %s", check, got)
 	}
+	safe := r.next("sh")
+	if got := r.run(safe); strings.Count(got, "node-") < nodes {
+		t.Errorf("%s\nprinted %s", safe, got)
+	}
+	replace := r.next("")
 	r.end()
 
 	for _, s := range servers {
@@ -121,8 +126,19 @@ func TestClusterPage(t *testing.T) {
 		s.await("msg=serving")
 	}
 	r.awaitWrites()
-	r.startNode(2).await("msg=serving")
+	third := r.startNode(2)
+	third.await("msg=serving")
 	r.run(use)
+
+	// The third machine is lost, and another one takes its place.
+	if err := third.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = third.cmd.Wait() // it was killed
+	r.run("rm -r data/node-3")
+	r.run(replace)
+	r.startNode(2).await("msg=serving")
+	r.run(safe)
 }
 
 // The commands of docs/tasks/external-etcd.md move the data of an etcd to a cluster of servers, and back.

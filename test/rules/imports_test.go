@@ -161,7 +161,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"google.golang.org/grpc":             {"client", "clienttest", "conformance", "internal/server", "internal/testserver", "internal/store", "gen", "test", "internal/admin", "internal/metrics", "internal/tracing", "internal/ctl/admin"},
 		"google.golang.org/protobuf":         {"client", "conformance", "internal/history", "internal/object", "internal/store", "internal/server", "internal/wire", "gen", "test", "internal/admin"},
 		"go.etcd.io/etcd/server":             {"internal/store/embedded", "test"},
-		"go.etcd.io/bbolt":                   {"internal/store/embedded", "test"},
+		"go.etcd.io/bbolt":                   {"internal/store/embedded", "internal/ctl/cluster", "test"},
 		"go.etcd.io/raft":                    {"internal/store/embedded"},
 		"github.com/spf13":                   {"cmd", "internal/man", "test"},
 		"github.com/tidwall/btree":           {"internal/cacher", "internal/server/registry", "client", "clienttest"},
