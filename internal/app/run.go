@@ -44,6 +44,9 @@ func (a *App) Run(ctx context.Context) error {
 		Log:            a.log,
 	})
 	registry.Register(srv, a.resources, a.store, a.audit, a.security.certificates.Leaf)
+	if a.others != nil {
+		registry.RegisterCluster(a.others.state)
+	}
 	local, err := srv.Local()
 	if err != nil {
 		srv.Stop(ctx)
@@ -78,7 +81,7 @@ func (a *App) Run(ctx context.Context) error {
 		files.Go(func() { jwts.Run(cacherCtx, srv.Reexamine) })
 	}
 	if a.others != nil {
-		files.Go(func() { a.others.awaitFormed(cacherCtx, a.store.Formed) })
+		files.Go(func() { a.others.run(cacherCtx, a.store) })
 	}
 	failed := make(chan error, 2)
 	serving.Go(func() { failed <- srv.Serve(a.listener) })

@@ -73,11 +73,11 @@ func (a Answer) describe() string {
 	return a.Problem
 }
 
-// Differences compares the list with the peer URLs of etcd's members, and returns what only one of them
+// Differences compares the configured list with the peer URLs of etcd's members, and returns what only one of them
 // has. etcd's list is the true one; the configured one only says where to look.
-func (l List) Differences(members []string) (onlyListed, onlyMembers []string) {
+func (o *Observer) Differences(members []string) (onlyListed, onlyMembers []string) {
 	listed := map[string]bool{}
-	for _, s := range l {
+	for _, s := range o.list {
 		listed[s.Peer] = true
 		if !slices.ContainsFunc(members, func(url string) bool { return hostOf(url) == s.Peer }) {
 			onlyListed = append(onlyListed, s.Name+" "+s.Peer)

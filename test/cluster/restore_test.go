@@ -73,7 +73,7 @@ type follower struct {
 
 func follow(t *testing.T) *follower { return &follower{t: t, state: map[string]string{}} }
 
-// connect continues at the position, through a server.
+// connect continues at the position, through a server, once that serves.
 func (f *follower) connect(m *machine) {
 	f.t.Helper()
 	req := &fanoutv1.WatchRequest{Resource: "config"}
@@ -81,7 +81,7 @@ func (f *follower) connect(m *machine) {
 		req.Begin = &fanoutv1.WatchRequest_After{After: f.position}
 	}
 	var err error
-	if f.stream, err = fanoutv1.NewFanoutServiceClient(m.conn).Watch(poll.Context(f.t), req); err != nil {
+	if f.stream, err = fanoutv1.NewFanoutServiceClient(m.serving(f.t)).Watch(poll.Context(f.t), req); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -124,7 +124,7 @@ func (f *follower) reaches(want map[string]string) {
 // history returns the history of the resource, newest first.
 func (m *machine) history(t *testing.T) (lines []string) {
 	t.Helper()
-	resp, err := fanoutv1.NewFanoutServiceClient(m.conn).History(poll.Context(t), &fanoutv1.HistoryRequest{Resource: "config", Values: true})
+	resp, err := fanoutv1.NewFanoutServiceClient(m.serving(t)).History(poll.Context(t), &fanoutv1.HistoryRequest{Resource: "config", Values: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -166,7 +166,7 @@ func TestMoveOfExternalEtcd(t *testing.T) {
 	server.interrupt()
 	server.wait()
 	r.run(strings.ReplaceAll(r.next(""), "https://node-1.example.com:2379", external))
-	restore, _, _ := strings.Cut(r.next(""), "sudo chown")
+	restore, _, _ := strings.Cut(r.next(""), "sudo systemctl")
 	r.run(h.on(0, "/tmp", restore))
 
 	environment := r.prelude

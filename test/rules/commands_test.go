@@ -25,7 +25,7 @@ var executed = map[string]string{
 	"docs/reference/configuration.md": "test/readme.TestFromEtcd",
 	"docs/reference/fanoutctl.md":     "test/readme.TestTasks",
 	"docs/reference/http.md":          "test/readme.TestHTTPPage",
-	"docs/tasks/backup.md":            "test/readme.TestExternalEtcdPage",
+	"docs/tasks/backup.md":            "test/readme.TestBackupPage",
 	"docs/tasks/certificates.md":      "cmd/fanoutd.TestDocumentedCertificatesWork",
 	"docs/tasks/cluster.md":           "test/readme.TestClusterPage",
 	"docs/tasks/deploy-gate.md":       "test/readme.TestTasks",

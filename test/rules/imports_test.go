@@ -113,7 +113,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/store/failover":   {"internal/backoff"},
 		"internal/store/leader":     {"internal/backoff"},
 		"internal/admin":            {"internal/access", "gen"},
-		"internal/metrics":          {"internal/audit", "internal/object", "internal/server", "internal/version"},
+		"internal/metrics":          {"internal/audit", "internal/cluster/manage", "internal/object", "internal/server", "internal/version"},
 		"internal/tracing":          {"internal/dispatch", "internal/object", "internal/server", "internal/version"},
 		"internal/config":           {"internal/history", "internal/object", "internal/yamlfile"},
 		"internal/app":              {"internal"},
