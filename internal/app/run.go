@@ -102,6 +102,7 @@ func (a *App) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		a.log.Info("stopping", "drain_delay", time.Duration(a.cfg.DrainDelay), "drain_period", time.Duration(a.cfg.DrainPeriod),
 			"grace", time.Duration(a.cfg.ShutdownGrace))
+		a.store.HandOver()
 		srv.Drain(background)
 	case err = <-failed:
 	case err = <-a.store.Failed():

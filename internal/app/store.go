@@ -35,6 +35,9 @@ type Store interface {
 	// CheckRights returns an error if the store may not write what it needs besides objects.
 	CheckRights(ctx context.Context) error
 
+	// HandOver prepares a cluster for the end of this process.
+	HandOver()
+
 	// Unreachable reports whether the store has not been reached for a while. Failed returns a
 	// channel that receives an error if the store cannot go on; it may be nil.
 	Unreachable() bool

@@ -27,6 +27,10 @@ func (e *FormingError) Unwrap() error { return ErrUnavailable }
 // it was sent, or had no leader. It is an [ErrUnavailable].
 var ErrNotApplied = fmt.Errorf("%w: the write was not applied", ErrUnavailable)
 
+// ErrCorrupt means that the members of a cluster have different data. Until an operator has replaced one of
+// them, the store refuses writes and linearizable reads. It is an [ErrUnavailable].
+var ErrCorrupt = fmt.Errorf("%w: the members of the cluster have different data", ErrUnavailable)
+
 // ErrAnswerTooLarge means that the store or a proxy cannot send an answer because of its size.
 // A reader of changes goes on with a list, which is read in smaller pieces. It is an
 // ErrUnavailable.

@@ -98,6 +98,13 @@ func (s *Store) admit(puts int, bytes int64) error {
 	return s.member.Admit(puts, bytes)
 }
 
+// HandOver is [embedded.Member.HandOver].
+func (s *Store) HandOver() {
+	if s.member != nil {
+		s.member.HandOver()
+	}
+}
+
 // Writes returns the counts of writes of a member of several. Those of any other etcd are zero.
 func (s *Store) Writes() object.WriteCounts {
 	if s.member == nil {

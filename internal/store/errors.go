@@ -34,6 +34,8 @@ func classify(ctx context.Context, err error) error {
 	case errors.Is(err, rpctypes.ErrTooManyRequests),
 		errors.Is(err, rpctypes.ErrLeaseNotFound): // etcd was so slow that the lease of a put ended before the put
 		meaning = object.ErrUnavailable
+	case errors.Is(err, rpctypes.ErrCorrupt), errors.Is(err, rpctypes.ErrGRPCCorrupt):
+		meaning = object.ErrCorrupt
 	case errors.Is(err, rpctypes.ErrRequestTooLarge):
 		meaning = object.ErrTooLarge
 	case code == codes.ResourceExhausted:

@@ -60,6 +60,7 @@ var examples = []error{
 	object.ErrNoSpace,
 	&object.FormingError{Voters: 1, Needed: 2},
 	object.ErrNotApplied,
+	object.ErrCorrupt,
 	&WaitingError{For: "node-2"},
 	object.ErrNotEmbedded,
 	manage.ErrSingle,

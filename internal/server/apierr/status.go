@@ -164,6 +164,8 @@ func answerFor(err error) answer {
 		return answer{reason: ReasonMemberNotFound, message: noMember.Error()}
 	case errors.As(err, &forming):
 		return answer{reason: ReasonClusterForming, message: forming.Error()}
+	case errors.Is(err, object.ErrCorrupt):
+		return answer{reason: ReasonStoreUnavailable, message: object.ErrCorrupt.Error()}
 	case errors.Is(err, object.ErrNotApplied):
 		return answer{reason: ReasonWriteNotApplied, message: object.ErrNotApplied.Error()}
 	case errors.As(err, &waiting):

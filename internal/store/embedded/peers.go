@@ -56,10 +56,11 @@ func (p *Peers) configure(c *embed.Config, log *zap.Logger) error {
 		SetFromMap(values map[string]bool) error
 	})
 	if !ok {
-		return errors.New("cannot turn on etcd's check for corruption")
+		return errors.New("cannot turn on etcd's checks for corruption")
 	}
-	if err := settable.SetFromMap(map[string]bool{string(features.InitialCorruptCheck): true}); err != nil {
-		return fmt.Errorf("turn on etcd's check for corruption: %w", err)
+	// The members compare their data before they start, and after each compaction.
+	if err := settable.SetFromMap(map[string]bool{string(features.InitialCorruptCheck): true, string(features.CompactHashCheck): true}); err != nil {
+		return fmt.Errorf("turn on etcd's checks for corruption: %w", err)
 	}
 	c.ServerFeatureGate = gate
 	return nil

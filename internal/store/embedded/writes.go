@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/types"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -38,9 +39,39 @@ func (m *Member) clientURLs(id types.ID) []string {
 // leads reports whether this member is the leader.
 func (m *Member) leads() bool { return m.etcd.Server.Leader() == m.etcd.Server.MemberID() }
 
+// handOverTimeout limits the wait for another leader. Raft itself gives a transfer up after an election timeout,
+// which is a second.
+const handOverTimeout = 2 * time.Second
+
+// HandOver makes another member the leader if this one is. Writes then need no election when this one stops. If
+// the others are stopping, too, it gives up after handOverTimeout.
+func (m *Member) HandOver() {
+	if !m.several || !m.leads() || m.stopped() {
+		return
+	}
+	done := make(chan error, 1)
+	go func() { done <- m.etcd.Server.TryTransferLeadershipOnShutdown() }() // ends with etcd at the latest
+	select {
+	case err := <-done:
+		if err != nil {
+			m.log.Warn("could not hand the leadership of the cluster over", "error", err)
+		}
+	case <-time.After(handOverTimeout):
+		m.log.Warn("could not hand the leadership of the cluster over: no other member takes it")
+	}
+}
+
 // awaitReadable waits until this member has applied everything that was acknowledged before the call.
 func (m *Member) awaitReadable(ctx context.Context) error {
-	return m.leader.Read(ctx, m.etcd.Server.LinearizableReadNotify)
+	if err := m.leader.Read(ctx, m.etcd.Server.LinearizableReadNotify); err != nil {
+		return err
+	}
+	for _, alarm := range m.etcd.Server.Alarms() {
+		if alarm.GetAlarm() == pb.AlarmType_CORRUPT {
+			return object.ErrCorrupt // etcd itself only refuses writes then
+		}
+	}
+	return nil
 }
 
 // Writes returns the counts of writes since the start that did not simply succeed. They are zero if this
