@@ -188,6 +188,10 @@ func TestDeferredWatchesReportWhatTheirCallerSays(t *testing.T) {
 				if diff := cmp.Diff([]string{"a", "b"}, reports.lastFailed()); diff != "" {
 					t.Error(diff)
 				}
+				failed.Remove("other")
+				if !failed.Flush(ctx) {
+					t.Error("Flush waits for a report of what has not failed")
+				}
 			case 8:
 				failed.Clear()
 				failed.Applied(u.Position)

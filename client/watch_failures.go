@@ -51,24 +51,26 @@ func (f *Failures) Add(err error, tried Position, events ...Event) {
 
 // Remove notes that an object was applied. It does nothing if the object has not failed.
 func (f *Failures) Remove(key string) {
-	f.mu.Lock()
-	_, failed := f.failed[key]
-	delete(f.failed, key)
-	f.changes++
-	f.mu.Unlock()
-	if failed {
-		f.wake()
-	}
+	f.forget(func() { delete(f.failed, key) })
 }
 
 // Clear notes that all objects were applied.
 func (f *Failures) Clear() {
+	f.forget(func() { clear(f.failed) })
+}
+
+// forget removes failures. Only a removal is a change: without one there is nothing to report, and [Failures.Flush] would wait
+// for it.
+func (f *Failures) forget(remove func()) {
 	f.mu.Lock()
-	failed := len(f.failed) > 0
-	clear(f.failed)
-	f.changes++
+	before := len(f.failed)
+	remove()
+	removed := len(f.failed) < before
+	if removed {
+		f.changes++
+	}
 	f.mu.Unlock()
-	if failed {
+	if removed {
 		f.wake()
 	}
 }

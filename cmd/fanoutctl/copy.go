@@ -232,11 +232,7 @@ func (t *tool) validateCopy(ctx context.Context, c *copyFlags, plan *transfer.Co
 	if err != nil {
 		return t.explainCopy(err, server)
 	}
-	keys := make([]string, len(plan.Changes))
-	for i := range plan.Changes {
-		keys[i] = plan.Changes[i].Key
-	}
-	if n := printRefusals(t.stderr, keys, refusals); n > 0 {
+	if n := printRefusals(t.stderr, plan.Changes, refusals); n > 0 {
 		return exitError{exitUsage, fmt.Errorf("the target refuses %d of %s; nothing was copied", n, english.Plural(len(plan.Changes), "change", ""))}
 	}
 	return nil

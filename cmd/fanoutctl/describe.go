@@ -27,14 +27,21 @@ type description struct {
 	LastChange *change `json:"lastChange,omitempty"`
 	// HistoryFrom is the first revision that the history covers, and 0 if the server does not know
 	// any.
-	HistoryFrom int64          `json:"historyFrom"`
-	History     []output.Event `json:"history"`
+	HistoryFrom int64            `json:"historyFrom"`
+	History     []describedEvent `json:"history"`
 	// Watches is null without the right to list them.
 	Watches []admin.Watcher `json:"watches"`
 
 	object  *client.Object
 	events  []client.Event
 	several bool
+}
+
+// describedEvent is a change of an object.
+type describedEvent struct {
+	output.Event
+	// Change is absent if the history of the resource does not have it.
+	Change *change `json:"change,omitempty"`
 }
 
 func describeCommand(t *tool) *cobra.Command {
@@ -44,8 +51,8 @@ func describeCommand(t *tool) *cobra.Command {
 		Short: "Show an object with its history and its watches",
 		Long: `Show the metadata and the value of an object, its changes as far as the server has them in
 memory, and the watches that receive it. These changes and the watches require the right
-"admin" to the resource. If the resource has a history, show who wrote the object last, when
-and why, which requires the right "history".`,
+"admin" to the resource. If the resource has a history, show who wrote the object last and why,
+and who made each change and when, which requires the right "history".`,
 		Example: `  # Show who watches an object, and its last changes
   fanoutctl describe config shop/limits
 
@@ -82,7 +89,7 @@ func (t *tool) describe(ctx context.Context, resource, key string) (*description
 	if err != nil {
 		return nil, t.explainMissing(ctx, r, key, err)
 	}
-	d := &description{Resource: resource, Object: document.Of(o), History: []output.Event{}, object: o}
+	d := &description{Resource: resource, Object: document.Of(o), History: []describedEvent{}, object: o}
 	if c := o.LastChange; c != nil {
 		d.LastChange = &change{Author: c.Author, Time: c.Time, Message: c.Message}
 	}
@@ -96,7 +103,31 @@ func (t *tool) describe(ctx context.Context, resource, key string) (*description
 		return nil, err
 	}
 	// The history comes last, because reading it is a watch, too.
-	return d, errors.Join(partial, d.readHistory(ctx, r, servers))
+	err = d.readHistory(ctx, r, servers)
+	return d, errors.Join(partial, err, d.findAuthors(ctx, r))
+}
+
+// findAuthors finds out who has made the changes, if there is a history.
+func (d *description) findAuthors(ctx context.Context, r *client.Resource) error {
+	if d.LastChange == nil || len(d.History) == 0 {
+		return nil
+	}
+	changes := map[int64]*change{}
+	for e, err := range r.History(ctx, client.Key(d.object.Key)) {
+		if err != nil {
+			return err
+		}
+		if e.Revision != 0 && e.Revision < d.History[0].Revision {
+			break
+		}
+		if !e.Change.Time.IsZero() {
+			changes[e.Revision] = &change{Author: e.Change.Author, Time: e.Change.Time, Message: e.Change.Message}
+		}
+	}
+	for i := range d.History {
+		d.History[i].Change = changes[d.History[i].Revision]
+	}
+	return nil
 }
 
 // findWatches finds the watches that receive the object. partial is the error of servers that fail.
@@ -144,7 +175,7 @@ func (d *description) readHistory(ctx context.Context, r *client.Resource, serve
 			d.HistoryFrom = from
 			return nil
 		}
-		d.events, d.History = nil, []output.Event{}
+		d.events, d.History = nil, []describedEvent{}
 		after := client.Position{Epoch: all[i].Position.Epoch, Revision: from - 1}
 		err = d.replay(ctx, r, after)
 		if errors.Is(err, client.ErrPositionExpired) || errors.Is(err, client.ErrEpochChanged) {
@@ -163,7 +194,7 @@ func (d *description) replay(ctx context.Context, r *client.Resource, after clie
 			return err
 		}
 		for _, e := range u.Events {
-			d.events, d.History = append(d.events, e), append(d.History, output.NewEvent(e))
+			d.events, d.History = append(d.events, e), append(d.History, describedEvent{Event: output.NewEvent(e)})
 			if e.Revision >= d.object.ModRevision {
 				return nil
 			}
@@ -240,7 +271,30 @@ func (d *description) printHistory(p output.Printer) error {
 		title = fmt.Sprintf("since revision %d, the oldest in memory", d.HistoryFrom)
 	}
 	fmt.Fprintf(p.W, "\nHistory (%s):\n", title)
-	return p.Events().Show(&client.Update{Phase: client.PhaseLive, Events: d.events})
+	return p.Events(d.authorColumns()...).Show(&client.Update{Phase: client.PhaseLive, Events: d.events})
+}
+
+// authorColumns returns the columns for who has made a change, and when; none if there is no history.
+func (d *description) authorColumns() []output.Column[client.Event] {
+	if d.LastChange == nil {
+		return nil
+	}
+	changes := map[int64]*change{}
+	for _, e := range d.History {
+		changes[e.Revision] = e.Change
+	}
+	column := func(title string, cell func(*change) string) output.Column[client.Event] {
+		return output.Column[client.Event]{Title: title, Cell: func(e client.Event) string {
+			if c := changes[e.Revision]; c != nil {
+				return cell(c)
+			}
+			return "-"
+		}}
+	}
+	return []output.Column[client.Event]{
+		column("TIME", func(c *change) string { return c.Time.UTC().Format(time.RFC3339) }),
+		column("AUTHOR", func(c *change) string { return author(c.Author) }),
+	}
 }
 
 func (d *description) printWatches(p output.Printer) error {

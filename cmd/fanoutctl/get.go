@@ -7,12 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/client"
-	"github.com/fanoutd/fanoutd/internal/ctl/document"
 	"github.com/fanoutd/fanoutd/internal/ctl/follow"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 	"github.com/fanoutd/fanoutd/internal/ctl/past"
-	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
-	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
 func getCommand(t *tool) *cobra.Command {
@@ -120,81 +117,6 @@ func pastOf(ctx context.Context, r *client.Resource, key, at string) (*client.Ob
 		err = fmt.Errorf("the state of %q at revision %d is not known: %s", key, revision, s.Unknown)
 	}
 	return s.Object, revision, err
-}
-
-// planPast returns the difference between two states of an object; empty to: the present one.
-func (t *tool) planPast(ctx context.Context, r *client.Resource, key, from, to string) (*transfer.Plan, error) {
-	r = r.JSONValues()
-	old, first, err := pastOf(ctx, r, key, from)
-	if err != nil {
-		return nil, err
-	}
-	var changed *client.Object
-	second := "now"
-	if to != "" {
-		var revision int64
-		changed, revision, err = pastOf(ctx, r, key, to)
-		second = fmt.Sprintf("revision %d", revision)
-	} else if changed, err = r.Get(ctx, key); isNotFound(err) {
-		err = nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	c := transfer.Change{Action: transfer.Update, Key: key, Old: old, Was: fmt.Sprintf("%s at revision %d", key, first)}
-	if changed != nil {
-		c.New = new(document.Exact(changed))
-		c.New.Where = key + " at " + second
-	}
-	switch {
-	case old == nil && changed == nil:
-		return nil, fmt.Errorf("object %q %w at revision %d and %s", key, errNotFound, first, second)
-	case old == nil:
-		c.Action = transfer.Create
-	case changed == nil:
-		c.Action = transfer.Delete
-	case past.Same(old, changed):
-		return &transfer.Plan{Unchanged: 1}, nil
-	}
-	return &transfer.Plan{Changes: []transfer.Change{c}}, nil
-}
-
-// planFile returns the difference between an object, as it is or was, and the value in a file. Labels do not count, and a
-// file that does not say its content type has that of the object.
-func (t *tool) planFile(ctx context.Context, r *client.Resource, key, from, file string) (*transfer.Plan, error) {
-	value, err := pipe.ReadFile(ctx, file)
-	if err != nil {
-		return nil, inputError(fmt.Errorf("cannot read value: %w", err))
-	}
-	r = r.JSONValues()
-	c := transfer.Change{Action: transfer.Update, Key: key}
-	if from == "" {
-		c.Old, err = r.Get(ctx, key)
-	} else {
-		var revision int64
-		c.Old, revision, err = pastOf(ctx, r, key, from)
-		c.Was = fmt.Sprintf("%s at revision %d", key, revision)
-	}
-	if isNotFound(err) {
-		c.Old, err = nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	contentType, _ := document.TypeOf(file, value) // what only looks like JSON is text
-	c.New = &document.Document{Key: key, Content: document.NewContent(contentType, value), Where: file}
-	if c.Old == nil {
-		c.Action = transfer.Create
-		return &transfer.Plan{Changes: []transfer.Change{c}}, nil
-	}
-	c.New.Labels = c.Old.Labels
-	if document.IsJSON(c.Old.ContentType) && document.IsJSON(contentType) {
-		c.New.Text, c.New.Value = nil, value // without insignificant spaces
-	}
-	if c.New.Matches(c.Old) {
-		return &transfer.Plan{Unchanged: 1}, nil
-	}
-	return &transfer.Plan{Changes: []transfer.Change{c}}, nil
 }
 
 // readOptions are the consistency flags of get and list.

@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/client"
-	"github.com/fanoutd/fanoutd/internal/ctl/admin"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
-	"github.com/fanoutd/fanoutd/internal/ctl/output"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
@@ -84,16 +80,13 @@ restored. A signal ends the command without a rollback.
 					return err
 				}
 			}
+			flags.lines = dryRun
 			plan, err := flags.plan(ctx, t, args[0], args[1])
 			if err != nil {
 				return err
 			}
 			if dryRun {
-				t.showPlan(plan)
-				if w.SkipValidation {
-					return nil
-				}
-				return t.validatePlan(ctx, args[0], plan, &flags.scope, w.OverwriteOpaque)
+				return t.showPlan(ctx, args[0], plan, w.OverwriteOpaque, w.SkipValidation)
 			}
 			r := t.client.Resource(args[0]).Because(why)
 			w.Resource, w.DerivedLabels = r, flags.scope.DerivedLabels
@@ -125,71 +118,13 @@ restored. A signal ends the command without a rollback.
 	return cmd
 }
 
-func diffCommand(t *tool) *cobra.Command {
-	var flags planFlags
-	var from, to, file string
-	cmd := &cobra.Command{
-		Use:   "diff RESOURCE SOURCE | RESOURCE KEY --from REVISION | TIME",
-		Short: "Show what an import would change, or what has changed",
-		Long: `Show what an import of the same documents would change, as a unified diff from the server
-to the documents.
-
-With --from, show what has changed in an object since a revision or a time, or until --to. The
-resource needs a history. With --file, compare the value in a file with the object, as it is or
-as it was at --from.
-
-The exit code is 0 if there are no differences and 1 if there are. Failures for which
-other commands exit with 1 exit with 2.
-
-` + documentHelp,
-		Example: `  # Compare a resource with a directory, including objects to delete
-  fanoutctl diff config ./environments/prod --prefix prod --prune
-
-  # Show what has changed in an object since yesterday
-  fanoutctl diff config shop/limits --from 24h
-
-  # Compare an object with a value in a file
-  fanoutctl diff config shop/limits --file limits.json`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := t.withTimeout(cmd.Context(), 0)
-			defer cancel()
-			var plan *transfer.Plan
-			var err error
-			switch {
-			case file != "" && to != "":
-				err = usagef("--file and --to are mutually exclusive")
-			case file != "":
-				plan, err = t.planFile(ctx, t.client.Resource(args[0]), keyOf(args[1]), from, file)
-			case from != "":
-				plan, err = t.planPast(ctx, t.client.Resource(args[0]), keyOf(args[1]), from, to)
-			case to != "":
-				err = usagef("--to requires --from")
-			default:
-				plan, err = flags.plan(ctx, t, args[0], args[1])
-			}
-			if err == nil {
-				err = t.showDiff(plan)
-			}
-			if err != nil && exitCode(cmd.Context(), err) == exitFailed && err != errDifferent {
-				return exitError{exitTrouble, err}
-			}
-			return err
-		},
-	}
-	flags.bind(cmd)
-	cmd.Flags().Lookup("prune").Usage = "show objects without a document as deleted"
-	cmd.Flags().StringVar(&from, "from", "", "compare the object of this `revision` or time, such as 24h ago")
-	cmd.Flags().StringVar(&file, "file", "", "compare the object KEY with the value in this `file`")
-	cmd.Flags().StringVar(&to, "to", "", "with the one of this `revision` or time (default: the present one)")
-	return cmd
-}
-
 // planFlags are the flags of import and diff that determine the plan.
 type planFlags struct {
 	scope  transfer.Scope
 	format string
 	raw    bool
 	hidden bool
+	lines  bool // messages about documents name the lines of their parts
 }
 
 func (p *planFlags) bind(cmd *cobra.Command) {
@@ -219,7 +154,7 @@ func (p *planFlags) plan(ctx context.Context, t *tool, resource, path string) (*
 	var skipped []string
 	source := document.Source{
 		Path: path, Stdin: t.in, Format: format, Raw: p.raw, Hidden: p.hidden,
-		Skipped: func(path string) { skipped = append(skipped, path) },
+		Lines: p.lines, Skipped: func(path string) { skipped = append(skipped, path) },
 	}
 	var plan *transfer.Plan
 	documents, err := source.Documents(ctx)
@@ -245,13 +180,31 @@ func (p *planFlags) plan(ctx context.Context, t *tool, resource, path string) (*
 	return plan, err
 }
 
-// showPlan prints the changes of a dry run.
-func (t *tool) showPlan(plan *transfer.Plan) {
-	for _, c := range plan.Changes {
-		fmt.Fprintln(t.out, c.Action, c.Key)
+// showPlan prints the changes of a dry run, and on standard error those that the rules of the server refuse.
+func (t *tool) showPlan(ctx context.Context, resource string, plan *transfer.Plan, overwrite, skip bool) error {
+	refusals := make([]error, len(plan.Changes))
+	if !skip {
+		var err error
+		if refusals, err = t.refusals(ctx, resource, plan.Changes, overwrite); err != nil {
+			return err
+		}
 	}
-	fmt.Fprintf(t.stderr, "%d to create, %d to update, %d to delete, %d unchanged. No changes were made.\n",
-		plan.Count(transfer.Create), plan.Count(transfer.Update), plan.Count(transfer.Delete), plan.Unchanged)
+	allowed := transfer.Plan{Unchanged: plan.Unchanged}
+	for i, c := range plan.Changes {
+		if refusals[i] == nil {
+			allowed.Changes = append(allowed.Changes, c)
+			fmt.Fprintln(t.out, c.Action, c.Key)
+		}
+	}
+	refused := printRefusals(t.stderr, plan.Changes, refusals)
+	fmt.Fprintf(t.stderr, "%d to create, %d to update, %d to delete, %d unchanged", allowed.Count(transfer.Create),
+		allowed.Count(transfer.Update), allowed.Count(transfer.Delete), allowed.Unchanged)
+	if refused == 0 {
+		fmt.Fprintln(t.stderr, ". No changes were made.")
+		return nil
+	}
+	fmt.Fprintf(t.stderr, ", %d refused. No changes were made.\n", refused)
+	return exitError{exitUsage, fmt.Errorf("the server refuses %d of %s", refused, english.Plural(len(plan.Changes), "change", ""))}
 }
 
 // apply makes the changes of a plan. The writer has the options.
@@ -275,41 +228,6 @@ func (t *tool) describeFailure(c transfer.Change, err error) string {
 		where = c.New.Where + ": "
 	}
 	return fmt.Sprintf("%s%s %q: %s", where, c.Action, c.Key, t.explain(exitFailed, err))
-}
-
-// validatePlan asks the server which changes of a dry run its validation rules refuse, and prints them as an import does.
-func (t *tool) validatePlan(ctx context.Context, resource string, plan *transfer.Plan, scope *transfer.Scope, overwrite bool) error {
-	if len(plan.Changes) == 0 || t.hasNoRules(ctx, resource) {
-		return nil
-	}
-	var opts []client.WriteOption
-	if overwrite {
-		opts = append(opts, client.OverwriteOpaque())
-	}
-	refusals, err := scope.ValidateChanges(ctx, t.client.Resource(resource), plan.Changes, opts...)
-	if err != nil {
-		return err
-	}
-	refused := 0
-	for i, err := range refusals {
-		if err != nil {
-			refused++
-			fmt.Fprintf(t.stderr, "fanoutctl: %s\n", t.describeFailure(plan.Changes[i], err))
-		}
-	}
-	if refused > 0 {
-		return exitError{exitUsage, fmt.Errorf("the server refuses %d of %s", refused, english.Plural(len(plan.Changes), "change", ""))}
-	}
-	return nil
-}
-
-// hasNoRules reports whether the server says that a resource has no validation rules. One request then replaces those for
-// all changes.
-func (t *tool) hasNoRules(ctx context.Context, resource string) bool {
-	all, _ := admin.New(t.settings.Server, t.client).Resources(ctx, false)
-	return slices.ContainsFunc(all, func(r admin.Resource) bool {
-		return r.Name == resource && r.Codec != "" && r.Validation == nil
-	})
 }
 
 // maxReportedFailures is how many failed changes are reported one by one.
@@ -336,38 +254,4 @@ func (t *tool) makeChanges(ctx context.Context, w *transfer.Writer, changes []tr
 		err = fmt.Errorf("failed after %d of %d %s: %w", made, len(changes), noun, err)
 	}
 	return made, failed, err
-}
-
-// errDifferent ends diff with the exit code for differences, without a message.
-var errDifferent = exitError{code: exitDifferent}
-
-// showDiff prints the changes as a unified diff, and returns errDifferent if there are any.
-func (t *tool) showDiff(plan *transfer.Plan) error {
-	for _, c := range plan.Changes {
-		text, err := transfer.Diff(c)
-		if err != nil {
-			return err
-		}
-		for line := range strings.Lines(text) {
-			fmt.Fprintln(t.styled, diffStyle(line).Styled(strings.TrimRight(line, "\n")))
-		}
-	}
-	if len(plan.Changes) > 0 {
-		return errDifferent
-	}
-	return nil
-}
-
-func diffStyle(line string) ansi.Style {
-	switch {
-	case strings.HasPrefix(line, "---"), strings.HasPrefix(line, "+++"):
-		return output.Bold
-	case strings.HasPrefix(line, "@@"):
-		return output.Name
-	case strings.HasPrefix(line, "-"):
-		return output.Bad
-	case strings.HasPrefix(line, "+"):
-		return output.Good
-	}
-	return output.Plain
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"strings"
 
@@ -8,6 +10,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
+	"github.com/fanoutd/fanoutd/internal/ctl/past"
 )
 
 func listCommand(t *tool) *cobra.Command {
@@ -17,6 +20,7 @@ func listCommand(t *tool) *cobra.Command {
 		limit  int
 		s      selection
 		count  bool
+		at     string
 	)
 	cmd := &cobra.Command{
 		Use:     "list RESOURCE [PATH]",
@@ -25,12 +29,19 @@ func listCommand(t *tool) *cobra.Command {
 		Long: `List the objects of a resource, or those below a path, in key order. All objects are
 read at the same revision.
 
-The path "shop" includes shop/limits but not shop itself.`,
+The path "shop" includes shop/limits but not shop itself.
+
+With --at, list the objects as they were at a revision or a time, from the history of the
+resource. This requires the right "history". An object whose state is not known at that revision is
+named on standard error, and the exit code is 8.`,
 		Example: `  # List the objects below shop
   fanoutctl list config shop
 
   # Select by label, with more columns
   fanoutctl list config -l env=prod -o wide
+
+  # List what was there yesterday
+  fanoutctl list config shop --at 24h
 
   # Filter by value with jq
   fanoutctl list config -o jsonl | jq -r 'select(.value.rps > 100).key'`,
@@ -48,6 +59,9 @@ The path "shop" includes shop/limits but not shop itself.`,
 			if count && limit > 0 {
 				return usagef("--count and --limit are mutually exclusive")
 			}
+			if at != "" && (count || consistency != nil || s.labels != "" || s.fields != "") {
+				return usagef("--at cannot be combined with --count, --selector, --fields, --revision or --allow-stale")
+			}
 			if limit > 0 {
 				opts = append(opts, client.PageSize(limit))
 			}
@@ -60,6 +74,9 @@ The path "shop" includes shop/limits but not shop itself.`,
 				}
 				fmt.Fprintln(t.out, n)
 				return nil
+			}
+			if at != "" {
+				return t.listAt(ctx, r, &s, at, format, limit)
 			}
 			shown := t.printer(format).Objects()
 			n := 0
@@ -87,11 +104,45 @@ The path "shop" includes shop/limits but not shop itself.`,
 		},
 	}
 	formatFlag(cmd, &format, output.Table)
+	atFlag(cmd, &at)
 	cmd.Flags().BoolVar(&count, "count", false, "print only the number of objects")
 	s.bind(cmd)
 	read.bind(cmd)
 	cmd.Flags().IntVar(&limit, "limit", 0, "maximum `number` of objects to list (0: no limit)")
 	return cmd
+}
+
+// listAt prints the objects of a selection without selectors as they were at a revision or a time.
+func (t *tool) listAt(ctx context.Context, r *client.Resource, s *selection, at string, format output.Format, limit int) error {
+	revision, err := revisionOf(ctx, r, s.scope(), cmp.Or(s.prefix, "any object"), at)
+	if err != nil {
+		return err
+	}
+	shown := t.printer(format).Objects()
+	n, unknown := 0, 0
+	for state, err := range past.All(ctx, r, s.scope(), revision) {
+		if err != nil {
+			return tooManyKeys(err)
+		}
+		if state.Unknown != "" {
+			unknown++
+			fmt.Fprintf(output.Visible(t.stderr), "fanoutctl: %s is not listed: %s\n", state.Key, state.Unknown)
+			continue
+		}
+		if err := shown.Add(state.Object); err != nil {
+			return err
+		}
+		if n++; n == limit {
+			break
+		}
+	}
+	if n == 0 && unknown == 0 && (format == output.Table || format == output.Wide) {
+		fmt.Fprintf(t.stderr, "No objects found in %s%s at revision %d.\n", r.Name(), s, revision)
+	}
+	if err := shown.Close(); err != nil {
+		return err
+	}
+	return unknownStates(unknown)
 }
 
 // selection is the set of objects that a command applies to.

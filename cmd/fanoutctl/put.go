@@ -6,17 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/client"
-	"github.com/fanoutd/fanoutd/internal/ctl/admin"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
 	"github.com/fanoutd/fanoutd/internal/ctl/pipe"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
-	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 func putCommand(t *tool) *cobra.Command {
@@ -226,22 +223,6 @@ func (t *tool) value(ctx context.Context, args []string, file string) ([]byte, e
 		return nil, usagef(`no value: standard input is empty; to write an empty value, pass "" as an argument`)
 	}
 	return data, nil
-}
-
-// derivesLabels returns a function that asks the server, once, whether the codec of a resource derives the
-// labels from the values. If the caller may not know the codec, it is taken for the default one.
-func (t *tool) derivesLabels(ctx context.Context, resource string) func() bool {
-	return derivesLabels(ctx, t.settings.Server, t.client, resource)
-}
-
-// derivesLabels is [tool.derivesLabels] for any server.
-func derivesLabels(ctx context.Context, server string, c *client.Client, resource string) func() bool {
-	return sync.OnceValue(func() bool {
-		all, _ := admin.New(server, c).Resources(ctx, false)
-		return slices.ContainsFunc(all, func(r admin.Resource) bool {
-			return r.Name == resource && r.Codec != "" && !object.StoresLabels(r.Codec)
-		})
-	})
 }
 
 // preconditions are the flags --if-revision and --if-absent.

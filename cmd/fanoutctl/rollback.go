@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,9 +30,10 @@ func rollbackCommand(t *tool) *cobra.Command {
 		Long: `Restore an object, or with a path that ends in a slash the objects below it, as they were at a
 revision or a time. The resource needs a history.
 
-The command shows what it would change and asks for confirmation; without a terminal it
-requires --yes. All changes are one transaction, and none is made if an object has changed
-meanwhile: the exit code is then 4. If they do not fit into a transaction (128 objects,
+The command shows what it would change, asks the server which changes its validation rules
+refuse, and asks for confirmation; without a terminal it requires --yes. All changes are one transaction, and none is made if an object has changed
+meanwhile: the exit code is then 4. Nothing is changed either if the rules refuse one, without
+--skip-validation. If they do not fit into a transaction (128 objects,
 and 1.5 MiB in etcd, or 3.25 MiB in an embedded one, with their records in the history),
 the command refuses them without --batches.
 
@@ -72,51 +74,66 @@ object that had a time to live is restored without one.`,
 			}
 			changes, err := past.Changes(ctx, r, historyScope(args), revision)
 			if err != nil {
-				return err
+				return tooManyKeys(err)
 			}
 			if key, ok := keyArgument(args); ok && len(changes) == 0 {
 				if err := t.checkKnown(ctx, r, key); err != nil {
 					return err
 				}
 			}
-			known, unknown := t.showRollback(changes)
-			writes := t.rollbackWrites(ctx, r, known, overwrite, skip)
-			var refusal error
-			if !splits {
-				refusal = tooMuch(writes)
+			known, unknown := t.splitKnown(changes)
+			plan := changesBack(known)
+			refusals := make([]error, len(known))
+			if !skip {
+				if refusals, err = t.refusals(ctx, args[0], plan, overwrite); err != nil {
+					return err
+				}
 			}
-			if !overwrite && refusal == nil {
-				refusal = foreignValues(known)
+			refused := t.showRollback(known, plan, refusals)
+			if err := t.out.Flush(); err != nil {
+				return err
+			}
+			writes := t.rollbackWrites(ctx, r, known, overwrite, skip)
+			var obstacle error // a flag overcomes it
+			if !splits {
+				obstacle = tooMuch(writes)
+			}
+			if !overwrite && obstacle == nil {
+				obstacle = foreignValues(known)
+			}
+			var refusal error
+			if refused > 0 {
+				refusal = exitError{exitUsage, fmt.Errorf("the server refuses %d of %s; with --skip-validation, the rollback is made nevertheless",
+					refused, english.Plural(len(known), "change", ""))}
 			}
 			switch {
 			case dryRun:
-				if refusal != nil {
-					fmt.Fprintf(t.stderr, "fanoutctl: %v\n", refusal)
+				if obstacle != nil {
+					fmt.Fprintf(t.stderr, "fanoutctl: %v\n", obstacle)
 				}
 				fmt.Fprintf(t.stderr, "%s to revision %d. No changes were made.\n", english.Plural(len(known), "change leads back", "changes lead back"), revision)
-				if !skip {
-					if err := t.validateRollback(ctx, r, known, overwrite); err != nil {
-						return err
-					}
-				}
-				return unknownStates(unknown)
+				return cmp.Or(refusal, unknownStates(len(unknown)))
 			case len(known) == 0:
 				fmt.Fprintf(t.stderr, "Nothing to restore: no known object differs from revision %d.\n", revision)
-				return unknownStates(unknown)
-			case refusal != nil:
-				return refusal
+				return unknownStates(len(unknown))
+			case refusal != nil || obstacle != nil:
+				return t.explainRollback(ctx, cmp.Or(refusal, obstacle))
 			}
 			if !yes {
 				if ok, err := t.agrees(ctx, fmt.Sprintf("Make %s?", english.Plural(len(known), "change", ""))); err != nil {
 					return err
 				} else if !ok {
-					return errors.New("nothing was restored")
+					return errors.New("nothing was changed")
 				}
 			}
 			if err := t.writeAll(ctx, r.Because(because), writes, splits); err != nil {
-				return t.explainRollback(err)
+				return t.explainRollback(ctx, err)
 			}
-			return unknownStates(unknown)
+			if err := t.out.Flush(); err != nil {
+				return err
+			}
+			fmt.Fprintf(t.stderr, "%s made.\n", english.Plural(len(known), "change", ""))
+			return unknownStates(len(unknown))
 		},
 	}
 	cmd.Args = cobra.ArbitraryArgs
@@ -130,46 +147,40 @@ object that had a time to live is restored without one.`,
 	return cmd
 }
 
-// validateRollback asks the server which changes its validation rules refuse, and prints all faults.
-func (t *tool) validateRollback(ctx context.Context, r *client.Resource, changes []past.Change, overwrite bool) error {
-	if len(changes) == 0 || t.hasNoRules(ctx, r.Name()) {
-		return nil
+// explainRollback says how much was changed before an error.
+func (t *tool) explainRollback(ctx context.Context, err error) error {
+	code := exitCode(ctx, err)
+	text := t.message(code, err)
+	partly, ok := errors.AsType[partlyWritten](err)
+	switch unsure := transfer.Uncertain(err) || code == exitTimeout || code == exitInterrupted; {
+	case ok && unsure:
+		text = fmt.Sprintf("%s; %d of %d changes were made, and perhaps more", text, partly.done, partly.of)
+	case ok:
+		text = fmt.Sprintf("%d of %d changes were made: %s", partly.done, partly.of, text)
+	case unsure:
+		text += "; it is not known whether anything was changed"
+	default:
+		text = "nothing was changed: " + text
 	}
-	plan := make([]transfer.Change, len(changes))
-	keys := make([]string, len(changes))
-	for i, c := range changes {
-		keys[i] = c.Key
-		plan[i] = transfer.Change{Action: transfer.Delete, Key: c.Key}
-		if c.Object != nil {
-			d := document.Exact(c.Object)
-			plan[i].Action, plan[i].New = transfer.Update, &d
-		}
-	}
-	var opts []client.WriteOption
-	if overwrite {
-		opts = append(opts, client.OverwriteOpaque())
-	}
-	scope := transfer.Scope{DerivedLabels: t.derivesLabels(ctx, r.Name())}
-	refusals, err := scope.ValidateChanges(ctx, r, plan, opts...)
-	if err != nil {
-		return err
-	}
-	if n := printRefusals(t.stderr, keys, refusals); n > 0 {
-		return exitError{exitUsage, fmt.Errorf("the server refuses %d of %s; with --skip-validation, the rollback is made nevertheless", n, english.Plural(len(changes), "change", ""))}
-	}
-	return nil
+	return exitError{code, errors.New(text)}
 }
 
-// explainRollback returns the error of the writes.
-func (t *tool) explainRollback(err error) error {
-	if !errors.Is(err, client.ErrValueRefused) {
-		return err
+// changesBack returns the changes as those of a plan.
+func changesBack(changes []past.Change) []transfer.Change {
+	plan := make([]transfer.Change, len(changes))
+	for i, c := range changes {
+		switch plan[i].Key = c.Key; {
+		case c.Object == nil:
+			plan[i].Action = transfer.Delete
+			continue
+		case c.Present == nil:
+			plan[i].Action = transfer.Create
+		default:
+			plan[i].Action = transfer.Update
+		}
+		plan[i].New = new(document.Exact(c.Object))
 	}
-	before := ""
-	if partly, ok := errors.AsType[partlyWritten](err); ok {
-		before = fmt.Sprintf("%d of %d changes were made: ", partly.done, partly.of)
-	}
-	return exitError{exitUsage, fmt.Errorf("%s%s; with --skip-validation, the rollback is made nevertheless", before, t.message(exitUsage, err))}
+	return plan
 }
 
 // revisionOf returns the revision that a revision or a time of the command line means. Name is the key or path of the scope.
@@ -211,26 +222,26 @@ func checkReached(ctx context.Context, r *client.Resource, of client.Scope, revi
 	return nil
 }
 
-// showRollback prints the changes, and returns those that are known.
-func (t *tool) showRollback(changes []past.Change) (known, unknown []past.Change) {
-	out := output.Visible(t.out)
+// splitKnown returns the changes that are known and those that are not, and prints the latter.
+func (t *tool) splitKnown(changes []past.Change) (known, unknown []past.Change) {
 	for _, c := range changes {
-		if c.Unknown != "" {
-			unknown = append(unknown, c)
+		if c.Unknown == "" {
+			known = append(known, c)
 			continue
 		}
-		known = append(known, c)
-		switch {
-		case c.Object == nil:
-			fmt.Fprintln(out, "delete", c.Key)
-		case c.Present == nil:
-			fmt.Fprintln(out, "create", c.Key)
-		default:
-			fmt.Fprintln(out, "update", c.Key)
-		}
+		unknown = append(unknown, c)
+		fmt.Fprintf(output.Visible(t.stderr), "fanoutctl: %s stays as it is: %s\n", c.Key, c.Unknown)
 	}
-	w := output.Visible(t.stderr)
-	for _, c := range known {
+	return known, unknown
+}
+
+// showRollback prints the changes, and on standard error what to know about them. It returns how many the rules refuse.
+func (t *tool) showRollback(changes []past.Change, plan []transfer.Change, refusals []error) (refused int) {
+	out, w := output.Visible(t.out), output.Visible(t.stderr)
+	for i, c := range changes {
+		if refusals[i] == nil {
+			fmt.Fprintln(out, plan[i].Action, c.Key)
+		}
 		if c.EndsTTL() {
 			fmt.Fprintf(w, "fanoutctl: %s then has no time to live any more\n", c.Key)
 		}
@@ -238,10 +249,7 @@ func (t *tool) showRollback(changes []past.Change) (known, unknown []past.Change
 			fmt.Fprintf(w, "fanoutctl: the server cannot decode the present value of %s, which may belong to another program\n", c.Key)
 		}
 	}
-	for _, c := range unknown {
-		fmt.Fprintf(w, "fanoutctl: %s stays as it is: %s\n", c.Key, c.Unknown)
-	}
-	return known, unknown
+	return printRefusals(t.stderr, plan, refusals)
 }
 
 // overwrites reports whether a change replaces a value that the server cannot decode. A deletion needs no consent.
@@ -262,12 +270,12 @@ func foreignValues(changes []past.Change) error {
 		english.PluralWord(n, "value", ""), english.Plural(n, "object", ""), english.PluralWord(n, "it", "them"))}
 }
 
-// unknownStates returns the error for objects that were not restored.
-func unknownStates(unknown []past.Change) error {
-	if len(unknown) == 0 {
+// unknownStates returns the error for so many objects whose former state is not known.
+func unknownStates(objects int) error {
+	if objects == 0 {
 		return nil
 	}
-	return exitError{exitPartial, fmt.Errorf("the former state of %s is not known", english.Plural(len(unknown), "object", ""))}
+	return exitError{exitPartial, fmt.Errorf("the former state of %s is not known", english.Plural(objects, "object", ""))}
 }
 
 // rollbackWrites returns the writes that make the changes. Each requires the present revision of its object.

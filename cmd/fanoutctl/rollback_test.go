@@ -46,7 +46,7 @@ func TestRollbackMakesSmallerBatches(t *testing.T) {
 			}
 		}
 	}
-	if _, errs, code := runWithExitCode(t, address, "rollback", "past", "p/", "--to", old, "--yes"); code != exitUsage || !strings.Contains(errs, "none was made") || !strings.Contains(errs, "--batches") {
+	if _, errs, code := runWithExitCode(t, address, "rollback", "past", "p/", "--to", old, "--yes"); code != exitUsage || !strings.Contains(errs, "nothing was changed: the changes do not fit") || !strings.Contains(errs, "--batches") {
 		t.Errorf("in one transaction: got exit code %d, %s", code, errs)
 	}
 	if out, _, _ := runWithExitCode(t, address, "get", "past", "p/0"); out != "small" {

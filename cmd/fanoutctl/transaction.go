@@ -83,7 +83,7 @@ func (t *tool) writeAll(ctx context.Context, r *client.Resource, writes []transf
 			most = len(batch) / 2 // nothing was written
 			continue
 		case tooLarge && len(batch) > 1:
-			return exitError{exitUsage, fmt.Errorf("the changes do not fit into one transaction, and none was made: %w; add --batches to make them in several", err)}
+			return exitError{exitUsage, fmt.Errorf("the changes do not fit into one transaction: %w; add --batches to make them in several", err)}
 		case err != nil && done > 0:
 			return partlyWritten{done, len(writes), err}
 		case err != nil:

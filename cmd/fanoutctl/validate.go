@@ -1,12 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
@@ -14,26 +11,30 @@ import (
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
-	"github.com/fanoutd/fanoutd/internal/ctl/output"
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
 func validateCommand(t *tool) *cobra.Command {
 	var (
 		stored bool
+		source document.Source
 		s      selection
 	)
 	cmd := &cobra.Command{
 		Use:   "validate RESOURCE [FILE...]",
 		Short: "Ask the server which objects its validation rules refuse",
 		Long: `Ask the server whether it would store the documents in files, as "import" reads them.
-Nothing is written. A file can also be a directory, or "-" for standard input.
+Nothing is written. A file can also be a directory, or "-" for standard input. With --raw, it is a
+directory whose files are the values; their paths are the keys.
 
 With --stored, check the stored objects instead: which of them would be refused today, if
 they were new? They are served all the same.
 
-Each fault has a line with the key, a JSON pointer into the value, and what is allowed. The
-exit code is 1 if anything is refused. The command needs the right "put" to the keys.`,
+Each fault has a line with its place in the file, the key, a JSON pointer into the value, and what
+is allowed. The exit code is 1 if anything is refused. The command needs the right "put" to the
+keys.
+
+To check one value, use "fanoutctl put RESOURCE KEY --file FILE --dry-run".`,
 		Example: `  # Check documents before an import, for example in CI
   fanoutctl validate config ./environments/prod
 
@@ -48,12 +49,14 @@ exit code is 1 if anything is refused. The command needs the right "put" to the 
 				return usagef("missing FILE; to check what is stored, use --stored")
 			case !stored && cmd.Flags().Changed("prefix"):
 				return usagef("--prefix requires --stored")
+			case stored && source.Raw:
+				return usagef("--stored and --raw are mutually exclusive")
 			}
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
 			r := t.client.Resource(args[0])
 			s.prefix = strings.Trim(s.prefix, "/")
-			documents, err := t.documentsToCheck(ctx, r, files, &s)
+			documents, err := t.documentsToCheck(ctx, r, source, files, &s)
 			if err != nil {
 				return err
 			}
@@ -62,11 +65,11 @@ exit code is 1 if anything is refused. The command needs the right "put" to the 
 			if err != nil {
 				return err
 			}
-			keys := make([]string, len(documents))
+			changes := make([]transfer.Change, len(documents))
 			for i := range documents {
-				keys[i] = documents[i].Key
+				changes[i] = transfer.Change{Action: transfer.Create, Key: documents[i].Key, New: &documents[i]}
 			}
-			refused := printRefusals(t.out, keys, refusals)
+			refused := printRefusals(t.out, changes, refusals)
 			if refused > 0 {
 				return fmt.Errorf("%d of %s refused", refused, english.Plural(len(documents), "object", ""))
 			}
@@ -76,11 +79,12 @@ exit code is 1 if anything is refused. The command needs the right "put" to the 
 	}
 	cmd.Flags().BoolVar(&stored, "stored", false, "check the stored objects instead of documents")
 	cmd.Flags().StringVar(&s.prefix, "prefix", "", "with --stored, check only the objects below this `path`")
+	cmd.Flags().BoolVar(&source.Raw, "raw", false, "the files in each directory are the values, and their paths the keys; names that begin with a dot are skipped")
 	return cmd
 }
 
 // documentsToCheck reads the documents in files, or if there are none, those of the stored objects.
-func (t *tool) documentsToCheck(ctx context.Context, r *client.Resource, files []string, s *selection) ([]document.Document, error) {
+func (t *tool) documentsToCheck(ctx context.Context, r *client.Resource, source document.Source, files []string, s *selection) ([]document.Document, error) {
 	var all []document.Document
 	if len(files) == 0 {
 		for o, err := range r.List(ctx, s.forList()...) {
@@ -93,46 +97,22 @@ func (t *tool) documentsToCheck(ctx context.Context, r *client.Resource, files [
 		}
 		return all, nil
 	}
+	source.Stdin, source.Lines = t.in, true
 	for _, path := range files {
 		if path == "-" && isTerminal(t.in) {
 			return nil, usagef("standard input is a terminal: pipe or redirect the documents")
 		}
-		documents, err := document.Source{Path: path, Stdin: t.in}.Documents(ctx)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, err
-			}
+		source.Path = path
+		documents, err := source.Documents(ctx)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil, err
+		case errors.Is(err, document.ErrPlainValue):
+			return nil, inputError(fmt.Errorf(`%w; if it is a value without a key, run "fanoutctl put %s KEY --file %s --dry-run", or use --raw for a directory of values`, err, r.Name(), path))
+		case err != nil:
 			return nil, inputError(err)
 		}
 		all = append(all, documents...)
 	}
 	return all, nil
-}
-
-// printRefusals prints the faults of objects, and returns how many objects have some.
-func printRefusals(w io.Writer, keys []string, refusals []error) (refused int) {
-	for i, err := range refusals {
-		if err == nil {
-			continue
-		}
-		refused++
-		e, ok := errors.AsType[*client.Error](err)
-		if !ok || len(e.Violations) == 0 {
-			fmt.Fprintf(w, "%s: %s\n", output.Printable(keys[i]), output.Printable(err.Error()))
-			continue
-		}
-		for _, v := range slices.SortedStableFunc(slices.Values(e.Violations), func(a, b client.Violation) int { return cmp.Compare(a.Field, b.Field) }) {
-			where := v.Field
-			if e.Reason == client.ErrValueRefused {
-				_, pointer, _ := strings.Cut(v.Field, "/")
-				if where = ""; pointer != "" { // otherwise, the fault is one of the whole value
-					where = "/" + pointer + " "
-				}
-			} else {
-				where += " "
-			}
-			fmt.Fprintf(w, "%s: %s%s\n", output.Printable(keys[i]), output.Printable(where), output.Printable(v.Description))
-		}
-	}
-	return refused
 }

@@ -104,9 +104,11 @@ func readFile(flags *pflag.FlagSet, vars map[string]string) (config.Config, *yam
 func setVariables(set *pflag.FlagSet, vars map[string]string, origins map[string]string) config.Problems {
 	var problems config.Problems
 	known := map[string]bool{variable(configFlag): true}
+	settings := []string{configFlag}
 	set.VisitAll(func(f *pflag.Flag) {
 		name := variable(f.Name)
 		known[name] = true
+		settings = append(settings, f.Name)
 		value, ok := vars[name]
 		if !ok {
 			return
@@ -118,7 +120,8 @@ func setVariables(set *pflag.FlagSet, vars map[string]string, origins map[string
 	})
 	for name := range vars {
 		if !known[name] {
-			problems = append(problems, config.Problem{Origin: name, Message: "unknown setting"})
+			setting := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "_", "-")
+			problems = append(problems, config.Problem{Origin: name, Message: "unknown setting" + yamlfile.Suggest(setting, settings)})
 		}
 	}
 	slices.SortFunc(problems, func(a, b config.Problem) int { return strings.Compare(a.Origin, b.Origin) })

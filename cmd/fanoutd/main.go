@@ -18,12 +18,14 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fanoutd/fanoutd/internal/app"
 	"github.com/fanoutd/fanoutd/internal/collector"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/man"
 	"github.com/fanoutd/fanoutd/internal/version"
+	"github.com/fanoutd/fanoutd/internal/yamlfile"
 )
 
 // The exit codes.
@@ -157,7 +159,14 @@ func rootCommand(environ []string) *cobra.Command {
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.CompletionOptions.HiddenDefaultCmd = true
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+			var names []string
+			cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+			err = fmt.Errorf("%w%s", err, yamlfile.Suggest("--"+unknown.GetSpecifiedName(), names))
+		}
+		return usageError{err}
+	})
 	groups := commandLine()
 	for _, g := range groups {
 		cmd.PersistentFlags().AddFlagSet(g.flags)

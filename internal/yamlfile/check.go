@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -30,6 +29,7 @@ func CheckJSON(n *yaml.Node, t reflect.Type) error {
 // checker collects the problems of nodes that will be decoded into Go values.
 type checker struct {
 	json     bool
+	root     map[string]reflect.Type // the fields of the first struct
 	problems Problems
 }
 
@@ -64,7 +64,11 @@ func (c *checker) check(n *yaml.Node, t reflect.Type, key string) {
 		got := map[yaml.Kind]string{yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list"}[n.Kind]
 		c.refuse(n, key, "must be %s, not %s", want, cmp.Or(got, n.Value))
 	case t.Kind() == reflect.Struct:
-		c.fields(n, fieldsOf(t), key)
+		known := fieldsOf(t)
+		if c.root == nil {
+			c.root = known
+		}
+		c.fields(n, known, key)
 	case want == "a list":
 		for i, item := range n.Content {
 			c.check(item, t.Elem(), fmt.Sprintf("%s[%d]", key, i))
@@ -87,7 +91,7 @@ func (c *checker) fields(n *yaml.Node, known map[string]reflect.Type, key string
 		case name.ShortTag() == "!!merge" && !c.json:
 			// The loader checks merged fields.
 		default:
-			c.refuse(name, key, "unknown field %q%s", name.Value, Suggest(name.Value, slices.Sorted(maps.Keys(known))))
+			c.refuse(name, key, "unknown field %q%s", name.Value, suggestField(name.Value, known, c.root))
 		}
 	}
 }
@@ -105,60 +109,6 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	}
 	return all
 }
-
-// Suggest returns the end of a message about an unknown name: the known name with the same letters in another
-// case or order, or the one that differs in few letters, or all names if they are few.
-func Suggest(name string, known []string) string {
-	letters := func(s string) string { return string(slices.Sorted(slices.Values([]rune(strings.ToLower(s))))) }
-	for _, other := range known {
-		if letters(other) == letters(name) {
-			return fmt.Sprintf(" (did you mean %q?)", other)
-		}
-	}
-	closest, least := "", math.MaxInt
-	for _, other := range known {
-		if n := edits(strings.ToLower(name), strings.ToLower(other)); n < least && n <= max(len(name), len(other))/lettersPerEdit {
-			closest, least = other, n
-		}
-	}
-	switch {
-	case closest != "":
-		return fmt.Sprintf(" (did you mean %q?)", closest)
-	case len(known) > 0 && len(known) <= 10:
-		return fmt.Sprintf(" (want %s)", strings.Join(known, ", "))
-	}
-	return ""
-}
-
-// lettersPerEdit is how long names must be for each letter in which they may differ.
-const lettersPerEdit = 4
-
-// edits returns how many letters must be inserted, removed or replaced to make one text of another.
-func edits(from, to string) int {
-	if max(len(from), len(to)) > maxSuggested {
-		return maxSuggested
-	}
-	row := make([]int, len(to)+1) // the edits from the first letters of from to each beginning of to
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(from) {
-		above := row[0]
-		row[0] = i + 1
-		for j := range len(to) {
-			replaced := above
-			if from[i] != to[j] {
-				replaced++
-			}
-			above = row[j+1]
-			row[j+1] = min(replaced, above+1, row[j]+1)
-		}
-	}
-	return row[len(to)]
-}
-
-// maxSuggested is the length of the longest name that is compared with others.
-const maxSuggested = 100
 
 // kindOf returns how messages call the values of a type, and their tags in YAML. A string may have any tag of a scalar.
 func kindOf(t reflect.Type) (name string, tags []string) {

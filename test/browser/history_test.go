@@ -140,6 +140,8 @@ func TestHistoryOfAFolder(t *testing.T) {
 	p.await(`document.querySelector("#history-more").hidden`)
 	p.click("#history-list > li:nth-child(2) summary")
 	p.awaitTexts("#history-list > li:nth-child(2) .diff:nth-of-type(1) ins", "+ 58")
+	before := s.past(t, "shop/counter")[1].GetRevision()
+	p.awaitTexts("#history-list > li:nth-child(2) code", fmt.Sprintf("fanoutctl rollback config shop/ --to %d", before))
 	p.click("#history-list > li:nth-child(2) .rollback")
 	p.awaitText("#rollback-title", "Roll back shop/counter to revision")
 	p.await(`!document.querySelector("#rollback-confirm").disabled`)

@@ -10,7 +10,8 @@ func (r *reader) session(text string) {
 	r.t.Helper()
 	for entry := range strings.SplitSeq(strings.TrimPrefix(text, "$ "), "\n$ ") {
 		command, printed, _ := strings.Cut(strings.TrimSpace(entry)+"\n", "\n")
-		if got := waits.ReplaceAllString(r.run(command), ""); masked(got) != masked(printed) {
+		got := strings.ReplaceAll(waits.ReplaceAllString(r.run(command), ""), r.temp, "/tmp")
+		if masked(got) != masked(printed) {
 			r.t.Errorf("%s: %s\ngot\n%s\nwant\n%s", r.page, command, got, printed)
 		}
 	}

@@ -18,5 +18,6 @@ func TestValidatePage(t *testing.T) {
 	r.prelude += "exec 2>&1\ntrap 'exit 0' EXIT\n" // the page shows errors, and commands that fail
 	r.session(r.next("console"))
 	r.session(r.next("console"))
+	r.session(r.next("console"))
 	r.end()
 }

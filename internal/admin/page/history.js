@@ -102,6 +102,9 @@ function stateBefore(e, before) {
   return stateOf(before);
 }
 
+// quoted returns a word of a shell command.
+const quoted = (word) => (/^[\w./:@%+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+
 // History shows the history while it is open. on.rollback is called to restore the state after an entry.
 export class History {
   constructor(on) {
@@ -228,6 +231,12 @@ export class History {
       const button = el('button', { type: 'button', class: 'rollback' }, target ? 'Roll back to this' : 'Roll back: delete the object');
       button.addEventListener('click', () => this.on.rollback({ resource, key: e.key, revision: e.revision, target, rights: verbs }));
       parts.push(button);
+    }
+    if (this.key === undefined && isWrite(e)) {
+      parts.push(el(
+        'p', { class: 'hint' }, 'To go back to this revision with all objects here, run ',
+        el('code', {}, `fanoutctl rollback ${quoted(resource)} ${quoted(this.path || '/')} --to ${e.revision}`), ', which shows the changes first.',
+      ));
     }
     content.replaceChildren(...parts);
   }

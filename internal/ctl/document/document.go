@@ -19,7 +19,6 @@ package document
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -46,6 +45,10 @@ type Document struct {
 
 	// Where is the place of a document that was read, for messages.
 	Where string `json:"-"`
+
+	place string // of a document in a file
+	file  string
+	line  func(pointer string) int // nil: not known
 }
 
 // Content is what a document or an [Operation] writes.
@@ -164,9 +167,9 @@ func (d *Document) Matches(o *client.Object) bool {
 
 // readAt notes where a document was read, and validates it.
 func (d *Document) readAt(where string) error {
-	switch d.Where = where; {
+	switch d.Where, d.place = where, where; {
 	case d.Key == "":
-		return errors.New("document without a key")
+		return ErrPlainValue
 	case d.values() > 1:
 		return fmt.Errorf("document of %q has more than one of value, text and data", d.Key)
 	}

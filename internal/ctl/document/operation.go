@@ -29,7 +29,7 @@ type Operation struct {
 
 // Operations reads the operations of a text: YAML or JSON, as one list or one after the other.
 func Operations(name string, text []byte, format Format) ([]Operation, error) {
-	return records(name, text, format, (*Operation).readAt)
+	return records(name, text, format, func(o *Operation, t tree) error { return o.readAt(name + " " + t.place) })
 }
 
 // Kind returns put, delete or check.

@@ -31,15 +31,25 @@ const (
 // Read reads the documents of a text. If one of them is wrong, it returns those before it and an error.
 // Error messages use the name.
 func Read(name string, text []byte, format Format) ([]Document, error) {
-	return records(name, text, format, (*Document).readAt)
+	return read(name, text, format, false)
 }
 
-// records reads structs with JSON tags, up to the first error. Accept gets each of them with its place.
-func records[T any](name string, text []byte, format Format, accept func(record *T, where string) error) ([]T, error) {
+// read is [Read]. With lines, the documents know the lines of their parts, which keeps the text in memory.
+func read(name string, text []byte, format Format, lines bool) ([]Document, error) {
+	return records(name, text, format, func(d *Document, t tree) error {
+		if lines {
+			d.findLines(name, t)
+		}
+		return d.readAt(name + " " + t.place)
+	})
+}
+
+// records reads structs with JSON tags, up to the first error. Accept gets each of them.
+func records[T any](name string, text []byte, format Format, accept func(record *T, t tree) error) ([]T, error) {
 	trees := yamlTrees(text)
 	begin := bytes.TrimLeft(text, " \t\r\n\ufeff")
 	if format == JSON || format == Auto && (len(begin) == 0 || begin[0] == '{' || begin[0] == '[') {
-		trees = jsonTrees(begin)
+		trees = jsonTrees(begin, 1+bytes.Count(text[:len(text)-len(begin)], []byte("\n")))
 	}
 	var all []T
 	for t, err := range trees {
@@ -48,7 +58,7 @@ func records[T any](name string, text []byte, format Format, accept func(record 
 			record, err = decode[T](t.node)
 		}
 		if err == nil {
-			err = accept(&record, name+" "+t.place)
+			err = accept(&record, t)
 		}
 		if problem, ok := errors.AsType[yamlfile.Problem](err); ok && problem.Line > 0 {
 			t.place = fmt.Sprintf("line %d, column %d", problem.Line, problem.Column)
@@ -56,7 +66,11 @@ func records[T any](name string, text []byte, format Format, accept func(record 
 			err = problem
 		}
 		if err != nil {
-			return all, fmt.Errorf("cannot read %s: %w", strings.TrimSpace(name+" "+t.place), err)
+			err = fmt.Errorf("cannot read %s: %w", strings.TrimSpace(name+" "+t.place), err)
+			if t.isPlain() {
+				err = plainValue{err}
+			}
+			return all, err
 		}
 		all = append(all, record)
 	}
@@ -67,9 +81,24 @@ func records[T any](name string, text []byte, format Format, accept func(record 
 type tree struct {
 	node  *yaml.Node
 	place string
+	json  []byte // nil: YAML, whose nodes have lines
+	line  int    // of json
 }
 
-func jsonTrees(text []byte) iter.Seq2[tree, error] {
+// isPlain reports whether a document has no key.
+func (t tree) isPlain() bool {
+	return t.node != nil && (t.node.Kind != yaml.MappingNode || yamlfile.Child(t.node, "key") == nil)
+}
+
+// ErrPlainValue is that of a text which may be a value, but is no document, because it has no key.
+var ErrPlainValue = errors.New("document without a key")
+
+type plainValue struct{ error }
+
+func (e plainValue) Unwrap() []error { return []error{e.error, ErrPlainValue} }
+
+// jsonTrees reads JSON that begins at a line.
+func jsonTrees(text []byte, line int) iter.Seq2[tree, error] {
 	return func(yield func(tree, error) bool) {
 		in := json.NewDecoder(bytes.NewReader(text))
 		array := bytes.HasPrefix(text, []byte("["))
@@ -78,6 +107,7 @@ func jsonTrees(text []byte) iter.Seq2[tree, error] {
 		}
 		for n := 1; ; n++ {
 			t := tree{place: fmt.Sprintf("(document %d)", n)}
+			before := in.InputOffset()
 			var err error
 			if array && !in.More() {
 				array = false
@@ -96,6 +126,10 @@ func jsonTrees(text []byte) iter.Seq2[tree, error] {
 				err = errors.New("not valid UTF-8") // the decoder would replace invalid bytes
 			case err == nil:
 				t.node, err = parseJSON(value)
+				t.json = value
+				begin := in.InputOffset() - int64(len(value))
+				t.line = line + bytes.Count(text[before:begin], []byte("\n"))
+				line = t.line + bytes.Count(value, []byte("\n"))
 			}
 			if !yield(t, err) {
 				return
@@ -120,7 +154,7 @@ func yamlTrees(text []byte) iter.Seq2[tree, error] {
 				documents = content.Content
 			}
 			for _, node := range documents {
-				if !yield(tree{node, fmt.Sprintf("line %d", node.Line)}, nil) {
+				if !yield(tree{node: node, place: fmt.Sprintf("line %d", node.Line)}, nil) {
 					return
 				}
 			}

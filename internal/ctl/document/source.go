@@ -30,6 +30,8 @@ type Source struct {
 	// they are skipped, and Skipped is called for each of them; Skipped may be nil.
 	Hidden  bool
 	Skipped func(path string)
+	// Lines makes [Document.Place] exact. It keeps the texts in memory.
+	Lines bool
 }
 
 // Documents reads the documents. In a directory it reads the files with the extension .yaml,
@@ -46,7 +48,7 @@ func (s Source) Documents(ctx context.Context) ([]Document, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot read standard input: %w", err)
 		}
-		return Read("standard input", text, s.Format)
+		return read("standard input", text, s.Format, s.Lines)
 	}
 	info, err := os.Stat(s.Path)
 	switch {
@@ -117,7 +119,7 @@ func (s Source) file(ctx context.Context, path string) ([]Document, error) {
 		return nil, err
 	}
 	if !s.Raw {
-		return Read(path, text, cmp.Or(formatOf(path), s.Format))
+		return read(path, text, cmp.Or(formatOf(path), s.Format), s.Lines)
 	}
 	name, err := filepath.Rel(s.Path, path)
 	if err != nil {
@@ -127,7 +129,12 @@ func (s Source) file(ctx context.Context, path string) ([]Document, error) {
 		return nil, fmt.Errorf("the name of %q is not valid UTF-8 and cannot be a key", path)
 	}
 	contentType, _ := TypeOf(path, text) // what only looks like JSON is text
-	return []Document{{Key: filepath.ToSlash(name), Content: NewContent(contentType, text), Where: path}}, nil
+	d := Document{Key: filepath.ToSlash(name), Content: NewContent(contentType, text), Where: path, place: path}
+	if s.Lines && d.Text != nil {
+		d.file = path
+		d.line = func(pointer string) int { return 1 + lineInJSON(text, steps(pointer)) }
+	}
+	return []Document{d}, nil
 }
 
 // IsHidden reports whether a segment of a key begins with a dot. Raw files with such names

@@ -1,6 +1,8 @@
 package output
 
 import (
+	"slices"
+
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -46,16 +48,17 @@ type Events struct{ list List[client.Event] }
 
 var eventStyles = map[client.EventType]ansi.Style{client.Added: Good, client.Modified: Notice, client.Deleted: Bad}
 
-// Events returns an Events that prints in the format.
-func (p Printer) Events() *Events {
+// Events returns an Events that prints in the format. Tables have more columns after the revision.
+func (p Printer) Events(more ...Column[client.Event]) *Events {
 	event := Column[client.Event]{
 		Title: "EVENT", Cell: func(e client.Event) string { return e.Type.String() }, MinWidth: len("MODIFIED"),
 		Styled: func(e client.Event) ansi.Style { return eventStyles[e.Type] },
 	}
 	object := func(e client.Event) *client.Object { return e.Object }
 	revision := func(e client.Event) int64 { return e.Revision }
+	columns := append([]Column[client.Event]{event}, objectColumns(p.Format == Wide, object, revision)...)
 	return &Events{List[client.Event]{
-		Printer: p, Columns: append([]Column[client.Event]{event}, objectColumns(p.Format == Wide, object, revision)...),
+		Printer: p, Columns: slices.Insert(columns, 3, more...),
 		Key:      func(e client.Event) string { return e.Object.Key },
 		Value:    func(e client.Event) []byte { return e.Object.Value },
 		Document: func(e client.Event) any { return NewEvent(e) },

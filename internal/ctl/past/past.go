@@ -14,8 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 
 	"github.com/fanoutd/fanoutd/client"
 )
@@ -201,66 +199,6 @@ func (s State) valueOf(ctx context.Context, r *client.Resource, upTo int64, want
 	}
 	s.Unknown = "the history has changed meanwhile"
 	return s, nil
-}
-
-// Change is what leads an object back to its state.
-type Change struct {
-	State
-	Present *client.Object // nil: it does not exist
-}
-
-// EndsTTL reports whether an object has a time to live now, and none in its former state.
-func (c Change) EndsTTL() bool {
-	return c.Object != nil && !c.Object.HasTTL && c.Present != nil && c.Present.HasTTL
-}
-
-// Changes returns what leads the objects of a scope back to a revision, in order of their keys. An object
-// whose state is unknown is among them.
-//
-// It reads the whole history of the scope, because an object may have expired or been deleted by another program long
-// after its last write. Only the keys that may have changed are kept in memory.
-func Changes(ctx context.Context, r *client.Resource, of client.Scope, revision int64) ([]Change, error) {
-	present := map[string]*client.Object{}
-	changed := map[string]bool{}
-	var opts []client.ListOption
-	if of != nil {
-		opts = append(opts, of)
-	}
-	for o, err := range r.List(ctx, opts...) {
-		if err != nil {
-			return nil, err
-		}
-		present[o.Key] = o
-		if o.ModRevision > revision {
-			changed[o.Key] = true
-		}
-	}
-	last := "" // the key of the last entry
-	for e, err := range r.History(ctx, of, client.HistoryPageSize(1000)) {
-		switch {
-		case err != nil:
-			return nil, err
-		case isWrite(e) && e.Revision > revision:
-			changed[e.Key] = true
-		case isWrite(e) && e.HasTTL && present[e.Key] == nil:
-			changed[e.Key] = true // it may have existed at the revision
-		case !isWrite(e) && e.Key != last:
-			changed[e.Key] = true // since the last write of the key; what is between two writes follows the newer one
-		}
-		last = e.Key
-	}
-	var changes []Change
-	for key := range changed {
-		s, err := Of(ctx, r, key, revision)
-		if err != nil {
-			return nil, err
-		}
-		if c := (Change{s, present[key]}); s.Unknown != "" || !Same(s.Object, c.Present) || c.EndsTTL() {
-			changes = append(changes, c)
-		}
-	}
-	slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.Key, b.Key) })
-	return changes, nil
 }
 
 // Same reports whether two objects have the same content.
