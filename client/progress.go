@@ -79,10 +79,14 @@ type failure struct {
 }
 
 // add notes a failure. If an earlier version of the object was not applied either, the earlier
-// position stays.
+// position stays. In a new epoch, that is the one before the earlier version.
 func (f failures) add(key string, failed failure) {
-	if earlier, ok := f[key]; ok && earlier.before.Epoch == failed.before.Epoch {
+	switch earlier, ok := f[key]; {
+	case !ok:
+	case earlier.before.Epoch == failed.before.Epoch:
 		failed.before = earlier.before
+	default:
+		failed.before.Revision = min(failed.before.Revision, max(earlier.revision-1, 0))
 	}
 	f[key] = failed
 }

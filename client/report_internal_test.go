@@ -1,6 +1,7 @@
 package client
 
 import (
+	"io"
 	"runtime"
 	"testing"
 	"weak"
@@ -21,5 +22,24 @@ func TestReportsDoNotKeepUpdates(t *testing.T) {
 	}
 	if got := w.reporter.progress().applied.Revision; got != 7 {
 		t.Errorf("got revision %d, want 7", got)
+	}
+}
+
+// An object that still fails in a new epoch was not applied there either.
+func TestFailureLastsIntoANewEpoch(t *testing.T) {
+	t.Parallel()
+	var f Failures
+	f.Defer()
+	old, now := Position{Epoch: "old", Revision: 6}, Position{Epoch: "new", Revision: 9}
+	event := Event{Type: Modified, Revision: 7, Object: &Object{Key: "a"}}
+	f.Applied(old)
+	f.Add(io.EOF, Position{}, event)
+	f.Applied(now)
+	want := Position{Epoch: "new", Revision: 6}
+	for range 2 {
+		if p := f.progress(); p.applied != want || p.attempted != now || p.err == nil {
+			t.Errorf("got %+v, want that %v is applied", p, want)
+		}
+		f.Add(io.EOF, Position{}, event) // the second attempt
 	}
 }

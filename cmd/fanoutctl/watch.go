@@ -27,8 +27,8 @@ standard input is the object as one line of JSON. FANOUT_EVENT (added, modified 
 deleted), FANOUT_RESOURCE, FANOUT_KEY, FANOUT_REVISION and FANOUT_CONTENT_TYPE describe
 the change. Initial objects count as added; use --changes to skip them. If the watch has
 to start over, the command runs only for real differences, but with --changes for all
-objects. --on-failure sets what happens when a command fails: stop (the default), continue
-or retry.
+objects. --on-failure sets what happens when a command fails: stop (the default), continue,
+or retry. A retry does not delay other objects, and a newer change of its object replaces it.
 
 --render keeps a file up to date from a template over all objects. The file is replaced
 atomically, keeps its mode, and is written only when its content changes and all objects
@@ -199,7 +199,12 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 	if w.exec == "" && len(w.render) == 0 {
 		opts = append(opts, client.WithoutReports()) // the changes are only shown
 	}
-	e := follow.Executor{Resource: resource, Command: w.tool.command(w.exec), Policy: follow.Policy(w.onFailure), Report: w.tool.warn}
+	command := w.tool.command(w.exec)
+	defer command.Close()
+	e := follow.Executor{
+		Resource: resource, Command: command, Policy: follow.Policy(w.onFailure), Report: w.tool.warn,
+		Count: w.count, Save: save,
+	}
 	renderer := follow.Renderer{Resource: resource, Policy: follow.Policy(w.onFailure), Report: w.tool.warn, Delay: w.delay, Once: w.once}
 	switch {
 	case len(w.render) > 0:
@@ -213,11 +218,9 @@ func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 	var err error
 	switch {
 	case len(w.render) > 0:
-		err = w.runRenderer(ctx, &renderer, updates)
+		err = w.runRenderer(ctx, &renderer, command, updates)
 	case w.exec != "":
-		run := func(u *client.Update) error { return e.Run(ctx, u) }
-		f := follow.Follower{Handle: run, Commands: true, Count: w.count, Save: save}
-		err = f.Run(ctx, updates)
+		err = e.Run(ctx, updates)
 	default:
 		return w.print(ctx, updates, save)
 	}
@@ -297,7 +300,7 @@ func (w *watchFlags) result(ctx context.Context, err error) error {
 	return err
 }
 
-func (w *watchFlags) runRenderer(ctx context.Context, r *follow.Renderer, updates follow.Updates) error {
+func (w *watchFlags) runRenderer(ctx context.Context, r *follow.Renderer, command *shell.Command, updates follow.Updates) error {
 	for _, arg := range w.render {
 		path, template, ok := strings.Cut(arg, "=")
 		if !ok || path == "" || template == "" {
@@ -330,7 +333,7 @@ func (w *watchFlags) runRenderer(ctx context.Context, r *follow.Renderer, update
 		if w.exec == "" {
 			return nil
 		}
-		return w.tool.command(w.exec).Run(ctx, nil, "FANOUT_RESOURCE="+r.Resource, "FANOUT_FILES="+strings.Join(files, "\n"))
+		return command.Run(ctx, nil, "FANOUT_RESOURCE="+r.Resource, "FANOUT_FILES="+strings.Join(files, "\n"))
 	}
 	return r.Run(ctx, updates)
 }

@@ -73,6 +73,10 @@ func (op *Op) Required() (Revision, bool) {
 	return 0, false
 }
 
+// Implied reports whether the server compares the object that the operation replaces, and the caller has set no
+// precondition of its own. If only such a comparison fails, the write is sent again.
+func (op *Op) Implied() bool { return op.Seen != nil && op.If == nil }
+
 // Commit is the result of an applied write.
 type Commit struct {
 	Revision Revision // of the changes; of the comparison if there were no changes

@@ -9,6 +9,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/work"
 )
 
 // overwrites makes the writes of a resource act on the objects that the server has checked. It keeps puts
@@ -22,9 +23,7 @@ import (
 type overwrites struct {
 	resource *backend.Resource
 
-	// turn is held by the write that has failed repeatedly because others were faster. The writes
-	// of this server then succeed one after another, instead of disturbing each other.
-	turn chan struct{}
+	turns work.KeyTurns[object.Key] // of writes to the same keys
 
 	mu     sync.Mutex
 	latest map[object.Key]written // guarded by mu; at most maxWritten entries
@@ -45,7 +44,7 @@ const (
 func overwritesOf(resources backend.Resources) map[string]*overwrites {
 	all := map[string]*overwrites{}
 	for name, r := range resources {
-		all[name] = &overwrites{resource: r, turn: make(chan struct{}, 1), latest: map[object.Key]written{}}
+		all[name] = &overwrites{resource: r, turns: work.KeyTurns[object.Key]{Patience: turnPatience}, latest: map[object.Key]written{}}
 	}
 	return all
 }
@@ -58,6 +57,13 @@ func (w *overwrites) commit(ctx context.Context, ops []object.Op, by history.Cha
 	records := w.resource.History
 	if records != nil {
 		seeEverything(ops)
+	}
+	turn := writeTurn{turns: &w.turns}
+	defer turn.leave()
+	if turn.isNeeded(ops) {
+		if _, err := turn.await(ctx, ops); err != nil {
+			return object.Commit{}, err
+		}
 	}
 	if err := w.begin(ctx, ops, checks); err != nil {
 		return object.Commit{}, err
@@ -84,19 +90,19 @@ func (w *overwrites) commit(ctx context.Context, ops []object.Op, by history.Cha
 			}
 			return commit, err
 		}
-		if err := w.look(ctx, ops, checks, stale); err != nil {
+		waited, err := turn.await(ctx, ops)
+		switch {
+		case err != nil:
+		case waited:
+			err = w.begin(ctx, ops, checks) // what the write has found is no longer there
+		default:
+			err = w.look(ctx, ops, checks, stale)
+		}
+		if err != nil {
 			return object.Commit{}, err
 		}
-		switch attempt {
-		case maxWriteAttempts:
+		if attempt == maxWriteAttempts {
 			return object.Commit{}, apierr.ErrContended
-		case 2:
-			select {
-			case w.turn <- struct{}{}:
-				defer func() { <-w.turn }()
-			case <-ctx.Done():
-				return object.Commit{}, ctx.Err()
-			}
 		}
 	}
 }

@@ -292,6 +292,44 @@ func TestManyWritersOfOneKey(t *testing.T) {
 	})
 }
 
+// A write waits for its turn only while others end: one whose answer does not come does not hold up the others.
+func TestWritesDoNotWaitForOneThatIsStuck(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	var writes *seam
+	in := startOver(t, openEtcd(t, 0), settings{interfere: func(resource string, s *seam) {
+		if resource == documents {
+			writes = s
+		}
+	}})
+	ctx := within(t)
+	attempts, stuck, release := 0, make(chan struct{}), make(chan struct{})
+	writes.on(func(ctx context.Context, method string) error {
+		if method != "Commit" {
+			return nil
+		}
+		switch attempts++; attempts {
+		case 1:
+			in.commit(ctx, t, documents, "k", []byte("0")) // another program is faster
+		case 2:
+			close(stuck)
+			<-release
+		}
+		return nil
+	})
+	first := make(chan int64)
+	go func() { first <- in.put(ctx, t, documents, "k", "1") }()
+	<-stuck
+	in.put(ctx, t, documents, "other", "2")
+	second := in.put(ctx, t, documents, "k", "2")
+	close(release)
+	if got := <-first; got < second {
+		t.Errorf("the stuck write has revision %d, want one after %d", got, second)
+	}
+	in.put(ctx, t, documents, "k", "3")
+}
+
 // If other servers are faster each time, a put gives up, and says that it can be sent again.
 func TestPutsThatOthersOvertake(t *testing.T) {
 	everyWriter(t, func(ctx context.Context, t *testing.T, in *instance, seams map[string]*seam) {

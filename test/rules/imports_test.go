@@ -174,7 +174,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"cel.dev/cel-go":                     {"internal/validation"},
 		"github.com/santhosh-tekuri":         {"internal/validation"},
 		"github.com/gdamore/tcell":           {"internal/ctl/top"},
-		"github.com/charmbracelet/x/ansi":    {"cmd/fanoutctl", "internal/ctl/output", "internal/ctl/top"},
+		"github.com/charmbracelet/x/ansi":    {"cmd/fanoutctl", "internal/ctl/output", "internal/ctl/shell", "internal/ctl/top"},
 		"github.com/schollz/progressbar":     {"cmd/fanoutctl"},
 		"google.golang.org/grpc/reflection":  {"internal/server", "internal/admin"},
 		"github.com/natefinch/atomic":        {"client/localfile"},

@@ -38,6 +38,6 @@ var serverImports = map[string][]string{
 	},
 	"internal/server": {
 		"internal/access", "internal/audit", "internal/cacher", "internal/direct", "internal/dispatch", "internal/history", "internal/sendqueue",
-		"internal/lag", "internal/object", "internal/selector", "internal/server", "internal/validation", "internal/version", "internal/wire", "gen",
+		"internal/lag", "internal/object", "internal/selector", "internal/server", "internal/validation", "internal/version", "internal/wire", "gen", "internal/work",
 	},
 }

@@ -52,8 +52,8 @@ func calling(method string, atOnce int) func(p *scenario.Parameters) {
 // toOneKey makes all calls to the same key.
 func toOneKey(p *scenario.Parameters) { large(p); p.Keys = 1 }
 
-// largest has as many bytes in flight as a server allows on a connection.
-func largest(p *scenario.Parameters) { p.ValueSize = 16 << 10 }
+// largest has more bytes in flight than a server allows on a connection.
+func largest(p *scenario.Parameters) { p.ValueSize = 64 << 10 }
 
 // recorded gives fanoutd a history.
 func recorded(p *scenario.Parameters) { p.History = true }

@@ -405,9 +405,6 @@ func TestInvalidParametersAreRefused(t *testing.T) {
 		"calls of nats": func(p *scenario.Parameters) {
 			p.Peer, p.Scenario, p.Method, p.Batch = "nats", scenario.Calls, calls.MethodGet, 1
 		},
-		"too large calls": func(p *scenario.Parameters) {
-			p.Scenario, p.Method, p.Batch, p.ValueSize = scenario.Calls, calls.MethodPut, 1, 1<<20
-		},
 		"calls besides watches": func(p *scenario.Parameters) { p.Method = calls.MethodGet },
 		"limits of etcd":        func(p *scenario.Parameters) { p.Peer, p.DefaultLimits = "etcd", true },
 		"history of etcd":       func(p *scenario.Parameters) { p.Peer, p.History = "etcd", true },

@@ -28,9 +28,6 @@ type Config struct {
 	ValueSize   int    `json:"value_size"`
 }
 
-// largestInFlight is the number of bytes in flight that each server allows on a connection.
-const largestInFlight = 32 << 10
-
 // Validate returns what is wrong with the configuration.
 func (c Config) Validate() error {
 	switch {
@@ -40,8 +37,6 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%d calls at once on %d connections: each connection needs at least one", c.InFlight, c.Connections)
 	case c.Keys < 1:
 		return fmt.Errorf("%d keys: want at least 1", c.Keys)
-	case c.InFlight/c.Connections*c.ValueSize > largestInFlight:
-		return fmt.Errorf("%d calls at once on %d connections with %d B each: want at most %d B in flight on a connection", c.InFlight, c.Connections, c.ValueSize, largestInFlight)
 	}
 	_, err := c.connector()
 	return err

@@ -23,6 +23,8 @@ const (
 	updateAfter = 1 << 29
 	// defaultRoom is the window of streams and connections unless the server says otherwise.
 	defaultRoom = 65535
+	// maxFrame is the largest frame unless a side says otherwise, and this client does not listen.
+	maxFrame = 16 << 10
 )
 
 // Receive handles a message of a stream. Streams are numbered from 0, in the order
@@ -47,8 +49,16 @@ type Conn struct {
 	window  uint32 // of a stream
 	unread  int    // bytes of the connection since its last window update
 
-	room      int // bytes that the server allows on the connection
-	firstRoom int // bytes that the server allows on a new stream
+	unsent    []unsent // requests that wait until the server has room
+	room      int      // bytes that the server allows on the connection
+	firstRoom int      // bytes that the server allows on a new stream
+}
+
+// unsent is the rest of a request.
+type unsent struct {
+	stream uint32
+	data   []byte
+	end    bool // of the client's half of the stream
 }
 
 // Options are the options for reading a connection.
@@ -79,7 +89,7 @@ func Dial(ctx context.Context, address string, o Options) (*Conn, error) {
 	c.read = bufio.NewReaderSize(c.in, o.Buffer)
 	c.framer = http2.NewFramer(c.out, c.read)
 	c.framer.SetReuseFrames()
-	c.framer.SetMaxReadFrameSize(16 << 10) // the default of HTTP/2
+	c.framer.SetMaxReadFrameSize(maxFrame)
 	c.encoder = hpack.NewEncoder(&c.headers)
 	c.decoder = hpack.NewDecoder(4096, nil)
 	if err := c.handshake(); err != nil {
@@ -140,25 +150,43 @@ func (c *Conn) Call(path string, request []byte) error {
 	return nil
 }
 
-// Send sends another message on a stream whose client half is open. The message must fit into the
-// room that the server allows, see Fits.
+// Send sends another message on a stream whose client half is open. What does not fit into the room
+// that the server allows waits for Read, see Fits.
 func (c *Conn) Send(stream int, message []byte) error {
 	return c.send(uint32(2*stream+1), message, false)
 }
 
-// Fits reports whether a message for a stream fits into the room that the server allows. Otherwise
-// the caller has to flush and read until it does.
+// Fits reports whether a message for a stream fits into the room that the server allows. A caller
+// that flushes and reads until it does keeps no requests in memory.
 func (c *Conn) Fits(stream int, message []byte) bool {
 	size := len(Prefix(0)) + len(message)
-	return size <= c.room && size <= c.streams[stream].room
+	return len(c.unsent) == 0 && size <= c.room && size <= c.streams[stream].room
 }
 
 func (c *Conn) send(id uint32, message []byte, end bool) error {
-	framed := append(Prefix(len(message)), message...)
-	c.room -= len(framed)
-	c.streams[index(id)].room -= len(framed)
-	if err := c.framer.WriteData(id, end, framed); err != nil {
-		return fmt.Errorf("send a request: %w", err)
+	c.unsent = append(c.unsent, unsent{id, append(Prefix(len(message)), message...), end})
+	return c.sendUnsent()
+}
+
+// sendUnsent sends what waits, in order, as far as the server has room.
+func (c *Conn) sendUnsent() error {
+	for len(c.unsent) > 0 {
+		next := &c.unsent[0]
+		s := &c.streams[index(next.stream)]
+		part := next.data[:min(len(next.data), maxFrame, max(c.room, 0), max(s.room, 0))]
+		if len(part) == 0 {
+			return nil
+		}
+		next.data = next.data[len(part):]
+		c.room -= len(part)
+		s.room -= len(part)
+		last := len(next.data) == 0
+		if err := c.framer.WriteData(next.stream, next.end && last, part); err != nil {
+			return fmt.Errorf("send a request: %w", err)
+		}
+		if last {
+			c.unsent = c.unsent[1:]
+		}
 	}
 	return nil
 }
@@ -219,12 +247,18 @@ func (c *Conn) handle(frame http2.Frame, receive Receive) error {
 			}
 			c.firstRoom = int(size)
 		}
+		if err := c.sendUnsent(); err != nil {
+			return err
+		}
 		return c.flushAfter(c.framer.WriteSettingsAck())
 	case *http2.WindowUpdateFrame:
 		if i := index(f.StreamID); f.StreamID == 0 {
 			c.room += int(f.Increment)
 		} else if i < len(c.streams) {
 			c.streams[i].room += int(f.Increment)
+		}
+		if len(c.unsent) > 0 {
+			return c.flushAfter(c.sendUnsent())
 		}
 	case *http2.PingFrame:
 		if f.IsAck() {

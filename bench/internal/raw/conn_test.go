@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/fanoutd/fanoutd/test/poll"
@@ -107,6 +108,39 @@ func TestRequestsWaitForRoom(t *testing.T) {
 	}
 	if waited == 0 {
 		t.Error("the client never waited for room, so the test shows nothing")
+	}
+}
+
+// Requests that exceed a frame and the windows of a grpc-go server arrive whole.
+func TestLargeRequestsWaitForRoom(t *testing.T) {
+	const calls, size = 20, 200_000
+	sizes := make(chan int, calls)
+	address := serve(t, func(request string, stream grpc.ServerStream) error {
+		sizes <- len(request)
+		return stream.SendMsg(wrapperspb.String("received"))
+	})
+	c := dial(t, address)
+	encoded, err := proto.Marshal(wrapperspb.String(strings.Repeat("x", size)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range calls {
+		if err := c.Call("/a.B/C", encoded); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers := 0
+	receive := func(int, []byte, int64) error {
+		answers++
+		return nil
+	}
+	if err := errors.Join(c.Flush(), c.Read(receive, func() bool { return answers == calls })); err != nil {
+		t.Fatal(err)
+	}
+	for range calls {
+		if n := <-sizes; n != size {
+			t.Errorf("a request of %d bytes arrived with %d", size, n)
+		}
 	}
 }
 

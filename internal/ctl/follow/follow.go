@@ -1,9 +1,10 @@
 // Package follow is what "fanoutctl watch" does with the updates of a watch:
 //
-//   - a [Follower] prints them, or runs a [shell.Command] for each change ([Executor]);
+//   - a [Follower] prints them;
+//   - an [Executor] runs a [Command] for each change;
 //   - a [Renderer] keeps files up to date from templates ([TemplateFile]).
 //
-// Both have a Run method, which reads the watch until the context ends, the watch fails or
+// They have a Run method, which reads the watch until the context ends, the watch fails or
 // its goal is reached. Run stops the watch and all goroutines before it returns.
 //
 // A watch that starts over sends the complete state again. A [client.Copy] keeps the objects
@@ -33,34 +34,11 @@ type Policy string
 const (
 	Stop     Policy = "stop"     // return the error
 	Continue Policy = "continue" // report the error and go on with the next change
-	Retry    Policy = "retry"    // report the error and run the command again until it succeeds
+	Retry    Policy = "retry"    // report the error, go on, and run the command again until it succeeds or the object changes
 )
 
 // retries are the delays before further attempts.
 var retries = backoff.Backoff{First: time.Second, Most: 30 * time.Second}
-
-// attempt calls run and handles its failures by the policy. It returns the cause of ctx if
-// ctx ends.
-func (p Policy) attempt(ctx context.Context, report func(error), run func() error) error {
-	for delays := retries; ; {
-		err := run()
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case p == Stop:
-			return err
-		}
-		report(err)
-		if p == Continue {
-			return nil
-		}
-		if !backoff.Sleep(ctx, delays.Next()) {
-			return context.Cause(ctx)
-		}
-	}
-}
 
 // SavePosition saves the position to resume from. With now, commands have run since the
 // last call, so the position must be on disk before the next command runs.

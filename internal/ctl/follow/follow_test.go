@@ -17,7 +17,6 @@ import (
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
-	"github.com/fanoutd/fanoutd/internal/ctl/shell"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -115,65 +114,6 @@ func TestRendererBatchesChangesAndKeepsTransactionsWhole(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// A command that fails is run again with increasing delays.
-func TestRetryBacksOffUntilSuccessOrCancellation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		failures := 0
-		start := time.Now()
-		err := Retry.attempt(ctx, func(error) { failures++ }, func() error {
-			if time.Since(start) < 10*time.Minute {
-				return errors.New("not yet")
-			}
-			return nil
-		})
-		if err != nil || failures < 20 || failures > 60 {
-			t.Errorf("%v after %d failures", err, failures)
-		}
-		stopped := errors.New("stopped")
-		go func() {
-			time.Sleep(time.Minute)
-			cancel()
-		}()
-		if err := Retry.attempt(ctx, func(error) {}, func() error { return stopped }); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	})
-}
-
-// The position is saved after the commands of an update have run. The flag is set if a
-// command has run since the last position.
-func TestPositionIsSavedAfterTheCommands(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	w := make(fakeWatch, 7)
-	w.replace(added("a", "", 1))
-	w <- live(added("b", "", 2))
-	w <- &client.Update{Phase: client.PhaseLive, Position: client.Position{Revision: 3}}
-	w <- &client.Update{Phase: client.PhaseLive, Events: []client.Event{added("c", "", 4)}}
-	w <- &client.Update{Phase: client.PhaseLive, Position: client.Position{Revision: 4}}
-	w <- live(added("fails", "", 5))
-	type call struct {
-		Revision int64
-		Now      bool
-	}
-	var saved []call
-	e := Executor{
-		Resource: "config", Policy: Stop, Report: func(err error) { t.Error(err) },
-		Command: &shell.Command{Line: `test "$FANOUT_KEY" != fails`},
-	}
-	f := Follower{
-		Handle: func(u *client.Update) error { return e.Run(ctx, u) }, Commands: true,
-		Save: func(p client.Position, now bool) error { saved = append(saved, call{p.Revision, now}); return nil },
-	}
-	if err := f.Run(ctx, w.updates); err == nil || !strings.Contains(err.Error(), `"fails" ADDED`) {
-		t.Error(err)
-	}
-	if diff := cmp.Diff([]call{{1, true}, {2, true}, {3, false}, {4, true}}, saved); diff != "" {
-		t.Error(diff)
-	}
 }
 
 // Formats that do not mark a reset show the differences, including deletions. The others

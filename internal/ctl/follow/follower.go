@@ -14,9 +14,6 @@ type Follower struct {
 	// Differences passes on only real differences after a RESET or a DELTA. Set it for formats
 	// that do not mark them. It keeps all objects in memory.
 	Differences bool
-	// Commands says that Handle runs commands. They run only for real differences, also if an initial state
-	// starts over, and each position after them is saved at once.
-	Commands bool
 	// Goal ends Run when it is reached, and Count after that many changes (0: no limit).
 	// Count cannot be combined with Save, because it may end in the middle of an update.
 	Goal  Goal
@@ -30,17 +27,17 @@ type Follower struct {
 func (f *Follower) Run(ctx context.Context, updates Updates) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	n, ran := 0, false // ran: commands have run since the last position
+	n := 0
 	var objects client.Copy
 	for u, err := range updates(ctx) {
 		if err != nil {
 			return err
 		}
 		handled := *u
-		if f.Differences || f.Commands || f.Goal != NoGoal {
+		if f.Differences || f.Goal != NoGoal {
 			// The initial objects are printed as they arrive.
 			complete := objects.Synced()
-			if changes := objects.Apply(u); f.Commands || f.Differences && complete {
+			if changes := objects.Apply(u); f.Differences && complete {
 				handled.Events = changes
 			}
 		}
@@ -54,12 +51,10 @@ func (f *Follower) Run(ctx context.Context, updates Updates) error {
 		if err := f.Handle(&handled); err != nil {
 			return err
 		}
-		ran = ran || f.Commands && len(handled.Events) > 0
 		if f.Save != nil && u.Position.Revision > 0 {
-			if err := f.Save(u.Position, ran); err != nil {
+			if err := f.Save(u.Position, false); err != nil {
 				return err
 			}
-			ran = false
 		}
 		if f.Count > 0 && n >= f.Count || f.Goal.reached(u, &objects) {
 			return nil

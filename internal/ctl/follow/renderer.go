@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 	"text/template"
 	"time"
 
@@ -38,30 +37,11 @@ type Renderer struct {
 	at      client.Position         // of the objects
 }
 
-// update is an element of a [Stream].
-type update struct {
-	*client.Update
-	err error
-}
-
 // Run renders until the watch ends. It renders the initial state as soon as it is complete.
 // After that, the first change starts the delay. It never renders half of a new state.
 func (r *Renderer) Run(ctx context.Context, updates Updates) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var reader sync.WaitGroup
-	defer reader.Wait()
-	defer cancel()
-	received := make(chan update)
-	reader.Go(func() {
-		defer close(received)
-		for u, err := range updates(ctx) {
-			select {
-			case <-ctx.Done():
-				return
-			case received <- update{u, err}:
-			}
-		}
-	})
+	watch := read(ctx, updates)
+	defer watch.stop()
 
 	r.changes = map[string]client.Event{}
 	var objects client.Copy
@@ -72,7 +52,7 @@ func (r *Renderer) Run(ctx context.Context, updates Updates) error {
 	delays, retrying := retries, false // retrying: a retry is due
 	for first := true; ; {
 		select {
-		case u, ok := <-received:
+		case u, ok := <-watch.received:
 			switch {
 			case !ok:
 				return context.Cause(ctx)

@@ -2,6 +2,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,14 +23,44 @@ type Command struct {
 	Environ []string
 	// Stdout and Stderr receive the output.
 	Stdout, Stderr io.Writer
+
+	left leftPipes
 }
+
+// Error is the error of a command that has failed.
+type Error struct {
+	Line string
+	Err  error // the exit status, for example
+	// LastWords are the last lines of standard error, as one line of printable text. They are empty on Windows.
+	LastWords string
+}
+
+// maxShownLine bounds how much of the line an error shows. It must leave room for the rest.
+const maxShownLine = 200 // bytes
+
+// Error implements error.
+func (e *Error) Error() string {
+	line := e.Line
+	if len(line) > maxShownLine {
+		line = strings.ToValidUTF8(line[:maxShownLine], "") + "…"
+	}
+	text := fmt.Sprintf("command %q: %v", line, e.Err)
+	if e.LastWords != "" {
+		text += ": " + e.LastWords
+	}
+	return text
+}
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }
 
 // killDelay is the time between SIGTERM and SIGKILL.
 const killDelay = 5 * time.Second
 
 // Run runs the command and waits for it. If ctx ends, the command and all processes that it
 // started get SIGTERM, and SIGKILL after killDelay; on Windows they end at once. Otherwise
-// processes that the command leaves in the background keep running.
+// processes that the command leaves in the background keep running. They can write to standard
+// error until Close. The error of a command that has failed is an [*Error].
 func (c *Command) Run(ctx context.Context, stdin io.Reader, variables ...string) error {
 	cmd := shell(ctx, c.Line)
 	cmd.Env = slices.Clone(c.Environ)
@@ -38,12 +69,21 @@ func (c *Command) Run(ctx context.Context, stdin io.Reader, variables ...string)
 		// of other users.
 		cmd.Env = append(cmd.Env, strings.ReplaceAll(v, "\x00", ""))
 	}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, c.Stdout, c.Stderr
+	cmd.Stdin, cmd.Stdout = stdin, c.Stdout
+	errs := &stderr{to: cmp.Or[io.Writer](c.Stderr, io.Discard)}
+	if err := errs.attach(cmd); err != nil {
+		return &Error{Line: c.Line, Err: err}
+	}
 	var g processGroup
 	cmd.Cancel = func() error { return g.terminate(cmd.Process) }
 	cmd.WaitDelay = killDelay
-	err := cmd.Run()
+	err := cmd.Start()
+	errs.begin(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
 	g.wait()
+	errs.end(&c.left)
 	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -52,10 +92,13 @@ func (c *Command) Run(ctx context.Context, stdin io.Reader, variables ...string)
 		if errors.Is(err, exec.ErrWaitDelay) {
 			return nil
 		}
-		return fmt.Errorf("command %q: %w", c.Line, err)
+		return &Error{Line: c.Line, Err: err, LastWords: errs.last.String()}
 	}
 	return nil
 }
+
+// Close ends the standard error of processes that commands have left in the background. No command may be running.
+func (c *Command) Close() { c.left.close() }
 
 // SignalPIDFile sends a signal to the process whose ID is in the file. It reads the file each
 // time, because the process may have been restarted.

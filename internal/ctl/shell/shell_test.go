@@ -1,13 +1,16 @@
 package shell
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -93,3 +96,74 @@ func TestSignalPIDFile(t *testing.T) {
 		}
 	}
 }
+
+// The error of a command has the last lines of its standard error, which is also passed on.
+func TestErrorHasTheLastWords(t *testing.T) {
+	var errs strings.Builder
+	c := Command{Line: "echo one >&2; echo two >&2; echo three >&2; echo four >&2; exit 3", Stderr: &errs}
+	defer c.Close()
+	err := c.Run(t.Context(), nil)
+	failed, ok := errors.AsType[*Error](err)
+	if !ok || failed.LastWords != "two; three; four" || !strings.HasSuffix(err.Error(), `exit 3": exit status 3: two; three; four`) {
+		t.Errorf("got %v", err)
+	}
+	if _, ok := errors.AsType[*exec.ExitError](err); !ok {
+		t.Errorf("got %v, want the exit status", err)
+	}
+	if errs.String() != "one\ntwo\nthree\nfour\n" {
+		t.Errorf("got %q", errs.String())
+	}
+
+	c.Line = "exit 1 #" + strings.Repeat("x", 1000)
+	if text := c.Run(t.Context(), nil).Error(); len(text) > 300 || !strings.HasSuffix(text, `xxx…": exit status 1`) {
+		t.Errorf("got %q", text)
+	}
+	c.Line = "echo no reason >&2"
+	if err := c.Run(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	c.Line = "head -c 1000000 /dev/zero >&2; exit 1"
+	errs.Reset()
+	if err := c.Run(t.Context(), nil); err == nil || errs.Len() != 1000000 {
+		t.Errorf("got %v and %d bytes", err, errs.Len())
+	}
+}
+
+// A process that a command leaves in the background does not delay the end of the command. What it writes is passed on.
+func TestBackgroundProcessKeepsStandardError(t *testing.T) {
+	dir := t.TempDir()
+	if err := exec.Command("mkfifo", filepath.Join(dir, "wake")).Run(); err != nil {
+		t.Fatal(err)
+	}
+	r, w := io.Pipe()
+	c := Command{Line: "cd " + dir + "; (read x <wake; echo late >&2) & echo now >&2; exit 3", Stderr: w}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(t.Context(), nil) }()
+	lines := bufio.NewScanner(r)
+	if !lines.Scan() || lines.Text() != "now" {
+		t.Errorf("got %q", lines.Text())
+	}
+	if failed, ok := errors.AsType[*Error](<-ended); !ok || failed.LastWords != "now" {
+		t.Errorf("got %v", failed)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "wake"), []byte("\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if !lines.Scan() || lines.Text() != "late" {
+		t.Errorf("got %q", lines.Text())
+	}
+	c.Close()
+}
+
+// A command does not wait for a reader of its standard error that is gone.
+func TestStandardErrorThatFails(t *testing.T) {
+	c := Command{Line: "yes >&2; exit 1", Stderr: failing{}}
+	defer c.Close()
+	if err := c.Run(t.Context(), nil); err == nil {
+		t.Error("got no error")
+	}
+}
+
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -3,6 +3,7 @@ package shell
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -28,6 +29,26 @@ func (processGroup) terminate(p *os.Process) error {
 
 // wait does nothing: terminate has waited.
 func (processGroup) wait() {}
+
+// stderr does not know what the command writes: pipes have no deadlines here, so reading one would wait for processes that
+// the command leaves in the background.
+type stderr struct {
+	to   io.Writer
+	last lastWords
+}
+
+func (s *stderr) attach(cmd *exec.Cmd) error {
+	cmd.Stderr = s.to
+	return nil
+}
+
+func (*stderr) begin(*exec.Cmd) {}
+func (*stderr) end(*leftPipes)  {}
+
+// leftPipes are the pipes of processes that commands have left in the background: none.
+type leftPipes struct{}
+
+func (*leftPipes) close() {}
 
 // withLine sets the line of a command. cmd does not parse its arguments like other programs: it takes
 // everything between the outer quotes as it is.
