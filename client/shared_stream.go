@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -22,7 +21,8 @@ import (
 type sharedStream struct {
 	pool    *streamPool
 	choice  *serverChoice
-	onlyTry bool // see streamPool.try
+	onlyTry bool     // see streamPool.try
+	opening *opening // that has opened the stream; nil: a watch has
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	opened  time.Time
@@ -33,12 +33,13 @@ type sharedStream struct {
 	mu       sync.Mutex
 	watches  []*streamWatch // by id; nil: the id is free; guarded by mu
 	free     []uint64       // ids that were used before; guarded by mu
-	active   int            // watches that were neither stopped nor ended; guarded by mu
+	active   int            // watches that were neither stopped nor ended, and one while watches wait; guarded by mu
 	requests []*streamWatch // with a start or a stop to be written; guarded by mu
 	reports  reportQueue    // guarded by mu
 	asked    bool           // the server was asked; guarded by mu
 	answered time.Time      // when the header of the response arrived; zero: it has not; guarded by mu
-	received time.Time      // when the latest response arrived; guarded by mu
+	received signOfLife     // the latest response; guarded by mu
+	begun    signOfLife     // the header, or the latest answer to a start; guarded by mu
 	closing  bool           // no further watch may join; guarded by mu
 	atOnce   bool           // the server said that the client may resume at once; guarded by mu
 }
@@ -48,6 +49,8 @@ type lostStream struct {
 	err     error
 	watches int
 	logged  atomic.Bool
+	pooled  bool          // the next stream waits for all watches, so they need not
+	wait    time.Duration // of the next stream, if pooled
 }
 
 func (l *lostStream) Error() string { return l.err.Error() }
@@ -62,7 +65,7 @@ var (
 func newSharedStream(p *streamPool, avoid string, onlyTry bool) *sharedStream {
 	now := time.Now()
 	s := &sharedStream{
-		pool: p, choice: &serverChoice{avoid: avoid}, onlyTry: onlyTry, opened: now, received: now,
+		pool: p, choice: &serverChoice{avoid: avoid}, onlyTry: onlyTry, opened: now, received: signOfLife{at: now},
 		written: make(chan struct{}, 1),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(p.client.open)
@@ -117,8 +120,7 @@ func (s *sharedStream) stop(w *streamWatch) {
 		return
 	}
 	if w.start != nil {
-		w.start = nil
-		s.requests = slices.DeleteFunc(s.requests, func(other *streamWatch) bool { return other == w })
+		w.start, w.unwritten = nil, true
 		s.release(w)
 	} else {
 		s.request(w) // the id stays in use until the server has ended the watch
@@ -129,6 +131,11 @@ func (s *sharedStream) stop(w *streamWatch) {
 // forget notes that the watch gets no further messages. The caller holds mu.
 func (s *sharedStream) forget(w *streamWatch) {
 	w.gone = true
+	s.leave()
+}
+
+// leave ends the stream after its last watch. The caller holds mu.
+func (s *sharedStream) leave() {
 	if s.active--; s.active == 0 {
 		s.closing = true
 		s.cancel(errNoWatches)
@@ -144,14 +151,10 @@ func (s *sharedStream) release(w *streamWatch) {
 // run is the goroutine that reads the stream.
 func (s *sharedStream) run() { s.ended(s.serve()) }
 
-// ended handles the end of the stream.
-func (s *sharedStream) ended(err error) {
+// ended handles the end of the stream. It reports whether its opening must open another one.
+func (s *sharedStream) ended(err error) (again bool) {
 	s.cancel(nil)
-	// Watches that come from now on must not open another stream before the pool knows the reason.
-	defer func() {
-		s.pool.remove(s)
-		s.fail(err)
-	}()
+	lost := &lostStream{err: err}
 	s.mu.Lock()
 	answered, atOnce := !s.answered.IsZero(), s.atOnce
 	s.mu.Unlock()
@@ -159,14 +162,20 @@ func (s *sharedStream) ended(err error) {
 	case s.onlyTry, errors.Is(err, errNoWatches), s.pool.client.open.Err() != nil:
 	case errors.Is(err, io.EOF):
 	case !answered && s.pool.subscribeFailed(err):
-		err = errUnable
+		lost.err = errUnable
 	default:
 		lasted := time.Duration(0)
 		if answered {
 			lasted = time.Since(s.opened)
 		}
-		s.pool.streamFailed(lasted, atOnce)
+		lost.wait = s.pool.streamFailed(err, lasted, atOnce)
+		// A server that drains spreads its watches.
+		lost.pooled = isTemporary(err) && !(answered && (atOnce || errors.Is(err, ErrDraining)))
 	}
+	// Watches that come from now on must not open another stream before the pool knows the reason.
+	s.pool.remove(s)
+	s.fail(lost)
+	return s.opening != nil && !answered && s.opening.attemptFailed(s.choice.server(), lost)
 }
 
 // serve opens the stream and handles its responses until it ends.
@@ -182,7 +191,7 @@ func (s *sharedStream) serve() error {
 	defer beside.Wait()
 	defer s.cancel(nil)
 	if s.awaitHeader(stream, &beside) {
-		s.pool.subscribeWorks()
+		s.pool.answered(s)
 		if s.onlyTry {
 			return errTried
 		}
@@ -221,7 +230,7 @@ func (s *sharedStream) handle(resp *fanoutv1.SubscribeResponse, arrived time.Tim
 	var endings []ending
 	var lost *lostStream // of the latest watch that has ended
 	s.mu.Lock()
-	s.received = time.Now()
+	s.received.at = time.Now()
 	for _, e := range resp.GetEntries() {
 		switch c := e.GetContent().(type) {
 		case *fanoutv1.SubscribeResponse_Entry_Response:
@@ -239,6 +248,7 @@ func (s *sharedStream) handle(resp *fanoutv1.SubscribeResponse, arrived time.Tim
 		}
 		for _, id := range e.GetWatchIds() {
 			if w := s.find(id); w != nil {
+				s.noteAnswer(w)
 				s.release(w)
 				if !w.gone {
 					s.forget(w)
@@ -267,6 +277,13 @@ func (s *sharedStream) find(id uint64) *streamWatch {
 	return s.watches[id]
 }
 
+// noteAnswer notes that the server has answered the start of a watch. The caller holds mu.
+func (s *sharedStream) noteAnswer(w *streamWatch) {
+	if !w.begun {
+		w.begun, s.begun.at = true, s.received.at
+	}
+}
+
 // deliver passes a message on to watches. It stops a watch whose buffer is full. The caller holds mu.
 func (s *sharedStream) deliver(ids []uint64, resp *fanoutv1.WatchResponse, arrived time.Time) {
 	m := &message{WatchResponse: resp, arrived: arrived, size: sizeOf(resp), shared: len(ids) > 1}
@@ -279,6 +296,7 @@ func (s *sharedStream) deliver(ids []uint64, resp *fanoutv1.WatchResponse, arriv
 		if w == nil || w.gone || w.drained {
 			continue
 		}
+		s.noteAnswer(w)
 		w.drained = resp.GetKind() == fanoutv1.WatchResponse_KIND_DRAINING
 		if !w.put(m) {
 			s.stop(w)
@@ -287,9 +305,8 @@ func (s *sharedStream) deliver(ids []uint64, resp *fanoutv1.WatchResponse, arriv
 }
 
 // fail ends all watches with the same error.
-func (s *sharedStream) fail(err error) {
+func (s *sharedStream) fail(lost *lostStream) {
 	s.mu.Lock()
-	lost := &lostStream{err: err}
 	var all []*streamWatch
 	for _, w := range s.watches {
 		if w != nil && !w.gone {
@@ -303,26 +320,6 @@ func (s *sharedStream) fail(err error) {
 	for _, w := range all {
 		w.end(lost)
 	}
-}
-
-// silent is called when a watch has received nothing for the limit. It returns the error of the
-// watch, or nil if the watch must wait on: the silence counts only from the header on, or the whole stream
-// was silent although the watch was to receive something. Then the stream fails, so its other watches need
-// not wait as long.
-func (s *sharedStream) silent(limit time.Duration, wasAnswered bool) error {
-	if s.awaitsHeader(limit) {
-		return nil
-	}
-	s.choice.replace()
-	err := fmt.Errorf("%w: no message for %v", errSilent, limit)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !wasAnswered && s.asked || time.Since(s.received) < limit {
-		return err
-	}
-	s.closing = true
-	s.cancel(err)
-	return nil
 }
 
 // sameOrNew returns l if it has the same error, or else a new one.

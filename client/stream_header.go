@@ -53,6 +53,7 @@ func (s *sharedStream) awaitHeader(stream grpc.BidiStreamingClient[fanoutv1.Subs
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answered = time.Now()
+	s.begun.at = s.answered
 	return true
 }
 
@@ -62,21 +63,21 @@ func (s *sharedStream) limitHeader(ctx context.Context) {
 		return
 	}
 	began, cause := time.Now(), errNoHeader
-	if !s.answersOther(ctx) {
+	if !s.answersOther(ctx, otherTimeout) {
 		cause = errNoAnswer
 	} else if sleep(ctx, time.Since(began)) != nil {
 		return
 	}
-	if s.awaitsHeader(0) {
+	if s.awaitsHeader() {
 		s.choice.replace()
 		s.cancel(cause)
 	}
 }
 
-// answersOther reports whether the server of the stream, or a proxy before it, answers another request. It
+// answersOther reports whether the server of the stream, or a proxy before it, answers another request in time. It
 // is a report for no watch, because a server refuses that at once.
-func (s *sharedStream) answersOther(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, otherTimeout)
+func (s *sharedStream) answersOther(ctx context.Context, timeout time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	answer := make(chan error, 1)
 	// The source of the token may not return, so the stream does not wait for the request.
@@ -96,12 +97,16 @@ func (s *sharedStream) answersOther(ctx context.Context) bool {
 	}
 }
 
-// awaitsHeader reports whether the client waits for the header, or the header has come less than a time ago.
-func (s *sharedStream) awaitsHeader(ago time.Duration) bool {
+// isAsked reports whether the request is on its way.
+func (s *sharedStream) isAsked() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.answered.IsZero() {
-		return s.asked
-	}
-	return time.Since(s.answered) < ago
+	return s.asked
+}
+
+// awaitsHeader reports whether the server was asked, and has not answered.
+func (s *sharedStream) awaitsHeader() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked && s.answered.IsZero()
 }

@@ -14,7 +14,7 @@ import (
 
 // streamPool has the streams that carry the watches of a client. Usually there is one. A watch
 // that must avoid the server of that stream opens another, and so do those that come when a
-// stream is about to end.
+// stream is about to end. After a stream has failed, watches wait for one that is answered.
 type streamPool struct {
 	client  *Client
 	running sync.WaitGroup // the goroutines of the streams
@@ -22,6 +22,8 @@ type streamPool struct {
 	mu        sync.Mutex
 	closed    bool
 	streams   []*sharedStream // those that watches can join, oldest first
+	failing   bool            // the latest stream has failed, and none was answered since
+	opening   *opening        // what watches wait for while failing; nil: no watch waits
 	backoff   backoff         // of the next stream, if the latest has failed
 	notBefore time.Time       // when the next stream may be opened
 	support   support
@@ -54,9 +56,12 @@ func (p *streamPool) close() {
 	p.mu.Lock()
 	p.closed = true
 	streams := slices.Clone(p.streams)
+	if p.opening != nil {
+		p.opening.end(ErrClosed)
+	}
 	p.mu.Unlock()
 	for _, s := range streams {
-		s.fail(ErrClosed)
+		s.fail(&lostStream{err: ErrClosed})
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -79,54 +84,45 @@ func (p *streamPool) subscribes() bool {
 	return p.support == supportLikely
 }
 
-// join adds a watch to a stream, and opens one if there is none for it.
+// join adds a watch to a stream, and opens one if there is none for it. While streams fail, it returns the opening
+// that the watch must wait for, as an error.
 func (p *streamPool) join(ctx context.Context, avoid string, req *fanoutv1.WatchRequest) (*streamWatch, error) {
-	for {
-		w, wait, err := p.tryJoin(avoid, req)
-		if err != nil {
-			return nil, err
-		}
-		if w != nil {
-			// The watch also ends if its caller is handling an update.
-			w.unbind = context.AfterFunc(ctx, func() {
-				w.stop()
-				w.end(context.Cause(ctx))
-			})
-			return w, nil
-		}
-		if err := p.client.sleep(ctx, wait); err != nil {
-			return nil, err
-		}
+	w, err := p.add(avoid, req)
+	if err != nil {
+		return nil, err
 	}
+	// The watch also ends if its caller is handling an update.
+	w.unbind = context.AfterFunc(ctx, func() {
+		w.stop()
+		w.end(context.Cause(ctx))
+	})
+	return w, nil
 }
 
-// tryJoin is join unless the watch has to wait.
-func (p *streamPool) tryJoin(avoid string, req *fanoutv1.WatchRequest) (w *streamWatch, wait time.Duration, err error) {
+func (p *streamPool) add(avoid string, req *fanoutv1.WatchRequest) (*streamWatch, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.support != supportLikely {
-		return nil, 0, errUnable
+	switch {
+	case p.closed:
+		return nil, ErrClosed
+	case p.support != supportLikely:
+		return nil, errUnable
 	}
 	for _, s := range slices.Backward(p.streams) {
 		if s.suits(avoid) {
 			if w := s.add(req); w != nil {
-				return w, 0, nil
+				return w, nil
 			}
 		}
 	}
-	// Streams that fail are opened again with growing delays, however many watches wait for one.
-	if wait := time.Until(p.notBefore); wait > 0 {
-		return nil, wait, nil
+	if p.failing {
+		return nil, p.waitForStream(avoid)
 	}
 	s := newSharedStream(p, avoid, false)
-	w = s.add(req)
-	if p.closed {
-		s.fail(ErrClosed)
-		return w, 0, nil
-	}
+	w := s.add(req)
 	p.streams = append(p.streams, s)
 	p.running.Go(s.run)
-	return w, 0, nil
+	return w, nil
 }
 
 // try opens a stream that only finds out whether Subscribe is supported. The caller holds mu.
@@ -143,17 +139,22 @@ func (p *streamPool) remove(s *sharedStream) {
 	p.streams = slices.DeleteFunc(p.streams, func(other *sharedStream) bool { return other == s })
 }
 
-// streamFailed notes that a stream has failed after a time.
-func (p *streamPool) streamFailed(d time.Duration, drainedAtOnce bool) {
+// streamFailed notes that a stream has failed after a time. It returns how long the next stream must wait.
+func (p *streamPool) streamFailed(err error, d time.Duration, drainedAtOnce bool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if d >= steadyAfter {
 		p.backoff.reset()
 	}
 	if drainedAtOnce && d >= resumeAfter {
-		return // the server spreads its clients
+		return 0 // the server spreads its clients
 	}
-	p.notBefore = time.Now().Add(p.backoff.next())
+	wait := p.backoff.next()
+	if e, ok := errors.AsType[*Error](err); ok {
+		wait += min(e.RetryAfter, maxRetryAfter)
+	}
+	p.failing, p.notBefore = true, time.Now().Add(wait)
+	return wait
 }
 
 // subscribeFailed notes that Subscribe has failed before the server has answered. It reports whether
@@ -193,11 +194,14 @@ func mayLackSubscribe(err error, hasJustWorked bool) bool {
 	return false
 }
 
-// subscribeWorks makes watches use Subscribe.
-func (p *streamPool) subscribeWorks() {
+// answered notes that a stream was answered. It makes watches use Subscribe.
+func (p *streamPool) answered(s *sharedStream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.support, p.proven, p.failures = supportLikely, true, 0
+	if s.opening != nil {
+		s.opening.answered(s)
+	}
+	p.support, p.proven, p.failures, p.failing = supportLikely, true, 0, false
 }
 
 // headerTimeout returns how long the server has for the header of its response.

@@ -69,6 +69,9 @@ func (s *sharedStream) nextRequest() (req *fanoutv1.SubscribeRequest, wait time.
 
 // nextStartOrStop returns the next start or stop, or nil. The caller holds mu.
 func (s *sharedStream) nextStartOrStop() *fanoutv1.SubscribeRequest {
+	for len(s.requests) > 0 && s.requests[0].unwritten {
+		s.requests = s.requests[1:]
+	}
 	if len(s.requests) == 0 {
 		s.requests = nil
 		return nil

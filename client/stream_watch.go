@@ -31,15 +31,17 @@ type streamWatch struct {
 	inbox
 	stream *sharedStream
 	id     uint64
-
-	answered bool        // the watch has received a message; belongs to the watcher
-	unbind   func() bool // from the context of the watch
+	limit  time.Duration // of the silence before the server has answered the start
+	unbind func() bool   // from the context of the watch
 
 	// Guarded by the mutex of the stream.
-	start    *fanoutv1.WatchRequest // to be written; nil: it was written
-	gone     bool                   // no further messages follow
-	drained  bool                   // no message counts any more
-	reportAt time.Time              // when the watch may report
+	start     *fanoutv1.WatchRequest // to be written; nil: it was written, or need not be
+	unwritten bool                   // the watch was stopped before its start was written
+	delayed   bool                   // the watch has waited for its limit before the start was written
+	begun     bool                   // the server has answered the start
+	gone      bool                   // no further messages follow
+	drained   bool                   // no message counts any more
+	reportAt  time.Time              // when the watch may report
 
 	reports      *streamReports // set before the first report is queued
 	reportQueued atomic.Bool
@@ -48,14 +50,13 @@ type streamWatch struct {
 func newStreamWatch(s *sharedStream, req *fanoutv1.WatchRequest) *streamWatch {
 	start := proto.CloneOf(req)
 	start.Subscriber = nil // that of the stream counts
-	return &streamWatch{inbox: newInbox(), stream: s, start: start}
+	return &streamWatch{inbox: newInbox(), stream: s, limit: firstLimit(req.GetBookmarkInterval().AsDuration()), start: start}
 }
 
 // Recv implements watchStream.
 func (w *streamWatch) Recv(limit time.Duration) (*message, error) {
 	for {
 		if m, err := w.inbox.take(); m != nil {
-			w.answered = true
 			w.account(-m.size)
 			return m, nil
 		} else if err != nil {
@@ -64,10 +65,9 @@ func (w *streamWatch) Recv(limit time.Duration) (*message, error) {
 		if w.wait(limit) {
 			continue
 		}
-		if err := w.stream.silent(limit, w.answered); err != nil {
+		if err := w.stream.silent(w, limit); err != nil {
 			return nil, err
 		}
-		// The stream fails.
 	}
 }
 

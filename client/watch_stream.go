@@ -81,7 +81,7 @@ const maxStart = 60 << 10
 //   - their request is too large for a shared stream, or
 //   - the server, or a proxy before it, lacks Subscribe.
 //
-// openWatch waits only if streams have failed a short time ago.
+// While streams fail, openWatch returns the [opening] that the watch must wait for, as an error.
 func (c *Client) openWatch(ctx context.Context, avoid string, req *fanoutv1.WatchRequest, tooSlow bool) (watchStream, error) {
 	if md, ok := metadata.FromOutgoingContext(ctx); ok && len(md) > 0 || proto.Size(req) > maxStart {
 		return newOwnStream(ctx, c, avoid, req), nil

@@ -152,23 +152,48 @@ func (w *watcher) step(ctx context.Context) (*Update, error) {
 
 // openStream opens a stream at the position.
 func (w *watcher) openStream(ctx context.Context) error {
-	w.began = time.Now()
-	avoid := ""
-	if w.avoid {
-		avoid = w.server
-	}
 	w.progressed, w.drained, w.atOnce, w.catchUp, w.held, w.answered = false, false, false, 0, nil, false
-	w.limit = max(w.maxSilence(), minFirstResponse)
+	w.limit = firstLimit(w.bookmarks)
 	w.reports = w.reports.following(w.at)
-	err := onFreshStack(func() error {
-		stream, err := w.client.openWatch(ctx, avoid, w.request(), w.tooSlow)
-		if err == nil {
-			w.stream = stream
+	for last := (*opening)(nil); ; {
+		w.began = time.Now()
+		err := onFreshStack(func() error {
+			stream, err := w.client.openWatch(ctx, w.avoided(), w.request(), w.tooSlow)
+			if err == nil {
+				w.stream = stream
+			}
+			return err
+		})
+		if last != nil {
+			last.leave() // the watch has joined its stream, or waits again
+		}
+		if o, ok := errors.AsType[*opening](err); ok {
+			if err = w.wait(ctx, o); err == nil {
+				last = o
+				continue
+			}
+			o.leave()
+		}
+		if err == nil && w.ahead != nil {
+			w.ahead.follow(w.stream)
 		}
 		return err
-	})
-	if err == nil && w.ahead != nil {
-		w.ahead.follow(w.stream)
+	}
+}
+
+// avoided returns the server that the next stream avoids, or "".
+func (w *watcher) avoided() string {
+	if w.avoid {
+		return w.server
+	}
+	return ""
+}
+
+// wait waits for the next stream of all watches.
+func (w *watcher) wait(ctx context.Context, o *opening) error {
+	avoid, err := o.wait(ctx, len(w.onInterruption) > 0 || w.client.observer.WatchInterrupted != nil)
+	if avoid != "" {
+		w.server = avoid
 	}
 	return err
 }
@@ -213,12 +238,19 @@ func (w *watcher) streamEnded(ctx context.Context, err error) error {
 		w.backoff.reset()
 	}
 	wait := w.delay(err)
+	pooled := lost != nil && lost.pooled && !w.drained
+	if pooled {
+		wait = lost.wait
+	}
 	if errors.Is(err, errStreamEnded) {
 		return w.client.sleep(ctx, wait) // the time limit of the watch: not an interruption
 	}
 	w.logInterruption(ctx, lost, err, wait)
 	w.interrupted(err)
 	w.observeInterruption(err, wait)
+	if pooled {
+		return nil
+	}
 	return w.client.sleep(ctx, wait)
 }
 
@@ -252,6 +284,9 @@ func onFreshStack(f func() error) error {
 // minFirstResponse is the least time that a server has for its first message: the
 // client may have to connect, and the server may have to read from etcd.
 const minFirstResponse = 5 * time.Second
+
+// firstLimit returns how long a server may be silent before its first message.
+func firstLimit(bookmarks time.Duration) time.Duration { return max(3*bookmarks, minFirstResponse) }
 
 // maxSilence returns how long a server may be silent before it counts as dead.
 func (w *watcher) maxSilence() time.Duration { return 3 * w.bookmarks }
