@@ -28,6 +28,7 @@ func (s *sharedStream) silent(w *streamWatch, limit time.Duration) error {
 	alone := false
 	switch {
 	case s.ctx.Err() != nil: // the stream ends
+	case w.isReady(): // the message came before the mutex
 	case !s.asked: // there is no connection yet
 		s.breakOff(err)
 	case s.answered.IsZero(): // limitHeader decides

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -273,11 +274,21 @@ func (w *watcher) logInterruption(ctx context.Context, lost *lostStream, err err
 		"resource", w.req.GetResource(), "server", w.server, "revision", w.at.Revision, "error", err, "retry_in", wait)
 }
 
+// freshStacks bounds the watches of the process that open their streams at once. If a program begins or resumes many
+// watches together, all others wait here, and not for a processor: otherwise the goroutines that read and write
+// connections would wait for one among all of them, until connections count as dead.
+var freshStacks = make(chan struct{}, 4*runtime.GOMAXPROCS(0))
+
 // onFreshStack calls f in another goroutine and waits for it. To encode and to check a request takes
-// more stack than all that a watch does later, and a stack that has grown rarely shrinks.
+// more stack than all that a watch does later, and a stack that has grown rarely shrinks. f must not wait.
 func onFreshStack(f func() error) error {
+	freshStacks <- struct{}{}
 	done := make(chan error)
-	go func() { done <- f() }()
+	go func() {
+		err := f()
+		<-freshStacks
+		done <- err
+	}()
 	return <-done
 }
 

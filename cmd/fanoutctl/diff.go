@@ -180,6 +180,9 @@ func (t *tool) diffPath(ctx context.Context, r *client.Resource, of client.Scope
 	case different:
 		return errDifferent
 	}
+	if text := t.mixup(ctx, r, &selection{prefix: strings.Trim(path, "/")}); text != "" {
+		return exitError{exitNotFound, fmt.Errorf("%s: leave out the slash", text)}
+	}
 	return nil
 }
 

@@ -29,6 +29,8 @@ func TestTimesNeedNoRightToTheWholeResource(t *testing.T) {
 		{"history", "config", "audited/a"}, // the right "history" is enough, even if there is none
 		{"get", "config", "team/a", "--at", "0s"},
 		{"diff", "config", "team/a", "--from", "0s"},
+		{"diff", "config", "team/", "--from", "0s"},
+		{"list", "config", "team", "--at", "0s"},
 		{"rollback", "config", "team/", "--to", "0s", "--yes"},
 	} {
 		var out, errs strings.Builder

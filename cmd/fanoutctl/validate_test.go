@@ -51,7 +51,7 @@ checks:
 		{[]string{"--stored"}, exitFailed, "shop/bad: " + bad, "1 of 3 objects refused"},
 		{[]string{"--stored", "--prefix", "/other/"}, exitOK, "", "0 checked, none refused.\n"},
 		{[]string{"--stored", "--prefix", "shop"}, exitFailed, "shop/bad: " + bad, "1 of 2 objects refused"},
-		{[]string{documents}, exitFailed, "shop/good: percent must not fall\nshop/new: " + bad, "2 of 3 objects refused"},
+		{[]string{documents}, exitFailed, documents + " line 2: shop/good: percent must not fall\n" + documents + " line 5: shop/new: " + bad, "2 of 3 objects refused"},
 		{[]string{"-"}, exitOK, "", "1 checked, none refused.\n"},
 		{nil, exitUsage, "", "missing FILE"},
 		{[]string{"--stored", documents}, exitUsage, "", "mutually exclusive"},
