@@ -149,7 +149,7 @@ func (s *databaseState) checkOrigin(several bool) error {
 	first := &semver.Version{Major: 3} // also that of a new cluster, whatever the version
 	switch {
 	case s.members > 1 && !several:
-		return fmt.Errorf("the data is that of a member of a cluster of %d: set cluster, or or make it that of a single server with fanoutd recover", s.members)
+		return fmt.Errorf("the data is that of a member of a cluster of %d: set cluster, or make it that of a single server with fanoutd recover", s.members)
 	case s.storage != nil && own.LessThan(*s.storage):
 		return fmt.Errorf("the data was written by etcd %d.%d, which is newer than the embedded etcd %d.%d: use a newer version of fanoutd",
 			s.storage.Major, s.storage.Minor, own.Major, own.Minor)
