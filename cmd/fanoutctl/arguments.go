@@ -79,6 +79,8 @@ func (t *tool) complete(cmd *cobra.Command, args []string, typed string) ([]stri
 	switch names[i] {
 	case "NAME":
 		return t.completeContexts()
+	case "ADDRESS":
+		return nil, noFileCompletion
 	case "VALUE", "SOURCE", "FILE", "FILE...", "TARGET":
 		return nil, cobra.ShellCompDirectiveDefault
 	}

@@ -187,6 +187,8 @@ func (t *tool) message(code int, err error) string {
 		return fmt.Sprintf("%v; use --timeout to wait longer", err)
 	case errors.Is(err, client.ErrStoreUnavailable):
 		return lostEtcd(server) + t.staleHint() + t.outcomeHint()
+	case errors.Is(err, client.ErrWriteNotApplied):
+		return lostEtcd(server) + "; nothing was written"
 	case errors.Is(err, errLostEtcd):
 		return lostEtcd(server)
 	case e == nil:

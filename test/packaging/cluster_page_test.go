@@ -125,6 +125,9 @@ func TestClusterPage(t *testing.T) {
 		t.Errorf("the commands of the page printed\n%s", got)
 	}
 	next("") // see TestClusterPage of test/readme
+	if got := do(desk, environment+next("")); strings.Count(got, "\nnode-") != len(names) {
+		t.Errorf("fanoutctl cluster status printed\n%s", got)
+	}
 	check, _, _ := strings.Cut(next(""), "\n")
 	if got := do(machines[1], check); !strings.Contains(got, " valid\n") {
 		t.Errorf("%s\nprinted %s", check, got)
