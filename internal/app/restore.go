@@ -78,15 +78,14 @@ func restorable(ctx context.Context, cfg config.Config) (target store.EmbeddedCo
 	if err != nil {
 		return target, o, err
 	}
-	files := store.TLSFiles{CA: cfg.Cluster.CAFile, Cert: cfg.Cluster.CertFile, Key: cfg.Cluster.KeyFile}
-	clientTLS, err := files.Client()
+	security, err := secureMembers(cfg, list)
 	if err != nil {
-		return target, o, fmt.Errorf("configure TLS to the cluster: %w", err)
+		return target, o, err
 	}
 	server, _ := list.Get(own)
-	target.Peers = &store.Peers{Name: own, Peer: server.Peer, Client: server.Client, TLS: files}
+	target.Peers = &store.Peers{Name: own, Peer: server.Peer, Client: server.Client, TLS: security.etcd()}
 	o.majority = list.Majority()
-	answers := cluster.Ask(ctx, list, clientTLS)
+	answers := cluster.Ask(ctx, list, security.client)
 	for _, s := range list {
 		if s.Name != own {
 			o.names = append(o.names, s.Name)

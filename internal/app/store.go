@@ -122,11 +122,7 @@ func beginEtcd(ctx context.Context, cfg config.Config, onWait func(cluster.Waiti
 	server, _ := list.Get(own)
 	peers := &store.Peers{
 		Name: own, Peer: server.Peer, Client: server.Client, ListenPeer: bindable(server.Peer), ListenClient: bindable(server.Client),
-		TLS: store.TLSFiles{
-			CA: security.files.CA, Cert: security.files.Cert, Key: security.files.Key,
-			ServerName: security.names.ServerName, AllowedNames: security.names.AllowedNames,
-		},
-		Majority: list.Majority(),
+		TLS: security.etcd(), Majority: list.Majority(),
 	}
 	join := func(ctx context.Context, id uint64, via []cluster.Server) (string, error) {
 		members, err := peers.Add(ctx, id, clientsOf(via), peersOf(list), log)
@@ -144,6 +140,13 @@ func beginEtcd(ctx context.Context, cfg config.Config, onWait func(cluster.Waiti
 	}
 	peers.Join = beginning.Members
 	return peers, cluster.NewObserver(list, own, beginning.Cluster, security.client), nil
+}
+
+// etcd returns the files and names for etcd.
+func (s *memberSecurity) etcd() store.TLSFiles {
+	return store.TLSFiles{
+		CA: s.files.CA, Cert: s.files.Cert, Key: s.files.Key, ServerName: s.names.ServerName, AllowedNames: s.names.AllowedNames,
+	}
 }
 
 // directoryOf returns what the data directory contains.

@@ -163,8 +163,9 @@ func (m *Manager) Update(ctx context.Context, name string, url func(present stri
 			return "", unsafef("%s has the address %s already", other.Label(), peerURL)
 		}
 	}
-	if !member.Learner && !c.MayFail(member) {
-		return "", unsafef("the cluster does not work without %s, and a wrong address would cut it off: bring %s back first", member.Label(), c.troubled())
+	if member.Report != nil {
+		// Its connections would stay, so nothing would show that the address is wrong until it starts again.
+		return "", unsafef("%s answers: stop it first, and start it with its new address afterwards", member.Label())
 	}
 	if err := m.etcd.UpdateMember(ctx, member.ID, peerURL); err != nil {
 		return "", fmt.Errorf("update %s: %w", member.Label(), err)

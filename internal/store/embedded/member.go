@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
@@ -99,7 +101,10 @@ func (m *Member) start(ctx context.Context, cfg Config) error {
 		return err
 	}
 	m.requests = trackClientRequests(etcdConfig, m.admit)
-	etcdConfig.GRPCAdditionalServerOptions = append(etcdConfig.GRPCAdditionalServerOptions, grpc.ChainUnaryInterceptor(m.answerMembers))
+	known, setKnown := context.WithCancel(context.Background())
+	defer setKnown()
+	etcdConfig.GRPCAdditionalServerOptions = slices.Concat([]grpc.ServerOption{grpc.ChainUnaryInterceptor(m.await(known), m.answerMembers)},
+		etcdConfig.GRPCAdditionalServerOptions)
 	m.etcd, err = startMember(ctx, func() (*embed.Etcd, error) { return startEtcd(etcdConfig, m.several) }, m.fatal, startLimit(etcdConfig.Dir), m.several)
 	if err != nil {
 		return err
@@ -112,6 +117,7 @@ func (m *Member) start(ctx context.Context, cfg Config) error {
 	m.maintenance = adapter.MaintenanceServerToMaintenanceClient(v3rpc.NewMaintenanceServer(server, nil))
 	m.quota = etcdConfig.QuotaBackendBytes
 	m.disk.begin(func() (file, inUse int64) { return m.backend().Size(), m.backend().SizeInUse() })
+	setKnown()
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	m.stopBackground = stop
 	m.background.Go(func() { m.disk.run(background) })
@@ -127,6 +133,21 @@ func (m *Member) start(ctx context.Context, cfg Config) error {
 		}
 		return m.recoverSpace(ctx)
 	})
+}
+
+// await makes requests wait until the member is known to this process: etcd serves its clients before its start returns.
+func (m *Member) await(known context.Context) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		select {
+		case <-known.Done():
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if m.etcd == nil { // its start has failed
+			return nil, rpctypes.ErrGRPCStopped
+		}
+		return handler(ctx, req)
+	}
 }
 
 // startAmongOthers does what a member of several does after its start. It returns once a majority has

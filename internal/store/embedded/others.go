@@ -104,8 +104,8 @@ func (o *otherMembers) keep(list []*pb.Member) {
 
 // close closes all connections, for good.
 func (o *otherMembers) close() {
-	o.keep(nil)
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	o.closed = true
+	o.mu.Unlock()
+	o.keep(nil)
 }

@@ -6,8 +6,10 @@ import (
 	"log/slog"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -41,6 +43,15 @@ type cluster struct {
 // start starts a cluster. The files of a pair make the clients use TLS.
 func start(t testing.TB, authority string, files *certs.Files) *cluster {
 	t.Helper()
+	return startWith(t, time.Second, authority, files)
+}
+
+// patient is an election timeout with which a busy machine makes no leader lose its office.
+const patient = 10 * time.Second
+
+// startWith is start with an election timeout.
+func startWith(t testing.TB, election time.Duration, authority string, files *certs.Files) *cluster {
+	t.Helper()
 	c := &cluster{}
 	scheme, security := "http", []string(nil)
 	if files != nil {
@@ -61,12 +72,14 @@ func start(t testing.TB, authority string, files *certs.Files) *cluster {
 			"--listen-peer-urls", peers[i], "--initial-advertise-peer-urls", peers[i],
 			"--listen-client-urls", scheme + "://" + clients[i], "--advertise-client-urls", scheme + "://" + c.links[i].Address,
 			"--initial-cluster", initial, "--initial-cluster-token", t.Name(), "--unsafe-no-fsync", "--log-level", "warn",
+			"--election-timeout", strconv.FormatInt(election.Milliseconds(), 10),
 		}, security...))
 	}
 	copy(c.processes[1:], etcdproc.StartMembers(t, args...))
 
 	cfg := embed.NewConfig()
 	cfg.Name, cfg.Dir, cfg.UnsafeNoFsync = "member-0", filepath.Join(t.TempDir(), "etcd"), true
+	cfg.ElectionMs = uint(election.Milliseconds())
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls(t, peers[own]), urls(t, peers[own])
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls(t, "http://"+clients[own]), urls(t, "http://"+clients[own])
 	cfg.InitialCluster, cfg.InitialClusterToken = initial, t.Name()
@@ -80,9 +93,10 @@ func start(t testing.TB, authority string, files *certs.Files) *cluster {
 	c.server = server
 
 	config := leader.Config{
-		Raft:   server.Server,
-		KV:     adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server.Server)),
-		Leases: adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server.Server)),
+		ElectionTimeout: election,
+		Raft:            server.Server,
+		KV:              adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server.Server)),
+		Leases:          adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server.Server)),
 		ClientURLs: func(id types.ID) []string {
 			if m := server.Server.Cluster().Member(id); m != nil {
 				return m.ClientURLs
