@@ -211,6 +211,7 @@ func TestLossOfTheMajority(t *testing.T) {
 	poll.Until(t, "the resource serves again", func() bool {
 		return left.health(t, "resource/config") == healthpb.HealthCheckResponse_SERVING
 	})
+	running["node-1"].says(t, "msg=serving address")
 	stopAll(t, running)
 }
 

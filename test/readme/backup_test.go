@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fanoutd/fanoutd/test/etcdproc"
-	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 // stop stops servers at the same time.
@@ -27,14 +25,13 @@ func TestBackupPage(t *testing.T) {
 	h := newHosts(t)
 	r := open(t, "docs/tasks/cluster.md")
 	r.install()
-	r.prelude += etcdproc.Functions(t)
 	programs := r.prelude
 	r.clusterPage(h)
 	onThree := r.prelude + "systemctl() { :; }\n"
 	use := h.on(0, "/tmp", r.next("sh"))
 
 	r.turnTo("docs/tasks/backup.md")
-	backup, backupOfOne := r.next(""), r.next("")
+	backup := r.next("")
 	limit := func(want string) {
 		t.Helper()
 		if got := r.run("fanoutctl get config shop/limits"); !strings.Contains(got, want) {
@@ -45,11 +42,10 @@ func TestBackupPage(t *testing.T) {
 	// One server.
 	r.prelude = programs
 	r.data = "data"
-	etcd := loopback.FreeAddress(t)
-	server := r.start("exec fanoutd --embedded-etcd-listen " + etcd)
+	server := r.start("exec fanoutd")
 	server.await("msg=serving")
 	r.run("fanoutctl put config shop/limits '{\"rps\": 100}'")
-	r.run(strings.ReplaceAll(backupOfOne, "127.0.0.1:2379", etcd))
+	r.run(backup)
 	r.run("fanoutctl put config shop/limits '{\"rps\": 200}'")
 	stop(server)
 	r.run(r.next(""))
@@ -80,8 +76,7 @@ func TestBackupPage(t *testing.T) {
 	}
 	servers := start()
 	r.run("fanoutctl put config shop/limits '{\"rps\": 100}'")
-	on(0, backup)
-	r.connect(use)
+	r.run(backup)
 	r.run("fanoutctl put config shop/limits '{\"rps\": 200}'")
 	stop(servers...)
 	away, restore := r.next(""), r.next("")

@@ -102,6 +102,10 @@ func TestClusterPage(t *testing.T) {
 	}
 
 	without := h.on(0, "/tmp", r.next(""))
+	status := r.next("")
+	if got := r.run(status); strings.Count(got, "\nnode-") != nodes {
+		t.Errorf("%s\nprinted %s", status, got)
+	}
 	check, _, _ := strings.Cut(h.on(0, "/tmp", r.next("")), "\n")
 	if got := r.run(check); !strings.Contains(got, " valid\n") {
 		t.Errorf("%s\nprinted %s", check, got)

@@ -9,13 +9,20 @@ import (
 	"strings"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fanoutd/fanoutd/internal/store/etcdlog"
 )
 
-// joinTimeout limits one attempt to join.
-const joinTimeout = 5 * time.Second
+const (
+	// joinTimeout limits one attempt to join.
+	joinTimeout = 5 * time.Second
+
+	// askTimeout limits one question to one member, and askRetry is the time between two.
+	askTimeout = time.Second
+	askRetry   = 50 * time.Millisecond
+)
 
 // DataGoneError means that a server without data is a member already. Under its old id, it would
 // have forgotten what it has acknowledged.
@@ -36,16 +43,9 @@ func (e *DataGoneError) Error() string {
 func (p *Peers) Add(ctx context.Context, cluster uint64, via, listed []string, log *slog.Logger) (members string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
-	config, err := p.TLS.Client()
+	client, err := p.connect(ctx, p.endpoints(via), log)
 	if err != nil {
-		return "", fmt.Errorf("configure TLS to the cluster: %w", err)
-	}
-	client, err := clientv3.New(clientv3.Config{
-		Context: ctx, Endpoints: p.endpoints(via), TLS: config, DialOptions: p.TLS.authority(), DialTimeout: joinTimeout,
-		Logger: etcdlog.New(log.With("component", "etcd-client"), nil),
-	})
-	if err != nil {
-		return "", fmt.Errorf("connect to the cluster: %w", err)
+		return "", err
 	}
 	defer client.Close()
 	list, err := client.MemberList(ctx) // linearizable: a member that lags might not know this one
@@ -80,6 +80,9 @@ func (p *Peers) Add(ctx context.Context, cluster uint64, via, listed []string, l
 	if err != nil {
 		return "", fmt.Errorf("join it: %w", err)
 	}
+	if err := p.awaitKnown(ctx, added, log); err != nil {
+		return "", err
+	}
 	var all []string
 	for _, m := range added.Members {
 		name := fmt.Sprintf("%x", m.ID) // etcd compares only the addresses of the others
@@ -91,6 +94,59 @@ func (p *Peers) Add(ctx context.Context, cluster uint64, via, listed []string, l
 		}
 	}
 	return strings.Join(all, ","), nil
+}
+
+// connect returns a client of members of the cluster.
+func (p *Peers) connect(ctx context.Context, urls []string, log *slog.Logger) (*clientv3.Client, error) {
+	config, err := p.TLS.Client()
+	if err != nil {
+		return nil, fmt.Errorf("configure TLS to the cluster: %w", err)
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Context: ctx, Endpoints: urls, TLS: config, DialOptions: p.TLS.authority(), DialTimeout: joinTimeout,
+		Logger: etcdlog.New(log.With("component", "etcd-client"), nil),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	return client, nil
+}
+
+// awaitKnown returns once all members that answer know the new one. etcd compares its list with that of the first member
+// that answers, and ends if that one does not have the new member yet.
+func (p *Peers) awaitKnown(ctx context.Context, added *clientv3.MemberAddResponse, log *slog.Logger) error {
+	for _, m := range added.Members {
+		for _, url := range m.ClientURLs {
+			if err := p.awaitKnownAt(ctx, url, added.Member.ID, log); err != nil {
+				return fmt.Errorf("wait until %s knows of it: %w", cmp.Or(m.Name, url), err)
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Peers) awaitKnownAt(ctx context.Context, url string, id uint64, log *slog.Logger) error {
+	one, err := p.connect(ctx, []string{url}, log)
+	if err != nil {
+		return err
+	}
+	defer one.Close()
+	for {
+		asking, cancel := context.WithTimeout(ctx, askTimeout)
+		list, err := one.MemberList(asking, clientv3.WithSerializable())
+		cancel()
+		if err != nil {
+			return ctx.Err() // a member that does not answer now does not answer etcd either
+		}
+		if slices.ContainsFunc(list.Members, func(m *pb.Member) bool { return m.ID == id }) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(askRetry):
+		}
+	}
 }
 
 // endpoints returns the URLs of addresses of clients.
