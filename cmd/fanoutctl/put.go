@@ -154,7 +154,11 @@ object was not restored. A signal ends the command without a rollback.`,
 				return err
 			}
 			if dryRun {
-				fmt.Fprintln(t.stderr, "The rules allow the value. Nothing was written.")
+				allowed := "The rules allow the value."
+				if t.hasNoRules(ctx, args[0]) {
+					allowed = fmt.Sprintf("%s has no validation rules, so nothing was compared.", args[0])
+				}
+				fmt.Fprintln(t.stderr, allowed, "Nothing was written.")
 				return nil
 			}
 			fmt.Fprintln(t.out, revision)

@@ -42,14 +42,20 @@ func derivesLabels(ctx context.Context, server string, c *client.Client, resourc
 	})
 }
 
+// hasNoRules reports whether the server says that a resource has no validation rules. If the caller may not know, it is
+// taken for one with rules.
+func (t *tool) hasNoRules(ctx context.Context, resource string) bool {
+	status, found := statusOf(ctx, t.settings.Server, t.client, resource)
+	return found && status.Validation == nil
+}
+
 // refusals asks the server which changes its validation rules refuse, and returns the error for each, or nil.
 func (t *tool) refusals(ctx context.Context, resource string, changes []transfer.Change, overwrite bool) ([]error, error) {
 	none := make([]error, len(changes))
 	if len(changes) == 0 {
 		return none, nil
 	}
-	// One request may replace those for all changes.
-	if status, found := statusOf(ctx, t.settings.Server, t.client, resource); found && status.Validation == nil {
+	if t.hasNoRules(ctx, resource) { // one request may replace those for all changes
 		return none, nil
 	}
 	var opts []client.WriteOption

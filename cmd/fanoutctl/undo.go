@@ -143,7 +143,7 @@ func (t *tool) settle(ctx context.Context, err error, u *transfer.Undo) error {
 	}
 	hint := ""
 	if newest > 0 {
-		hint = fmt.Sprintf(`; "fanoutctl wait --revision %d" waits until the watches have that`, newest)
+		hint = fmt.Sprintf(`; "fanoutctl wait %s --revision %d" waits until the watches have that`, u.Resource.Name(), newest)
 	}
 	if restored < len(done) {
 		return exitError{exitNotRestored, fmt.Errorf("only %d of %s rolled back%s", restored, english.Plural(len(done), "change", ""), hint)}

@@ -74,6 +74,9 @@ To check one value, use "fanoutctl put RESOURCE KEY --file FILE --dry-run".`,
 				return fmt.Errorf("%d of %s refused", refused, english.Plural(len(documents), "object", ""))
 			}
 			fmt.Fprintf(t.stderr, "%d checked, none refused.\n", len(documents))
+			if t.hasNoRules(ctx, args[0]) {
+				fmt.Fprintf(t.stderr, "fanoutctl: %s has no validation rules\n", args[0])
+			}
 			return nil
 		},
 	}
