@@ -11,8 +11,10 @@
 // one implements [RPC]; one implements [Watch], and embeds a [Registration] and a dispatch.StreamWatch; one
 // is the dispatch.StreamSink of the stream. Its handler does what interceptors do for other methods
 // ([rpc.Interceptors.AdmitRequest], [rpc.Accept], [rpc.OnDone], [rpc.Interceptors.Conclude], and if clients
-// send several messages, [rpc.OnViolation]). It calls these methods, in this order:
+// send several messages, [rpc.OnViolation]). A watch of a resource without a cache is a dispatch.Stream.StartDirect, and
+// a start that is refused within an RPC that goes on is recorded ([rpc.Interceptors.Record]). It calls these methods, in this order:
 //
+//   - [Caller.Init] with the context of the RPC.
 //   - [Registry.Register] with the RPC. A drain, the expiry of its credentials and an operator end it from
 //     now on.
 //   - [Caller.AwaitTurn] before each watch, if an RPC may carry many.
