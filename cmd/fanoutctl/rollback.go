@@ -31,11 +31,11 @@ func rollbackCommand(t *tool) *cobra.Command {
 revision or a time. The resource needs a history.
 
 The command shows what it would change, asks the server which changes its validation rules
-refuse, and asks for confirmation; without a terminal it requires --yes. All changes are one transaction, and none is made if an object has changed
-meanwhile: the exit code is then 4. Nothing is changed either if the rules refuse one, without
---skip-validation. If they do not fit into a transaction (128 objects,
-and 1.5 MiB in etcd, or 3.25 MiB in an embedded one, with their records in the history),
-the command refuses them without --batches.
+refuse, and asks for confirmation; without a terminal it requires --yes. All changes are one
+transaction, and none is made if an object has changed meanwhile: the exit code is then 4.
+Nothing is changed either if the rules refuse one, without --skip-validation. If they do not fit
+into a transaction (128 objects, and 1.5 MiB in etcd, or 3.25 MiB in an embedded one, with their
+records in the history), the command refuses them without --batches.
 
 A time means the same revision for all objects of the resource. An object whose state at
 that revision is not known is listed and left as it is, and the exit code is 8: another

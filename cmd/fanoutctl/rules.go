@@ -55,14 +55,15 @@ func (t *tool) refusals(ctx context.Context, resource string, changes []transfer
 	if len(changes) == 0 {
 		return none, nil
 	}
-	if t.hasNoRules(ctx, resource) { // one request may replace those for all changes
+	status, found := statusOf(ctx, t.settings.Server, t.client, resource)
+	if found && status.Validation == nil { // this request replaces those for all changes
 		return none, nil
 	}
 	var opts []client.WriteOption
 	if overwrite {
 		opts = append(opts, client.OverwriteOpaque())
 	}
-	scope := transfer.Scope{DerivedLabels: t.derivesLabels(ctx, resource)}
+	scope := transfer.Scope{DerivedLabels: func() bool { return found && !object.StoresLabels(status.Codec) }}
 	return scope.ValidateChanges(ctx, t.client.Resource(resource), changes, opts...)
 }
 
