@@ -80,6 +80,17 @@ const (
 	ErrNotReady Reason = "NOT_READY"
 	// ErrStoreUnavailable: etcd does not answer. A write may have been applied.
 	ErrStoreUnavailable Reason = "STORE_UNAVAILABLE"
+	// ErrClusterForming (writes): too few servers of the cluster vote yet. Nothing was written.
+	ErrClusterForming Reason = "CLUSTER_FORMING"
+	// ErrWriteNotApplied (writes): etcd did not answer before the write was sent, or has no leader. Nothing was written.
+	ErrWriteNotApplied Reason = "WRITE_NOT_APPLIED"
+	// ErrNoCluster: the server is not one of a cluster, so it has no members to show or to change.
+	ErrNoCluster Reason = "NO_CLUSTER"
+	// ErrClusterUnsafe: the state of the cluster does not allow the change. The message says what to do
+	// instead.
+	ErrClusterUnsafe Reason = "CLUSTER_UNSAFE"
+	// ErrMemberNotFound: the cluster has no member of this name.
+	ErrMemberNotFound Reason = "MEMBER_NOT_FOUND"
 	// ErrStoreFull (writes): etcd has no space left.
 	ErrStoreFull Reason = "STORE_FULL"
 	// ErrDraining: the server is stopping, or an operator ended the watch.

@@ -79,6 +79,8 @@ func (t *tool) complete(cmd *cobra.Command, args []string, typed string) ([]stri
 	switch names[i] {
 	case "NAME":
 		return t.completeContexts()
+	case "ADDRESS":
+		return nil, noFileCompletion
 	case "VALUE", "SOURCE", "FILE", "FILE...", "TARGET":
 		return nil, cobra.ShellCompDirectiveDefault
 	}
@@ -88,6 +90,8 @@ func (t *tool) complete(cmd *cobra.Command, args []string, typed string) ([]stri
 	switch names[i] {
 	case "RESOURCE":
 		return t.completeResources(ctx), noFileCompletion
+	case "MEMBER":
+		return t.completeMembers(ctx), noFileCompletion
 	case "ID":
 		return t.completeWatchers(ctx), noFileCompletion
 	}
@@ -164,4 +168,15 @@ func (t *tool) segments(ctx context.Context, resource, typed string) []string {
 		}
 	}
 	return segments
+}
+
+func (t *tool) completeMembers(ctx context.Context) (names []string) {
+	state, err := t.members().State(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, m := range state.Members {
+		names = append(names, m.Label())
+	}
+	return names
 }

@@ -38,7 +38,7 @@ func TestUsageLinesAreTheGrammarOfArguments(t *testing.T) {
 
 // Completion knows the names of all arguments.
 func TestArgumentsCanBeCompleted(t *testing.T) {
-	known := []string{"RESOURCE", "KEY", "KEY...", "PATH", "NAME", "ID", "VALUE", "SOURCE", "FILE", "FILE...", "TARGET"}
+	known := []string{"RESOURCE", "KEY", "KEY...", "PATH", "NAME", "ID", "VALUE", "SOURCE", "FILE", "FILE...", "TARGET", "MEMBER", "ADDRESS"}
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		names, _ := argumentsOf(c)

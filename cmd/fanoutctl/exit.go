@@ -109,6 +109,8 @@ var exitOfCode = map[string]int{
 // exitOfReason has the reasons whose gRPC code says too little.
 var exitOfReason = map[client.Reason]int{
 	client.ErrNoHistory:       exitNotFound,
+	client.ErrNoCluster:       exitNotFound,
+	client.ErrClusterUnsafe:   exitUnavailable,
 	client.ErrRequestTooLarge: exitUsage,
 	client.ErrLimitReached:    exitUnavailable,
 	client.ErrRateLimited:     exitUnavailable,
@@ -185,6 +187,8 @@ func (t *tool) message(code int, err error) string {
 		return fmt.Sprintf("%v; use --timeout to wait longer", err)
 	case errors.Is(err, client.ErrStoreUnavailable):
 		return lostEtcd(server) + t.staleHint() + t.outcomeHint()
+	case errors.Is(err, client.ErrWriteNotApplied):
+		return lostEtcd(server) + "; nothing was written"
 	case errors.Is(err, errLostEtcd):
 		return lostEtcd(server)
 	case e == nil:

@@ -117,7 +117,7 @@ func rootCommand(t *tool) *cobra.Command {
 	}{
 		{"Object Commands", connect, []*cobra.Command{getCommand(t), listCommand(t), describeCommand(t), historyCommand(t), watchCommand(t), putCommand(t), editCommand(t), deleteCommand(t), txnCommand(t)}},
 		{"Bulk Commands", connect, []*cobra.Command{importCommand(t), exportCommand(t), diffCommand(t), validateCommand(t), copyCommand(t), rollbackCommand(t)}},
-		{"Server Commands", connect, []*cobra.Command{resourcesCommand(t), watchersCommand(t), topCommand(t), waitCommand(t), benchCommand(t), reencryptCommand(t), reclaimCommand(t)}},
+		{"Server Commands", connect, []*cobra.Command{resourcesCommand(t), watchersCommand(t), topCommand(t), waitCommand(t), benchCommand(t), reencryptCommand(t), reclaimCommand(t), clusterCommand(t)}},
 		{"Other Commands", nil, []*cobra.Command{contextCommand(t), versionCommand()}},
 	}
 	for _, g := range groups {

@@ -43,7 +43,7 @@ func TestOutageOfEtcdIsExplained(t *testing.T) {
 		{"get config a", "fanoutctl: " + address + " has lost etcd" + hint, exitUnavailable},
 		{"list config", "fanoutctl: " + address + " has lost etcd" + hint, exitUnavailable},
 		{"get config a --timeout 2s", hint, exitTimeout},
-		{"put config b 1", "fanoutctl: " + address + " has lost etcd; the write may or may not have been applied\n", exitUnavailable},
+		{"put config b 1", "fanoutctl: " + address + " has lost etcd; nothing was written\n", exitUnavailable},
 		{"describe config a", "fanoutctl: " + address + " has lost etcd\n", exitUnavailable},
 		{"watch config --timeout 5s", "fanoutctl: timed out before the initial state was complete: " + address + " has lost etcd\n", exitTimeout},
 	} {

@@ -112,7 +112,7 @@ func (t *tool) putOver(ctx context.Context, u *transfer.Undo, key string, own *p
 		case err == nil:
 			u.Note(revision, c)
 			return revision, nil
-		case transfer.Uncertain(err):
+		case transfer.Uncertain(err) && !errors.Is(err, client.ErrWriteNotApplied):
 			code := exitCode(ctx, err)
 			return 0, exitError{code, fmt.Errorf("%s; the write may or may not have been applied, and was not rolled back", t.explain(code, err))}
 		case own.given() || !errors.Is(err, client.ErrPreconditionFailed) || attempt == contendedPuts:

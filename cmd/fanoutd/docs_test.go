@@ -32,7 +32,7 @@ func TestSettingsAreDocumented(t *testing.T) {
 		documented[row[1]] = strings.Trim(row[2], "`")
 	}
 	c := config.Defaults()
-	known := []string{configFlag, "resources"}
+	known := []string{configFlag, "cluster", "resources"}
 	sources(&c).VisitAll(func(f *pflag.Flag) {
 		known = append(known, f.Name)
 		byDefault := strings.Trim(f.DefValue, "[]")
@@ -194,6 +194,28 @@ func TestDocumentedSecurityExamplesWork(t *testing.T) {
 	}
 }
 
+// The commands in docs/tasks/certificates.md work one after another.
+func TestDocumentedCertificatesWork(t *testing.T) {
+	text, err := os.ReadFile("../../docs/tasks/certificates.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	commands := regexp.MustCompile("(?m)^```sh\n(.*)\n```$").FindAllStringSubmatch(string(text), -1)
+	if len(commands) < 7 {
+		t.Errorf("got %d commands, want at least 7", len(commands))
+	}
+	for _, c := range commands {
+		cmd := rootCommand(nil)
+		var out strings.Builder
+		cmd.SetOut(&out)
+		cmd.SetArgs(strings.Fields(c[1])[1:])
+		if err := cmd.ExecuteContext(t.Context()); err != nil || out.Len() == 0 {
+			t.Errorf("%s: %q, %v", c[1], out.String(), err)
+		}
+	}
+}
+
 // The documentation lists all keys of a resource with their defaults, and no others.
 func TestResourcesAreDocumented(t *testing.T) {
 	text, err := os.ReadFile(docs)
@@ -211,6 +233,25 @@ func TestResourcesAreDocumented(t *testing.T) {
 	r.Fields, r.History = []config.Field{{}}, config.NewHistory()
 	known := settings("", reflect.ValueOf(r))
 	known["fields"], known["history"] = "", ""
+	if diff := cmp.Diff(known, documented); diff != "" {
+		t.Errorf("-defaults +documented:\n%s", diff)
+	}
+}
+
+// The documentation lists all keys of a cluster with their defaults, and no others.
+func TestClusterIsDocumented(t *testing.T) {
+	text, err := os.ReadFile(docs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "## Cluster")
+	table, _, _ := strings.Cut(rest, "\n## ")
+	documented := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| (.*?) ?\\|").FindAllStringSubmatch(table, -1) {
+		documented[row[1]] = strings.Trim(row[2], "`")
+	}
+	known := settings("", reflect.ValueOf(*config.NewCluster()))
+	known["members"] = ""
 	if diff := cmp.Diff(known, documented); diff != "" {
 		t.Errorf("-defaults +documented:\n%s", diff)
 	}

@@ -19,7 +19,7 @@ type flagGroup struct {
 	flags *pflag.FlagSet
 }
 
-// bind defines a flag for each setting except the resources, which only a file can contain.
+// bind defines a flag for each setting except the resources and the cluster, which only a file can contain.
 // The values in c are the defaults.
 func bind(c *config.Config) []flagGroup {
 	group := func(title string, define func(fs *pflag.FlagSet)) flagGroup {

@@ -150,6 +150,10 @@ func rootCommand(environ []string) *cobra.Command {
 				beside.Go(func() { collector.Run(running) })
 			}
 			a, err := app.Build(cmd.Context(), cfg, log)
+			if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
+				log.Info("stopped before the server was ready", "reason", err)
+				return nil
+			}
 			if err != nil {
 				return err
 			}
@@ -172,7 +176,7 @@ func rootCommand(environ []string) *cobra.Command {
 		cmd.PersistentFlags().AddFlagSet(g.flags)
 	}
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error { return usage(cmd, groups) })
-	cmd.AddCommand(configCommand(environ), keysetCommand(), policyCommand(environ), tokenCommand(), versionCommand(), man.Command())
+	cmd.AddCommand(clusterCommand(environ), configCommand(environ), keysetCommand(), policyCommand(environ), recoverCommand(environ), restoreCommand(environ), tokenCommand(), versionCommand(), man.Command())
 	return cmd
 }
 

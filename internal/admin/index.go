@@ -32,6 +32,7 @@ const index = `fanoutd, HTTP and JSON
   GET     /v1/watchers                          active watches
   DELETE  /v1/watchers/ID                       end a watch
   GET     /v1/rights?resource=NAME&key=KEY      what you may do with an object
+  GET     /v1/cluster                           the members of the cluster of servers
   POST    /v1/space/reclaim                     free unused space of an embedded etcd
 
   /healthz                                      liveness: the process answers

@@ -50,13 +50,14 @@ func describe(generated []byte) ([]byte, error) {
 			if paths[plain][method] != nil {
 				return nil, fmt.Errorf("duplicate operation %s %s", method, plain)
 			}
-			for _, p := range operation["parameters"].([]any) {
+			parameters, _ := operation["parameters"].([]any) // a method may have none
+			for _, p := range parameters {
 				if p := p.(map[string]any); p["in"] == "path" {
 					p["name"] = plainName(p["name"].(string))
 				}
 			}
 			if method != "post" { // which has a body
-				operation["parameters"] = append(operation["parameters"].([]any), flagParameters(operation["operationId"].(string))...)
+				operation["parameters"] = append(parameters, flagParameters(operation["operationId"].(string))...)
 			}
 			paths[plain][method] = operation
 		}

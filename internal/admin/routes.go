@@ -14,6 +14,7 @@ const (
 	watchPath   = "/v1/resources/{resource=*}/watch"
 	appliedPath = "/v1/resources/{resource=*}/applied"
 	watcherPath = "/v1/watchers/{id=*}"
+	clusterPath = "/v1/cluster"
 )
 
 // isStream reports whether the answers of a path do not end by themselves.
@@ -62,7 +63,7 @@ func checked(next runtime.HandlerFunc) runtime.HandlerFunc {
 			// It would wait for an hour or longer, for nothing.
 			w.Header().Set("Allow", http.MethodGet)
 			refuse(w, http.StatusMethodNotAllowed, "a stream is for GET")
-		case pattern == watcherPath && r.URL.RawQuery != "":
+		case (pattern == watcherPath || pattern == clusterPath) && r.URL.RawQuery != "":
 			// The gateway does not check for parameters if a path has none.
 			refuseQuery(w, r, "this path has no query parameters")
 		default:

@@ -177,6 +177,7 @@ func newHandler(cfg Config, grpc http.Handler) (http.Handler, error) {
 		gateway.RegisterFanoutServiceHandlerClient(ctx, api, fanoutv1.NewFanoutServiceClient(conn)),
 		gateway.RegisterStoreServiceHandlerClient(ctx, api, fanoutv1.NewStoreServiceClient(conn)),
 		gateway.RegisterAdminServiceHandlerClient(ctx, api, fanoutv1.NewAdminServiceClient(conn)),
+		gateway.RegisterClusterServiceHandlerClient(ctx, api, fanoutv1.NewClusterServiceClient(conn)),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("register the HTTP paths: %w", err)

@@ -21,6 +21,8 @@ var byReason = map[string]int{
 	"OPAQUE_VALUE":        http.StatusConflict,
 	"VALUE_REFUSED":       http.StatusUnprocessableEntity,
 	"NO_HISTORY":          http.StatusConflict,
+	"NO_CLUSTER":          http.StatusConflict,
+	"CLUSTER_UNSAFE":      http.StatusConflict,
 	"WRITE_TOO_LARGE":     http.StatusRequestEntityTooLarge,
 	"STORE_FULL":          http.StatusInsufficientStorage,
 	"REVISION_EXPIRED":    http.StatusGone,

@@ -38,6 +38,7 @@ type App struct {
 	admin     net.Listener // nil: HTTP is disabled
 	security  *security
 	store     Store
+	others    *observer        // nil: no cluster
 	audit     *audit.Log       // nil: disabled
 	tracing   *tracing.Tracing // nil: disabled
 	resources []backend.Resource
@@ -93,7 +94,7 @@ func Build(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, er
 			return nil, err
 		}
 	}
-	if a.store, err = openStore(ctx, cfg, log); err != nil {
+	if err := a.openStore(ctx); err != nil {
 		return nil, err
 	}
 	if cfg.OTLPEndpoint != "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access/jwt"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/certificate"
+	"github.com/fanoutd/fanoutd/internal/cluster/certs"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/internal/reload"
@@ -59,6 +60,9 @@ func CheckFiles(cfg config.Config) config.Problems {
 		c.pair("etcd-cert-file", cfg.EtcdCertFile, "etcd-key-file", cfg.EtcdKeyFile)
 	} else {
 		c.add("data-dir", checkWritableDir(cfg.DataDir))
+	}
+	if cfg.Cluster != nil {
+		c.add("cluster", checkMemberFiles(cfg))
 	}
 	if cfg.AuditLog != "" && cfg.AuditLog != "-" {
 		c.add("audit-log", checkWritableFile(cfg.AuditLog))
@@ -135,6 +139,19 @@ func (c *fileCheck) pair(certKey, certFile, keyKey, keyFile string) {
 	c.add(certKey, err)
 }
 
+// checkMemberFiles checks the certificate with which this server is a member of its cluster.
+func checkMemberFiles(cfg config.Config) error {
+	files := memberFiles(cfg)
+	if files == (certs.Files{}) {
+		return nil
+	}
+	status, err := files.Read(time.Now())
+	if err != nil {
+		return err
+	}
+	return status.Valid(time.Now())
+}
+
 func checkAuthorities(content []byte) error {
 	_, err := certificate.Authorities(content)
 	return err
@@ -184,7 +201,7 @@ func CheckEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (warnin
 			return nil, err
 		}
 	}
-	s, err := openStore(ctx, cfg, log)
+	s, err := openStore(ctx, cfg, nil, log)
 	if err != nil {
 		return nil, err
 	}

@@ -36,6 +36,7 @@ func (a *App) Run(ctx context.Context) error {
 		Limits:         limits(a.cfg, a.connections),
 		Audit:          a.audit,
 		Space:          a.store,
+		Etcd:           a.store,
 		DrainDelay:     time.Duration(a.cfg.DrainDelay),
 		DrainPeriod:    time.Duration(a.cfg.DrainPeriod),
 		SlowRequest:    time.Duration(a.cfg.SlowRequest),
@@ -43,6 +44,9 @@ func (a *App) Run(ctx context.Context) error {
 		Log:            a.log,
 	})
 	registry.Register(srv, a.resources, a.store, a.audit, a.security.certificates.Leaf)
+	if a.others != nil {
+		registry.RegisterCluster(a.others.state)
+	}
 	local, err := srv.Local()
 	if err != nil {
 		srv.Stop(ctx)
@@ -76,6 +80,9 @@ func (a *App) Run(ctx context.Context) error {
 	if jwts := a.security.jwts; jwts != nil {
 		files.Go(func() { jwts.Run(cacherCtx, srv.Reexamine) })
 	}
+	if a.others != nil {
+		files.Go(func() { a.others.run(cacherCtx, a.store) })
+	}
 	failed := make(chan error, 2)
 	serving.Go(func() { failed <- srv.Serve(a.listener) })
 	if web != nil {
@@ -95,6 +102,7 @@ func (a *App) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		a.log.Info("stopping", "drain_delay", time.Duration(a.cfg.DrainDelay), "drain_period", time.Duration(a.cfg.DrainPeriod),
 			"grace", time.Duration(a.cfg.ShutdownGrace))
+		a.store.HandOver()
 		srv.Drain(background)
 	case err = <-failed:
 	case err = <-a.store.Failed():

@@ -2,10 +2,14 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/cluster"
+	"github.com/fanoutd/fanoutd/internal/cluster/manage"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/internal/direct"
@@ -22,6 +26,7 @@ import (
 type Store interface {
 	metrics.Store
 	server.SpaceReclaimer
+	manage.Etcd
 
 	// Collection returns the objects of a resource, which the store keeps below the prefix. Values
 	// encrypts and decrypts their values.
@@ -30,10 +35,17 @@ type Store interface {
 	// CheckRights returns an error if the store may not write what it needs besides objects.
 	CheckRights(ctx context.Context) error
 
+	// HandOver prepares a cluster for the end of this process.
+	HandOver()
+
 	// Unreachable reports whether the store has not been reached for a while. Failed returns a
 	// channel that receives an error if the store cannot go on; it may be nil.
 	Unreachable() bool
 	Failed() <-chan error
+
+	// Formed reports whether enough servers of a cluster vote, so that this one accepts writes. It stays
+	// true. Without a cluster, it is true.
+	Formed() bool
 
 	// Close waits for requests of other clients of the store until ctx is done.
 	Close(ctx context.Context) error
@@ -92,9 +104,65 @@ func requestBytes(cfg config.Config) int {
 	return 0
 }
 
-func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (Store, error) {
+// beginEtcd returns how the etcd of this server begins as a member of several, and who observes the others then.
+// It waits for the other servers, and calls onWait when it changes for which ones.
+func beginEtcd(ctx context.Context, cfg config.Config, onWait func(cluster.Waiting), log *slog.Logger) (*store.Peers, *cluster.Observer, error) {
+	own, list, err := Servers(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	security, err := secureMembers(cfg, list)
+	if err != nil {
+		return nil, nil, err
+	}
+	directory, err := directoryOf(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	server, _ := list.Get(own)
+	peers := &store.Peers{
+		Name: own, Peer: server.Peer, Client: server.Client, ListenPeer: bindable(server.Peer), ListenClient: bindable(server.Client),
+		TLS: security.etcd(), Majority: list.Majority(),
+	}
+	join := func(ctx context.Context, id uint64, via []cluster.Server) (string, error) {
+		members, err := peers.Add(ctx, id, clientsOf(via), peersOf(list), log)
+		if _, ok := errors.AsType[*store.DataGoneError](err); ok {
+			return "", &cluster.Refusal{Reason: err.Error()}
+		}
+		return members, err
+	}
+	beginning, err := cluster.Await(ctx, cluster.Config{
+		List: list, Name: own, DataDir: cfg.DataDir, Listen: peers.ListenPeer, ServerTLS: security.server, ClientTLS: security.client, Join: join, Log: log,
+		Directory: directory, OnWait: onWait,
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("cluster: %w", err)
+	}
+	peers.Join = beginning.Members
+	return peers, cluster.NewObserver(list, own, beginning.Cluster, security.client), nil
+}
+
+// etcd returns the files and names for etcd.
+func (s *memberSecurity) etcd() store.TLSFiles {
+	return store.TLSFiles{
+		CA: s.files.CA, Cert: s.files.Cert, Key: s.files.Key, ServerName: s.names.ServerName, AllowedNames: s.names.AllowedNames,
+	}
+}
+
+// directoryOf returns what the data directory contains.
+func directoryOf(cfg config.Config) (cluster.Directory, error) {
+	d, err := store.Identify(cfg.DataDir)
+	if err != nil {
+		return cluster.Directory{}, fmt.Errorf("read the data directory: %w", err)
+	}
+	return cluster.Directory{Path: d.Path, Cluster: d.Cluster, Name: d.Name, Single: d.Single}, nil
+}
+
+// openStore opens the store. Peers makes an embedded etcd a member of several.
+func openStore(ctx context.Context, cfg config.Config, peers *store.Peers, log *slog.Logger) (Store, error) {
 	if len(cfg.EtcdEndpoints) == 0 {
 		return asStore(store.OpenEmbedded(ctx, store.EmbeddedConfig{
+			Peers:               peers,
 			Dir:                 cfg.DataDir,
 			ListenClient:        cfg.EmbeddedEtcdListen,
 			QuotaBytes:          int64(cfg.EmbeddedEtcdQuota),

@@ -27,6 +27,7 @@ type Record struct {
 	Message           string    `json:"message,omitempty"`            // why, in the words of the writer
 	SkippedValidation bool      `json:"skipped_validation,omitempty"` // the write asked not to be validated
 	Watcher           string    `json:"watcher,omitempty"`            // watch that the operator ended
+	Member            string    `json:"member,omitempty"`             // of the cluster, that the operator named
 	Revision          int64     `json:"revision,omitempty"`           // revision of the write
 	Code              string    `json:"code,omitempty"`               // status code of the request, for example OK
 	Reason            string    `json:"reason,omitempty"`             // reason of the refusal
@@ -36,7 +37,7 @@ type Record struct {
 func (r *Record) Size() int {
 	const names = 200 // field names and fields of fixed length
 	size := names
-	for _, text := range []string{r.Method, r.Identity, r.Authentication, r.Peer, r.UserAgent, r.Resource, r.Message, r.Watcher, r.Code, r.Reason} {
+	for _, text := range []string{r.Method, r.Identity, r.Authentication, r.Peer, r.UserAgent, r.Resource, r.Message, r.Watcher, r.Member, r.Code, r.Reason} {
 		size += len(text)
 	}
 	for _, key := range r.Keys {

@@ -99,6 +99,8 @@ type Config struct {
 	EmbeddedEtcdRetention Duration `yaml:"embedded-etcd-retention"`
 	EmbeddedEtcdUnsafe    bool     `yaml:"-"` // for tests: starts and writes fast, and loses data in a crash of the machine
 
+	Cluster *Cluster `yaml:"cluster,omitempty"` // nil: a server alone, or an external etcd
+
 	PolicyFile string `yaml:"policy-file"` // empty: everything is allowed
 
 	Writes                   bool `yaml:"writes"`

@@ -44,6 +44,7 @@ func (c *Config) Problems() Problems {
 		v.add("trace-sample-ratio", "must be from 0 to 1, not %v", r)
 	}
 	v.etcd(c)
+	v.cluster(c)
 	if c.DataDir == "" {
 		v.add("data-dir", "must not be empty")
 	}

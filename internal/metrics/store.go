@@ -9,6 +9,9 @@ type Store interface {
 
 	// Database returns false if the store has no database in this process.
 	Database() (object.Database, bool)
+
+	// Writes is zero if the store is not a member of a cluster in this process.
+	Writes() object.WriteCounts
 }
 
 // store sends the counters of requests to etcd, and the size of an embedded etcd.
@@ -18,6 +21,10 @@ func (s scrape) store(st Store) {
 		counter(s, "etcd_requests_total", "Requests to etcd by operation: revision, list (one page), commit, watch (opened).", all)
 		counter(s, "etcd_request_errors_total", "Failed requests to etcd and broken watches. Failed preconditions and compacted history do not count.", failed)
 	})
+	writes := st.Writes()
+	counter(s, "cluster_writes_sent_again_total", "Attempts after the first one to send a write to the leader of the cluster.", writes.SentAgain)
+	counter(s, "cluster_writes_not_applied_total", "Writes to a cluster that ended without a leader, and were certainly not applied.", writes.NotApplied)
+	counter(s, "cluster_writes_unknown_total", "Writes to a cluster of which it is not known whether they were applied, because their leader was lost.", writes.Unknown)
 	if db, ok := st.Database(); ok {
 		gauge(s, "embedded_etcd_db_bytes", "Size of the database file of the embedded etcd. Missing with an external etcd.", db.Size)
 		gauge(s, "embedded_etcd_db_in_use_bytes", "Used part of the database file of the embedded etcd.", db.InUse)

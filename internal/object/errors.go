@@ -13,6 +13,24 @@ var ErrCompacted = errors.New("revision has been compacted")
 // connection, or it timed out. The same request may succeed later.
 var ErrUnavailable = errors.New("store is unavailable")
 
+// FormingError means that the cluster of this server accepts no writes yet, because too few of its
+// servers vote. It is an [ErrUnavailable]. Nothing was written.
+type FormingError struct{ Voters, Needed int }
+
+func (e *FormingError) Error() string {
+	return fmt.Sprintf("the cluster is being formed: writes need %d voting members, and it has %d", e.Needed, e.Voters)
+}
+
+func (e *FormingError) Unwrap() error { return ErrUnavailable }
+
+// ErrNotApplied means that a write was not applied, and never will be, because the store did not answer before
+// it was sent, or had no leader. It is an [ErrUnavailable].
+var ErrNotApplied = fmt.Errorf("%w: the write was not applied", ErrUnavailable)
+
+// ErrCorrupt means that the members of a cluster have different data. Until an operator has replaced one of
+// them, the store refuses writes and linearizable reads. It is an [ErrUnavailable].
+var ErrCorrupt = fmt.Errorf("%w: the members of the cluster have different data", ErrUnavailable)
+
 // ErrAnswerTooLarge means that the store or a proxy cannot send an answer because of its size.
 // A reader of changes goes on with a list, which is read in smaller pieces. It is an
 // ErrUnavailable.

@@ -16,6 +16,13 @@ type Database struct {
 	DiskFull bool  // puts are refused because of the disk
 }
 
+// WriteCounts counts the writes of a member of several that did not simply succeed.
+type WriteCounts struct {
+	SentAgain  int64 // attempts after the first one
+	NotApplied int64 // writes that ended, and were certainly not applied
+	Unknown    int64 // writes that ended, and may have been applied
+}
+
 // Reclaimed is what reclaiming the space of an embedded etcd has changed.
 type Reclaimed struct {
 	Before, After int64    // size of the database file, in bytes

@@ -65,6 +65,7 @@ var entrances = map[string]entrance{
 // otherStreams are the methods with streams that serve no watches of resources.
 var otherStreams = map[string]bool{
 	fanoutv1.AdminService_WatchApplied_FullMethodName:                true,
+	fanoutv1.ClusterService_TakeSnapshot_FullMethodName:              true,
 	"/grpc.health.v1.Health/Watch":                                   true,
 	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      true,
 	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": true,

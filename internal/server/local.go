@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -37,21 +38,32 @@ type Local struct {
 // grpcgateway-user-agent), and passes the client's verified certificate on with
 // [access.OnBehalf]. The caller closes the connection after the server has stopped.
 func (s *Server) Local() (*Local, error) {
+	conn, err := connectWithin(s.within, &s.local,
+		grpc.WithChainUnaryInterceptor(s.interceptors.BehalfUnary),
+		grpc.WithChainStreamInterceptor(rpc.BehalfStream),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return &Local{conn, s}, nil
+}
+
+// connectWithin returns a connection to a gRPC server in this process. The server serves it in serving, until it
+// is stopped.
+func connectWithin(server *grpc.Server, serving *sync.WaitGroup, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	listener := bufconn.Listen(localBuffer)
-	conn, err := grpc.NewClient("passthrough:///local",
+	conn, err := grpc.NewClient("passthrough:///local", append(options,
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithInitialWindowSize(localWindow),
 		grpc.WithInitialConnWindowSize(localMessage),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(localMessage)),
 		grpc.WithDisableServiceConfig(),
-		grpc.WithChainUnaryInterceptor(s.interceptors.BehalfUnary),
-		grpc.WithChainStreamInterceptor(rpc.BehalfStream),
-	)
+	)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect within the process: %w", err)
 	}
 	// Serve returns when the server stops, because that closes the listener.
-	s.local.Go(func() { _ = s.within.Serve(transport.LocalListener{Listener: listener}) })
-	return &Local{conn, s}, nil
+	serving.Go(func() { _ = server.Serve(transport.LocalListener{Listener: listener}) })
+	return conn, nil
 }

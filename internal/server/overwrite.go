@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/fanoutd/fanoutd/internal/history"
@@ -62,21 +63,21 @@ func (w *overwrites) commit(ctx context.Context, ops []object.Op, by history.Cha
 	defer turn.leave()
 	if turn.isNeeded(ops) {
 		if _, err := turn.await(ctx, ops); err != nil {
-			return object.Commit{}, err
+			return object.Commit{}, notSent(err)
 		}
 	}
 	if err := w.begin(ctx, ops, checks); err != nil {
-		return object.Commit{}, err
+		return object.Commit{}, notSent(err)
 	}
 	for attempt := 1; ; attempt++ {
 		if err := checks.run(ctx); err != nil {
-			return object.Commit{}, err
+			return object.Commit{}, notSent(err)
 		}
 		var epoch object.Epoch
 		if records != nil {
 			var err error
 			if epoch, err = records.Recorder.Prepare(ctx, ops, by, w.present); err != nil {
-				return object.Commit{}, err
+				return object.Commit{}, notSent(err)
 			}
 		}
 		commit, err := write()
@@ -99,12 +100,20 @@ func (w *overwrites) commit(ctx context.Context, ops []object.Op, by history.Cha
 			err = w.look(ctx, ops, checks, stale)
 		}
 		if err != nil {
-			return object.Commit{}, err
+			return object.Commit{}, notSent(err)
 		}
 		if attempt == maxWriteAttempts {
 			return object.Commit{}, apierr.ErrContended
 		}
 	}
+}
+
+// notSent returns the error of a write that ended before it was sent, which is known not to be applied.
+func notSent(err error) error {
+	if errors.Is(err, object.ErrUnavailable) {
+		return fmt.Errorf("%w: %w", object.ErrNotApplied, err)
+	}
+	return err
 }
 
 // check makes the checks of operations that are not written. Preconditions are not compared, but one that

@@ -50,6 +50,7 @@ func TestReflectionListsTheServices(t *testing.T) {
 	ctx := within(t)
 	want := []string{
 		"fanout.v1.AdminService",
+		"fanout.v1.ClusterService",
 		"fanout.v1.FanoutService",
 		"fanout.v1.StoreService",
 		"grpc.health.v1.Health",

@@ -23,8 +23,10 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/audit"
+	"github.com/fanoutd/fanoutd/internal/cluster/manage"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/cluster"
 	"github.com/fanoutd/fanoutd/internal/server/frames"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
@@ -75,6 +77,9 @@ type Config struct {
 
 	// Audit records writes, denials and acts of operators. Nil: nothing is recorded.
 	Audit *audit.Log
+
+	// Etcd is the etcd whose members ClusterService shows and changes. Nil: there is none.
+	Etcd manage.Etcd
 
 	// Space frees the space of an embedded etcd. Nil: there is none.
 	Space SpaceReclaimer
@@ -172,6 +177,7 @@ func New(cfg Config) *Server {
 		resources: s.resources, rights: s.rights, limits: request.WriteLimits{ValueBytes: cfg.MaxValueBytes, Operations: cfg.MaxOperations, TTL: cfg.MaxTTL},
 		overwrites: overwritesOf(s.resources),
 	}
+	members := cluster.New(cfg.Etcd, s.rights)
 	watchHandler := watch.Handler(s.watches)
 	for _, one := range []*grpc.Server{s.grpc, s.within} {
 		to := rpc.Registrar{Server: one, Interceptors: s.interceptors, Observers: cfg.Observers}
@@ -180,6 +186,7 @@ func New(cfg Config) *Server {
 			fanoutv1.RegisterStoreServiceServer(to, stores)
 		}
 		to.RegisterService(adminDesc(a), a)
+		fanoutv1.RegisterClusterServiceServer(to, members)
 		healthpb.RegisterHealthServer(to, s.health)
 		reflection.Register(to)
 	}

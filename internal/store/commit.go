@@ -43,7 +43,11 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 	defer cancel()
 	leases, err := c.grantAll(call, ops)
 	if err != nil {
-		return object.Commit{}, fmt.Errorf("grant a lease: %w", classify(ctx, err))
+		known := isOutcome(err)
+		if err = classify(ctx, err); known && errors.Is(err, object.ErrUnavailable) {
+			err = fmt.Errorf("%w: %w", object.ErrNotApplied, err) // whatever has become of the lease
+		}
+		return object.Commit{}, fmt.Errorf("grant a lease: %w", err)
 	}
 	h := c.store.epochs.History()
 	txn, resp, err := c.send(call, ops, stored, leases)

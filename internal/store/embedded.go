@@ -16,6 +16,38 @@ import (
 // of a write, of which etcd may need more. MaxRequestBytes is at least the default.
 type EmbeddedConfig = embedded.Config
 
+// These are what makes an embedded etcd a member of several.
+type (
+	Peers         = embedded.Peers
+	TLSFiles      = embedded.TLSFiles
+	DataGoneError = embedded.DataGoneError
+)
+
+// Identify is [embedded.Identify].
+func Identify(dir string) (embedded.Identity, error) { return embedded.Identify(dir) }
+
+// These are the results of [Restore] and [Recover], and what [Inspect] reads.
+type (
+	Restored  = embedded.Restored
+	Recovered = embedded.Recovered
+	Survivor  = embedded.Survivor
+)
+
+// Restore is [embedded.Restore].
+func Restore(ctx context.Context, cfg EmbeddedConfig, file string, log *slog.Logger) (Restored, error) {
+	return embedded.Restore(ctx, cfg, file, log)
+}
+
+// Recover is [embedded.Recover].
+func Recover(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (Recovered, error) {
+	return embedded.Recover(ctx, cfg, log)
+}
+
+// Inspect is [embedded.Inspect].
+func Inspect(cfg EmbeddedConfig, log *slog.Logger) (Survivor, error) {
+	return embedded.Inspect(cfg, log)
+}
+
 // OpenEmbedded starts an etcd in this process and returns a store in it.
 func OpenEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*Store, error) {
 	// Each write may need a read, see [transaction], and one of them may be nested. With a history, it
@@ -54,6 +86,9 @@ func (s *Store) Failed() <-chan error {
 	return s.member.Failed()
 }
 
+// Formed is [embedded.Member.Formed]. It is true for an external etcd.
+func (s *Store) Formed() bool { return s.member == nil || s.member.Formed() }
+
 // admit allows a write to an embedded etcd, or fails with [object.ErrNoSpace], see
 // [embedded.Member.Admit].
 func (s *Store) admit(puts int, bytes int64) error {
@@ -61,6 +96,21 @@ func (s *Store) admit(puts int, bytes int64) error {
 		return nil
 	}
 	return s.member.Admit(puts, bytes)
+}
+
+// HandOver is [embedded.Member.HandOver].
+func (s *Store) HandOver() {
+	if s.member != nil {
+		s.member.HandOver()
+	}
+}
+
+// Writes returns the counts of writes of a member of several. Those of any other etcd are zero.
+func (s *Store) Writes() object.WriteCounts {
+	if s.member == nil {
+		return object.WriteCounts{}
+	}
+	return s.member.Writes()
 }
 
 // Database returns the database size of an embedded etcd. It returns false for an

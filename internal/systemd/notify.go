@@ -42,6 +42,32 @@ func Notify(ctx context.Context, s Service) {
 	<-ctx.Done()
 }
 
+// Times of [Wait]. systemd ends a start that takes too long, unless it hears that the start needs more time.
+const (
+	extendInterval = 10 * time.Second
+	extendBy       = "EXTEND_TIMEOUT_USEC=60000000"
+)
+
+// Wait reports that a server waits for others, and why, until ctx is done. systemd does not end
+// the start meanwhile. Notify follows.
+func Wait(ctx context.Context, why func() string, log *slog.Logger) {
+	s := Service{Log: log}
+	ticker := time.NewTicker(readyInterval)
+	defer ticker.Stop()
+	reported, extended := "", time.Time{}
+	for {
+		if now, status := time.Now(), why(); status != reported || now.Sub(extended) >= extendInterval {
+			reported, extended = status, now
+			s.send(extendBy + "\nSTATUS=" + status)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // awaitReady waits until requests are served, and reports the reason while they are not. It
 // returns false if ctx is done first.
 func (s Service) awaitReady(ctx context.Context) bool {

@@ -95,6 +95,28 @@ func TestReadyAfterLoading(t *testing.T) {
 	m.want("STOPPING=1")
 }
 
+// A start that waits for other servers may take any time, and its status says for whom it waits.
+func TestWaitExtendsTheStart(t *testing.T) {
+	m := listen(t)
+	var last atomic.Bool
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		systemd.Wait(ctx, func() string {
+			if last.Load() {
+				return "waiting for node-3"
+			}
+			return "waiting for node-2, node-3"
+		}, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	}()
+	m.want("EXTEND_TIMEOUT_USEC=60000000\nSTATUS=waiting for node-2, node-3")
+	last.Store(true)
+	m.want("EXTEND_TIMEOUT_USEC=60000000\nSTATUS=waiting for node-3")
+	cancel()
+	<-done
+}
+
 // The watchdog hears nothing of a server that is stuck.
 func TestWatchdogIsNotifiedOnlyWhileTheServerIsAlive(t *testing.T) {
 	m := listen(t)

@@ -49,11 +49,24 @@ type instance struct {
 // startFanoutd starts fanoutd with these arguments and waits until it serves.
 func startFanoutd(t *testing.T, args ...string) *instance {
 	t.Helper()
+	s := newInstance(t, settings(t), args...)
+	s.start(t)
+	s.endWith(t)
+	return s
+}
+
+// newInstance returns a fanoutd that has not been started.
+func newInstance(t *testing.T, config string, args ...string) *instance {
+	t.Helper()
 	s := &instance{address: loopback.FreeAddress(t)}
-	s.args = append([]string{"--config", settings(t), "--listen", s.address, "--admin-listen", ""}, args...)
+	s.args = append([]string{"--config", config, "--listen", s.address, "--admin-listen", ""}, args...)
 	s.conn = dial(t, s.address)
 	s.reads, s.writes = fanoutv1.NewFanoutServiceClient(s.conn), fanoutv1.NewStoreServiceClient(s.conn)
-	s.start(t)
+	return s
+}
+
+// endWith ends the process with the test.
+func (s *instance) endWith(t *testing.T) {
 	t.Cleanup(func() {
 		s.end(t, os.Kill)
 		for _, trouble := range []string{"WARNING: DATA RACE", "panic"} {
@@ -65,7 +78,6 @@ func startFanoutd(t *testing.T, args ...string) *instance {
 			t.Logf("log of fanoutd:\n%s", s.log.String())
 		}
 	})
-	return s
 }
 
 // settings returns the path of a configuration file with the raw codec.
@@ -104,6 +116,13 @@ func dial(t *testing.T, address string, options ...grpc.DialOption) *grpc.Client
 // start starts the process, and returns when it serves.
 func (s *instance) start(t *testing.T) {
 	t.Helper()
+	s.launch(t)
+	s.serves(t)
+}
+
+// launch starts the process.
+func (s *instance) launch(t *testing.T) {
+	t.Helper()
 	s.cmd = exec.Command(fanoutdproc.Program(t), s.args...)
 	s.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "FANOUTD_") })
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
@@ -116,6 +135,11 @@ func (s *instance) start(t *testing.T) {
 		close(exited)
 	}()
 	s.exited = exited
+}
+
+// serves waits until the process serves.
+func (s *instance) serves(t *testing.T) {
+	t.Helper()
 	for _, service := range []string{"", "resource/" + resource} {
 		s.await(t, service, healthv1.HealthCheckResponse_SERVING)
 	}

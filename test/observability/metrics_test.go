@@ -2,6 +2,7 @@ package observability
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -28,7 +29,9 @@ const (
 func TestMetricsAreDocumented(t *testing.T) {
 	in := start(t, encrypted(t))
 	served := map[string]string{}
-	for name, f := range in.scrape(t) {
+	all := in.scrape(t)
+	maps.Copy(all, ofCluster(t))
+	for name, f := range all {
 		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
 			continue // of libraries, which document them
 		}
@@ -48,6 +51,34 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	if diff := cmp.Diff(documented, served); diff != "" {
 		t.Errorf("-docs/reference/metrics.md +served:\n%s", diff)
+	}
+}
+
+// TestMetricsOfAClusterFollowConventions runs Prometheus' own linter on the metrics of a cluster.
+func TestMetricsOfAClusterFollowConventions(t *testing.T) {
+	_, body := member(t).get(t, "/metrics")
+	problems, err := promlint.New(strings.NewReader(body)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// The metrics of a cluster name each member, and say that it may lose none: the other servers are missing.
+func TestMetricsOfACluster(t *testing.T) {
+	all := ofCluster(t)
+	for name, want := range map[string]float64{
+		"fanoutd_cluster_has_leader": 1, "fanoutd_cluster_is_leader": 1, "fanoutd_cluster_lag_entries": 0, "fanoutd_cluster_members": 1,
+		"fanoutd_cluster_voters": 1, "fanoutd_cluster_safe": 0, "fanoutd_cluster_list_differs": 1,
+	} {
+		if got := all.find(t, name, nil).GetGauge().GetValue(); got != want {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+	if got := all.find(t, "fanoutd_cluster_member_healthy", map[string]string{"member": "node-1"}).GetGauge().GetValue(); got != 1 {
+		t.Errorf("the health of node-1: got %v", got)
 	}
 }
 

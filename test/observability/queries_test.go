@@ -2,6 +2,7 @@ package observability
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -33,7 +34,9 @@ func worked(t *testing.T) *known {
 	w := in.watch(t, &fanoutv1.WatchRequest{})
 	in.put(t, "k", "v")
 	next(t, w)
-	return &known{in.scrape(t), map[string][]string{}}
+	all := in.scrape(t)
+	maps.Copy(all, ofCluster(t))
+	return &known{all, map[string][]string{}}
 }
 
 // labelsOf returns the label names of a metric, or false if the metric does not exist.

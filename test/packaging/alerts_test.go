@@ -240,6 +240,23 @@ func TestAlerts(t *testing.T) {
 			{"it is", steady("fanoutd_embedded_etcd_disk_full", here, "0x10 1x50"), true},
 			{"for a moment", steady("fanoutd_embedded_etcd_disk_full", here, "0x10 1 0x50"), false},
 		},
+		"FanoutdClusterNoLeader": {
+			{"it has none", steady("fanoutd_cluster_has_leader", here, "1x10 0x50"), true},
+			{"an election", steady("fanoutd_cluster_has_leader", here, "1x10 0 1x50"), false},
+		},
+		"FanoutdClusterNotSafe": {
+			{"a member is missing", steady("fanoutd_cluster_safe", here, "1x10 0x50"), true},
+			{"a restart", steady("fanoutd_cluster_safe", here, "1x10 0x5 1x45"), false},
+		},
+		"FanoutdClusterAlarm": {
+			{"two servers see it", steady("fanoutd_cluster_member_alarm", here+`, member="node-2", alarm="corrupt"`, "0x10 1x50") +
+				steady("fanoutd_cluster_member_alarm", `job="f", instance="b", member="node-2", alarm="corrupt"`, "0x10 1x50"), true},
+			{"there is none", steady("fanoutd_cluster_member_alarm", here+`, member="node-2", alarm="corrupt"`, "0x60"), false},
+		},
+		"FanoutdClusterCertificateExpires": {
+			{"in 29 days", steady("fanoutd_cluster_certificate_not_after_timestamp_seconds", here, "2505600x60"), true},
+			{"in 40 days", steady("fanoutd_cluster_certificate_not_after_timestamp_seconds", here, "3456000x60"), false},
+		},
 		"FanoutdRefusing": {
 			{"all the time", steady("fanoutd_refused_total", here+`, reason="RATE_LIMITED"`, "0+30x60"), true},
 			{"once", steady("fanoutd_refused_total", here+`, reason="RATE_LIMITED"`, "0x10 200x50"), false},

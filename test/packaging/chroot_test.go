@@ -23,7 +23,7 @@ func missing(t *testing.T, what string) {
 }
 
 // system is a root directory in which programs run as on a machine of its own: it has its own
-// /proc and its own network, with the addresses 127.0.0.1 and outside.
+// /proc, its own name, and its own network, with the addresses 127.0.0.1 and outside.
 type system struct {
 	t    *testing.T
 	root string
@@ -42,8 +42,16 @@ func newSystem(t *testing.T, root string) system {
 	if err := os.MkdirAll(filepath.Join(root, "proc"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	return system{t, root, keep(t, `mount -t proc proc "$0/proc" && ip link set lo up && ip address add "$1" dev lo`, root, outside)}
+}
+
+// keep runs the commands of a shell in new namespaces, which stay until the test ends. It returns the process that
+// keeps them.
+func keep(t *testing.T, script string, args ...string) (pid string) {
+	t.Helper()
 	// The process ends with its standard input.
-	keep := exec.Command("unshare", "--net", "--mount", "sh", "-c", `mount -t proc proc "$0/proc" && ip link set lo up && ip address add "$1" dev lo && echo ready && read -r _`, root, outside)
+	enter := []string{"--net", "--mount", "--uts", "sh", "-c", script + ` && echo ready && read -r _`}
+	keep := exec.Command("unshare", append(enter, args...)...)
 	keep.Stderr = t.Output()
 	in, err := keep.StdinPipe()
 	if err != nil {
@@ -61,9 +69,9 @@ func newSystem(t *testing.T, root string) system {
 		_ = keep.Wait() // reading to the end of the input fails
 	})
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatalf("cannot make a network for %s: %q, %v", root, line, err)
+		t.Fatalf("cannot make namespaces for %q: %q, %v", args, line, err)
 	}
-	return system{t, root, strconv.Itoa(keep.Process.Pid)}
+	return strconv.Itoa(keep.Process.Pid)
 }
 
 // newDebian returns a clean Debian with systemd, which does not run.
@@ -89,7 +97,7 @@ func (s system) command(ctx context.Context, user string, environ []string, args
 	if err != nil {
 		missing(s.t, err.Error())
 	}
-	enter := []string{"--target", s.pid, "--net", "--mount", chroot, "--userspec=" + user, s.root}
+	enter := []string{"--target", s.pid, "--net", "--mount", "--uts", chroot, "--userspec=" + user, s.root}
 	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
 	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", "LC_ALL=C"}, environ...)
 	return cmd
@@ -124,7 +132,16 @@ type service struct {
 // serve starts a server and waits until it is ready.
 func (s system) serve(user string, environ []string, args ...string) *service {
 	s.t.Helper()
+	v := s.launch(user, environ, args...)
+	v.await("READY=1")
+	return v
+}
+
+// launch starts a server.
+func (s system) launch(user string, environ []string, args ...string) *service {
+	s.t.Helper()
 	path := filepath.Join(s.root, "notify")
+	_ = os.Remove(path) // of an earlier server
 	reports, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
 		s.t.Fatal(err)
@@ -149,7 +166,6 @@ func (s system) serve(user string, environ []string, args ...string) *service {
 			s.t.Logf("the log of the server:\n%s", v.log)
 		}
 	})
-	v.await("READY=1")
 	return v
 }
 

@@ -76,11 +76,29 @@ func TestChart(t *testing.T) {
 		t.Fatal(err)
 	}
 	isComplete(t, all)
+	isCluster(t, all)
+
+	external, err := rendered(t, map[string]any{
+		"etcd": map[string]any{"external": true}, "config": map[string]any{"etcd-endpoints": []any{"https://etcd:2379"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	isComplete(t, external)
+	usesExternalEtcd(t, external)
+
+	withSnapshots, err := rendered(t, map[string]any{"snapshots": map[string]any{"enabled": true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	takesSnapshots(t, withSnapshots)
 
 	changed, err := rendered(t, map[string]any{
 		"image":         map[string]any{"repository": "registry.example.com/fanoutd", "tag": "1.2.3"},
 		"config":        map[string]any{"log-level": "debug"},
 		"networkPolicy": map[string]any{"enabled": false},
+		"persistence":   map[string]any{"size": "20Gi", "storageClass": "fast"},
+		"antiAffinity":  "preferred",
 
 		"imagePullSecrets":  []any{map[string]any{"name": "registry"}},
 		"nodeSelector":      map[string]any{"pool": "config"},
@@ -91,7 +109,15 @@ func TestChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, after := get[*appsv1.Deployment](t, all, "Deployment").Spec.Template, get[*appsv1.Deployment](t, changed, "Deployment").Spec.Template
+	_, _, before := podsOf(t, all)
+	_, _, after := podsOf(t, changed)
+	claim := get[*appsv1.StatefulSet](t, changed, "StatefulSet").Spec.VolumeClaimTemplates[0].Spec
+	if claim.Resources.Requests.Storage().String() != "20Gi" || *claim.StorageClassName != "fast" {
+		t.Errorf("got volumes %+v", claim)
+	}
+	if affinity := after.Spec.Affinity.PodAntiAffinity; len(affinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 || len(affinity.PreferredDuringSchedulingIgnoredDuringExecution) != 1 {
+		t.Errorf("got affinity %+v, want a preference", affinity)
+	}
 	if got := after.Spec.Containers[0].Image; got != "registry.example.com/fanoutd:1.2.3" {
 		t.Errorf("got image %s", got)
 	}
@@ -113,7 +139,10 @@ func TestChart(t *testing.T) {
 		{"replicas": 0},
 		{"typo": true},
 		{"image": map[string]any{"repository": ""}},
-		{"config": map[string]any{"etcd-endpoints": []any{}}},
+		{"replicas": 2},
+		{"config": map[string]any{"etcd-endpoints": []any{"https://etcd:2379"}}},
+		{"etcd": map[string]any{"external": true}},
+		{"etcd": map[string]any{"external": true}, "config": map[string]any{"etcd-endpoints": []any{}}},
 		{"config": map[string]any{"tls-client-auth": "required"}},
 	} {
 		if _, err := rendered(t, wrong); err == nil {
@@ -129,11 +158,11 @@ func TestReleasedChart(t *testing.T) {
 		t.Fatal(err)
 	}
 	isComplete(t, all)
-	deployment := get[*appsv1.Deployment](t, all, "Deployment")
-	if got := deployment.Spec.Template.Spec.Containers[0].Image; got != "fanoutd:"+version(t) {
+	set := get[*appsv1.StatefulSet](t, all, "StatefulSet")
+	if got := set.Spec.Template.Spec.Containers[0].Image; got != "fanoutd:"+version(t) {
 		t.Errorf("got image %s, want that of version %s", got, version(t))
 	}
-	if got := deployment.Labels["helm.sh/chart"]; got != "fanoutd-"+version(t) {
+	if got := set.Labels["helm.sh/chart"]; got != "fanoutd-"+version(t) {
 		t.Errorf("got chart %s", got)
 	}
 }

@@ -60,7 +60,7 @@ func TestKubernetesPage(t *testing.T) {
 		}
 	}
 	checkSecrets(t, text, dir)
-	if tokens, err := os.ReadFile(filepath.Join(dir, "fanoutd-keys/tokens")); err != nil || strings.Count(string(tokens), "sha256:") != 3 {
+	if tokens, err := os.ReadFile(filepath.Join(dir, "fanoutd-keys/tokens")); err != nil || strings.Count(string(tokens), "sha256:") != 4 {
 		t.Errorf("got tokens %q (%v)", tokens, err)
 	}
 
@@ -68,7 +68,7 @@ func TestKubernetesPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var deployment appsv1.Deployment
+	var set appsv1.StatefulSet
 	var config corev1.ConfigMap
 	for _, r := range resources.Resources() {
 		text, err := r.AsYAML()
@@ -76,8 +76,8 @@ func TestKubernetesPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		switch r.GetKind() {
-		case "Deployment":
-			err = yaml.UnmarshalStrict(text, &deployment)
+		case "StatefulSet":
+			err = yaml.UnmarshalStrict(text, &set)
 		case "ConfigMap":
 			err = yaml.UnmarshalStrict(text, &config)
 		}
@@ -85,11 +85,11 @@ func TestKubernetesPage(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	pod := deployment.Spec.Template.Spec
+	pod := set.Spec.Template.Spec
 	if got := pod.Containers[0].Image; got != "registry.example.com/fanoutd:4657a58" {
 		t.Errorf("got image %s", got)
 	}
-	if n := *deployment.Spec.Replicas; n != 5 {
+	if n := *set.Spec.Replicas; n != 5 {
 		t.Errorf("got %d replicas, want those of the example", n)
 	}
 	for key, value := range effective(t, config.Data["fanoutd.yaml"]) {

@@ -17,9 +17,20 @@ import (
 	"testing"
 )
 
-// root is the root of the repository, relative to the packages that use this one. All of
-// them are two folders below it.
-const root = "../.."
+// root is the root of the repository, relative to the package under test.
+var root = findRoot()
+
+// findRoot looks for this package above the current folder.
+func findRoot() string {
+	root := ".."
+	for range 10 {
+		if _, err := os.Stat(filepath.Join(root, "test", "program")); err == nil {
+			break
+		}
+		root = filepath.Join(root, "..")
+	}
+	return root
+}
 
 // Program is a program that the tests of a package run. It is built when the first test
 // needs it.

@@ -3,10 +3,7 @@ package readme
 import (
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -15,177 +12,195 @@ import (
 	"github.com/fanoutd/fanoutd/test/poll"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	etcdproc.Clean()
-	os.Exit(code)
+// hosts are the machines of docs/tasks/cluster.md: loopback addresses of this one.
+type hosts [nodes]string
+
+func newHosts(t *testing.T) (all hosts) {
+	t.Helper()
+	for i := range all {
+		all[i], _, _ = net.SplitHostPort(loopback.FreeAddress(t))
+		if all[i] == "127.0.0.1" {
+			t.Skip("three servers with the ports of the page need three loopback addresses")
+		}
+	}
+	return all
 }
 
-// nodes is how many machines docs/tasks/cluster.md has.
-const nodes = 3
-
-// machines are the machines of the page. All of them are this one, with other ports and folders.
-type machines struct {
-	dir            string        // below /tmp, like all paths of a page
-	clients, peers [nodes]string // addresses of etcd
-}
-
-// on returns the text of a page as it is for one machine.
-func (m *machines) on(node int, text string) string {
+// on returns the text of the page as it is for one machine, whose files are below a folder.
+func (h hosts) on(node int, folder, text string) string {
 	name := fmt.Sprintf("node-%d", node+1)
 	replace := []string{
-		"node=node-1\n", "node=" + name + "\n",
-		"0.0.0.0:2379", m.clients[node], "$node.example.com:2379", m.clients[node],
-		"0.0.0.0:2380", m.peers[node], "$node.example.com:2380", m.peers[node],
-		"/var/lib/etcd", filepath.Join(m.dir, name, "data"),
-		"/etc/etcd/node.", filepath.Join(m.dir, name, "node."), "/etc/etcd/", m.dir + "/",
-		"/etc/fanoutd/node.", filepath.Join(m.dir, name, "node."), "/etc/fanoutd/", m.dir + "/",
+		`listen: ":`, `listen: "` + h[node] + ":",
+		"cluster:\n", "cluster:\n  name: " + name + "\n",
+		"/etc/fanoutd/fanoutd.yaml", filepath.Join(folder, name+".yaml"),
+		"/etc/fanoutd/", filepath.Join(folder, "certs", name) + "/",
+		"/var/lib/fanoutd/", filepath.Join(folder, "data", name) + "/",
 	}
-	for i := range nodes {
-		other := fmt.Sprintf("node-%d.example.com:", i+1)
-		replace = append(replace, other+"2379", m.clients[i], other+"2380", m.peers[i])
+	for i, address := range h {
+		replace = append(replace, fmt.Sprintf("node-%d.example.com", i+1), address)
 	}
 	return strings.NewReplacer(replace...).Replace(text)
 }
 
-// ips returns the addresses of etcd for certificates, which on the page have the names of the machines.
-func (m *machines) ips(t *testing.T) (names string) {
-	t.Helper()
-	for _, address := range slices.Concat(m.clients[:], m.peers[:]) {
-		ip, _, err := net.SplitHostPort(address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		names += ",IP:" + ip
+// clusterPage writes the configuration and the files of docs/tasks/cluster.md for each host.
+func (r *reader) clusterPage(h hosts) {
+	r.t.Helper()
+	// Only the file has settings, and sudo changes the user.
+	r.prelude += "unset FANOUTD_LISTEN FANOUTD_ADMIN_LISTEN FANOUTD_DATA_DIR\nsudo() { test $1 != -u || shift 2; \"$@\"; }\n"
+	configuration := r.next("yaml")
+	r.write("fanoutd.yaml", configuration)
+	r.write("policy.yaml", r.next("yaml"))
+	r.run(h.on(0, "/tmp", r.next("sh")))
+	for i := range h {
+		r.write(fmt.Sprintf("node-%d.yaml", i+1), h.on(i, r.temp, configuration))
 	}
-	return names
+	r.next("") // apt and systemctl
 }
 
-// The files and commands of docs/tasks/cluster.md make three members of etcd and a protected server in front of
-// them, and those of docs/tasks/backup.md restore the members.
+// startNode starts the server of a host.
+func (r *reader) startNode(node int) *terminal {
+	r.t.Helper()
+	return r.start(fmt.Sprintf("exec fanoutd --config node-%d.yaml", node+1))
+}
+
+// connect makes fanoutctl use the servers of a page, as its commands do.
+func (r *reader) connect(commands string) {
+	environment, _, _ := strings.Cut(commands, "fanoutctl ")
+	r.prelude += environment
+}
+
+// awaitWrites waits until the servers accept writes.
+func (r *reader) awaitWrites() {
+	r.t.Helper()
+	poll.Until(r.t, "a write is accepted", func() bool {
+		return r.run("fanoutctl put config shop/banner Welcome >&2 && echo accepted || true") == "accepted\n"
+	})
+}
+
+// The files and commands of docs/tasks/cluster.md make three protected servers. They also begin without one of
+// them, which joins later.
 func TestClusterPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
-	if _, err := exec.LookPath("openssl"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip("the page needs openssl")
-	}
+	h := newHosts(t)
 	r := open(t, "docs/tasks/cluster.md")
 	r.install()
-	programs := r.prelude
-	m := &machines{dir: "/tmp/cluster"}
-	dir := filepath.Join(r.temp, "cluster")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
+	r.clusterPage(h)
+	var servers []*terminal
+	for i := range h {
+		servers = append(servers, r.startNode(i))
 	}
-	for i := range nodes {
-		m.clients[i], m.peers[i] = loopback.FreeAddress(t), loopback.FreeAddress(t)
+	for _, s := range servers {
+		s.await("msg=serving")
 	}
-	// The page continues in the folder of its first commands, and sudo changes the user.
-	r.prelude += "cd cluster && export FANOUTCTL_SERVER_NAME=localhost\nsudo() { shift 2; \"$@\"; }\n" + etcdproc.Functions(t)
-	servers := "node-1.example.com:7420,node-2.example.com:7420,node-3.example.com:7420"
-	relative := func(command string) string {
-		return strings.NewReplacer("/etc/fanoutd/", "", servers, r.address).Replace(command)
-	}
-
-	r.run(strings.ReplaceAll(r.next("sh"), "IP:127.0.0.1", "IP:127.0.0.1"+m.ips(t)))
-	r.run(r.next("sh"))
-	r.write("cluster/policy.yaml", r.next("yaml"))
-	r.write("cluster/fanoutd.yaml", strings.ReplaceAll(m.on(0, r.next("yaml")), m.dir, dir))
-
-	start := r.next("")
-	var args [][]string
-	for i := range nodes {
-		// The shell prints the arguments. The disk of a test need not be safe.
-		words := r.run(`etcd() { printf '%s\n' "$@"; }` + "\n" + m.on(i, start))
-		args = append(args, append(strings.Fields(words), "--unsafe-no-fsync", "--log-level", "warn"))
-	}
-	members := etcdproc.StartMembers(t, args...)
-	health := m.on(0, r.next(""))
-	healthy := func() {
-		t.Helper()
-		if got := r.run(health + " 2>&1"); strings.Count(got, "is healthy") != nodes {
-			t.Errorf("%s\nprinted\n%s", health, got)
-		}
-	}
-	healthy()
-
-	check := relative(r.next("sh"))
-	if got, want := r.run(check), r.next("text"); got != want {
-		t.Errorf("%s\ngot %q, want %q", check, got, want)
-	}
-	r.next("") // systemctl
-	r.start("exec fanoutd --config fanoutd.yaml").await("msg=serving")
-	use := relative(r.next("sh"))
-	if got := r.run(use); !strings.Contains(got, " serving ") || !strings.Contains(got, `{"rps": 100}`) {
+	use := h.on(0, "/tmp", r.next("sh"))
+	r.connect(use)
+	r.awaitWrites()
+	if got := r.run(use); strings.Count(got, " serving ") != nodes || !strings.Contains(got, `{"rps": 100}`) {
 		t.Errorf("the commands of the page printed\n%s", got)
 	}
+
+	without := h.on(0, "/tmp", r.next(""))
+	status := r.next("")
+	if got := r.run(status); strings.Count(got, "\nnode-") != nodes {
+		t.Errorf("%s\nprinted %s", status, got)
+	}
+	check, _, _ := strings.Cut(h.on(0, "/tmp", r.next("")), "\n")
+	if got := r.run(check); !strings.Contains(got, " valid\n") {
+		t.Errorf("%s\nprinted %s", check, got)
+	}
+	safe := r.next("sh")
+	if got := r.run(safe); strings.Count(got, "node-") < nodes {
+		t.Errorf("%s\nprinted %s", safe, got)
+	}
+	replace := r.next("")
 	r.end()
 
-	r.turnTo("docs/tasks/backup.md")
-	environment, _, _ := strings.Cut(use, "fanoutctl ")
-	r.prelude += environment
-	if got := r.run(m.on(0, r.next(""))); !strings.Contains(got, "REVISION") {
-		t.Errorf("the status of the backup is\n%s", got)
+	for _, s := range servers {
+		s.interrupt()
 	}
-	embeddedBackup := r.next("")
-	r.run("fanoutctl put config shop/limits '{\"rps\": 200}'")
-	for _, member := range members {
-		member.Stop(t)
+	for _, s := range servers {
+		s.wait()
 	}
-	restore := r.next("")
-	for i, member := range members {
-		r.run(m.on(i, restore))
-		member.Launch(t)
+	r.run("rm -r data")
+	r.run(without)
+	servers = []*terminal{r.startNode(0), r.startNode(1)}
+	for _, s := range servers {
+		s.await("msg=serving")
 	}
-	for _, member := range members {
-		member.Await(t)
-	}
-	healthy()
-	poll.Until(t, "restored value", func() bool {
-		return strings.Contains(r.run("fanoutctl get config shop/limits"), `{"rps": 100}`)
-	})
-	r.run(r.next("sh"))
+	r.awaitWrites()
+	third := r.startNode(2)
+	third.await("msg=serving")
+	r.run(use)
 
-	// An embedded etcd.
-	embedded := loopback.FreeAddress(t)
-	r.address, r.http = loopback.FreeAddress(t), loopback.FreeAddress(t)
-	r.prelude = programs + etcdproc.Functions(t)
-	r.data = "data"
-	server := r.start("exec fanoutd --embedded-etcd-listen " + embedded)
-	server.await("msg=serving")
-	r.run("fanoutctl put config shop/limits '{\"rps\": 100}'")
-	r.run(strings.ReplaceAll(embeddedBackup, "127.0.0.1:2379", embedded))
-	r.run("fanoutctl put config shop/limits '{\"rps\": 200}'")
-	server.interrupt()
-	server.wait()
-	r.run(r.next(""))
-	r.start("exec fanoutd").await("msg=serving")
-	if got := r.run("fanoutctl get config shop/limits"); !strings.Contains(got, `{"rps": 100}`) {
-		t.Errorf("got %s, want the value of the backup", got)
+	// The third machine is lost, and another one takes its place.
+	if err := third.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
 	}
-	r.end()
+	_ = third.cmd.Wait() // it was killed
+	r.run("rm -r data/node-3")
+	r.run(replace)
+	r.startNode(2).await("msg=serving")
+	r.run(safe)
 }
 
-// etcd accepts the commands that give fanoutd's user its rights.
-func TestRightsInEtcd(t *testing.T) {
+// The commands of docs/tasks/external-etcd.md move the data of an etcd to a cluster of servers, and back.
+func TestMoveOfExternalEtcd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
-	r := open(t, "docs/tasks/protect.md")
-	i := slices.IndexFunc(r.blocks, func(b block) bool { return strings.HasPrefix(b.text, "etcdctl role add ") })
-	if i < 0 {
-		t.Fatalf("%s does not create a role", r.page)
+	h := newHosts(t)
+	r := open(t, "docs/tasks/cluster.md")
+	r.install()
+	r.prelude += etcdproc.Functions(t)
+	r.clusterPage(h)
+	use := h.on(0, "/tmp", r.next("sh"))
+	r.turnTo("docs/tasks/external-etcd.md")
+	_, moves, _ := strings.Cut(r.text, "\n## Move to a cluster of servers\n")
+	r.blocks = parse(moves)
+
+	external := etcdproc.Start(t, "http")
+	over := func(etcd string) *terminal {
+		return r.start("exec fanoutd --admin-listen '' --listen " + r.address + " --keyset-file keys.json --etcd-endpoints " + etcd)
 	}
-	r.prelude = "export ETCDCTL_ENDPOINTS=" + etcdproc.Start(t, "http") + "\n" + etcdproc.Functions(t)
-	r.run("set -e\n" + r.blocks[i].text)
-	got := r.run("etcdctl user get fanoutd --detail")
-	for _, right := range []string{"/config/", "fanoutd-epoch"} {
-		if strings.Count(got, right) < 2 { // it may read, and it may write
-			t.Errorf("fanoutd's user lacks %s:\n%s", right, got)
-		}
+	server := over(external)
+	server.await("msg=serving")
+	r.run("fanoutctl put config shop/limits '{\"rps\": 100}'")
+	server.interrupt()
+	server.wait()
+	r.run(strings.ReplaceAll(r.next(""), "https://node-1.example.com:2379", external))
+	restore, _, _ := strings.Cut(r.next(""), "sudo systemctl")
+	r.run(h.on(0, "/tmp", restore))
+
+	environment := r.prelude
+	r.connect(use)
+	var servers []*terminal
+	for i := range h {
+		servers = append(servers, r.startNode(i))
+	}
+	for _, s := range servers {
+		s.await("msg=serving")
+	}
+	r.awaitWrites()
+	if got := r.run("fanoutctl get config shop/limits"); !strings.Contains(got, `{"rps": 100}`) {
+		t.Errorf("got %s from the cluster, want the value of the etcd", got)
+	}
+	r.run("fanoutctl put config shop/limits '{\"rps\": 200}'")
+	r.run("rm backup.db")
+	r.run(h.on(0, "/tmp", r.next("")))
+	r.end()
+	for _, s := range servers {
+		s.interrupt()
+	}
+
+	r.prelude = environment
+	etcd := etcdproc.StartMember(t, "http")
+	etcd.Stop(t)
+	etcd.Restore(t, filepath.Join(r.temp, "backup.db"))
+	etcd.Start(t)
+	over(etcd.Address).await("msg=serving")
+	if got := r.run("fanoutctl get config shop/limits"); !strings.Contains(got, `{"rps": 200}`) {
+		t.Errorf("got %s from the etcd, want the value of the cluster", got)
 	}
 }

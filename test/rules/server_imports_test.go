@@ -3,7 +3,7 @@ package rules
 // serverImports is the part of the table of TestImportsGoOneWay for the packages of the
 // server. Each package may import those that are listed above it, never one below.
 var serverImports = map[string][]string{
-	"internal/server/apierr":    {"internal/access", "internal/cacher", "internal/dispatch", "internal/object"},
+	"internal/server/apierr":    {"internal/access", "internal/cacher", "internal/cluster/manage", "internal/dispatch", "internal/object"},
 	"internal/server/grpcmsg":   {"internal/dispatch", "internal/wire"},
 	"internal/server/frames":    {},
 	"internal/server/transport": {"internal/access", "internal/backoff", "internal/server/apierr", "internal/server/frames"},
@@ -36,8 +36,9 @@ var serverImports = map[string][]string{
 		"internal/server/grpcmsg", "internal/server/quota", "internal/server/registry", "internal/server/request",
 		"internal/server/rpc", "internal/wire", "gen", "internal/work",
 	},
+	"internal/server/cluster": {"internal/access", "internal/cluster/manage", "internal/object", "internal/server/apierr", "internal/server/rpc", "gen"},
 	"internal/server": {
-		"internal/access", "internal/audit", "internal/cacher", "internal/direct", "internal/dispatch", "internal/history", "internal/sendqueue",
+		"internal/access", "internal/audit", "internal/cacher", "internal/cluster/manage", "internal/direct", "internal/dispatch", "internal/history", "internal/sendqueue",
 		"internal/lag", "internal/object", "internal/selector", "internal/server", "internal/validation", "internal/version", "internal/wire", "gen", "internal/work",
 	},
 }

@@ -7,6 +7,7 @@ import { code, explain, get, Refusal, token } from './api.js';
 import { Loop } from './loop.js';
 import { Resources } from './resources.js';
 import { Servers } from './servers.js';
+import { Cluster } from './cluster.js';
 import { Watchers } from './watchers.js';
 import { Tail } from './tail.js';
 import { Browse } from './browse.js';
@@ -40,6 +41,8 @@ const ofResources = new Loop(async () => {
   servers.heard(answer);
   resources.show(answer, servers.total);
 }, judge);
+const cluster = new Cluster();
+const ofCluster = new Loop(() => cluster.ask(), () => {});
 const ofServers = new Loop(() => servers.ask(), () => {});
 const ofWatchers = new Loop(() => watchers.ask(), judge);
 
@@ -110,6 +113,8 @@ function use(text) {
     loop.forget();
   }
   ofServers.forget();
+  cluster.forget();
+  ofCluster.forget();
   tail.again();
   browse.again();
   $('watchers-resource').value = '';

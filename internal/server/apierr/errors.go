@@ -32,6 +32,13 @@ func (e UnknownResourceError) Error() string {
 	return fmt.Sprintf("there is no resource %q", string(e))
 }
 
+// WaitingError means that this server serves nothing yet, because it waits for others of its cluster.
+type WaitingError struct{ For string }
+
+func (e *WaitingError) Error() string {
+	return "the server serves nothing yet: it waits for " + e.For
+}
+
 // NotFoundError means that a key does not exist.
 type NotFoundError struct {
 	Key      object.Key

@@ -30,6 +30,11 @@ const (
 	ReasonNoHistory          Reason = "NO_HISTORY"
 	ReasonNotReady           Reason = "NOT_READY"
 	ReasonStoreUnavailable   Reason = "STORE_UNAVAILABLE"
+	ReasonClusterForming     Reason = "CLUSTER_FORMING"
+	ReasonWriteNotApplied    Reason = "WRITE_NOT_APPLIED"
+	ReasonNoCluster          Reason = "NO_CLUSTER"
+	ReasonClusterUnsafe      Reason = "CLUSTER_UNSAFE"
+	ReasonMemberNotFound     Reason = "MEMBER_NOT_FOUND"
 	ReasonStoreFull          Reason = "STORE_FULL"
 	ReasonDraining           Reason = "DRAINING"
 	ReasonUnauthenticated    Reason = "UNAUTHENTICATED"
@@ -68,6 +73,11 @@ var meanings = map[Reason]meaning{
 	ReasonNoHistory:          {code: codes.FailedPrecondition},
 	ReasonNotReady:           {code: codes.Unavailable, retry: true},
 	ReasonStoreUnavailable:   {code: codes.Unavailable, retry: true},
+	ReasonClusterForming:     {code: codes.Unavailable, retry: true},
+	ReasonWriteNotApplied:    {code: codes.Unavailable, retry: true},
+	ReasonNoCluster:          {code: codes.FailedPrecondition},
+	ReasonClusterUnsafe:      {code: codes.FailedPrecondition},
+	ReasonMemberNotFound:     {code: codes.NotFound},
 	ReasonStoreFull:          {code: codes.ResourceExhausted},
 	ReasonDraining:           {code: codes.Unavailable, retry: true},
 	ReasonUnauthenticated:    {code: codes.Unauthenticated},

@@ -19,6 +19,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/cluster/manage"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -57,6 +58,14 @@ var examples = []error{
 	cacher.ErrNotReady,
 	object.ErrUnavailable,
 	object.ErrNoSpace,
+	&object.FormingError{Voters: 1, Needed: 2},
+	object.ErrNotApplied,
+	object.ErrCorrupt,
+	&WaitingError{For: "node-2"},
+	object.ErrNotEmbedded,
+	manage.ErrSingle,
+	&manage.UnsafeError{Reason: "node-3 answers"},
+	&manage.UnknownMemberError{Name: "node-9", Names: []string{"node-1"}},
 	ErrDraining,
 	ErrDrainedInTurn,
 	ErrEndedByOperator,

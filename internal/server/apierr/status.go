@@ -15,6 +15,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/cluster/manage"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/dispatch/catchup"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -59,6 +60,10 @@ func answerFor(err error) answer {
 		refused     *access.RefusedError
 		limit       *LimitError
 		space       *object.SpaceError
+		forming     *object.FormingError
+		waiting     *WaitingError
+		unsafe      *manage.UnsafeError
+		noMember    *manage.UnknownMemberError
 		record      *object.RecordTooLargeError
 		operations  *object.TooManyOperationsError
 		denied      *DeniedError
@@ -149,6 +154,22 @@ func answerFor(err error) answer {
 		return answer{reason: ReasonNoHistory}
 	case errors.Is(err, object.ErrTooLarge):
 		return answer{reason: ReasonWriteTooLarge, message: object.ErrTooLarge.Error()}
+	case errors.Is(err, object.ErrNotEmbedded):
+		return answer{reason: ReasonNoCluster, message: object.ErrNotEmbedded.Error() + ": manage its members with etcdctl"}
+	case errors.Is(err, manage.ErrSingle):
+		return answer{reason: ReasonNoCluster}
+	case errors.As(err, &unsafe):
+		return answer{reason: ReasonClusterUnsafe, message: unsafe.Reason}
+	case errors.As(err, &noMember):
+		return answer{reason: ReasonMemberNotFound, message: noMember.Error()}
+	case errors.As(err, &forming):
+		return answer{reason: ReasonClusterForming, message: forming.Error()}
+	case errors.Is(err, object.ErrCorrupt):
+		return answer{reason: ReasonStoreUnavailable, message: object.ErrCorrupt.Error()}
+	case errors.Is(err, object.ErrNotApplied):
+		return answer{reason: ReasonWriteNotApplied, message: object.ErrNotApplied.Error()}
+	case errors.As(err, &waiting):
+		return answer{reason: ReasonClusterForming}
 	case errors.Is(err, object.ErrUnavailable):
 		return answer{reason: ReasonStoreUnavailable, message: object.ErrUnavailable.Error()}
 	case errors.Is(err, ErrEndedByOperator):

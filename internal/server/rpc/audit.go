@@ -30,7 +30,8 @@ func audited(fullMethod string, code codes.Code, reason apierr.Reason) (kind aud
 		return audit.Denied, true
 	case service == "/"+fanoutv1.StoreService_ServiceDesc.ServiceName+"/":
 		kind = audit.Write
-	case service == "/"+fanoutv1.AdminService_ServiceDesc.ServiceName+"/" && !onlyReads(verb):
+	case service == "/"+fanoutv1.AdminService_ServiceDesc.ServiceName+"/" && !onlyReads(verb),
+		service == "/"+fanoutv1.ClusterService_ServiceDesc.ServiceName+"/" && !onlyReads(verb):
 		kind = audit.Admin
 	default:
 		return "", false
@@ -43,7 +44,7 @@ func audited(fullMethod string, code codes.Code, reason apierr.Reason) (kind aud
 	return kind, true
 }
 
-// onlyReads reports whether a method of AdminService changes nothing.
+// onlyReads reports whether a method for operators changes nothing and reveals no objects.
 func onlyReads(method string) bool {
 	return slices.ContainsFunc([]string{"List", "Get", "Watch"}, func(verb string) bool { return strings.HasPrefix(method, verb) })
 }
@@ -98,6 +99,9 @@ func (i *Interceptors) Record(ctx context.Context, c *Call, fullMethod string, e
 	r.Keys, r.KeyCount = keysOf(c.request)
 	if one, ok := c.request.(*fanoutv1.EndWatcherRequest); ok {
 		r.Watcher = apierr.Clip(one.GetId(), apierr.MaxEchoBytes)
+	}
+	if one, ok := c.request.(interface{ GetMember() string }); ok {
+		r.Member = apierr.Clip(one.GetMember(), apierr.MaxEchoBytes)
 	}
 	if at, ok := c.answer.(interface{ GetRevision() int64 }); ok && err == nil {
 		r.Revision = at.GetRevision()

@@ -32,7 +32,12 @@ type Backlog struct {
 
 // Backlog returns the changes after a revision of the keys from first on and before end, or nil if
 // there are none. Previous adds the record before each change.
+//
+// A member of several has none: a snapshot of the leader may replace the database while it is read.
 func (m *Member) Backlog(first, end string, previous bool, after int64) *Backlog {
+	if m.several {
+		return nil
+	}
 	b := &Backlog{member: m, first: first, end: end, previous: previous, through: after, last: m.etcd.Server.KV().Rev()}
 	if b.through >= b.last {
 		return nil
@@ -75,7 +80,7 @@ func (b *Backlog) Done() (last int64, done bool) { return b.last, b.through == b
 func (b *Backlog) read() ([]*mvccpb.Event, error) {
 	first := mvcc.RevToBytes(mvcc.Revision{Main: b.through + 1}, mvcc.NewRevBytes())
 	end := mvcc.RevToBytes(mvcc.Revision{Main: min(b.through+backlogRevisions, b.last) + 1}, mvcc.NewRevBytes())
-	tx := b.member.backend.ReadTx()
+	tx := b.member.backend().ReadTx()
 	tx.RLock()
 	defer tx.RUnlock() // the values belong to the transaction
 	revisions, values := tx.UnsafeRange(schema.Key, first, end, 0)

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -9,7 +10,11 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/server/v3/embed"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // clientRequests ends the requests of etcd's own clients when an embedded etcd stops.
@@ -30,8 +35,10 @@ func trackClientRequests(cfg *embed.Config, admit func(bytes int64) error) *clie
 	r := &clientRequests{}
 	cfg.GRPCAdditionalServerOptions = append(cfg.GRPCAdditionalServerOptions, grpc.ChainUnaryInterceptor(
 		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			if bytes, writes := requestBytes(req); writes && admit(bytes) != nil {
-				return nil, rpctypes.ErrGRPCNoSpace
+			if bytes, writes := requestBytes(req); writes {
+				if err := admit(bytes); err != nil {
+					return nil, refusal(err)
+				}
 			}
 			return handler(ctx, req)
 		}))
@@ -43,6 +50,14 @@ func trackClientRequests(cfg *embed.Config, admit func(bytes int64) error) *clie
 		r.servers = append(r.servers, server)
 	}
 	return r
+}
+
+// refusal returns the status of a write that is not admitted.
+func refusal(err error) error {
+	if forming, ok := errors.AsType[*object.FormingError](err); ok {
+		return status.Error(codes.Unavailable, forming.Error())
+	}
+	return rpctypes.ErrGRPCNoSpace
 }
 
 // requestBytes returns how much the puts of a request add to the database, and whether the

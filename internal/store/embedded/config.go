@@ -28,17 +28,19 @@ type Config struct {
 	MaxTransactionOps   int           // number of operations of a transaction that etcd accepts; default 128
 	MaxRequestBytes     int           // size of the largest request that etcd accepts; default 1.5 MiB
 
+	// Peers makes the etcd a member of a cluster of several; nil: it has no others.
+	Peers *Peers
+
 	// UnsafeNoFsync makes writes and the start fast. A crash of the machine then loses
 	// data, so it is for tests only.
 	UnsafeNoFsync bool
 }
 
-// etcd returns the configuration of a cluster with one member. No other member can
-// join because it does not listen for peers. By default it does not listen for
-// clients either.
+// etcd returns the configuration. Without Peers, it is that of a cluster with one member, which no other
+// can join because it does not listen for peers. By default it does not listen for clients either.
 func (cfg Config) etcd(log *zap.Logger) (*embed.Config, error) {
 	c := embed.NewConfig()
-	c.Name = "fanoutd"
+	c.Name = singleName
 	c.Dir = cfg.etcdDir()
 	c.ListenPeerUrls, c.ListenClientUrls = nil, nil
 	// etcd derives the cluster id from the member's peer URL, which is always the
@@ -68,6 +70,11 @@ func (cfg Config) etcd(log *zap.Logger) (*embed.Config, error) {
 		// entries from memory before raft knows that they are applied.
 		if !wal.Exist(datadir.ToWALDir(c.Dir)) {
 			c.TickMs, c.ElectionMs = 10, 50
+		}
+	}
+	if cfg.Peers != nil {
+		if err := cfg.Peers.configure(c, log); err != nil {
+			return nil, err
 		}
 	}
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(log)

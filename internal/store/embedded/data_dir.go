@@ -27,9 +27,11 @@ import (
 // panic, crash or wait forever. The caller has set [debug.SetPanicOnFault] and recovers
 // panics, because a damaged database may cause one anywhere.
 //
+// Several means that the member may belong to a cluster of several.
+//
 // checkMember reads the write-ahead log, which etcd reads anyway. Of the database it reads
 // only a few pages. Damage elsewhere shows when etcd reads the rest.
-func checkMember(dir string) error {
+func checkMember(dir string, several bool) error {
 	path := datadir.ToBackendFileName(dir)
 	names, err := walNames(datadir.ToWALDir(dir))
 	if err != nil {
@@ -47,7 +49,7 @@ func checkMember(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := db.checkOrigin(); err != nil {
+	if err := db.checkOrigin(several); err != nil {
 		return err
 	}
 	if len(names) == 0 {
@@ -62,9 +64,11 @@ func checkMember(dir string) error {
 // databaseState is what the database of a member contains about the member.
 type databaseState struct {
 	applied uint64          // index of the last raft entry that it contains
+	term    uint64          // of that entry; 0: unknown
 	storage *semver.Version // of its format; nil: unknown, or older than etcd 3.6
 	cluster *semver.Version // of the cluster; nil: unknown
 	members int
+	names   map[uint64]string // of the members; empty until they have been ready once
 }
 
 // readDatabase reads the state of a database, and thereby the pages at the root of all its
@@ -118,15 +122,15 @@ func (s *databaseState) read(tx *bolt.Tx) error {
 		if index := meta.Get(schema.MetaConsistentIndexKeyName); len(index) == 8 {
 			s.applied = binary.BigEndian.Uint64(index)
 		}
+		if term := meta.Get(schema.MetaTermKeyName); len(term) == 8 {
+			s.term = binary.BigEndian.Uint64(term)
+		}
 		s.storage = parseVersion(meta.Get(schema.MetaStorageVersionName))
 	}
 	if cluster := tx.Bucket(schema.Cluster.Name()); cluster != nil {
 		s.cluster = parseVersion(cluster.Get(schema.ClusterClusterVersionKeyName))
 	}
-	if members := tx.Bucket(schema.Members.Name()); members != nil {
-		return members.ForEach(func(_, _ []byte) error { s.members++; return nil })
-	}
-	return nil
+	return s.readMembers(tx)
 }
 
 // parseVersion returns the minor version, or nil if the text is not a version.
@@ -138,14 +142,14 @@ func parseVersion(text []byte) *semver.Version {
 	return &semver.Version{Major: v.Major, Minor: v.Minor}
 }
 
-// checkOrigin refuses the databases of other versions and of larger clusters.
-func (s *databaseState) checkOrigin() error {
+// checkOrigin refuses the databases of other versions, and of larger clusters unless several is set.
+func (s *databaseState) checkOrigin(several bool) error {
 	own := parseVersion([]byte(version.Version))
 	previous := &semver.Version{Major: own.Major, Minor: own.Minor - 1}
 	first := &semver.Version{Major: 3} // also that of a new cluster, whatever the version
 	switch {
-	case s.members > 1:
-		return fmt.Errorf("the data is that of a member of a cluster of %d: restore a snapshot of the cluster with etcdutl instead", s.members)
+	case s.members > 1 && !several:
+		return fmt.Errorf("the data is that of a member of a cluster of %d: set cluster, or make it that of a single server with fanoutd recover", s.members)
 	case s.storage != nil && own.LessThan(*s.storage):
 		return fmt.Errorf("the data was written by etcd %d.%d, which is newer than the embedded etcd %d.%d: use a newer version of fanoutd",
 			s.storage.Major, s.storage.Minor, own.Major, own.Minor)
@@ -214,7 +218,8 @@ func (s *databaseState) checkLog(path, dir string, names []string) error {
 	case max(last, newest) < s.applied:
 		return fmt.Errorf("the write-ahead log %s ends at entry %d, but the database contains entry %d: files are missing, restore a backup",
 			dir, max(last, newest), s.applied)
-	case newest > s.applied:
+	// A snapshot that the leader has sent is still in a file of its own, until etcd puts it in place.
+	case newest > s.applied && !fileutil.Exist(filepath.Join(filepath.Dir(path), fmt.Sprintf("%016x.snap.db", newest))):
 		return fmt.Errorf("the database %s ends at entry %d, but the write-ahead log begins after entry %d: restore a backup", path, s.applied, newest)
 	}
 	return nil

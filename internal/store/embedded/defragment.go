@@ -30,7 +30,7 @@ func (m *Member) defragment() error {
 		return &object.SpaceError{What: "a defragmentation", Needed: needed, Free: free}
 	}
 	// Unlike that of the server, this method lets others read the sizes meanwhile.
-	if err := m.backend.Defrag(); err != nil {
+	if err := m.backend().Defrag(); err != nil {
 		if isDiskFull(err) {
 			err = fmt.Errorf("%w: %w", object.ErrNoSpace, err)
 		}
@@ -47,8 +47,14 @@ func (m *Member) defragment() error {
 //
 // A defragmentation puts the records into leaves of whole pages. bbolt begins another leaf once one is
 // nine tenths full, but each has at least two records.
+//
+// A member of several only knows SizeInUse: a snapshot of the leader may replace the database while
+// it is read.
 func (m *Member) defragmentedBytes() (int64, error) {
-	tx := m.backend.ConcurrentReadTx()
+	if m.several {
+		return m.backend().SizeInUse(), nil
+	}
+	tx := m.backend().ConcurrentReadTx()
 	tx.RLock()
 	defer tx.RUnlock()
 	page := int64(os.Getpagesize())

@@ -34,8 +34,8 @@ func (m *Member) putAll(t *testing.T, count, bytes int) {
 func TestDefragmentationNeedsNoSpaceForDeletedData(t *testing.T) {
 	m := startTestMember(t)
 	m.putAll(t, 20, 1_000_000)
-	m.backend.ForceCommit()
-	reader := m.backend.ConcurrentReadTx()
+	m.backend().ForceCommit()
+	reader := m.backend().ConcurrentReadTx()
 	defer reader.RUnlock()
 	for n := range 20 {
 		if _, err := m.Client.Delete(t.Context(), fmt.Sprint(1_000_000, "/", n)); err != nil {
@@ -45,9 +45,9 @@ func TestDefragmentationNeedsNoSpaceForDeletedData(t *testing.T) {
 	if _, err := m.compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	m.backend.ForceCommit()
-	m.backend.ForceCommit()
-	if inUse := m.backend.SizeInUse(); inUse < 20_000_000 {
+	m.backend().ForceCommit()
+	m.backend().ForceCommit()
+	if inUse := m.backend().SizeInUse(); inUse < 20_000_000 {
 		t.Fatalf("%d bytes are in use, so the reader does not see the deleted data", inUse)
 	}
 	if got, err := m.defragmentedBytes(); err != nil || got > 100_000 {
@@ -68,11 +68,11 @@ func TestDefragmentedBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := m.backend.Defrag(); err != nil {
+			if err := m.backend().Defrag(); err != nil {
 				t.Fatal(err)
 			}
 			const others = 100_000 // branches, and pages that every database has
-			if want := m.backend.Size(); got < want*8/9-others || got > want*9/8 {
+			if want := m.backend().Size(); got < want*8/9-others || got > want*9/8 {
 				t.Errorf("got %d bytes, and a defragmentation left %d", got, want)
 			}
 		})

@@ -30,6 +30,8 @@
 //	Backlog               each watch loads its history at once (TestResumeFarBehindCostsLittle of
 //	                      package direct)
 //
+// [Restore] and [Recover] fill a data directory while no member runs in it, see docs/dev/cluster.md.
+//
 // # A single member
 //
 // Some of this is right only for a member without others: few entries in memory

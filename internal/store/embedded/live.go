@@ -102,8 +102,13 @@ func (l *Live) more(r *mvcc.WatchResponse) bool {
 	}
 }
 
-// RequestProgress requests a response without changes. Any goroutine may call it.
+// RequestProgress requests a response without changes. Any goroutine may call it. A member of several
+// without a leader does not answer: it may be far behind the others, and the response would
+// confirm that it is not. TestLossOfTheMajority finds that.
 func (l *Live) RequestProgress() {
+	if !l.member.HasLeader() {
+		return
+	}
 	_ = l.member.During(func() error {
 		l.stream.RequestProgressAll()
 		return nil

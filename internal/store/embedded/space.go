@@ -15,7 +15,7 @@ import (
 // Database returns the size of the database.
 func (m *Member) Database() object.Database {
 	free, accepts := m.disk.status()
-	return object.Database{Size: m.backend.Size(), InUse: m.backend.SizeInUse(), Quota: m.quota, DiskFree: free, DiskFull: !accepts}
+	return object.Database{Size: m.backend().Size(), InUse: m.backend().SizeInUse(), Quota: m.quota, DiskFree: free, DiskFull: !accepts}
 }
 
 // spareBytes is the free space that a full etcd needs before it accepts writes again:
@@ -35,8 +35,8 @@ func (m *Member) recoverSpace(ctx context.Context) error {
 	if err != nil || len(alarms) == 0 {
 		return err
 	}
-	before := m.backend.Size()
-	if !m.hasRoom(before) && m.hasRoom(m.backend.SizeInUse()) {
+	before := m.backend().Size()
+	if !m.hasRoom(before) && m.hasRoom(m.backend().SizeInUse()) {
 		if err := m.defragment(); err != nil && !errors.Is(err, object.ErrNoSpace) {
 			return err
 		}
@@ -46,10 +46,10 @@ func (m *Member) recoverSpace(ctx context.Context) error {
 	case err != nil:
 		return err
 	case cleared:
-		m.log.Info("embedded etcd was full and accepts writes again", "bytes_before", before, "bytes", m.backend.Size(), "quota", m.quota)
+		m.log.Info("embedded etcd was full and accepts writes again", "bytes_before", before, "bytes", m.backend().Size(), "quota", m.quota)
 	default:
 		m.log.Warn("embedded etcd is full and refuses writes: delete objects and run fanoutctl reclaim, or raise the quota and restart",
-			"bytes", m.backend.Size(), "bytes_in_use", m.backend.SizeInUse(), "quota", m.quota)
+			"bytes", m.backend().Size(), "bytes_in_use", m.backend().SizeInUse(), "quota", m.quota)
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func (m *Member) spaceAlarms(ctx context.Context) ([]*pb.AlarmMember, error) {
 // clearAlarms clears space alarms if the database has room again. It returns false if it has none,
 // or if there are no alarms.
 func (m *Member) clearAlarms(ctx context.Context, alarms []*pb.AlarmMember) (cleared bool, err error) {
-	if !m.hasRoom(m.backend.Size()) {
+	if !m.hasRoom(m.backend().Size()) {
 		return false, nil
 	}
 	for _, alarm := range alarms {
@@ -93,7 +93,7 @@ func (m *Member) ReclaimSpace(ctx context.Context, keepHistory bool) (object.Rec
 	if m.stopped() {
 		return object.Reclaimed{}, object.ErrUnavailable
 	}
-	done := object.Reclaimed{Before: m.backend.Size(), Quota: m.quota}
+	done := object.Reclaimed{Before: m.backend().Size(), Quota: m.quota}
 	if !keepHistory {
 		var err error
 		if done.Compacted, err = m.compact(ctx); err != nil {
@@ -103,7 +103,7 @@ func (m *Member) ReclaimSpace(ctx context.Context, keepHistory bool) (object.Rec
 	if err := m.defragment(); err != nil {
 		return object.Reclaimed{}, err
 	}
-	done.After = m.backend.Size()
+	done.After = m.backend().Size()
 	alarms, err := m.spaceAlarms(ctx)
 	if err == nil {
 		done.Cleared, err = m.clearAlarms(ctx, alarms)

@@ -87,19 +87,20 @@ func startLimit(dir string) time.Duration {
 
 // startEtcd checks the data directory and starts etcd in it. It does not wait until etcd
 // serves requests.
-func startEtcd(cfg *embed.Config) (*embed.Etcd, error) {
-	if err := checkMember(cfg.Dir); err != nil {
+func startEtcd(cfg *embed.Config, several bool) (*embed.Etcd, error) {
+	if err := checkMember(cfg.Dir, several); err != nil {
 		return nil, err
 	}
 	return embed.StartEtcd(cfg)
 }
 
 // startMember calls start, which starts etcd. It returns once etcd serves requests, at the
-// latest after the limit.
+// latest after the limit. A member of several serves requests only once a majority has started, so for it,
+// startMember does not wait for that.
 //
 // If etcd fails in a way that it cannot report, or takes too long, its goroutines are left
 // behind, because nothing can end them. The process is expected to exit.
-func startMember(ctx context.Context, start func() (*embed.Etcd, error), fatal *fatalErrors, limit time.Duration) (*embed.Etcd, error) {
+func startMember(ctx context.Context, start func() (*embed.Etcd, error), fatal *fatalErrors, limit time.Duration, several bool) (*embed.Etcd, error) {
 	timeout := time.AfterFunc(limit, func() {
 		fatal.report(fmt.Errorf("etcd did not become ready within %v: its data may be damaged or belong to a cluster of several members", limit))
 	})
@@ -114,7 +115,7 @@ func startMember(ctx context.Context, start func() (*embed.Etcd, error), fatal *
 		// etcd reads its database through a memory map. Without this, a page beyond the
 		// end of the file ends the process: TestDamagedDataDirectory.
 		debug.SetPanicOnFault(true)
-		if etcd, err = start(); err != nil {
+		if etcd, err = start(); err != nil || several {
 			return err
 		}
 		select {
@@ -126,11 +127,22 @@ func startMember(ctx context.Context, start func() (*embed.Etcd, error), fatal *
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
-		etcd.Close()
+		closeEtcd(etcd)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return etcd, nil
+}
+
+// closeEtcd stops etcd. [embed.Etcd.Close] waits for goroutines that wait for the end of the start, which
+// without a majority never comes: TestStopWithoutAMajority.
+func closeEtcd(etcd *embed.Etcd) {
+	select {
+	case <-etcd.Server.ReadyNotify():
+	default:
+		etcd.Server.Stop()
+	}
+	etcd.Close()
 }

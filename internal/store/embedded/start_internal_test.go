@@ -61,7 +61,7 @@ func TestStartEndsAtItsLimit(t *testing.T) {
 					return &embed.Etcd{Server: &etcdserver.EtcdServer{}}, nil
 				}
 				began := time.Now()
-				_, err := startMember(t.Context(), start, newFatalErrors(), startLimit(dir))
+				_, err := startMember(t.Context(), start, newFatalErrors(), startLimit(dir), false)
 				const want = "etcd did not become ready within 1m30s: "
 				if waited := time.Since(began); waited != 90*time.Second || err == nil || !strings.HasPrefix(err.Error(), want) {
 					t.Errorf("got %v after %v, want %q... after 1m30s", err, waited, want)

@@ -1,0 +1,26 @@
+//go:build unix
+
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// checkOwner refuses to fill, as root, the data directory of another user, whose server could not read the files.
+func checkOwner(dir string) error {
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if s, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 && s.Uid != 0 {
+		return fmt.Errorf("%s belongs to user %d: run this command as that user, with sudo -u '#%d'", dir, s.Uid, s.Uid)
+	}
+	return nil
+}

@@ -1,0 +1,304 @@
+package embedded
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"sync/atomic"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.etcd.io/etcd/server/v3/storage/backend"
+	"go.etcd.io/etcd/server/v3/storage/datadir"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"go.uber.org/zap"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store/etcdlog"
+)
+
+// revisionBump is how far a restore raises the revision, so that no client of etcd sees it go back. It must be
+// more than the revisions between the backup and the failure: this is a month of 380 writes per second. Revisions stay
+// exact in JSON numbers (2^53) for 9 million restores. fanoutd's own clients do not need it, because their
+// positions have an epoch.
+const revisionBump = 1_000_000_000
+
+// The directories beside etcd's own while it is filled. A server does not start beside them, because it would take
+// the missing data for a new directory.
+const (
+	filling = "etcd.restoring" // not complete
+	filled  = "etcd.restored"  // complete: only its name is missing
+)
+
+// Restored is the result of a restore.
+type Restored struct {
+	Dir      string // of etcd
+	Cluster  uint64 // the id of the new cluster
+	Keys     int    // in the snapshot
+	Bytes    int64  // size of the database
+	Snapshot object.Revision
+	Revision object.Revision // with which the new cluster begins
+
+	// AuthenticationOff means that etcd's authentication was on in the snapshot. An embedded etcd does not use it.
+	AuthenticationOff bool
+}
+
+// NotEmptyError means that a data directory that should be filled has data.
+type NotEmptyError struct{ Dir string }
+
+func (e *NotEmptyError) Error() string {
+	return fmt.Sprintf("%s has data: make sure that it is not needed, and move it away: mv %s %s.old", e.Dir, e.Dir, e.Dir)
+}
+
+// Restore makes a snapshot of etcd the data of a new cluster, whose only member is the one with this
+// configuration. The data directory must be empty. If Restore is interrupted, no server starts in the directory before
+// it has been called again.
+func Restore(ctx context.Context, cfg Config, file string, log *slog.Logger) (Restored, error) {
+	r := newRestoration(cfg, log)
+	unlock, err := r.lock()
+	if err != nil {
+		return Restored{}, err
+	}
+	var done Restored
+	err = r.during(func() (err error) {
+		if err := checkEmpty(cfg.etcdDir()); err != nil {
+			return err
+		}
+		if err := checkHash(file); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		if err := r.fill(ctx, file, true, &done); err != nil {
+			return fmt.Errorf("restore %s: %w", file, err)
+		}
+		return r.rename(filling, filepath.Base(cfg.etcdDir()))
+	})
+	return done, errors.Join(err, unlock())
+}
+
+// restoration fills the data directory of a member.
+type restoration struct {
+	cfg   Config
+	fatal *fatalErrors
+	slog  *slog.Logger
+	log   *zap.Logger
+}
+
+func newRestoration(cfg Config, log *slog.Logger) *restoration {
+	r := &restoration{cfg: cfg, fatal: newFatalErrors(), slog: log}
+	r.log = r.logger()
+	return r
+}
+
+// logger returns a logger for etcd, whose fatal errors end [restoration.during] instead of the process.
+func (r *restoration) logger() *zap.Logger {
+	return etcdlog.New(r.slog.With("component", "etcd"), new(atomic.Bool), zap.WithFatalHook(r.fatal), zap.WithPanicHook(r.fatal))
+}
+
+// lock locks the data directory, which no server may use meanwhile.
+func (r *restoration) lock() (unlock func() error, err error) {
+	if err := checkOwner(r.cfg.Dir); err != nil {
+		return nil, err
+	}
+	if err := checkTree(r.cfg.Dir); err != nil {
+		return nil, err
+	}
+	return lockDir(r.cfg.Dir)
+}
+
+// during calls a function that reads databases through memory maps and calls etcd.
+func (r *restoration) during(call func() error) error {
+	return r.fatal.during(func() (err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("the database is damaged: %v", p)
+			}
+		}()
+		debug.SetPanicOnFault(true)
+		return call()
+	})
+}
+
+// fill fills the directory "filling" with the database of a file. Hashed means that etcd has appended a hash to it.
+func (r *restoration) fill(ctx context.Context, file string, hashed bool, done *Restored) (err error) {
+	state, err := readDatabase(file)
+	if err != nil {
+		return err
+	}
+	if state.applied == 0 {
+		return errors.New("it is not a database of etcd")
+	}
+	if err := state.checkOrigin(true); err != nil {
+		return err
+	}
+	manager := snapshot.NewV3(r.log)
+	status, err := manager.Status(file) // reads all of it, and checks its structure
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c, err := r.cfg.etcd(r.log)
+	if err != nil {
+		return err
+	}
+	dir := r.path(filling)
+	if err := os.RemoveAll(dir); err != nil { // of a call that was interrupted
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
+	var urls []string
+	for _, u := range c.AdvertisePeerUrls {
+		urls = append(urls, u.String())
+	}
+	err = manager.Restore(snapshot.RestoreConfig{
+		SnapshotPath: file, Name: c.Name, OutputDataDir: dir, PeerURLs: urls,
+		InitialCluster: c.InitialCluster, InitialClusterToken: c.InitialClusterToken, // a random one
+		SkipHashCheck: !hashed, RevisionBump: revisionBump, MarkCompacted: true,
+	})
+	if err != nil {
+		return err
+	}
+	authentication, err := r.adapt(datadir.ToBackendFileName(dir))
+	if err != nil {
+		return err
+	}
+	if err := syncTree(dir); err != nil {
+		return err
+	}
+	names, err := walNames(datadir.ToWALDir(dir))
+	if err != nil {
+		return err
+	}
+	metadata, err := readMetadata(datadir.ToWALDir(dir), names[0])
+	if err != nil {
+		return err
+	}
+	*done = Restored{
+		Dir: r.cfg.etcdDir(), Cluster: metadata.GetClusterID(), Keys: status.TotalKey, Bytes: status.TotalSize,
+		Snapshot: object.Revision(status.Revision), Revision: object.Revision(status.Revision + revisionBump),
+		AuthenticationOff: authentication,
+	}
+	return ctx.Err()
+}
+
+// adapt removes what belongs to the former cluster rather than to its data: alarms of its members, and the
+// authentication of etcd's own clients, which this process could not pass. It reports whether that was on.
+func (r *restoration) adapt(path string) (authentication bool, err error) {
+	b := backend.NewDefaultBackend(r.log, path)
+	defer func() { err = errors.Join(err, b.Close()) }()
+	alarms := schema.NewAlarmBackend(r.log, b)
+	alarms.CreateAlarmBucket()
+	all, err := alarms.GetAllAlarms()
+	if err != nil {
+		return false, err
+	}
+	for _, alarm := range all {
+		alarms.MustDeleteAlarm(alarm)
+	}
+	auth := schema.NewAuthBackend(r.log, b)
+	auth.CreateAuthBuckets()
+	tx := auth.BatchTx()
+	tx.Lock()
+	defer tx.Unlock()
+	if authentication = tx.UnsafeReadAuthEnabled(); authentication {
+		tx.UnsafeSaveAuthEnabled(false)
+	}
+	return authentication, nil
+}
+
+func (r *restoration) path(name string) string { return filepath.Join(r.cfg.Dir, name) }
+
+// rename renames a directory beside etcd's own.
+func (r *restoration) rename(from, to string) error {
+	if err := os.Remove(r.path(to)); err != nil && !errors.Is(err, fs.ErrNotExist) { // it is empty
+		return err
+	}
+	if err := os.Rename(r.path(from), r.path(to)); err != nil {
+		return err
+	}
+	return syncFile(r.cfg.Dir)
+}
+
+// checkEmpty returns a [*NotEmptyError] if a directory has files.
+func checkEmpty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case len(entries) > 0:
+		return &NotEmptyError{dir}
+	}
+	return nil
+}
+
+// checkInterrupted refuses a data directory in which a restore was interrupted.
+func checkInterrupted(dir string) error {
+	for _, name := range []string{filling, filled} {
+		if path := filepath.Join(dir, name); fileutil.Exist(path) {
+			return fmt.Errorf("fanoutd restore or recover was interrupted: run it again, or remove %s to do without", path)
+		}
+	}
+	return nil
+}
+
+// checkHash verifies the hash that etcd appends to a snapshot.
+func checkHash(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	const page = 512 // a database has a multiple of it
+	size := info.Size() - sha256.Size
+	if !info.Mode().IsRegular() || size <= 0 || size%page != 0 {
+		return errors.New("it is not a whole snapshot of etcd, which ends with a hash: take one with fanoutctl cluster snapshot or etcdctl snapshot save")
+	}
+	h := sha256.New()
+	if _, err := io.CopyN(h, f, size); err != nil {
+		return err
+	}
+	want := make([]byte, sha256.Size)
+	if _, err := io.ReadFull(f, want); err != nil {
+		return err
+	}
+	if string(h.Sum(nil)) != string(want) {
+		return errors.New("the snapshot is damaged: its hash is not that of its content")
+	}
+	return nil
+}
+
+// syncTree writes all files and directories to the disk.
+func syncTree(dir string) error {
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return syncFile(path)
+	})
+}
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

@@ -1,0 +1,84 @@
+package leader
+
+import (
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// NotAppliedError is the error of a write that was not applied, and never will be.
+type NotAppliedError struct{ Err error }
+
+// Error implements error.
+func (e *NotAppliedError) Error() string { return fmt.Sprintf("the write was not applied: %v", e.Err) }
+
+// Unwrap returns why the last attempt has failed.
+func (e *NotAppliedError) Unwrap() error { return e.Err }
+
+// GRPCStatus makes the error UNAVAILABLE.
+func (e *NotAppliedError) GRPCStatus() *status.Status {
+	return status.New(codes.Unavailable, e.Error())
+}
+
+// UnknownOutcomeError is the error of a write that may have been applied, or may be applied later.
+type UnknownOutcomeError struct{ Err error }
+
+// Error implements error.
+func (e *UnknownOutcomeError) Error() string {
+	return fmt.Sprintf("the write may have been applied: %v", e.Err)
+}
+
+// Unwrap returns the error of etcd or of the connection.
+func (e *UnknownOutcomeError) Unwrap() error { return e.Err }
+
+// GRPCStatus makes the error UNAVAILABLE.
+func (e *UnknownOutcomeError) GRPCStatus() *status.Status {
+	return status.New(codes.Unavailable, e.Error())
+}
+
+// droppedMessage is the message of raft.ErrProposalDropped, which etcd passes on with the code UNKNOWN.
+// Raft has not appended the proposal: it has no leader, or hands the leadership over.
+const droppedMessage = "raft proposal dropped"
+
+// notProposed are the messages of the errors with which etcd refuses a request before it proposes it, for
+// a reason that passes. etcd's checks and Raft's are the only ones that use these messages.
+var notProposed = map[string]bool{
+	droppedMessage:                                  true,
+	message(rpctypes.ErrGRPCNoLeader):               true,
+	message(rpctypes.ErrTooManyRequests):            true, // too many entries wait to be applied
+	message(rpctypes.ErrGRPCNotCapable):             true, // the member has just started
+	message(rpctypes.ErrGRPCNotSupportedForLearner): true,
+}
+
+func message(err error) string { return rpctypes.ErrorDesc(err) }
+
+// refusals are the codes with which etcd, or gRPC in front of it, refuses a write for good. Its state then
+// does not contain the write. All other codes may come from a timeout, or from a connection that broke.
+var refusals = map[codes.Code]bool{
+	codes.InvalidArgument:    true,
+	codes.NotFound:           true,
+	codes.AlreadyExists:      true,
+	codes.PermissionDenied:   true,
+	codes.ResourceExhausted:  true,
+	codes.FailedPrecondition: true,
+	codes.OutOfRange:         true,
+	codes.Unimplemented:      true,
+	codes.DataLoss:           true, // the alarm of a corrupt database
+	codes.Unauthenticated:    true,
+}
+
+// judge returns the error of a write that was sent, as the caller of the client gets it: nil, a refusal,
+// a [*NotAppliedError] or an [*UnknownOutcomeError].
+func judge(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case notProposed[message(err)]:
+		return &NotAppliedError{err}
+	case refusals[status.Code(err)]:
+		return err
+	}
+	return &UnknownOutcomeError{err}
+}
