@@ -17,6 +17,9 @@ import (
 // watched is the member with the subscriber and the writer. It never leads when another one is killed.
 const watched = 0
 
+// calm is the pause after the leadership was moved.
+const calm = 2 * time.Second
+
 // clusterKill measures the delivery to a subscriber of one member before and after the kill of another one.
 // Both last p.Duration for each kill. Only acknowledged writes count.
 func clusterKill(ctx context.Context, programs peer.Programs, system *peer.Peer, p Parameters, o Observer) (*Record, error) {
@@ -58,6 +61,9 @@ func clusterKill(ctx context.Context, programs peer.Programs, system *peer.Peer,
 			victim = members - leader // the other one that is not watched
 		}
 		if err := system.Lead(ctx, leader); err != nil {
+			return nil, err
+		}
+		if err := wait(ctx, calm); err != nil {
 			return nil, err
 		}
 		t.reset()
