@@ -260,7 +260,9 @@ func (t *trace) missing() (n int64) {
 
 // collect adds the acknowledged writes. Those that were under way during the kill count as after it.
 func (t *trace) collect(r *Record, times *killTimes, killed int64) {
-	r.Counts.Lost += t.missing()
+	lost := t.missing()
+	r.Counts.Lost += lost
+	r.Expected += lost
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, w := range t.writes {
@@ -277,6 +279,5 @@ func (t *trace) collect(r *Record, times *killTimes, killed int64) {
 		all.Record(w.arrived - w.began)
 		ack.Record(w.arrived - w.acked) // an event may arrive first
 	}
-	r.Expected += r.Counts.Lost
 	r.Cluster.Failed, r.Cluster.Refused = t.failed, t.refused
 }
