@@ -81,7 +81,6 @@ func clusterKill(ctx context.Context, programs peer.Programs, system *peer.Peer,
 	r.Elapsed = time.Since(began)
 	times.addTo(r.Cluster)
 	r.Writes, r.Behind, r.Ack = w.writes.Load(), w.behind.Load(), w.ack.Summary()
-	r.Cluster.Replaced = t.replaced
 	for _, s := range system.Servers {
 		r.Servers = append(r.Servers, Server{Name: s.Name})
 	}
@@ -279,5 +278,5 @@ func (t *trace) collect(r *Record, times *killTimes, killed int64) {
 		all.Record(w.arrived - w.began)
 		ack.Record(w.arrived - w.acked) // an event may arrive first
 	}
-	r.Cluster.Failed, r.Cluster.Refused = t.failed, t.refused
+	r.Cluster.Failed, r.Cluster.Refused, r.Cluster.Replaced = t.failed, t.refused, t.replaced
 }
