@@ -418,9 +418,11 @@ cluster = $(BENCH)/fanoutbench suite cluster --source . $(1) --output $(BENCH)/c
 .PHONY: bench-cluster
 bench-cluster: bench-program ## Measure three servers that are their own etcd cluster, also while one is killed, and update docs/dev/benchmarks.md
 	rm -f $(BENCH)/cluster.jsonl
-	$(call cluster,--duration $(CLUSTER) --repeats $(CLUSTER_REPEATS) --scenarios cluster-load$(comma)cluster-kill$(comma)cluster-outage)
-	$(call cluster,--duration $(FANOUT) --repeats 1 --scenarios cluster-fan-out)
-	$(BENCH)/fanoutbench report --document $(DOCUMENT) $(BENCH)/cluster.jsonl
+	@status=0; \
+	{ $(call cluster,--duration $(CLUSTER) --repeats $(CLUSTER_REPEATS) --scenarios cluster-load$(comma)cluster-kill$(comma)cluster-outage); } || status=$$?; \
+	{ $(call cluster,--duration $(FANOUT) --repeats 1 --scenarios cluster-fan-out); } || status=$$?; \
+	$(BENCH)/fanoutbench report --document $(DOCUMENT) $(BENCH)/cluster.jsonl || status=$$?; \
+	exit $$status
 
 # bench/copies/python/install installs the Debian packages that this needs.
 .PHONY: bench-copies

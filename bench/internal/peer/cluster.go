@@ -194,7 +194,7 @@ func (p *Peer) Lead(ctx context.Context, member int) error {
 	ctx, cancel := context.WithTimeout(ctx, memberWait)
 	defer cancel()
 	return p.until(ctx, fmt.Sprintf("member %d leads", member+1), func(ctx context.Context) error {
-		leader, _, err := p.Leader(ctx)
+		leader, _, err := p.leader(ctx)
 		if err != nil || leader == member {
 			return err
 		}
@@ -215,8 +215,19 @@ func (p *Peer) Lead(ctx context.Context, member int) error {
 }
 
 // Leader returns the member that leads, and the term of Raft, which grows with each change of the leader. It
-// fails unless all members vote, agree about the leader, and are not far behind.
+// waits until all members vote, agree about the leader, and are not far behind.
 func (p *Peer) Leader(ctx context.Context) (member int, term uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, memberWait)
+	defer cancel()
+	err = p.until(ctx, "a member leads", func(ctx context.Context) (err error) {
+		member, term, err = p.leader(ctx)
+		return err
+	})
+	return member, term, err
+}
+
+// leader is Leader without the wait.
+func (p *Peer) leader(ctx context.Context) (member int, term uint64, err error) {
 	c, err := etcdClient(p.etcds()...)
 	if err != nil {
 		return 0, 0, err
@@ -260,7 +271,7 @@ func (p *Peer) awaitMembers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, memberWait)
 	defer cancel()
 	return p.until(ctx, "all members work", func(ctx context.Context) error {
-		if _, _, err := p.Leader(ctx); err != nil {
+		if _, _, err := p.leader(ctx); err != nil {
 			return err
 		}
 		for _, m := range p.Members {

@@ -3,7 +3,6 @@ package scenario
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/fanoutd/fanoutd/bench/internal/delivery"
 	"github.com/fanoutd/fanoutd/bench/internal/load"
@@ -66,10 +65,11 @@ func clusterLoad(ctx context.Context, programs peer.Programs, system *peer.Peer,
 	if err != nil {
 		return nil, err
 	}
-	r.Cluster = &Cluster{}
-	if r.Cluster.Elected, err = elected(ctx, system, term); err != nil {
+	_, now, err := system.Leader(ctx)
+	if err != nil {
 		return nil, err
 	}
+	r.Cluster = &Cluster{Elected: int64(now - term)}
 	o.Phase("report")
 	if err := watchers.report(ctx, r, w); err != nil {
 		return nil, err
@@ -79,21 +79,6 @@ func clusterLoad(ctx context.Context, programs peer.Programs, system *peer.Peer,
 		r.Servers = append(r.Servers, r.server(s.Name, empty[i], idle[i], before[i], after[i]))
 	}
 	return r, nil
-}
-
-// elected returns the number of leaders since a term. It waits until the cluster has one.
-func elected(ctx context.Context, system *peer.Peer, since uint64) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, deliveryTimeout)
-	defer cancel()
-	for {
-		_, term, err := system.Leader(ctx)
-		if err == nil {
-			return int64(term - since), nil
-		}
-		if wait(ctx, 100*time.Millisecond) != nil {
-			return 0, err
-		}
-	}
 }
 
 // spread are the watchers at the members of a cluster: a process for each member.

@@ -16,8 +16,8 @@ const (
 	writeTimeout = 8 * time.Second
 	// working is the number of acknowledged writes after which a writer works again.
 	working = 20
-	// failedPause is the pause after a write that has failed.
-	failedPause = 10 * time.Millisecond
+	// writePause is the pause after a write, so that a member that starts again can catch up.
+	writePause = 5 * time.Millisecond
 	// outageTimeout bounds the time until all writers work.
 	outageTimeout = time.Minute
 )
@@ -90,9 +90,7 @@ func startGaps(ctx context.Context, store peer.Writer, p Parameters) *gaps {
 				err := store.Write(call, []peer.Change{{Key: writer, Value: blank(p.ValueSize)}})
 				cancel()
 				g.note(writer, err)
-				if err != nil {
-					_ = wait(ctx, failedPause)
-				}
+				_ = wait(ctx, writePause)
 			}
 		})
 	}
