@@ -24,7 +24,7 @@ import (
 // openStore opens the store. As long as the etcd of this server waits for others, it answers clients.
 func (a *App) openStore(ctx context.Context) (err error) {
 	if a.cfg.Cluster == nil {
-		a.store, err = openStore(ctx, a.cfg, nil, a.log)
+		a.store, err = openStore(ctx, a.cfg, beginning{}, a.log)
 		return err
 	}
 	w, err := a.wait(ctx)
@@ -32,14 +32,14 @@ func (a *App) openStore(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.stop()) }()
-	peers, look, err := beginEtcd(ctx, a.cfg, w.set, a.log)
+	begin, err := beginEtcd(ctx, a.cfg, w.set, a.log)
 	if err != nil {
 		return err
 	}
-	a.others = &observer{look: look, log: a.log}
+	a.others = &observer{look: begin.look, log: a.log}
 	w.set(cluster.Waiting{})
 	defer a.others.showWaiting(ctx, w.set)()
-	a.store, err = openStore(ctx, a.cfg, peers, a.log)
+	a.store, err = openStore(ctx, a.cfg, begin, a.log)
 	return err
 }
 

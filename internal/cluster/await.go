@@ -21,7 +21,7 @@ const interval = 500 * time.Millisecond
 type Config struct {
 	List      List
 	Name      string    // of this server, which is in the list
-	DataDir   string    // of this server, in which [Form] leaves its file
+	DataDir   string    // of this server, in which [Form] leaves its file; locked for this process
 	Directory Directory // what the data directory contains
 	Listen    string    // address of the peers
 
@@ -60,9 +60,6 @@ func Await(ctx context.Context, cfg Config) (Beginning, error) {
 		s.Answers = ask.all(ctx, cfg.List)
 		d, err := Decide(s)
 		return Beginning{Action: d.Action, Cluster: cfg.Directory.Cluster}, err
-	}
-	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
-		return Beginning{}, fmt.Errorf("create data directory: %w", err)
 	}
 	room, err := openLobby(ctx, cfg.Listen, cfg.ServerTLS,
 		message{Name: cfg.Name, Process: s.Process, List: cfg.List.digest(), Founder: cfg.List.founder(nil)}, cfg.Log)

@@ -1,0 +1,46 @@
+package cluster_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/internal/app"
+	"github.com/fanoutd/fanoutd/test/etcdproc"
+	"github.com/fanoutd/fanoutd/test/loopback"
+)
+
+// While a server waits for others, its directory is in use: a restore into it is refused, because the server has already
+// seen that it is empty, and would ignore the data. Afterwards, it is not in use.
+func TestRestoreBesideAServerThatWaits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	t.Parallel()
+	single := testConfig(t)
+	single.EmbeddedEtcdListen = loopback.FreeAddress(t)
+	source := launch(t, single)
+	source.put(t, "app/limits", "1")
+	backup := etcdproc.Snapshot(t, single.EmbeddedEtcdListen)
+	source.stop(t)
+
+	configs := machines(t, "node-1", "node-2", "node-3")
+	cfg := configs["node-1"]
+	m := launch(t, cfg)
+	m.says(t, "waiting for")
+	if _, err := app.Restore(t.Context(), cfg, backup, quiet); err == nil || !strings.Contains(err.Error(), "in use by process") {
+		t.Errorf("beside a server that waits: got %v", err)
+	}
+	m.cancel()
+	<-m.done
+	if done, err := app.Restore(t.Context(), cfg, backup, quiet); err != nil || done.Keys == 0 {
+		t.Fatalf("after it has stopped: got %+v, %v", done, err)
+	}
+
+	running := launchAll(t, configs, "node-1", "node-2", "node-3")
+	for _, m := range running {
+		if got := m.get(t, "app/limits"); got != "1" {
+			t.Errorf("got %q", got)
+		}
+	}
+	stopAll(t, running)
+}
