@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,8 +75,11 @@ func Await(ctx context.Context, cfg Config) (Beginning, error) {
 		if s.Without, err = without(cfg.DataDir); err != nil {
 			return Beginning{}, err
 		}
-		room.expect(cfg.List.founder(s.Without))
+		room.expect(cfg.List.founder(s.leftOut())) // by the answers of the last round
 		s.Answers = ask.all(ctx, cfg.List)
+		if err := cfg.takeBack(&s); err != nil {
+			return Beginning{}, err
+		}
 		d, err := Decide(s)
 		if err != nil {
 			return Beginning{}, err
@@ -129,6 +133,21 @@ func without(dataDir string) ([]string, error) {
 		return nil, fmt.Errorf("read the servers without which to found a cluster: %w", err)
 	}
 	return strings.Fields(string(names)), nil
+}
+
+// takeBack removes servers that have answered from the file of Form. Otherwise, this server would found when such a
+// server stops answering, although that one may just have founded, and be about to start its etcd.
+func (cfg *Config) takeBack(s *Situation) error {
+	left := s.leftOut()
+	if len(left) == len(s.Without) {
+		return nil
+	}
+	for _, name := range s.Without {
+		if !slices.Contains(left, name) {
+			cfg.Log.Warn("a server that was to be left out answers, so it is waited for again", "server", name)
+		}
+	}
+	return Form(cfg.DataDir, left)
 }
 
 // forget removes the file of Form, so that it is not used again in another directory.

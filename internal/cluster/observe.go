@@ -46,7 +46,7 @@ func (o *Observer) Look(ctx context.Context) View {
 	for _, server := range o.list {
 		switch a := answers[server.Name]; {
 		case server.Name == o.own:
-		case a.Running && a.Cluster == o.cluster:
+		case a.State == Member && a.Cluster == o.cluster:
 			running++
 		default:
 			missing, reasons = append(missing, server.Name), append(reasons, server.Name+" ("+a.describe()+")")
