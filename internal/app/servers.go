@@ -15,6 +15,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cluster"
 	"github.com/fanoutd/fanoutd/internal/cluster/certs"
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/internal/store"
 )
 
 // Servers returns the name of this server and the servers of its cluster, which is configured.
@@ -113,6 +114,9 @@ func FormWithout(cfg config.Config, without []string) error {
 		return err
 	}
 	if err := list.CheckWithout(without, own); err != nil {
+		return err
+	}
+	if err := store.CheckOwner(cfg.DataDir); err != nil {
 		return err
 	}
 	directory, err := directoryOf(cfg)

@@ -1,6 +1,10 @@
 package cluster_test
 
 import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -43,4 +47,31 @@ func TestRestoreBesideAServerThatWaits(t *testing.T) {
 		}
 	}
 	stopAll(t, running)
+}
+
+// Root leaves no file that the user of the server cannot read.
+func TestFormAsAnotherUserIsRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a directory away")
+	}
+	cfg := machines(t, "node-1", "node-2", "node-3")["node-1"]
+	if err := os.Mkdir(cfg.DataDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const file, other = "cluster-without", 1234
+	if err := app.FormWithout(cfg, []string{"node-3"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(cfg.DataDir, file)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(cfg.DataDir, other, other); err != nil {
+		t.Fatal(err)
+	}
+	if err := app.FormWithout(cfg, []string{"node-3"}); err == nil || !strings.Contains(err.Error(), "sudo -u '#1234'") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(cfg.DataDir, file)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file: got %v", err)
+	}
 }
