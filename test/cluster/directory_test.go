@@ -75,3 +75,17 @@ func TestFormAsAnotherUserIsRefused(t *testing.T) {
 		t.Errorf("the file: got %v", err)
 	}
 }
+
+// A server removes the copy of its data that "fanoutd recover" has left when it was killed.
+func TestCopyOfAKilledRecoveryIsRemoved(t *testing.T) {
+	cfg := testConfig(t)
+	left := filepath.Join(cfg.DataDir, "etcd.replaying")
+	if err := os.MkdirAll(filepath.Join(left, "member", "snap"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, stop := start(t, cfg)
+	defer stop()
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the copy: got %v", err)
+	}
+}

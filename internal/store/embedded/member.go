@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -69,7 +71,11 @@ func Start(ctx context.Context, cfg Config, log *slog.Logger) (*Member, error) {
 			return nil, err
 		}
 	}
-	if err := checkInterrupted(cfg.Dir); err != nil {
+	err := checkInterrupted(cfg.Dir)
+	if err == nil {
+		err = os.RemoveAll(filepath.Join(cfg.Dir, replaying)) // a copy that fanoutd recover has left when it was killed
+	}
+	if err != nil {
 		return nil, errors.Join(err, unlock())
 	}
 	m := &Member{several: cfg.Peers != nil, fatal: newFatalErrors(), failed: make(chan error, 1), log: log, stopping: new(atomic.Bool), unlock: unlock}
