@@ -113,7 +113,7 @@ type beginning struct {
 
 // beginEtcd decides how the etcd of this server begins. It waits for the other servers, and calls onWait when it
 // changes for which ones. From before it reads the data directory, no other process may change it.
-func beginEtcd(ctx context.Context, cfg config.Config, onWait func(cluster.Waiting), log *slog.Logger) (_ beginning, err error) {
+func beginEtcd(ctx context.Context, cfg config.Config, onWait func(cluster.Awaited), log *slog.Logger) (_ beginning, err error) {
 	own, list, err := Servers(cfg)
 	if err != nil {
 		return beginning{}, err

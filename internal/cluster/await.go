@@ -34,13 +34,13 @@ type Config struct {
 	Join func(ctx context.Context, cluster uint64, via []Server) (members string, err error)
 
 	// OnWait is called when it changes for which servers this one waits.
-	OnWait func(Waiting)
+	OnWait func(Awaited)
 
 	Log *slog.Logger
 }
 
-// Waiting describes for which servers a server waits.
-type Waiting struct {
+// Awaited is for which servers a server waits.
+type Awaited struct {
 	Servers []string // their names
 	Reason  string   // for which servers, and why; it may contain addresses
 }
@@ -104,7 +104,7 @@ func Await(ctx context.Context, cfg Config) (Beginning, error) {
 		if d.Reason != said {
 			said = d.Reason
 			cfg.Log.Info("waiting for " + said)
-			cfg.OnWait(Waiting{d.For, d.Reason})
+			cfg.OnWait(Awaited{d.For, d.Reason})
 		}
 		select {
 		case <-ctx.Done():

@@ -19,7 +19,7 @@ type awaiting struct {
 	err  error     // when done is closed
 
 	mu  sync.Mutex
-	now Waiting // guarded by mu
+	now Awaited // guarded by mu
 }
 
 // await starts Await for a server of a list, which leaves others out.
@@ -29,7 +29,7 @@ func await(t *testing.T, ctx context.Context, list List, name string, without ..
 	own, _ := list.Get(name)
 	cfg := Config{
 		List: list, Name: name, DataDir: t.TempDir(), Listen: own.Peer, Log: slog.New(slog.DiscardHandler),
-		OnWait: func(now Waiting) {
+		OnWait: func(now Awaited) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.now = now

@@ -25,8 +25,8 @@ func NewObserver(list List, own string, cluster uint64, clientTLS *tls.Config) *
 
 // View is what an observer has seen.
 type View struct {
-	// Waiting is for which servers a majority waits. It has no servers if a majority runs etcd.
-	Waiting Waiting
+	// Awaited is which servers are missing for a majority. It has no servers if a majority runs etcd.
+	Awaited Awaited
 
 	// Foreign describes the servers that belong to another cluster; empty: there are none.
 	Foreign string
@@ -54,7 +54,7 @@ func (o *Observer) Look(ctx context.Context) View {
 	}
 	v := View{}
 	if running < o.list.Majority() {
-		v.Waiting = Waiting{missing, strings.Join(reasons, ", ") + ": a majority of the servers must run"}
+		v.Awaited = Awaited{missing, strings.Join(reasons, ", ") + ": a majority of the servers must run"}
 	}
 	if len(foreign) > 0 {
 		v.Foreign = describe(foreign)
