@@ -15,7 +15,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cluster"
 	"github.com/fanoutd/fanoutd/internal/cluster/certs"
 	"github.com/fanoutd/fanoutd/internal/config"
-	"github.com/fanoutd/fanoutd/internal/store"
 )
 
 // Servers returns the name of this server and the servers of its cluster, which is configured.
@@ -117,7 +116,7 @@ func FormWithout(cfg config.Config, without []string) error {
 	if err := list.CheckWithout(without, own); err != nil {
 		return err
 	}
-	if err := store.CheckOwner(cfg.DataDir); err != nil {
+	if err := checkOwner(cfg); err != nil {
 		return err
 	}
 	directory, err := directoryOf(cfg)

@@ -174,6 +174,9 @@ func directoryOf(cfg config.Config) (cluster.Directory, error) {
 	return cluster.Directory{Path: d.Path, Cluster: d.Cluster, Name: d.Name, Single: d.Single}, nil
 }
 
+// checkOwner fails for root if the data directory belongs to another user, who could not read a file in it.
+func checkOwner(cfg config.Config) error { return store.CheckOwner(cfg.DataDir) }
+
 // openStore opens the store. Begin makes an embedded etcd a member of several; its zero value does not.
 func openStore(ctx context.Context, cfg config.Config, begin beginning, log *slog.Logger) (Store, error) {
 	if len(cfg.EtcdEndpoints) == 0 {
