@@ -123,7 +123,10 @@ func Form(dataDir string, without []string) error {
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
 		return fmt.Errorf("create data directory: %w", err)
 	}
-	return os.WriteFile(filepath.Join(dataDir, formFile), []byte(strings.Join(without, "\n")+"\n"), 0o600)
+	if err := os.WriteFile(filepath.Join(dataDir, formFile), []byte(strings.Join(without, "\n")+"\n"), 0o600); err != nil {
+		return fmt.Errorf("write the servers without which to found a cluster: %w", err)
+	}
+	return nil
 }
 
 // without reads the file of Form.
