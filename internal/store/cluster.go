@@ -42,6 +42,17 @@ func (s *Store) Defragment(ctx context.Context, id uint64) (before, after int64,
 	return before, after, err
 }
 
+// Hash returns the hash of all data of a member.
+func (s *Store) Hash(ctx context.Context, id uint64) (h manage.Hash, err error) {
+	err = s.manage(ctx, func() (err error) { h, err = s.member.Hash(ctx, id); return err })
+	return h, err
+}
+
+// Disarm clears an alarm.
+func (s *Store) Disarm(ctx context.Context, alarm manage.Alarm) error {
+	return s.manage(ctx, func() error { return s.member.Disarm(ctx, alarm) })
+}
+
 // Snapshot sends the database of the own member and its hash.
 func (s *Store) Snapshot(ctx context.Context, send func(chunk []byte, remaining int64) error) error {
 	return s.manage(ctx, func() error { return s.member.Snapshot(ctx, send) })

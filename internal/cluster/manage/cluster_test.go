@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 // state returns a cluster. Each word is a member: its name, and after a colon what is wrong with it. The first
@@ -53,6 +54,7 @@ func TestWhatMayFail(t *testing.T) {
 		{"a b c:late", "c", "c (it is 2000 entries behind)"},
 		{"a b c:lost", "c", "c (it has no leader)"},
 		{"a b c:corrupt", "c", "c (its data differs from that of others)"},
+		{"a b c d e:corrupt", "a b c d e", "e (its data differs from that of others)"}, // etcd refuses writes
 		{"a b c:learner", "c", "c (it does not vote yet)"},
 		{"a b:dead c:dead", "", "no majority of the voting members works (1 of 3): b (no answer), c (no answer)"},
 		{"a:lost b:dead c:dead", "", "no majority of the voting members works (0 of 3): a (it has no leader), b (no answer), c (no answer)"},
@@ -129,6 +131,14 @@ func TestChangesThatAreRefused(t *testing.T) {
 			t.Errorf("%s %s of %s: got %v, want %q", tt.what, tt.member, tt.members, err, tt.refusal)
 		}
 	}
+	unconfirmed := state("a b c")
+	unconfirmed.Unconfirmed = true
+	synctest.Test(t, func(t *testing.T) {
+		etcd := &recorder{cluster: unconfirmed}
+		if err := remove(New(etcd), "c"); err == nil || len(etcd.calls) > 0 {
+			t.Errorf("a list that no majority has confirmed: got %v, %v", etcd.calls, err)
+		}
+	})
 	single := state("a")
 	single.Majority = 0
 	if err := remove(New(&recorder{cluster: single}), "a"); err != ErrSingle { //nolint:errorlint // it is not wrapped
@@ -140,10 +150,16 @@ func TestChangesThatAreRefused(t *testing.T) {
 type recorder struct {
 	Etcd
 	cluster Cluster
+	hashes  map[string]Hash
 	calls   []string
 }
 
-func (r *recorder) name(id uint64) string { return r.cluster.Members[id-1].Name }
+func (r *recorder) name(id uint64) string {
+	if id == 0 || id > uint64(len(r.cluster.Members)) {
+		return fmt.Sprint(id)
+	}
+	return r.cluster.Members[id-1].Name
+}
 
 func (r *recorder) add(format string, args ...any) {
 	r.calls = append(r.calls, fmt.Sprintf(format, args...))

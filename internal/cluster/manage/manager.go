@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Etcd is the etcd of a server. If the server has none, all methods fail with [object.ErrNotEmbedded].
@@ -24,6 +25,12 @@ type Etcd interface {
 
 	// Defragment defragments the database of a member, and returns its sizes.
 	Defragment(ctx context.Context, id uint64) (before, after int64, err error)
+
+	// Hash returns the hash of all data of a member, at the newest revision that it has.
+	Hash(ctx context.Context, id uint64) (Hash, error)
+
+	// Disarm clears an alarm.
+	Disarm(ctx context.Context, alarm Alarm) error
 
 	// Snapshot sends the database of the own member, and at last its hash. Remaining is how many bytes
 	// of the database follow.
@@ -46,13 +53,37 @@ func (m *Manager) Cluster(ctx context.Context) (Cluster, error) {
 	return c, err
 }
 
-// several returns the state of a cluster of several.
-func (m *Manager) several(ctx context.Context) (Cluster, error) {
-	c, err := m.Cluster(ctx)
+// several returns the state of a cluster of several. A busy majority gets more time to confirm the list of members.
+func (m *Manager) several(ctx context.Context) (c Cluster, err error) {
+	repeat(ctx, func() bool {
+		c, err = m.Cluster(ctx)
+		all, healthy := c.voters(0)
+		return err != nil || !c.Unconfirmed || healthy < majority(all)
+	})
 	if err == nil && !c.Several() {
 		err = ErrSingle
 	}
 	return c, err
+}
+
+const (
+	// patience is how long a question is repeated before its answer counts. A busy machine may take seconds.
+	patience = 10 * time.Second
+	pause    = time.Second
+)
+
+// repeat calls a function until it returns true, ctx is done, or patience is over.
+func repeat(ctx context.Context, ended func() bool) {
+	over := time.After(patience)
+	for !ended() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-over:
+			return
+		case <-time.After(pause):
+		}
+	}
 }
 
 // Snapshot is that of [Etcd], and says which member it is. It contains what was acknowledged before, because
@@ -105,6 +136,11 @@ func (m *Manager) Remove(ctx context.Context, name string, onlyIfDead bool) (Clu
 		return c, fmt.Errorf("remove %s: %w", member.Label(), err)
 	}
 	c.Members = slices.DeleteFunc(c.Members, func(one Member) bool { return one.ID == member.ID })
+	for _, alarm := range member.alarms() {
+		if err := m.etcd.Disarm(ctx, alarm); err != nil {
+			c.OtherAlarms = append(c.OtherAlarms, alarm) // the member is removed: Unsafe says what to do
+		}
+	}
 	return c, nil
 }
 
@@ -134,6 +170,9 @@ func (c Cluster) works() error {
 	if healthy < majority(all) {
 		return unsafef("no majority of the voting members works (%d of %d), so nothing can be changed: start %s; if their data is lost for good, use fanoutd recover",
 			healthy, all, c.troubled())
+	}
+	if c.Unconfirmed {
+		return unsafef("nothing can be changed: %s", c.unconfirmed())
 	}
 	return nil
 }

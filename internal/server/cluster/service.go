@@ -153,6 +153,34 @@ func (s *Service) DefragmentMember(ctx context.Context, req *fanoutv1.Defragment
 	return &fanoutv1.DefragmentMemberResponse{BytesBefore: before, Bytes: after}, nil
 }
 
+// DisarmAlarms implements ClusterService.
+func (s *Service) DisarmAlarms(ctx context.Context, _ *fanoutv1.DisarmAlarmsRequest) (*fanoutv1.DisarmAlarmsResponse, error) {
+	m, err := s.admit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cleared, c, err := m.Disarm(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &fanoutv1.DisarmAlarmsResponse{Cleared: alarms(cleared), Cluster: answer(c)}, nil
+}
+
+// alarms returns alarms in the protocol.
+func alarms(of []manage.Alarm) (all []*fanoutv1.ClusterAlarm) {
+	for _, a := range of {
+		one := &fanoutv1.ClusterAlarm{Alarm: fanoutv1.ClusterMember_ALARM_NO_SPACE}
+		if a.Corrupt {
+			one.Alarm = fanoutv1.ClusterMember_ALARM_CORRUPT
+		}
+		if a.Member != 0 {
+			one.MemberId = hex(a.Member)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
 // TakeSnapshot implements ClusterService.
 func (s *Service) TakeSnapshot(_ *fanoutv1.TakeSnapshotRequest, stream grpc.ServerStreamingServer[fanoutv1.TakeSnapshotResponse]) error {
 	m, err := s.admit(stream.Context())
@@ -171,7 +199,7 @@ func (s *Service) TakeSnapshot(_ *fanoutv1.TakeSnapshotRequest, stream grpc.Serv
 
 // answer returns the state of a cluster in the protocol.
 func answer(c manage.Cluster) *fanoutv1.GetClusterResponse {
-	resp := &fanoutv1.GetClusterResponse{ClusterId: hex(c.ID), ClusterVersion: c.Version, Problem: c.Unsafe()}
+	resp := &fanoutv1.GetClusterResponse{ClusterId: hex(c.ID), ClusterVersion: c.Version, Problem: c.Unsafe(), OtherAlarms: alarms(c.OtherAlarms), Unconfirmed: c.Unconfirmed}
 	resp.Safe = resp.GetProblem() == ""
 	leader := c.Leader()
 	if leader != nil {
