@@ -208,7 +208,7 @@ func TestMaintenance(t *testing.T) {
 	revision := running["node-1"].put(t, "app/limits", "1")
 	for name := range running {
 		path := filepath.Join(t.TempDir(), "backup.db")
-		s, err := members(t, configs[name]).Snapshot(ctx, path, func(int64, int64) {})
+		s, err := members(t, configs[name]).Snapshot(ctx, path, false, func(int64, int64) {})
 		info, statErr := os.Stat(path)
 		if err != nil || statErr != nil || s.Member != name || s.Revision < revision || info.Mode().Perm() != 0o600 || info.Size() != s.Bytes {
 			t.Errorf("%s: got %+v, %v, %v", name, s, err, statErr)
@@ -231,7 +231,7 @@ func TestASingleServerIsShown(t *testing.T) {
 	if err != nil || state.Safe || len(state.Members) != 1 || !state.Members[0].Healthy || state.Leader != state.Members[0].Name {
 		t.Errorf("got %+v, %v", state, err)
 	}
-	if s, err := at.Snapshot(ctx, filepath.Join(t.TempDir(), "backup.db"), func(int64, int64) {}); err != nil || s.Bytes == 0 {
+	if s, err := at.Snapshot(ctx, filepath.Join(t.TempDir(), "backup.db"), false, func(int64, int64) {}); err != nil || s.Bytes == 0 {
 		t.Errorf("got %+v, %v", s, err)
 	}
 	_, err = at.Remove(ctx, "node-1", false)
@@ -239,4 +239,32 @@ func TestASingleServerIsShown(t *testing.T) {
 	_, _, err = at.MoveLeader(ctx, "")
 	refusedBecause(t, err, client.ErrNoCluster, "without other members")
 	stop()
+}
+
+// A server without a majority cannot know whether its data is the newest. It says so, and sends a snapshot only if that is
+// asked for.
+func TestSnapshotWithoutAMajority(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	t.Parallel()
+	configs, running := formed(t)
+	ctx := poll.Context(t)
+	revision := running["node-1"].put(t, "app/limits", "1")
+	running["node-1"].becomesSafe(t)
+	for _, name := range []string{"node-2", "node-3"} {
+		running[name].stop(t)
+		delete(running, name)
+	}
+	at, path := members(t, configs["node-1"]), filepath.Join(t.TempDir(), "backup.db")
+	_, err := at.Snapshot(ctx, path, false, func(int64, int64) {})
+	refusedBecause(t, err, client.ErrClusterUnsafe, "node-1 has no majority, so it may lack the newest writes")
+	s, err := at.Snapshot(ctx, path, true, func(int64, int64) {})
+	if err != nil || s.Revision < revision || !strings.Contains(s.Problem, "it may lack the newest writes") {
+		t.Errorf("got %+v, %v", s, err)
+	}
+	if state := running["node-1"].state(t); !state.GetUnconfirmed() || !strings.Contains(state.GetProblem(), "as far as node-1 knows") {
+		t.Errorf("got %v", state)
+	}
+	stopAll(t, running)
 }

@@ -65,12 +65,14 @@ func (c Cluster) corrupt() bool {
 		slices.ContainsFunc(c.OtherAlarms, func(a Alarm) bool { return a.Corrupt })
 }
 
+func (c Cluster) hasAlarm(alarm Alarm) bool { return slices.Contains(c.OtherAlarms, alarm) }
+
 // Disarm clears the alarms whose cause is gone: those of members that were removed, and if all members have
 // the same data, all alarms that it differs. It returns them, and the state of the cluster afterwards.
 func (m *Manager) Disarm(ctx context.Context) (cleared []Alarm, c Cluster, err error) {
 	m.changing.Lock()
 	defer m.changing.Unlock()
-	if c, err = m.Cluster(ctx); err != nil {
+	if c, err = m.confirmed(ctx); err != nil {
 		return nil, c, err
 	}
 	due := slices.Clone(c.OtherAlarms)

@@ -159,7 +159,7 @@ func (c Cluster) Unsafe() string {
 	all, healthy := c.voters(0)
 	switch troubled := c.troubled(); {
 	case healthy < majority(all):
-		return fmt.Sprintf("no majority of the voting members works (%d of %d): %s", healthy, all, troubled)
+		return fmt.Sprintf("no majority of the voting members works (%d of %d): %s", healthy, all, troubled+c.perhapsOld())
 	case len(c.OtherAlarms) > 0:
 		return c.OtherAlarms[0].describe()
 	case c.Unconfirmed:
@@ -176,6 +176,14 @@ func (c Cluster) Unsafe() string {
 // unconfirmed describes what Unconfirmed means.
 func (c Cluster) unconfirmed() string {
 	return fmt.Sprintf("no majority has confirmed to %s in time that its list of members is the present one", c.self().Label())
+}
+
+// perhapsOld says so if another majority may have other members.
+func (c Cluster) perhapsOld() string {
+	if !c.Unconfirmed {
+		return ""
+	}
+	return fmt.Sprintf(", as far as %s knows", c.self().Label())
 }
 
 // troubled describes the members that are not healthy or do not vote.

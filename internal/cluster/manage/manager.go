@@ -53,13 +53,19 @@ func (m *Manager) Cluster(ctx context.Context) (Cluster, error) {
 	return c, err
 }
 
-// several returns the state of a cluster of several. A busy majority gets more time to confirm the list of members.
-func (m *Manager) several(ctx context.Context) (c Cluster, err error) {
+// confirmed returns the state of the cluster. A busy majority gets more time to confirm the list of members.
+func (m *Manager) confirmed(ctx context.Context) (c Cluster, err error) {
 	repeat(ctx, func() bool {
 		c, err = m.Cluster(ctx)
 		all, healthy := c.voters(0)
 		return err != nil || !c.Unconfirmed || healthy < majority(all)
 	})
+	return c, err
+}
+
+// several is confirmed for a cluster of several.
+func (m *Manager) several(ctx context.Context) (Cluster, error) {
+	c, err := m.confirmed(ctx)
 	if err == nil && !c.Several() {
 		err = ErrSingle
 	}
@@ -84,23 +90,6 @@ func repeat(ctx context.Context, ended func() bool) {
 		case <-time.After(pause):
 		}
 	}
-}
-
-// Snapshot is that of [Etcd], and says which member it is. It contains what was acknowledged before, because
-// listing the members waits until this one has applied it.
-func (m *Manager) Snapshot(ctx context.Context, send func(member string, chunk []byte, remaining int64) error) error {
-	c, err := m.Cluster(ctx)
-	if err != nil {
-		return err
-	}
-	var self Member
-	if i := slices.IndexFunc(c.Members, func(one Member) bool { return one.ID == c.Self }); i >= 0 {
-		self = c.Members[i]
-	}
-	if self.Corrupt {
-		return unsafef("the data of %s differs from that of others: take the snapshot from another server", self.Label())
-	}
-	return m.etcd.Snapshot(ctx, func(chunk []byte, remaining int64) error { return send(self.Label(), chunk, remaining) })
 }
 
 // Remove removes a member, with onlyIfDead only if it does not answer. It returns the state of the
@@ -169,7 +158,7 @@ func (c Cluster) works() error {
 	all, healthy := c.voters(0)
 	if healthy < majority(all) {
 		return unsafef("no majority of the voting members works (%d of %d), so nothing can be changed: start %s; if their data is lost for good, use fanoutd recover",
-			healthy, all, c.troubled())
+			healthy, all, c.troubled()+c.perhapsOld())
 	}
 	if c.Unconfirmed {
 		return unsafef("nothing can be changed: %s", c.unconfirmed())

@@ -102,7 +102,7 @@ func TestSnapshotIsVerified(t *testing.T) {
 			if err := os.WriteFile(target, []byte("previous"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			s, err := New(c).Snapshot(poll.Context(t), target, func(int64, int64) {})
+			s, err := New(c).Snapshot(poll.Context(t), target, false, func(int64, int64) {})
 			content, readErr := os.ReadFile(target)
 			if readErr != nil {
 				t.Fatal(readErr)

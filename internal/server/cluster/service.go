@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -24,11 +24,12 @@ type Service struct {
 	fanoutv1.UnimplementedClusterServiceServer
 	rights  *rpc.Rights
 	manager *manage.Manager // nil: there is no etcd
+	stall   time.Duration   // see TakeSnapshot
 }
 
 // New returns the service of an etcd; nil: there is none.
 func New(etcd manage.Etcd, rights *rpc.Rights) *Service {
-	s := &Service{rights: rights}
+	s := &Service{rights: rights, stall: stall}
 	if etcd != nil {
 		s.manager = manage.New(etcd)
 	}
@@ -179,22 +180,6 @@ func alarms(of []manage.Alarm) (all []*fanoutv1.ClusterAlarm) {
 		all = append(all, one)
 	}
 	return all
-}
-
-// TakeSnapshot implements ClusterService.
-func (s *Service) TakeSnapshot(_ *fanoutv1.TakeSnapshotRequest, stream grpc.ServerStreamingServer[fanoutv1.TakeSnapshotResponse]) error {
-	m, err := s.admit(stream.Context())
-	if err != nil {
-		return err
-	}
-	first := true
-	return m.Snapshot(stream.Context(), func(member string, chunk []byte, remaining int64) error {
-		part := &fanoutv1.TakeSnapshotResponse{Chunk: chunk, RemainingBytes: remaining}
-		if first {
-			part.Member, first = member, false
-		}
-		return stream.Send(part)
-	})
 }
 
 // answer returns the state of a cluster in the protocol.

@@ -261,9 +261,17 @@ func (m *Member) Snapshot(ctx context.Context, send func(chunk []byte, remaining
 	if m.stopped() {
 		return object.ErrUnavailable
 	}
-	ctx, cancel := context.WithCancel(ctx) // ends the stream if the caller does not receive all of it
+	return sendSnapshot(ctx, m.maintenance, send)
+}
+
+// errUnreadable means that etcd could not read its database to the end. etcd then sends empty parts without end.
+var errUnreadable = errors.New("etcd cannot read its database to the end: take the snapshot from another server")
+
+// sendSnapshot sends a snapshot of etcd. When it returns, the read transaction of the database ends.
+func sendSnapshot(ctx context.Context, etcd pb.MaintenanceClient, send func(chunk []byte, remaining int64) error) error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := m.maintenance.Snapshot(ctx, &pb.SnapshotRequest{})
+	stream, err := etcd.Snapshot(ctx, &pb.SnapshotRequest{})
 	if err != nil {
 		return err
 	}
@@ -273,6 +281,9 @@ func (m *Member) Snapshot(ctx context.Context, send func(chunk []byte, remaining
 			return nil
 		} else if err != nil {
 			return err
+		}
+		if len(part.GetBlob()) == 0 && part.GetRemainingBytes() > 0 {
+			return errUnreadable
 		}
 		if err := send(part.GetBlob(), int64(part.GetRemainingBytes())); err != nil {
 			return err
