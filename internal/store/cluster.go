@@ -21,6 +21,12 @@ func (s *Store) Cluster(ctx context.Context) (c manage.Cluster, err error) {
 	return c, err
 }
 
+// Reached returns the other members that a member answers.
+func (s *Store) Reached(ctx context.Context, id uint64) (by []uint64) {
+	_ = s.manage(ctx, func() error { by = s.member.Reached(ctx, id); return nil })
+	return by
+}
+
 // RemoveMember lets a member remove another one.
 func (s *Store) RemoveMember(ctx context.Context, via, id uint64) error {
 	return s.manage(ctx, func() error { return s.member.RemoveMember(ctx, via, id) })

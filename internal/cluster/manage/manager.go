@@ -1,6 +1,7 @@
 package manage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -13,6 +14,9 @@ type Etcd interface {
 	// Cluster asks all members. Members that do not answer in time have no report. If there is a
 	// majority, the own member has then applied everything that was acknowledged before.
 	Cluster(ctx context.Context) (Cluster, error)
+
+	// Reached asks the others whether a member answers them, and returns those that it answers.
+	Reached(ctx context.Context, id uint64) []uint64
 
 	// RemoveMember lets the member via remove another one.
 	RemoveMember(ctx context.Context, via, id uint64) error
@@ -92,7 +96,7 @@ func repeat(ctx context.Context, ended func() bool) {
 	}
 }
 
-// Remove removes a member, with onlyIfDead only if it does not answer. It returns the state of the
+// Remove removes a member, with onlyIfDead only if it does not answer any member for a while. It returns the state of the
 // cluster afterwards.
 func (m *Manager) Remove(ctx context.Context, name string, onlyIfDead bool) (Cluster, error) {
 	m.changing.Lock()
@@ -102,8 +106,8 @@ func (m *Manager) Remove(ctx context.Context, name string, onlyIfDead bool) (Clu
 		return c, err
 	}
 	member, err := c.Find(name)
-	if err == nil && onlyIfDead && member.Report != nil {
-		err = unsafef("%s answers, so it need not be replaced: to move it to another machine, stop it first; to take it out of the cluster, use fanoutctl cluster remove", member.Label())
+	if err == nil && onlyIfDead {
+		c, err = m.dead(ctx, c, member)
 	}
 	if err == nil {
 		err = c.mayRemove(member)
@@ -131,6 +135,32 @@ func (m *Manager) Remove(ctx context.Context, name string, onlyIfDead bool) (Clu
 		}
 	}
 	return c, nil
+}
+
+// dead returns an error if a member answers this one or another one. It asks several times, because a busy machine may be late
+// once. It returns the newest state of the cluster.
+func (m *Manager) dead(ctx context.Context, c Cluster, member Member) (Cluster, error) {
+	answers, err := "", error(nil)
+	repeat(ctx, func() bool {
+		if one, err := c.Find(member.Label()); err == nil && one.Report != nil {
+			answers = "answers"
+			return true
+		}
+		for _, id := range m.etcd.Reached(ctx, member.ID) {
+			i := slices.IndexFunc(c.Members, func(one Member) bool { return one.ID == id })
+			if i >= 0 && id != member.ID {
+				answers = "answers " + c.Members[i].Label()
+				return true
+			}
+		}
+		c, err = m.Cluster(ctx)
+		return err != nil
+	})
+	if answers != "" {
+		err = unsafef("%s %s, so it need not be replaced: to move it to another machine, stop it first; to take it out of the cluster, use fanoutctl cluster remove",
+			member.Label(), answers)
+	}
+	return c, cmp.Or(err, ctx.Err())
 }
 
 // mayRemove returns an error if the cluster would not work without a member that has been removed.
