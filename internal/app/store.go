@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
@@ -121,7 +122,7 @@ func beginEtcd(ctx context.Context, cfg config.Config, onWait func(cluster.Waiti
 	}
 	server, _ := list.Get(own)
 	peers := &store.Peers{
-		Name: own, Peer: server.Peer, Client: server.Client, ListenPeer: bindable(server.Peer), ListenClient: bindable(server.Client),
+		Name: own, Peer: server.Peer, Client: server.Client, ListenPeer: listenAt(server.Peer, cfg.Cluster.Listen), ListenClient: listenAt(server.Client, cfg.Cluster.Listen),
 		TLS: security.etcd(), Majority: list.Majority(),
 	}
 	join := func(ctx context.Context, id uint64, via []cluster.Server) (string, error) {
@@ -156,6 +157,20 @@ func directoryOf(cfg config.Config) (cluster.Directory, error) {
 		return cluster.Directory{}, fmt.Errorf("read the data directory: %w", err)
 	}
 	return cluster.Directory{Path: d.Path, Cluster: d.Cluster, Name: d.Name, Single: d.Single}, nil
+}
+
+// adviseReplacement adds what to do to an error of a server whose files are damaged: the others have its data.
+func adviseReplacement(cfg config.Config, err error) error {
+	if _, ok := errors.AsType[*store.DamagedError](err); !ok {
+		return err
+	}
+	own, _, listErr := Servers(cfg)
+	if listErr != nil {
+		return err
+	}
+	dir := filepath.Join(cfg.DataDir, "etcd")
+	return fmt.Errorf("%w. While a majority of the other servers runs, no backup is needed: run fanoutctl cluster replace %s, "+
+		"move the data of this server away (mv %s %s.old), and start it again", err, own, dir, dir)
 }
 
 // openStore opens the store. Peers makes an embedded etcd a member of several.
