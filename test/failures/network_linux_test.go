@@ -67,10 +67,10 @@ func newNetwork(t *testing.T, n int, settings string) *network {
 	return net
 }
 
-// startNetwork returns three servers that serve.
-func startNetwork(t *testing.T) *network {
+// startNetwork returns three servers that serve, each with these lines at the end of its settings.
+func startNetwork(t *testing.T, settings string) *network {
 	t.Helper()
-	n := newNetwork(t, 3, "")
+	n := newNetwork(t, 3, settings)
 	for _, s := range n.servers {
 		s.launch(t)
 		s.endWith(t)

@@ -276,7 +276,7 @@ func TestPartitionsOfACluster(t *testing.T) {
 	}
 	t.Parallel()
 	rng := seed.New(t).Rand(0)
-	n := startNetwork(t)
+	n := startNetwork(t, "")
 	l := startLoad(t, n)
 	all := []int{0, 1, 2}
 	l.goesOn(t, 10, all...)
