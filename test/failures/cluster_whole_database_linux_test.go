@@ -10,6 +10,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/check"
 	"github.com/fanoutd/fanoutd/test/poll"
+	"github.com/fanoutd/fanoutd/test/race"
 )
 
 // TestWatchesAtAServerThatGetsTheWholeDatabase cuts a follower off until the others do not have the entries any more that
@@ -25,6 +26,9 @@ func TestWatchesAtAServerThatGetsTheWholeDatabase(t *testing.T) {
 		watchesAtAServerThatGetsTheWholeDatabase(t, false, object.Reset)
 	})
 	t.Run("the history is compacted", func(t *testing.T) {
+		if race.Enabled {
+			t.Skip("takes long under the race detector")
+		}
 		t.Parallel()
 		watchesAtAServerThatGetsTheWholeDatabase(t, true, object.Reset, object.Delta)
 	})
