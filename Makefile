@@ -23,7 +23,7 @@ HANDWRITTEN = $(shell git ls-files --cached --others --exclude-standard '*.go' '
 
 # Test folders with their own go.mod, so that an importer of the client does not inherit
 # what only tests need.
-TEST_MODULES := test/browser test/etcd test/observability test/packaging test/robustness
+TEST_MODULES := test/browser test/etcd test/etcd36 test/observability test/packaging test/robustness
 
 .PHONY: help
 help: ## Describe the targets
@@ -119,7 +119,7 @@ test: ## Run all tests, or those of one package: make test P=./internal/dispatch
 	$(if $(filter ./...,$(P)),cd test/observability && $(GOTEST) -timeout 20m ./...)
 
 # docs/dev/testing.md lists these tests.
-FULL_SIZE := TestReconnectsLeaveNothingBehind|TestTenThousandChanges|TestHoppingBetweenServers|TestLargeValues|TestStormsEncodeEachEventOnce|TestAwayForADay|TestALiveEventWaitsForOnePartOfASnapshot|TestBoundedAndIsolatedFromReadersThatStop|TestIsolatedFromReadersThatStallAndComeBack|TestSubscriberStuck|TestFanoutdKilled|TestWatchersSeeExactlyWhatHappened|TestPartitions
+FULL_SIZE := TestReconnectsLeaveNothingBehind|TestTenThousandChanges|TestHoppingBetweenServers|TestLargeValues|TestStormsEncodeEachEventOnce|TestAwayForADay|TestALiveEventWaitsForOnePartOfASnapshot|TestBoundedAndIsolatedFromReadersThatStop|TestIsolatedFromReadersThatStallAndComeBack|TestSubscriberStuck|TestFanoutdKilled|TestWatchersSeeExactlyWhatHappened|TestPartitions|TestWatchesAtAServerThatGetsTheWholeDatabase
 
 .PHONY: test-full-size
 test-full-size: ## Run the tests that are smaller under the race detector at their full size

@@ -21,6 +21,7 @@ type (
 	Peers         = embedded.Peers
 	TLSFiles      = embedded.TLSFiles
 	DataGoneError = embedded.DataGoneError
+	DamagedError  = embedded.DamagedError
 )
 
 // Identify is [embedded.Identify].

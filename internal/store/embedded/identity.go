@@ -56,7 +56,7 @@ func readIdentity(member string) (identity Identity, err error) {
 		return identity, err
 	case len(names) > 0:
 	case state.applied > 0:
-		return identity, fmt.Errorf("the write-ahead log %s is missing: restore a backup", datadir.ToWALDir(member))
+		return identity, damaged("the write-ahead log %s is missing: restore a backup", datadir.ToWALDir(member))
 	default:
 		return identity, nil // new, or the first start was interrupted
 	}

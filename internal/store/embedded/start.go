@@ -109,7 +109,7 @@ func startMember(ctx context.Context, start func() (*embed.Etcd, error), fatal *
 	err := fatal.during(func() (err error) {
 		defer func() {
 			if p := recover(); p != nil {
-				err = fmt.Errorf("the database is damaged, restore a backup: %v", p)
+				err = damaged("the database is damaged, restore a backup: %v", p)
 			}
 		}()
 		// etcd reads its database through a memory map. Without this, a page beyond the
