@@ -1,7 +1,6 @@
 package cluster_test
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -336,10 +335,7 @@ func TestStopWithoutAMajority(t *testing.T) {
 		}
 		return err == nil
 	})
-	alone.cancel()
-	if err := <-alone.done; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	alone.stop(t)
 }
 
 // The members talk with TLS, and accept only certificates of their authority with the name of a member.
@@ -376,10 +372,7 @@ func TestClusterWithTLS(t *testing.T) {
 			running := launchAll(t, configs, "node-1", "node-2", "node-3")
 			running["node-1"].says(t, "waiting for node-3 (")
 			running["node-3"].says(t, "waiting for ")
-			running["node-3"].cancel()
-			if err := <-running["node-3"].done; !errors.Is(err, context.Canceled) {
-				t.Errorf("got %v", err)
-			}
+			running["node-3"].stop(t)
 			issue("node-3")
 			running["node-3"] = launch(t, configs["node-3"])
 			running["node-3"].put(t, "app/limits", "1")

@@ -1,8 +1,6 @@
 package cluster_test
 
 import (
-	"context"
-	"errors"
 	"io"
 	"maps"
 	"net"
@@ -166,10 +164,7 @@ func TestAServerThatWaitsForAMajorityAnswers(t *testing.T) {
 	stopAll(t, running)
 	alone := launch(t, configs["node-1"])
 	alone.waits(t, configs["node-1"], "node-2, node-3")
-	alone.cancel()
-	if err := <-alone.done; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	alone.stop(t)
 	running = launchAll(t, configs, "node-1", "node-2")
 	for name, m := range running {
 		m.serving(t)
