@@ -408,6 +408,22 @@ bench-state: bench-program ## Measure the memory of a million objects, and a sta
 bench-watches: bench-program ## Measure events of very many interests, and streams with one watch, and update docs/dev/benchmarks.md
 	$(call suite,watches,--duration 3s)
 
+# How long each rate and each side of a kill is measured, how often all is repeated, and how long the cluster
+# delivers as fast as it can.
+CLUSTER ?= 10s
+CLUSTER_REPEATS ?= 3
+FANOUT ?= 10m
+cluster = $(BENCH)/fanoutbench suite cluster --source . $(1) --output $(BENCH)/cluster.jsonl --command 'make $@'
+
+.PHONY: bench-cluster
+bench-cluster: bench-program ## Measure three servers that are their own etcd cluster, also while one is killed, and update docs/dev/benchmarks.md
+	rm -f $(BENCH)/cluster.jsonl
+	@status=0; \
+	{ $(call cluster,--duration $(CLUSTER) --repeats $(CLUSTER_REPEATS) --scenarios cluster-load$(comma)cluster-kill$(comma)cluster-outage); } || status=$$?; \
+	{ $(call cluster,--duration $(FANOUT) --repeats 1 --scenarios cluster-fan-out); } || status=$$?; \
+	$(BENCH)/fanoutbench report --document $(DOCUMENT) $(BENCH)/cluster.jsonl || status=$$?; \
+	exit $$status
+
 # bench/copies/python/install installs the Debian packages that this needs.
 .PHONY: bench-copies
 bench-copies: bench-program $(NODE_MODULES) ## Measure the informers of each language beside clients of etcd and NATS
