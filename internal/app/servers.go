@@ -79,7 +79,8 @@ func hostsOf(list cluster.List) (hosts []string) {
 }
 
 // listenAt returns the address on which to listen, so that others reach it at the given one. Own is a host that
-// is configured for that, or empty. A machine may know its own name under an address that others cannot reach.
+// is configured for that, or empty. A machine may know its own name under an address that others cannot reach. Go
+// and etcd listen on 0.0.0.0 with IPv6, too, if the machine has it, and "::" would fail if it does not.
 func listenAt(address, own string) string {
 	host, port, _ := net.SplitHostPort(address)
 	if own != "" {
@@ -116,6 +117,9 @@ func FormWithout(cfg config.Config, without []string) error {
 		return err
 	}
 	if err := list.CheckWithout(without, own); err != nil {
+		return err
+	}
+	if err := checkOwner(cfg); err != nil {
 		return err
 	}
 	directory, err := directoryOf(cfg)

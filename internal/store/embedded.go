@@ -27,6 +27,12 @@ type (
 // Identify is [embedded.Identify].
 func Identify(dir string) (embedded.Identity, error) { return embedded.Identify(dir) }
 
+// Lock is [embedded.Lock].
+func Lock(dir string) (unlock func() error, err error) { return embedded.Lock(dir) }
+
+// CheckOwner is [embedded.CheckOwner].
+func CheckOwner(dir string) error { return embedded.CheckOwner(dir) }
+
 // These are the results of [Restore] and [Recover], and what [Inspect] reads.
 type (
 	Restored  = embedded.Restored

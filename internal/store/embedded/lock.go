@@ -10,6 +10,15 @@ import (
 	"github.com/gofrs/flock"
 )
 
+// Lock locks a data directory for this process, before it is read: what [Identify] finds then stays so until Start
+// has taken the lock over, see [Config.Unlock].
+func Lock(dir string) (unlock func() error, err error) {
+	if err := checkTree(dir); err != nil {
+		return nil, err
+	}
+	return lockDir(dir)
+}
+
 // lockDir locks a data directory for this process. etcd also locks its files, but a
 // second process that opens them hangs until the first one ends. This lock fails at
 // once and names the other process.

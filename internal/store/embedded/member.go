@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -62,12 +64,19 @@ type Member struct {
 // Start starts an etcd member and returns once it serves requests. It fails at once if
 // another process uses the directory.
 func Start(ctx context.Context, cfg Config, log *slog.Logger) (*Member, error) {
-	if err := checkLayout(cfg.Dir); err != nil {
-		return nil, err
+	unlock := cfg.Unlock
+	if unlock == nil {
+		var err error
+		if unlock, err = Lock(cfg.Dir); err != nil {
+			return nil, err
+		}
 	}
-	unlock, err := lockDir(cfg.Dir)
+	err := checkInterrupted(cfg.Dir)
+	if err == nil {
+		err = os.RemoveAll(filepath.Join(cfg.Dir, replaying)) // a copy that fanoutd recover has left when it was killed
+	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, unlock())
 	}
 	m := &Member{several: cfg.Peers != nil, fatal: newFatalErrors(), failed: make(chan error, 1), log: log, stopping: new(atomic.Bool), unlock: unlock}
 	context.AfterFunc(m.fatal.happened, func() {

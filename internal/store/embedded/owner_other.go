@@ -2,5 +2,5 @@
 
 package embedded
 
-// checkOwner does nothing: users are not compared on this platform.
-func checkOwner(string) error { return nil }
+// CheckOwner does nothing: users are not compared on this platform.
+func CheckOwner(string) error { return nil }

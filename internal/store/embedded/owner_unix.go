@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// checkOwner refuses to fill, as root, the data directory of another user, whose server could not read the files.
-func checkOwner(dir string) error {
+// CheckOwner refuses to write, as root, into the data directory of another user, whose server could not read the files.
+func CheckOwner(dir string) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

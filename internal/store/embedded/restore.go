@@ -103,7 +103,7 @@ func (r *restoration) logger() *zap.Logger {
 
 // lock locks the data directory, which no server may use meanwhile.
 func (r *restoration) lock() (unlock func() error, err error) {
-	if err := checkOwner(r.cfg.Dir); err != nil {
+	if err := CheckOwner(r.cfg.Dir); err != nil {
 		return nil, err
 	}
 	if err := checkTree(r.cfg.Dir); err != nil {
