@@ -9,6 +9,8 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store/embedded"
+	"github.com/fanoutd/fanoutd/internal/store/embedded/directory"
+	"github.com/fanoutd/fanoutd/internal/store/embedded/recovery"
 	"github.com/fanoutd/fanoutd/internal/store/epochs"
 )
 
@@ -23,29 +25,29 @@ type (
 	DataGoneError = embedded.DataGoneError
 )
 
-// Identify is [embedded.Identify].
-func Identify(dir string) (embedded.Identity, error) { return embedded.Identify(dir) }
+// Identify is [directory.Identify].
+func Identify(dir string) (directory.Identity, error) { return directory.Identify(dir) }
 
 // These are the results of [Restore] and [Recover], and what [Inspect] reads.
 type (
-	Restored  = embedded.Restored
-	Recovered = embedded.Recovered
-	Survivor  = embedded.Survivor
+	Restored  = recovery.Restored
+	Recovered = recovery.Recovered
+	Survivor  = recovery.Survivor
 )
 
-// Restore is [embedded.Restore].
+// Restore is [recovery.Restore].
 func Restore(ctx context.Context, cfg EmbeddedConfig, file string, log *slog.Logger) (Restored, error) {
-	return embedded.Restore(ctx, cfg, file, log)
+	return recovery.Restore(ctx, cfg, file, log)
 }
 
-// Recover is [embedded.Recover].
+// Recover is [recovery.Recover].
 func Recover(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (Recovered, error) {
-	return embedded.Recover(ctx, cfg, log)
+	return recovery.Recover(ctx, cfg, log)
 }
 
-// Inspect is [embedded.Inspect].
+// Inspect is [recovery.Inspect].
 func Inspect(cfg EmbeddedConfig, log *slog.Logger) (Survivor, error) {
-	return embedded.Inspect(cfg, log)
+	return recovery.Inspect(cfg, log)
 }
 
 // OpenEmbedded starts an etcd in this process and returns a store in it.

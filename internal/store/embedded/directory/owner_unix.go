@@ -1,6 +1,6 @@
 //go:build unix
 
-package embedded
+package directory
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// checkOwner refuses to fill, as root, the data directory of another user, whose server could not read the files.
-func checkOwner(dir string) error {
+// CheckOwner refuses to fill, as root, the data directory of another user, whose server could not read the files.
+func CheckOwner(dir string) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

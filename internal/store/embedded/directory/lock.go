@@ -1,4 +1,4 @@
-package embedded
+package directory
 
 import (
 	"fmt"
@@ -10,10 +10,10 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// lockDir locks a data directory for this process. etcd also locks its files, but a
+// Lock locks a data directory for this process. etcd also locks its files, but a
 // second process that opens them hangs until the first one ends. This lock fails at
 // once and names the other process.
-func lockDir(dir string) (unlock func() error, err error) {
+func Lock(dir string) (unlock func() error, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
 	}

@@ -1,4 +1,4 @@
-package embedded
+package recovery
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 
-	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
@@ -21,6 +20,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store/embedded"
+	"github.com/fanoutd/fanoutd/internal/store/embedded/directory"
+	"github.com/fanoutd/fanoutd/internal/store/embedded/process"
 	"github.com/fanoutd/fanoutd/internal/store/etcdlog"
 )
 
@@ -29,13 +31,6 @@ import (
 // exact in JSON numbers (2^53) for 9 million restores. fanoutd's own clients do not need it, because their
 // positions have an epoch.
 const revisionBump = 1_000_000_000
-
-// The directories beside etcd's own while it is filled. A server does not start beside them, because it would take
-// the missing data for a new directory.
-const (
-	filling = "etcd.restoring" // not complete
-	filled  = "etcd.restored"  // complete: only its name is missing
-)
 
 // Restored is the result of a restore.
 type Restored struct {
@@ -60,7 +55,7 @@ func (e *NotEmptyError) Error() string {
 // Restore makes a snapshot of etcd the data of a new cluster, whose only member is the one with this
 // configuration. The data directory must be empty. If Restore is interrupted, no server starts in the directory before
 // it has been called again.
-func Restore(ctx context.Context, cfg Config, file string, log *slog.Logger) (Restored, error) {
+func Restore(ctx context.Context, cfg embedded.Config, file string, log *slog.Logger) (Restored, error) {
 	r := newRestoration(cfg, log)
 	unlock, err := r.lock()
 	if err != nil {
@@ -68,7 +63,7 @@ func Restore(ctx context.Context, cfg Config, file string, log *slog.Logger) (Re
 	}
 	var done Restored
 	err = r.during(func() (err error) {
-		if err := checkEmpty(cfg.etcdDir()); err != nil {
+		if err := checkEmpty(directory.Etcd(cfg.Dir)); err != nil {
 			return err
 		}
 		if err := checkHash(file); err != nil {
@@ -77,21 +72,21 @@ func Restore(ctx context.Context, cfg Config, file string, log *slog.Logger) (Re
 		if err := r.fill(ctx, file, true, &done); err != nil {
 			return fmt.Errorf("restore %s: %w", file, err)
 		}
-		return r.rename(filling, filepath.Base(cfg.etcdDir()))
+		return r.rename(directory.Filling, filepath.Base(directory.Etcd(cfg.Dir)))
 	})
 	return done, errors.Join(err, unlock())
 }
 
 // restoration fills the data directory of a member.
 type restoration struct {
-	cfg   Config
-	fatal *fatalErrors
+	cfg   embedded.Config
+	fatal *process.FatalErrors
 	slog  *slog.Logger
 	log   *zap.Logger
 }
 
-func newRestoration(cfg Config, log *slog.Logger) *restoration {
-	r := &restoration{cfg: cfg, fatal: newFatalErrors(), slog: log}
+func newRestoration(cfg embedded.Config, log *slog.Logger) *restoration {
+	r := &restoration{cfg: cfg, fatal: process.NewFatalErrors(), slog: log}
 	r.log = r.logger()
 	return r
 }
@@ -103,18 +98,18 @@ func (r *restoration) logger() *zap.Logger {
 
 // lock locks the data directory, which no server may use meanwhile.
 func (r *restoration) lock() (unlock func() error, err error) {
-	if err := checkOwner(r.cfg.Dir); err != nil {
+	if err := directory.CheckOwner(r.cfg.Dir); err != nil {
 		return nil, err
 	}
-	if err := checkTree(r.cfg.Dir); err != nil {
+	if err := directory.CheckTree(r.cfg.Dir); err != nil {
 		return nil, err
 	}
-	return lockDir(r.cfg.Dir)
+	return directory.Lock(r.cfg.Dir)
 }
 
 // during calls a function that reads databases through memory maps and calls etcd.
 func (r *restoration) during(call func() error) error {
-	return r.fatal.during(func() (err error) {
+	return r.fatal.During(func() (err error) {
 		defer func() {
 			if p := recover(); p != nil {
 				err = fmt.Errorf("the database is damaged: %v", p)
@@ -127,14 +122,14 @@ func (r *restoration) during(call func() error) error {
 
 // fill fills the directory "filling" with the database of a file. Hashed means that etcd has appended a hash to it.
 func (r *restoration) fill(ctx context.Context, file string, hashed bool, done *Restored) (err error) {
-	state, err := readDatabase(file)
+	state, err := directory.ReadDatabase(file)
 	if err != nil {
 		return err
 	}
-	if state.applied == 0 {
+	if state.Applied == 0 {
 		return errors.New("it is not a database of etcd")
 	}
-	if err := state.checkOrigin(true); err != nil {
+	if err := state.CheckOrigin(true); err != nil {
 		return err
 	}
 	manager := snapshot.NewV3(r.log)
@@ -145,11 +140,11 @@ func (r *restoration) fill(ctx context.Context, file string, hashed bool, done *
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c, err := r.cfg.etcd(r.log)
+	c, err := r.cfg.Etcd(r.log)
 	if err != nil {
 		return err
 	}
-	dir := r.path(filling)
+	dir := r.path(directory.Filling)
 	if err := os.RemoveAll(dir); err != nil { // of a call that was interrupted
 		return err
 	}
@@ -177,16 +172,16 @@ func (r *restoration) fill(ctx context.Context, file string, hashed bool, done *
 	if err := syncTree(dir); err != nil {
 		return err
 	}
-	names, err := walNames(datadir.ToWALDir(dir))
+	names, err := directory.LogFiles(datadir.ToWALDir(dir))
 	if err != nil {
 		return err
 	}
-	metadata, err := readMetadata(datadir.ToWALDir(dir), names[0])
+	metadata, err := directory.ReadMetadata(datadir.ToWALDir(dir), names[0])
 	if err != nil {
 		return err
 	}
 	*done = Restored{
-		Dir: r.cfg.etcdDir(), Cluster: metadata.GetClusterID(), Keys: status.TotalKey, Bytes: status.TotalSize,
+		Dir: directory.Etcd(r.cfg.Dir), Cluster: metadata.GetClusterID(), Keys: status.TotalKey, Bytes: status.TotalSize,
 		Snapshot: object.Revision(status.Revision), Revision: object.Revision(status.Revision + revisionBump),
 		AuthenticationOff: authentication,
 	}
@@ -241,16 +236,6 @@ func checkEmpty(dir string) error {
 		return err
 	case len(entries) > 0:
 		return &NotEmptyError{dir}
-	}
-	return nil
-}
-
-// checkInterrupted refuses a data directory in which a restore was interrupted.
-func checkInterrupted(dir string) error {
-	for _, name := range []string{filling, filled} {
-		if path := filepath.Join(dir, name); fileutil.Exist(path) {
-			return fmt.Errorf("fanoutd restore or recover was interrupted: run it again, or remove %s to do without", path)
-		}
 	}
 	return nil
 }
