@@ -28,11 +28,10 @@ type (
 // Identify is [directory.Identify].
 func Identify(dir string) (directory.Identity, error) { return directory.Identify(dir) }
 
-// These are the results of [Restore] and [Recover], and what [Inspect] reads.
+// These are the result of [Restore], [Replace] and [Recover], and what [Inspect] reads.
 type (
-	Restored  = recovery.Restored
-	Recovered = recovery.Recovered
-	Survivor  = recovery.Survivor
+	Restored = recovery.Restored
+	Survivor = recovery.Survivor
 )
 
 // Restore is [recovery.Restore].
@@ -40,8 +39,13 @@ func Restore(ctx context.Context, cfg EmbeddedConfig, file string, log *slog.Log
 	return recovery.Restore(ctx, cfg, file, log)
 }
 
+// Replace is [recovery.Replace].
+func Replace(ctx context.Context, cfg EmbeddedConfig, file string, log *slog.Logger) (Restored, error) {
+	return recovery.Replace(ctx, cfg, file, log)
+}
+
 // Recover is [recovery.Recover].
-func Recover(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (Recovered, error) {
+func Recover(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (Restored, error) {
 	return recovery.Recover(ctx, cfg, log)
 }
 

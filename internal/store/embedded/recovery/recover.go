@@ -28,16 +28,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/store/embedded/process"
 )
 
-const (
-	replaying = "etcd.replaying"       // copy of a survivor's data, in which the rest of its log is applied
-	former    = "etcd.before-recovery" // the survivor's data, kept
-)
-
-// Recovered is the result of Recover.
-type Recovered struct {
-	Restored
-	Former string // where the survivor's data is now
-}
+// replaying is a copy of a survivor's data, in which the rest of its log is applied.
+const replaying = "etcd.replaying"
 
 // Inspect reads the data of a stopped member of several, and changes nothing. It fails if the member runs.
 func Inspect(cfg embedded.Config, log *slog.Logger) (s Survivor, err error) {
@@ -62,28 +54,25 @@ func Inspect(cfg embedded.Config, log *slog.Logger) (s Survivor, err error) {
 //
 // Everything that the member has written to its log becomes part of the data, whether or not the member knew
 // that a majority has it: the others may have acknowledged it.
-func Recover(ctx context.Context, cfg embedded.Config, log *slog.Logger) (Recovered, error) {
+func Recover(ctx context.Context, cfg embedded.Config, log *slog.Logger) (Restored, error) {
 	r := newRestoration(cfg, log)
 	if err := r.checkData(); err != nil && !fileutil.Exist(r.path(directory.Filled)) {
-		return Recovered{}, err
+		return Restored{}, err
 	}
 	unlock, err := r.lock()
 	if err != nil {
-		return Recovered{}, err
+		return Restored{}, err
 	}
-	var done Recovered
+	var done Restored
 	err = r.during(func() error {
 		own := directory.Etcd(cfg.Dir)
 		if !fileutil.Exist(own) && fileutil.Exist(r.path(directory.Filled)) {
 			// An earlier call was interrupted between the last two steps.
-			done.Restored, done.Former = r.describe(), r.lastFormer()
+			done = r.describe()
 			return r.rename(directory.Filled, filepath.Base(own))
 		}
 		_, j, err := r.survivor()
 		if err != nil {
-			return err
-		}
-		if err := os.RemoveAll(r.path(directory.Filled)); err != nil {
 			return err
 		}
 		work := r.path(replaying)
@@ -92,19 +81,12 @@ func Recover(ctx context.Context, cfg embedded.Config, log *slog.Logger) (Recove
 		}
 		err = r.replay(ctx, work, j)
 		if err == nil {
-			err = r.fill(ctx, datadir.ToBackendFileName(work), false, &done.Restored)
+			err = r.fill(ctx, datadir.ToBackendFileName(work), false, &done)
 		}
 		if err := errors.Join(err, os.RemoveAll(work)); err != nil {
 			return err
 		}
-		if err := r.rename(directory.Filling, directory.Filled); err != nil {
-			return err
-		}
-		done.Former = r.nextFormer()
-		if err := r.rename(filepath.Base(own), filepath.Base(done.Former)); err != nil {
-			return err
-		}
-		return r.rename(directory.Filled, filepath.Base(own))
+		return r.putInPlace(&done, true, beforeRecovery)
 	})
 	return done, errors.Join(err, unlock())
 }
@@ -253,20 +235,20 @@ func copyFile(to, from string) (err error) {
 	return errors.Join(err, target.Close())
 }
 
-// nextFormer returns a free path for the survivor's data.
-func (r *restoration) nextFormer() string {
-	path := r.path(former)
+// nextFormer returns a free path for data that is replaced.
+func (r *restoration) nextFormer(name string) string {
+	path := r.path(name)
 	for i := 2; fileutil.Exist(path); i++ {
-		path = r.path(former + "-" + strconv.Itoa(i))
+		path = r.path(name + "-" + strconv.Itoa(i))
 	}
 	return path
 }
 
 // lastFormer returns the path of the survivor's data that was renamed last.
 func (r *restoration) lastFormer() string {
-	last := r.path(former)
+	last := r.path(beforeRecovery)
 	for i := 2; ; i++ {
-		path := r.path(former + "-" + strconv.Itoa(i))
+		path := r.path(beforeRecovery + "-" + strconv.Itoa(i))
 		if !fileutil.Exist(path) {
 			return last
 		}
@@ -277,6 +259,9 @@ func (r *restoration) lastFormer() string {
 // describe describes the directory "filled" of a call that was interrupted, as far as it shows that.
 func (r *restoration) describe() Restored {
 	done := Restored{Dir: directory.Etcd(r.cfg.Dir)}
+	if last := r.lastFormer(); fileutil.Exist(last) {
+		done.Former = last
+	}
 	if identity, err := directory.ReadIdentity(r.path(directory.Filled)); err == nil {
 		done.Cluster = identity.Cluster
 	}

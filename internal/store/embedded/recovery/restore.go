@@ -32,7 +32,7 @@ import (
 // positions have an epoch.
 const revisionBump = 1_000_000_000
 
-// Restored is the result of a restore.
+// Restored is a data directory that was filled.
 type Restored struct {
 	Dir      string // of etcd
 	Cluster  uint64 // the id of the new cluster
@@ -43,7 +43,15 @@ type Restored struct {
 
 	// AuthenticationOff means that etcd's authentication was on in the snapshot. An embedded etcd does not use it.
 	AuthenticationOff bool
+
+	Former string // where the data is that the directory had before; empty: it had none
 }
+
+// The names of data that was replaced.
+const (
+	beforeRestore  = "etcd.before-restore"
+	beforeRecovery = "etcd.before-recovery"
+)
 
 // NotEmptyError means that a data directory that should be filled has data.
 type NotEmptyError struct{ Dir string }
@@ -56,25 +64,13 @@ func (e *NotEmptyError) Error() string {
 // configuration. The data directory must be empty. If Restore is interrupted, no server starts in the directory before
 // it has been called again.
 func Restore(ctx context.Context, cfg embedded.Config, file string, log *slog.Logger) (Restored, error) {
-	r := newRestoration(cfg, log)
-	unlock, err := r.lock()
-	if err != nil {
-		return Restored{}, err
-	}
-	var done Restored
-	err = r.during(func() (err error) {
-		if err := checkEmpty(directory.Etcd(cfg.Dir)); err != nil {
-			return err
-		}
-		if err := checkHash(file); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		if err := r.fill(ctx, file, true, &done); err != nil {
-			return fmt.Errorf("restore %s: %w", file, err)
-		}
-		return r.rename(directory.Filling, filepath.Base(directory.Etcd(cfg.Dir)))
-	})
-	return done, errors.Join(err, unlock())
+	return newRestoration(cfg, log).restore(ctx, file, false)
+}
+
+// Replace is [Restore] for a directory that may have data, which it keeps beside the new data. It keeps also data that
+// etcd cannot read.
+func Replace(ctx context.Context, cfg embedded.Config, file string, log *slog.Logger) (Restored, error) {
+	return newRestoration(cfg, log).restore(ctx, file, true)
 }
 
 // restoration fills the data directory of a member.
@@ -89,6 +85,48 @@ func newRestoration(cfg embedded.Config, log *slog.Logger) *restoration {
 	r := &restoration{cfg: cfg, fatal: process.NewFatalErrors(), slog: log}
 	r.log = r.logger()
 	return r
+}
+
+// restore fills the directory with a snapshot. Replace allows former data.
+func (r *restoration) restore(ctx context.Context, file string, replace bool) (done Restored, err error) {
+	unlock, err := r.lock()
+	if err != nil {
+		return Restored{}, err
+	}
+	err = r.during(func() error {
+		empty := checkEmpty(directory.Etcd(r.cfg.Dir))
+		if _, full := errors.AsType[*NotEmptyError](empty); empty != nil && (!full || !replace) {
+			return empty
+		}
+		if err := checkHash(file); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		if err := r.fill(ctx, file, true, &done); err != nil {
+			return fmt.Errorf("restore %s: %w", file, err)
+		}
+		return r.putInPlace(&done, empty != nil, beforeRestore)
+	})
+	return done, errors.Join(err, unlock())
+}
+
+// putInPlace makes the new directory that of etcd. Former data gets a name that begins with this one.
+func (r *restoration) putInPlace(done *Restored, former bool, name string) error {
+	own := filepath.Base(directory.Etcd(r.cfg.Dir))
+	if err := os.RemoveAll(r.path(directory.Filled)); err != nil { // of a call that was interrupted
+		return err
+	}
+	if !former {
+		return r.rename(directory.Filling, own)
+	}
+	// From the second step on, no server starts with a missing directory.
+	if err := r.rename(directory.Filling, directory.Filled); err != nil {
+		return err
+	}
+	done.Former = r.nextFormer(name)
+	if err := r.rename(own, filepath.Base(done.Former)); err != nil {
+		return err
+	}
+	return r.rename(directory.Filled, own)
 }
 
 // logger returns a logger for etcd, whose fatal errors end [restoration.during] instead of the process.
