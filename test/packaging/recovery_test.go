@@ -2,8 +2,11 @@ package packaging
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -43,26 +45,6 @@ func recovers(t *testing.T, all map[string]any) {
 				}
 			}
 		}
-		// The sed command of the page makes it a job for another replica.
-		edit := regexp.MustCompile(`sed (s/[^ ]+)`).FindStringSubmatch(string(read(t, "docs/kubernetes.md")))
-		if edit == nil {
-			t.Fatal("the page does not say how to choose another replica")
-		}
-		text, err := yaml.Marshal(batchv1.Job{Spec: job.Spec.JobTemplate.Spec})
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(t.TempDir(), "job.yaml")
-		write(t, path, string(text))
-		changed := job.DeepCopy()
-		var other batchv1.Job
-		if err := yaml.UnmarshalStrict([]byte(run(t, ".", nil, "sed", edit[1], path)), &other); err != nil {
-			t.Fatal(err)
-		}
-		changed.Spec.JobTemplate.Spec = other.Spec
-		if isReplica(t, changed, set); other.Spec.Template.Spec.Hostname == pod.Spec.Hostname {
-			t.Errorf("sed %s leaves the replica %s", edit[1], pod.Spec.Hostname)
-		}
 	}
 	snapshot := get[*batchv1.CronJob](t, all, "CronJob fanoutd-snapshots").Spec.JobTemplate.Spec.Template.Spec
 	args := restore.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args
@@ -71,6 +53,78 @@ func recovers(t *testing.T, all map[string]any) {
 		t.Errorf("the job restores %s, which is not the snapshot that was taken", file)
 	}
 	runJobs(t, all, restore, recovery)
+	for _, job := range createdJobs(t, restore, recovery) {
+		template := restore.DeepCopy()
+		template.Name, template.Spec.JobTemplate.Spec = job.Name, job.Spec
+		isReplica(t, template, set)
+		if other := job.Name == "recover"; other != (job.Spec.Template.Spec.Hostname != "fanoutd-0") {
+			t.Errorf("the page makes %s a job for %s", job.Name, job.Spec.Template.Spec.Hostname)
+		}
+	}
+}
+
+// createdJobs returns the jobs that the commands of docs/kubernetes.md create from templates, with this program as kubectl. A
+// server here stands for that of Kubernetes.
+func createdJobs(t *testing.T, templates ...*batchv1.CronJob) (jobs []batchv1.Job) {
+	t.Helper()
+	answers := map[string]any{
+		"/api":  &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}},
+		"/apis": &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{{Name: "batch", Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: "batch/v1", Version: "v1"}}}}},
+		"/apis/batch/v1": &metav1.APIResourceList{
+			TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "batch/v1",
+			APIResources: []metav1.APIResource{{Name: "cronjobs", SingularName: "cronjob", Kind: "CronJob", Namespaced: true, Verbs: []string{"get"}}},
+		},
+	}
+	for _, c := range templates {
+		c = c.DeepCopy()
+		c.TypeMeta, c.Namespace = metav1.TypeMeta{Kind: "CronJob", APIVersion: "batch/v1"}, "fanoutd"
+		answers["/apis/batch/v1/namespaces/fanoutd/cronjobs/"+c.Name] = c
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, ok := answers[r.URL.Path]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(answer) // the client may be gone
+	}))
+	defer server.Close()
+	dir := t.TempDir()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(program, filepath.Join(dir, "kubectl")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "config"), `{"clusters": [{"name": "test", "cluster": {"server": "`+server.URL+`"}}],
+"contexts": [{"name": "test", "context": {"cluster": "test"}}], "current-context": "test"}`)
+	for _, block := range codeBlock.FindAllStringSubmatch(string(read(t, "docs/kubernetes.md")), -1) {
+		jobs = append(jobs, createdBy(t, dir, block[2])...)
+	}
+	for _, block := range regexp.MustCompile("(?ms)^   ```\n(.*?)^   ```").FindAllStringSubmatch(string(read(t, "docs/kubernetes.md")), -1) {
+		jobs = append(jobs, createdBy(t, dir, block[1])...)
+	}
+	if len(jobs) != len(templates) {
+		t.Errorf("the page creates %d jobs, want one from each template", len(jobs))
+	}
+	return jobs
+}
+
+// createdBy returns the job that commands create. Other commands do nothing.
+func createdBy(t *testing.T, dir, commands string) []batchv1.Job {
+	t.Helper()
+	if !strings.Contains(commands, " create job ") {
+		return nil
+	}
+	const script = `kubectl() { case "$*" in *" create job "*) command ./kubectl "$@" --dry-run=client -o yaml;; *apply*) cat;; esac; }` + "\n"
+	var job batchv1.Job
+	text := run(t, dir, []string{"KUBECONFIG=" + filepath.Join(dir, "config"), "HOME=" + dir}, "bash", "-euo", "pipefail", "-c", script+commands)
+	if err := yaml.UnmarshalStrict([]byte(text), &job); err != nil {
+		t.Fatalf("%s: %v\n%s", commands, err, text)
+	}
+	return []batchv1.Job{job}
 }
 
 // isReplica checks that a job has the name, the data, the settings and the program of a replica.
@@ -174,7 +228,8 @@ func takeSnapshot(t *testing.T, dir, file string) {
 		_ = server.Process.Kill()
 		_ = server.Wait() // it was killed
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	// The module does not have package poll.
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	ctl := filepath.Join(t.TempDir(), "fanoutctl")
 	run(t, root, nil, "go", "build", "-o", ctl, "./cmd/fanoutctl")
