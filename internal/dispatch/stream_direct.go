@@ -66,6 +66,12 @@ func (q *directCursors) lanes() []*directLane {
 	return []*directLane{&q.live, &q.catchUps}
 }
 
+// hasMade reports whether a message of the cursor was made and is not in a response yet.
+func (q *directCursors) hasMade(c *cursor) bool {
+	made := func(l *directLane) bool { return l.made != nil && l.made.cursor == c }
+	return made(&q.live) || made(&q.catchUps)
+}
+
 // StartDirect starts a watch whose messages come from a resource without feeds. The stream runs one
 // goroutine for it, which calls the methods of the reader. Next is called only when the stream
 // has room for its message.
@@ -145,6 +151,9 @@ func (s *Stream) grantDirect() {
 	for _, l := range s.directs.lanes() {
 		for len(l.waiting) > 0 && l.granted == nil && l.made == nil {
 			c := l.waiting[0]
+			if s.directs.hasMade(c) {
+				break // in the other lane, and it comes first
+			}
 			l.waiting = slices.Delete(l.waiting, 0, 1)
 			if c.state == cursorClosed || c.direct.end != nil || c.direct.needsSlot && !s.acquireSlotDirect(c) {
 				continue

@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 
@@ -274,5 +275,37 @@ func TestStreamAcquiresTheSlotForDirectWatches(t *testing.T) {
 				t.Errorf("got %d acquisitions and %d releases, want one of each", s.acquired, s.released)
 			}
 		})
+	})
+}
+
+// A message that does not fit into a response is not overtaken by the next one of its watch, which
+// may be made in another lane.
+func TestStreamKeepsTheOrderOfDirectMessagesThatWait(t *testing.T) {
+	inBubble(t, limits{}, func(t *testing.T, f *fixture) {
+		s := f.stream(t, dispatch.StreamConfig{ResponseBytes: 100})
+		_, m := s.beginDirect(1)
+		m.next = sync.OnceFunc(func() { s.locked(func() { s.room = 0 }) })
+		m.put(object.CatchUpPart, 0)
+		m.put(object.Live, 2)
+		s.want() // the part is made and waits
+		for id := range uint64(10) {
+			s.Refuse(100+id, errors.New("refused"))
+		}
+		s.setRoom(1)
+		if got := s.take(); len(got) != 1 {
+			t.Fatalf("got responses %v, want one with refusals", got)
+		}
+		s.setRoom(-1)
+		var kinds []object.MessageKind
+		for _, r := range s.take() {
+			for _, e := range r.entries {
+				if e.refused == nil {
+					kinds = append(kinds, e.message.Kind)
+				}
+			}
+		}
+		if want := []object.MessageKind{object.CatchUpPart, object.Live}; !slices.Equal(kinds, want) {
+			t.Errorf("got messages %v, want %v", kinds, want)
+		}
 	})
 }

@@ -3,7 +3,6 @@ package readme
 import (
 	"strings"
 	"testing"
-
 )
 
 // stop stops servers at the same time.
