@@ -32,7 +32,8 @@ arrived. By default, a new cluster is founded once all listed servers answer.
 
 Run it with the settings and as the user of the server that founds: the first of the list
 that is not left out. The server may be running. A server that is left out joins when it
-comes, so its directory must be empty. Only a minority can be left out.`,
+comes, so its directory must be empty. If it answers before the cluster is founded, it is not
+left out any more. Only a minority can be left out.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(without) == 0 {

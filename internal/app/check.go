@@ -201,7 +201,7 @@ func CheckEtcd(ctx context.Context, cfg config.Config, log *slog.Logger) (warnin
 			return nil, err
 		}
 	}
-	s, err := openStore(ctx, cfg, nil, log)
+	s, err := openStore(ctx, cfg, beginning{}, log)
 	if err != nil {
 		return nil, err
 	}

@@ -124,8 +124,8 @@ func (o *observer) checkExpiry(end time.Time) {
 	o.warned = now
 }
 
-// showWaiting calls set with the servers for which etcd waits until stop is called.
-func (o *observer) showWaiting(ctx context.Context, set func(cluster.Waiting)) (stop func()) {
+// showAwaited calls set with the servers for which etcd waits until stop is called.
+func (o *observer) showAwaited(ctx context.Context, set func(cluster.Awaited)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var looking sync.WaitGroup
 	looking.Go(func() {
@@ -133,7 +133,7 @@ func (o *observer) showWaiting(ctx context.Context, set func(cluster.Waiting)) (
 		defer ticker.Stop()
 		for {
 			if view, ok := o.see(ctx); ok {
-				set(view.Waiting)
+				set(view.Awaited)
 			}
 			select {
 			case <-ctx.Done():

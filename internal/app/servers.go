@@ -79,7 +79,8 @@ func hostsOf(list cluster.List) (hosts []string) {
 }
 
 // bindable returns the address on which to listen, so that others reach it at the given one. A machine may
-// know its own name under an address that others cannot reach.
+// know its own name under an address that others cannot reach. Go and etcd listen on 0.0.0.0 with IPv6, too, if the machine
+// has it, and "::" would fail if it does not.
 func bindable(address string) string {
 	host, port, _ := net.SplitHostPort(address)
 	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" {
@@ -113,6 +114,9 @@ func FormWithout(cfg config.Config, without []string) error {
 		return err
 	}
 	if err := list.CheckWithout(without, own); err != nil {
+		return err
+	}
+	if err := checkOwner(cfg); err != nil {
 		return err
 	}
 	directory, err := directoryOf(cfg)

@@ -104,20 +104,36 @@ func requestBytes(cfg config.Config) int {
 	return 0
 }
 
-// beginEtcd returns how the etcd of this server begins as a member of several, and who observes the others then.
-// It waits for the other servers, and calls onWait when it changes for which ones.
-func beginEtcd(ctx context.Context, cfg config.Config, onWait func(cluster.Waiting), log *slog.Logger) (*store.Peers, *cluster.Observer, error) {
+// beginning is how the etcd of this server begins as a member of several.
+type beginning struct {
+	peers  *store.Peers
+	look   *cluster.Observer // observes the other servers then
+	unlock func() error      // releases the data directory
+}
+
+// beginEtcd decides how the etcd of this server begins. It waits for the other servers, and calls onWait when it
+// changes for which ones. From before it reads the data directory, no other process may change it.
+func beginEtcd(ctx context.Context, cfg config.Config, onWait func(cluster.Awaited), log *slog.Logger) (_ beginning, err error) {
 	own, list, err := Servers(cfg)
 	if err != nil {
-		return nil, nil, err
+		return beginning{}, err
 	}
 	security, err := secureMembers(cfg, list)
 	if err != nil {
-		return nil, nil, err
+		return beginning{}, err
 	}
+	unlock, err := store.Lock(cfg.DataDir)
+	if err != nil {
+		return beginning{}, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, unlock())
+		}
+	}()
 	directory, err := directoryOf(cfg)
 	if err != nil {
-		return nil, nil, err
+		return beginning{}, err
 	}
 	server, _ := list.Get(own)
 	peers := &store.Peers{
@@ -131,15 +147,15 @@ func beginEtcd(ctx context.Context, cfg config.Config, onWait func(cluster.Waiti
 		}
 		return members, err
 	}
-	beginning, err := cluster.Await(ctx, cluster.Config{
+	begin, err := cluster.Await(ctx, cluster.Config{
 		List: list, Name: own, DataDir: cfg.DataDir, Listen: peers.ListenPeer, ServerTLS: security.server, ClientTLS: security.client, Join: join, Log: log,
 		Directory: directory, OnWait: onWait,
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("cluster: %w", err)
+		return beginning{}, fmt.Errorf("cluster: %w", err)
 	}
-	peers.Join = beginning.Members
-	return peers, cluster.NewObserver(list, own, beginning.Cluster, security.client), nil
+	peers.Join = begin.Members
+	return beginning{peers, cluster.NewObserver(list, own, begin.Cluster, security.client), unlock}, nil
 }
 
 // etcd returns the files and names for etcd.
@@ -158,12 +174,16 @@ func directoryOf(cfg config.Config) (cluster.Directory, error) {
 	return cluster.Directory{Path: d.Path, Cluster: d.Cluster, Name: d.Name, Single: d.Single}, nil
 }
 
-// openStore opens the store. Peers makes an embedded etcd a member of several.
-func openStore(ctx context.Context, cfg config.Config, peers *store.Peers, log *slog.Logger) (Store, error) {
+// checkOwner fails for root if the data directory belongs to another user, who could not read a file in it.
+func checkOwner(cfg config.Config) error { return store.CheckOwner(cfg.DataDir) }
+
+// openStore opens the store. Begin makes an embedded etcd a member of several; its zero value does not.
+func openStore(ctx context.Context, cfg config.Config, begin beginning, log *slog.Logger) (Store, error) {
 	if len(cfg.EtcdEndpoints) == 0 {
 		return asStore(store.OpenEmbedded(ctx, store.EmbeddedConfig{
-			Peers:               peers,
+			Peers:               begin.peers,
 			Dir:                 cfg.DataDir,
+			Unlock:              begin.unlock,
 			ListenClient:        cfg.EmbeddedEtcdListen,
 			QuotaBytes:          int64(cfg.EmbeddedEtcdQuota),
 			CompactionRetention: time.Duration(cfg.EmbeddedEtcdRetention),

@@ -24,7 +24,7 @@ import (
 // openStore opens the store. As long as the etcd of this server waits for others, it answers clients.
 func (a *App) openStore(ctx context.Context) (err error) {
 	if a.cfg.Cluster == nil {
-		a.store, err = openStore(ctx, a.cfg, nil, a.log)
+		a.store, err = openStore(ctx, a.cfg, beginning{}, a.log)
 		return err
 	}
 	w, err := a.wait(ctx)
@@ -32,14 +32,14 @@ func (a *App) openStore(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.stop()) }()
-	peers, look, err := beginEtcd(ctx, a.cfg, w.set, a.log)
+	begin, err := beginEtcd(ctx, a.cfg, w.set, a.log)
 	if err != nil {
 		return err
 	}
-	a.others = &observer{look: look, log: a.log}
-	w.set(cluster.Waiting{})
-	defer a.others.showWaiting(ctx, w.set)()
-	a.store, err = openStore(ctx, a.cfg, peers, a.log)
+	a.others = &observer{look: begin.look, log: a.log}
+	w.set(cluster.Awaited{})
+	defer a.others.showAwaited(ctx, w.set)()
+	a.store, err = openStore(ctx, a.cfg, begin, a.log)
 	return err
 }
 
@@ -52,7 +52,7 @@ type waiting struct {
 	servers *server.Waiting
 	web     *admin.Server // nil: HTTP is disabled
 	lent    []*lentListener
-	now     atomic.Pointer[cluster.Waiting]
+	now     atomic.Pointer[cluster.Awaited]
 
 	serving     sync.WaitGroup
 	stopReports context.CancelFunc
@@ -61,7 +61,7 @@ type waiting struct {
 // wait begins to answer until stop is called.
 func (a *App) wait(ctx context.Context) (*waiting, error) {
 	w := &waiting{cfg: a.cfg, log: a.log}
-	w.now.Store(&cluster.Waiting{})
+	w.now.Store(&cluster.Awaited{})
 	names := make([]string, len(a.cfg.Resources))
 	for i, r := range a.cfg.Resources {
 		names[i] = r.Name
@@ -116,7 +116,7 @@ func (w *waiting) stop() error {
 }
 
 // set sets for which servers this one waits.
-func (w *waiting) set(now cluster.Waiting) { w.now.Store(&now) }
+func (w *waiting) set(now cluster.Awaited) { w.now.Store(&now) }
 
 // text returns for which servers this one waits, and why, for operators.
 func (w *waiting) text() string {

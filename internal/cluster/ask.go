@@ -79,7 +79,7 @@ func (a *asker) one(ctx context.Context, server Server) Answer {
 	if err != nil || id == 0 {
 		return Answer{Problem: server.Peer + " does not lead to etcd"}
 	}
-	return Answer{State: Member, Cluster: id, Running: true}
+	return Answer{State: Member, Cluster: id}
 }
 
 // errNotFound means that a server does not serve a path.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ const interval = 500 * time.Millisecond
 type Config struct {
 	List      List
 	Name      string    // of this server, which is in the list
-	DataDir   string    // of this server, in which [Form] leaves its file
+	DataDir   string    // of this server, in which [Form] leaves its file; locked for this process
 	Directory Directory // what the data directory contains
 	Listen    string    // address of the peers
 
@@ -33,13 +34,13 @@ type Config struct {
 	Join func(ctx context.Context, cluster uint64, via []Server) (members string, err error)
 
 	// OnWait is called when it changes for which servers this one waits.
-	OnWait func(Waiting)
+	OnWait func(Awaited)
 
 	Log *slog.Logger
 }
 
-// Waiting describes for which servers a server waits.
-type Waiting struct {
+// Awaited is for which servers a server waits.
+type Awaited struct {
 	Servers []string // their names
 	Reason  string   // for which servers, and why; it may contain addresses
 }
@@ -61,9 +62,6 @@ func Await(ctx context.Context, cfg Config) (Beginning, error) {
 		d, err := Decide(s)
 		return Beginning{Action: d.Action, Cluster: cfg.Directory.Cluster}, err
 	}
-	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
-		return Beginning{}, fmt.Errorf("create data directory: %w", err)
-	}
 	room, err := openLobby(ctx, cfg.Listen, cfg.ServerTLS,
 		message{Name: cfg.Name, Process: s.Process, List: cfg.List.digest(), Founder: cfg.List.founder(nil)}, cfg.Log)
 	if err != nil {
@@ -77,8 +75,11 @@ func Await(ctx context.Context, cfg Config) (Beginning, error) {
 		if s.Without, err = without(cfg.DataDir); err != nil {
 			return Beginning{}, err
 		}
-		room.expect(cfg.List.founder(s.Without))
+		room.expect(cfg.List.founder(s.leftOut())) // by the answers of the last round
 		s.Answers = ask.all(ctx, cfg.List)
+		if err := cfg.takeBack(&s); err != nil {
+			return Beginning{}, err
+		}
 		d, err := Decide(s)
 		if err != nil {
 			return Beginning{}, err
@@ -103,7 +104,7 @@ func Await(ctx context.Context, cfg Config) (Beginning, error) {
 		if d.Reason != said {
 			said = d.Reason
 			cfg.Log.Info("waiting for " + said)
-			cfg.OnWait(Waiting{d.For, d.Reason})
+			cfg.OnWait(Awaited{d.For, d.Reason})
 		}
 		select {
 		case <-ctx.Done():
@@ -122,7 +123,10 @@ func Form(dataDir string, without []string) error {
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
 		return fmt.Errorf("create data directory: %w", err)
 	}
-	return os.WriteFile(filepath.Join(dataDir, formFile), []byte(strings.Join(without, "\n")+"\n"), 0o600)
+	if err := os.WriteFile(filepath.Join(dataDir, formFile), []byte(strings.Join(without, "\n")+"\n"), 0o600); err != nil {
+		return fmt.Errorf("write the servers without which to found a cluster: %w", err)
+	}
+	return nil
 }
 
 // without reads the file of Form.
@@ -132,6 +136,21 @@ func without(dataDir string) ([]string, error) {
 		return nil, fmt.Errorf("read the servers without which to found a cluster: %w", err)
 	}
 	return strings.Fields(string(names)), nil
+}
+
+// takeBack removes servers that have answered from the file of Form. Otherwise, this server would found when such a
+// server stops answering, although that one may just have founded, and be about to start its etcd.
+func (cfg *Config) takeBack(s *Situation) error {
+	left := s.leftOut()
+	if len(left) == len(s.Without) {
+		return nil
+	}
+	for _, name := range s.Without {
+		if !slices.Contains(left, name) {
+			cfg.Log.Warn("a server that was to be left out answers, so it is waited for again", "server", name)
+		}
+	}
+	return Form(cfg.DataDir, left)
 }
 
 // forget removes the file of Form, so that it is not used again in another directory.

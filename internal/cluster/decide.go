@@ -19,8 +19,8 @@ type State int
 
 const (
 	Silent State = iota // no answer, which says nothing
-	Empty               // no data
-	Member              // the data of a cluster
+	Empty               // no data: a lobby answers
+	Member              // the data of a cluster: etcd answers
 )
 
 // Answer is the answer of a listed server.
@@ -28,8 +28,7 @@ type Answer struct {
 	State   State
 	Problem string // why a server is silent
 
-	Cluster uint64 // of a member
-	Running bool   // etcd runs
+	Cluster uint64 // of a member, whose etcd runs
 
 	// A lobby also answers these.
 	Process string // identifies the process
@@ -43,7 +42,7 @@ type Situation struct {
 	Name      string // of this server
 	Process   string // of this server
 	Directory Directory
-	Without   []string // servers without which a cluster may be founded
+	Without   []string // servers without which a cluster may be founded if they do not answer
 	Answers   map[string]Answer
 }
 
@@ -61,7 +60,7 @@ const (
 type Decision struct {
 	Action  Action
 	Cluster uint64   // to join
-	Via     []Server // members of that cluster whose etcd runs
+	Via     []Server // members of that cluster
 	For     []string // the servers for which it waits
 	Reason  string   // for which servers it waits, and why
 }
@@ -123,14 +122,10 @@ func (s *Situation) withoutData() (Decision, error) {
 	for cluster, names := range clusters {
 		var via []Server
 		for _, name := range names {
-			if server, _ := s.List.Get(name); s.Answers[name].Running {
-				via = append(via, server)
-			}
+			server, _ := s.List.Get(name)
+			via = append(via, server)
 		}
-		if len(via) > 0 {
-			return Decision{Action: Join, Cluster: cluster, Via: via}, nil
-		}
-		return wait(names, "%s to start etcd", strings.Join(names, ", "))
+		return Decision{Action: Join, Cluster: cluster, Via: via}, nil
 	}
 	panic("not reached")
 }
@@ -140,27 +135,41 @@ func (s *Situation) found() (Decision, error) {
 	if d := s.of(func(a Answer) bool { return a.State == Empty && a.List != s.List.digest() }); len(d) > 0 {
 		return wait(d, "%s, which has other servers in cluster.members", strings.Join(d, ", "))
 	}
+	leftOut := s.leftOut()
 	var silent, named []string
 	for _, server := range s.List {
-		if a := s.Answers[server.Name]; a.State == Silent && !slices.Contains(s.Without, server.Name) {
+		if a := s.Answers[server.Name]; a.State == Silent && !slices.Contains(leftOut, server.Name) {
 			silent, named = append(silent, fmt.Sprintf("%s (%s)", server.Name, a.Problem)), append(named, server.Name)
 		}
 	}
-	founder := s.List.founder(s.Without)
-	if len(silent) > 0 {
+	founder := s.List.founder(leftOut)
+	switch {
+	case len(silent) > 0:
 		return wait(named, "%s: a new cluster is founded once all listed servers answer", strings.Join(silent, ", "))
-	}
-	if founder != s.Name {
+	case founder != s.Name && slices.Contains(s.Without, founder):
+		return wait([]string{founder}, "%s, which founds the cluster, because it answers and so is not left out", founder)
+	case founder != s.Name:
 		return wait([]string{founder}, "%s, which founds the cluster", founder)
 	}
-	// The others do not know of Without, and wait for a server that is left out.
-	expectsAnother := func(a Answer) bool {
-		return a.State == Empty && a.Founder != s.Name && !slices.Contains(s.Without, a.Founder)
-	}
-	if d := s.of(expectsAnother); len(d) > 0 {
-		return wait(d[:1], "%s, which expects %s to found the cluster", d[0], s.Answers[d[0]].Founder)
+	// The others do not know of Without, and wait for a server that is left out. This server counts, too: in its lobby, the
+	// others may have read that it expects a server that has answered until now.
+	for _, server := range s.List {
+		if a := s.Answers[server.Name]; a.State == Empty && a.Founder != s.Name && (server.Name == s.Name || !slices.Contains(leftOut, a.Founder)) {
+			return wait([]string{server.Name}, "%s, which expects %s to found the cluster", server.Name, a.Founder)
+		}
 	}
 	return Decision{Action: Found}, nil
+}
+
+// leftOut returns the servers without which a cluster may be founded. One that answers is not left out, because it
+// may leave this one out, and both would found.
+func (s *Situation) leftOut() (names []string) {
+	for _, name := range s.Without {
+		if s.Answers[name].State == Silent {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // of returns the other servers whose answer satisfies a condition.

@@ -14,17 +14,16 @@ var list = List{{"node-1", "h1:2380", "h1:2379"}, {"node-2", "h2:2380", "h2:2379
 var (
 	silent  = Answer{Problem: "no answer"}
 	empty   = Answer{State: Empty, Process: "other", List: list.digest(), Founder: "node-1"}
-	memberX = Answer{State: Member, Cluster: 0x10, Running: true}
-	memberY = Answer{State: Member, Cluster: 0x11, Running: true}
-	resting = Answer{State: Member, Cluster: 0x10}
+	memberX = Answer{State: Member, Cluster: 0x10}
+	memberY = Answer{State: Member, Cluster: 0x11}
 )
 
 // The two tables of docs/dev/cluster.md.
 func TestDecisions(t *testing.T) {
 	expecting := func(founder string) Answer { a := empty; a.Founder = founder; return a }
 	otherList := func() Answer { a := empty; a.List = "another"; return a }()
-	own := func(name string) Answer {
-		return Answer{State: Empty, Process: "own", List: list.digest(), Founder: "node-1"}
+	own := func(founder string) Answer {
+		return Answer{State: Empty, Process: "own", List: list.digest(), Founder: founder}
 	}
 	type answers map[string]Answer
 	for _, tt := range []struct {
@@ -53,7 +52,6 @@ func TestDecisions(t *testing.T) {
 		{name: "its address leads to another", answers: answers{"node-1": empty, "node-2": empty, "node-3": empty}, says: "another one answers there"},
 		{name: "its address leads to a member", answers: answers{"node-1": memberX, "node-2": memberX, "node-3": memberX}, says: "another one answers there"},
 		{name: "two clusters", server: "node-3", answers: answers{"node-1": memberX, "node-2": memberY}, refused: true, says: "node-1 belongs to cluster 10, and node-2 belongs to cluster 11"},
-		{name: "a cluster that does not run", answers: answers{"node-2": resting, "node-3": empty}, says: "node-2 to start etcd"},
 		{name: "a cluster", server: "node-3", answers: answers{"node-1": memberX, "node-2": empty}, want: Join},
 		{name: "a cluster of one that grew, and silence", answers: answers{"node-2": memberX}, want: Join},
 		{name: "the directory of the founder is gone", answers: answers{"node-2": memberX, "node-3": memberX}, want: Join},
@@ -66,7 +64,11 @@ func TestDecisions(t *testing.T) {
 		{name: "one that is left out answers", answers: answers{"node-2": empty, "node-3": empty}, without: []string{"node-3"}, want: Found},
 		{name: "one that is left out has a cluster", answers: answers{"node-2": empty, "node-3": memberX}, without: []string{"node-3"}, want: Join},
 		{name: "the first is left out", server: "node-2", answers: answers{"node-3": empty}, without: []string{"node-1"}, want: Found},
-		{name: "the first and another one are left out", server: "node-2", answers: answers{"node-1": empty, "node-3": expecting("node-3")}, without: []string{"node-1"}, says: "node-3, which expects node-3"},
+		{name: "the first is left out, and another one expects a third", server: "node-2", answers: answers{"node-3": expecting("node-3")}, without: []string{"node-1"}, says: "node-3, which expects node-3"},
+		{name: "the first is left out, and answers", server: "node-2", answers: answers{"node-1": empty, "node-3": empty}, without: []string{"node-1"}, says: "node-1, which founds the cluster, because it answers"},
+		{name: "two leave each other out, the first", answers: answers{"node-2": expecting("node-2"), "node-3": empty}, without: []string{"node-2"}, says: "node-2, which expects node-2"},
+		{name: "two leave each other out, the second", server: "node-2", answers: answers{"node-1": empty, "node-3": empty}, without: []string{"node-1"}, says: "node-1, which founds"},
+		{name: "the first is left out, and has answered before", server: "node-2", answers: answers{"node-2": own("node-1"), "node-3": empty}, without: []string{"node-1"}, says: "node-2, which expects node-1"},
 		{name: "one expects another founder", answers: answers{"node-2": expecting("node-2"), "node-3": empty}, says: "node-2, which expects node-2"},
 		{name: "another list", answers: answers{"node-2": otherList, "node-3": empty}, says: "node-2, which has other servers"},
 	} {
@@ -75,7 +77,7 @@ func TestDecisions(t *testing.T) {
 				tt.server = "node-1"
 			}
 			all := answers{"node-1": silent, "node-2": silent, "node-3": silent}
-			all[tt.server] = own(tt.server)
+			all[tt.server] = own(list.founder(tt.without))
 			maps.Copy(all, tt.answers)
 			d, err := Decide(Situation{List: list, Name: tt.server, Process: "own", Directory: tt.dir, Without: tt.without, Answers: all})
 			refusal, refused := errors.AsType[*Refusal](err)

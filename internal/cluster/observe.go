@@ -25,8 +25,8 @@ func NewObserver(list List, own string, cluster uint64, clientTLS *tls.Config) *
 
 // View is what an observer has seen.
 type View struct {
-	// Waiting is for which servers a majority waits. It has no servers if a majority runs etcd.
-	Waiting Waiting
+	// Awaited is which servers are missing for a majority. It has no servers if a majority runs etcd.
+	Awaited Awaited
 
 	// Foreign describes the servers that belong to another cluster; empty: there are none.
 	Foreign string
@@ -46,7 +46,7 @@ func (o *Observer) Look(ctx context.Context) View {
 	for _, server := range o.list {
 		switch a := answers[server.Name]; {
 		case server.Name == o.own:
-		case a.Running && a.Cluster == o.cluster:
+		case a.State == Member && a.Cluster == o.cluster:
 			running++
 		default:
 			missing, reasons = append(missing, server.Name), append(reasons, server.Name+" ("+a.describe()+")")
@@ -54,7 +54,7 @@ func (o *Observer) Look(ctx context.Context) View {
 	}
 	v := View{}
 	if running < o.list.Majority() {
-		v.Waiting = Waiting{missing, strings.Join(reasons, ", ") + ": a majority of the servers must run"}
+		v.Awaited = Awaited{missing, strings.Join(reasons, ", ") + ": a majority of the servers must run"}
 	}
 	if len(foreign) > 0 {
 		v.Foreign = describe(foreign)

@@ -28,6 +28,12 @@ type (
 // Identify is [directory.Identify].
 func Identify(dir string) (directory.Identity, error) { return directory.Identify(dir) }
 
+// Lock is [directory.Lock].
+func Lock(dir string) (unlock func() error, err error) { return directory.Lock(dir) }
+
+// CheckOwner is [directory.CheckOwner].
+func CheckOwner(dir string) error { return directory.CheckOwner(dir) }
+
 // These are the result of [Restore], [Replace] and [Recover], and what [Inspect] reads.
 type (
 	Restored = recovery.Restored

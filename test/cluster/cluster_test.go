@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
@@ -193,6 +194,11 @@ func TestGrowthFromASingleServer(t *testing.T) {
 	_, err = etcdClientOf(t, configs["node-2"]).Put(poll.Context(t), "/fanoutd/config/app/limits", "3")
 	if err == nil || !strings.Contains(err.Error(), "need 2 voting members, and it has 1") {
 		t.Errorf("a write through etcd before a majority votes: got %v", err)
+	}
+	// By the reason, other servers know that their write was not proposed.
+	_, err = pb.NewKVClient(etcdClientOf(t, configs["node-2"]).ActiveConnection()).Put(poll.Context(t), &pb.PutRequest{Key: []byte("key")})
+	if reason := reasonOf(status.Convert(err)); reason != "CLUSTER_FORMING" {
+		t.Errorf("a write of another server before a majority votes: got %v, reason %q", err, reason)
 	}
 
 	running["node-1"] = launch(t, configs["node-1"])

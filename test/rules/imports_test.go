@@ -172,7 +172,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"github.com/tidwall/gjson":           {"internal/object"},
 		"k8s.io/apimachinery":                {"internal/object", "internal/selector"},
 		"k8s.io/client-go":                   {"internal/ctl/output"},
-		"google.golang.org/genproto":         {"client", "conformance", "gen", "internal/server", "internal/testserver", "test", "internal/admin"},
+		"google.golang.org/genproto":         {"client", "conformance", "gen", "internal/server", "internal/store/leader", "internal/testserver", "test", "internal/admin"},
 		"github.com/grpc-ecosystem":          {"internal/server", "internal/admin", "gen/http"},
 		"github.com/gofrs/flock":             {"internal/store/embedded", "cmd/fanoutd"},
 		"go.uber.org/zap":                    {"internal/store/embedded", "internal/store/etcdlog", "test"},

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/fanoutd/fanoutd/client/localfile"
@@ -78,6 +79,7 @@ func (d Directory) Add(members []Member, t Terms) (issued []Issued, err error) {
 			return nil, fmt.Errorf("%s exists already; run \"fanoutd cluster certs renew\" to replace certificates", d.member(m.Name))
 		}
 	}
+	d.removeTemporaries()
 	a, err := d.Authority()
 	if errors.Is(err, fs.ErrNotExist) {
 		a, err = d.createAuthority(t)
@@ -109,15 +111,34 @@ func (d Directory) createAuthority(t Terms) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := createFile(d.authorityFile(), content); err != nil {
+	if err := localfile.Replace(d.authorityFile(), content, 0o600); err != nil {
 		return nil, fmt.Errorf("cannot write the authority: %w", err)
 	}
 	return a, nil
 }
 
+// removeTemporaries removes the files and folders that a process has left when it was killed. They may contain keys.
+func (d Directory) removeTemporaries() {
+	localfile.RemoveTemporaries(d.authorityFile())
+	entries, _ := os.ReadDir(string(d)) // what follows reports an error
+	for _, e := range entries {
+		if unfinished.MatchString(e.Name()) {
+			_ = os.RemoveAll(filepath.Join(string(d), e.Name()))
+		}
+		if e.IsDir() && memberName.MatchString(e.Name()) {
+			for _, f := range []string{CAFile, CertFile, KeyFile} {
+				localfile.RemoveTemporaries(filepath.Join(d.member(e.Name()), f))
+			}
+		}
+	}
+}
+
+// unfinished is the name of a folder of createMember that has not been renamed.
+var unfinished = regexp.MustCompile(`^\.[A-Za-z0-9].*\.unfinished-\d+$`)
+
 // createMember creates the folder of a member with all its files, or nothing.
 func (d Directory) createMember(name string, authorities []*x509.Certificate, pair Pair) error {
-	folder, err := os.MkdirTemp(string(d), "."+name+"-") // mode 0700
+	folder, err := os.MkdirTemp(string(d), "."+name+".unfinished-") // mode 0700
 	if err != nil {
 		return err
 	}
@@ -187,6 +208,7 @@ func (d Directory) Issued() (all []Issued, err error) {
 // Renew issues new certificates with new keys from the present authority. A member without hosts keeps
 // those that it has. No members means all of them.
 func (d Directory) Renew(members []Member, t Terms) ([]Issued, error) {
+	d.removeTemporaries()
 	a, err := d.Authority()
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -345,6 +346,82 @@ func TestDamagedAuthorityIsRefused(t *testing.T) {
 		}
 		if _, err := d.Renew(nil, terms(now)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("got %v, want %q and the path", err, want)
+		}
+	}
+}
+
+// What a process has left when it was killed may contain keys, and is removed by the next one that writes.
+func TestTemporaryFilesOfAKilledProcessAreRemoved(t *testing.T) {
+	now := time.Now()
+	for name, next := range map[string]func(certs.Directory) error{
+		"add": func(d certs.Directory) error {
+			_, err := d.Add([]certs.Member{{Name: "node-2", Hosts: []string{"10.0.0.2"}}}, terms(now))
+			return err
+		},
+		"renew":           func(d certs.Directory) error { _, err := d.Renew(nil, terms(now)); return err },
+		"renew authority": func(d certs.Directory) error { _, err := d.RenewAuthority(terms(now)); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDirectory(t, terms(now), "10.0.0.1")
+			left := []string{".authority.pem.fanoutd-7", ".node-2.unfinished-8/key.pem", "node-1/.key.pem.fanoutd-9"}
+			kept := []string{"notes", ".git/config", ".node-2/key.pem"}
+			for _, path := range append(left, kept...) {
+				path = filepath.Join(string(d), path)
+				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := next(d); err != nil {
+				t.Fatal(err)
+			}
+			now := read(t, d)
+			for _, path := range left {
+				if _, ok := now[path]; ok {
+					t.Errorf("%s is left", path)
+				}
+			}
+			for _, path := range kept {
+				if _, ok := now[path]; !ok {
+					t.Errorf("%s was removed", path)
+				}
+			}
+		})
+	}
+}
+
+// A process that is killed leaves no part of an authority: the file appears with all its content.
+func TestAuthorityAppearsComplete(t *testing.T) {
+	const times = 100 // a reader notices an incomplete file in most of them
+	for range times {
+		d := certs.Directory(t.TempDir())
+		path := filepath.Join(string(d), "authority.pem")
+		created := make(chan struct{})
+		var reading sync.WaitGroup
+		reading.Go(func() {
+			for {
+				content, err := os.ReadFile(path)
+				if err == nil && !bytes.HasSuffix(content, []byte("-----END CERTIFICATE-----\n")) {
+					t.Errorf("the authority appears with %d bytes", len(content))
+					return
+				}
+				select {
+				case <-created:
+					return
+				default:
+				}
+			}
+		})
+		_, err := d.Add(nil, terms(time.Now()))
+		close(created)
+		reading.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if t.Failed() {
+			return
 		}
 	}
 }

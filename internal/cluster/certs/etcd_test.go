@@ -143,17 +143,25 @@ func client(t *testing.T, at *member, f certs.Files) *clientv3.Client {
 	return c
 }
 
-// put writes through a member and reads through all of them.
+// put writes through a member and reads through all of them. It repeats what an election ends: one follows when a
+// leader was stopped, or when the machine is busy.
 func put(t *testing.T, value string, members ...*member) {
 	t.Helper()
 	ctx := poll.Context(t)
-	if _, err := client(t, members[0], members[0].files).Put(ctx, "key", value); err != nil {
-		t.Fatal(err)
-	}
+	writer := client(t, members[0], members[0].files)
+	poll.Until(t, value+" is written", func() bool {
+		_, err := writer.Put(ctx, "key", value)
+		return err == nil
+	})
 	for _, m := range members {
-		if r, err := client(t, m, members[0].files).Get(ctx, "key"); err != nil || len(r.Kvs) != 1 || string(r.Kvs[0].Value) != value {
-			t.Fatalf("%s: got %v, %v, want %s", m.name, r, err, value)
-		}
+		reader := client(t, m, members[0].files)
+		poll.Until(t, value+" is read through "+m.name, func() bool {
+			r, err := reader.Get(ctx, "key")
+			if err == nil && (len(r.Kvs) != 1 || string(r.Kvs[0].Value) != value) {
+				t.Fatalf("%s: got %v, want %s", m.name, r, value)
+			}
+			return err == nil
+		})
 	}
 }
 
@@ -178,9 +186,11 @@ func TestEtcdClusterWithoutAddressesInCertificates(t *testing.T) {
 	id := uint64(third.Server.MemberID())
 	third.stop()
 	third.peer, third.calls = freeURL(t, "127.0.7.9"), freeURL(t, "127.0.7.9")
-	if _, err := client(t, members[0], third.files).MemberUpdate(poll.Context(t), id, []string{third.peer}); err != nil {
-		t.Fatal(err)
-	}
+	updater := client(t, members[0], third.files)
+	poll.Until(t, "the address of node-3 is changed", func() bool { // it may have been the leader
+		_, err := updater.MemberUpdate(poll.Context(t), id, []string{third.peer})
+		return err == nil
+	})
 	if _, err := d.Renew([]certs.Member{{Name: "node-3"}}, terms(time.Now())); err != nil {
 		t.Fatal(err)
 	}

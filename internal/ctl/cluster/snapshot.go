@@ -31,6 +31,7 @@ type Snapshot struct {
 // complete and verified. Progress gets the number of bytes received and of those that follow.
 func (c *Client) Snapshot(ctx context.Context, path string, progress func(received, remaining int64)) (Snapshot, error) {
 	s := Snapshot{File: path}
+	localfile.RemoveTemporaries(path) // they may be large
 	file, err := localfile.Begin(path, 0o600)
 	if err != nil {
 		return s, fmt.Errorf("cannot write the snapshot: %w", err)

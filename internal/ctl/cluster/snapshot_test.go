@@ -102,10 +102,23 @@ func TestSnapshotIsVerified(t *testing.T) {
 			if err := os.WriteFile(target, []byte("previous"), 0o600); err != nil {
 				t.Fatal(err)
 			}
+			// A process that was killed has left the first file. The second one is not a temporary file.
+			killed, other := filepath.Join(filepath.Dir(target), ".backup.db.fanoutd-1"), filepath.Join(filepath.Dir(target), "backup.db.fanoutd-1")
+			for _, path := range []string{killed, other} {
+				if err := os.WriteFile(path, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
 			s, err := New(c).Snapshot(poll.Context(t), target, func(int64, int64) {})
 			content, readErr := os.ReadFile(target)
 			if readErr != nil {
 				t.Fatal(readErr)
+			}
+			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(target), ".*")); len(left) > 0 {
+				t.Errorf("%v is left", left)
+			}
+			if _, err := os.Stat(other); err != nil {
+				t.Error(err)
 			}
 			if tt.problem == "" {
 				if err != nil || s.Revision != 0x102 || s.Member != "node-1" || string(content) != string(tt.file) {
@@ -115,9 +128,6 @@ func TestSnapshotIsVerified(t *testing.T) {
 			}
 			if err == nil || !strings.Contains(err.Error(), tt.problem) || string(content) != "previous" {
 				t.Errorf("got %v and a file of %d bytes, want %q and the previous one", err, len(content), tt.problem)
-			}
-			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(target), ".*")); len(left) > 0 {
-				t.Errorf("%v is left", left)
 			}
 		})
 	}

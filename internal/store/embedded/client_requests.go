@@ -10,11 +10,10 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/server/v3/embed"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store/leader"
 )
 
 // clientRequests ends the requests of etcd's own clients when an embedded etcd stops.
@@ -55,7 +54,7 @@ func trackClientRequests(cfg *embed.Config, admit func(bytes int64) error) *clie
 // refusal returns the status of a write that is not admitted.
 func refusal(err error) error {
 	if forming, ok := errors.AsType[*object.FormingError](err); ok {
-		return status.Error(codes.Unavailable, forming.Error())
+		return leader.Forming(forming.Error())
 	}
 	return rpctypes.ErrGRPCNoSpace
 }

@@ -19,6 +19,10 @@ import (
 type Config struct {
 	Dir string // data directory; belongs to one process at a time
 
+	// Unlock releases the lock of Dir, which the caller holds and [Start] takes over, even if it fails. If it is nil,
+	// Start locks Dir.
+	Unlock func() error
+
 	// ListenClient is the address of etcd's own API, as host:port or URL. By default
 	// etcd opens no socket.
 	ListenClient string

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -64,12 +66,19 @@ type Member struct {
 // Start starts an etcd member and returns once it serves requests. It fails at once if
 // another process uses the directory.
 func Start(ctx context.Context, cfg Config, log *slog.Logger) (*Member, error) {
-	if err := directory.CheckLayout(cfg.Dir); err != nil {
-		return nil, err
+	unlock := cfg.Unlock
+	if unlock == nil {
+		var err error
+		if unlock, err = directory.Lock(cfg.Dir); err != nil {
+			return nil, err
+		}
 	}
-	unlock, err := directory.Lock(cfg.Dir)
+	err := directory.CheckLayout(cfg.Dir)
+	if err == nil {
+		err = os.RemoveAll(filepath.Join(cfg.Dir, directory.Replaying)) // a copy that fanoutd recover has left when it was killed
+	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, unlock())
 	}
 	m := &Member{several: cfg.Peers != nil, fatal: process.NewFatalErrors(), failed: make(chan error, 1), log: log, stopping: new(atomic.Bool), unlock: unlock}
 	context.AfterFunc(m.fatal.Happened, func() {

@@ -52,8 +52,8 @@ type Client struct {
 	log *slog.Logger
 	tls *tls.Config
 
-	term  atomic.Pointer[term]
-	moved chan struct{} // capacity 1: the address of the leader may have changed
+	leadership atomic.Pointer[leadership]
+	moved      chan struct{} // capacity 1: the address of the leader may have changed
 
 	connections map[types.ID]*connection // owned by follow; those of members that have been the leader
 
@@ -149,8 +149,8 @@ func (c *Client) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest, opts
 func (c *Client) Read(ctx context.Context, read func(context.Context) error) error {
 	waits := attempts
 	for {
-		t := c.term.Load()
-		if err := read(ctx); err == nil || c.stopping() || !c.wait(ctx, t, &waits) {
+		l := c.leadership.Load()
+		if err := read(ctx); err == nil || c.stopping() || !c.wait(ctx, l, &waits) {
 			return err
 		}
 	}

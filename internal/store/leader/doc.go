@@ -19,7 +19,7 @@
 //
 // # Leaders
 //
-// One goroutine follows the leader as the own member sees it, and begins a [term] with each change.
+// One goroutine follows the leader as the own member sees it, and begins a [leadership] with each change.
 // Writes that wait for a former leader get a second for late answers. The client keeps one connection to
 // each member that has been the leader. [Client.Close] ends all of it.
 //

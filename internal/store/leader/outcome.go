@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -52,6 +53,34 @@ var notProposed = map[string]bool{
 	message(rpctypes.ErrGRPCNotSupportedForLearner): true,
 }
 
+// The reason, and its domain, of a write that a member has not proposed because its cluster is being formed. fanoutd's
+// own API has the same.
+const (
+	formingReason = "CLUSTER_FORMING"
+	formingDomain = "fanoutd.github.io"
+)
+
+// Forming returns the error with which a member refuses a write as long as its cluster is being formed. Another member
+// may already count enough voters and send its writes there: its [Client] knows by the reason that they were not proposed.
+func Forming(text string) error {
+	s := status.New(codes.Unavailable, text)
+	detailed, err := s.WithDetails(&errdetails.ErrorInfo{Reason: formingReason, Domain: formingDomain})
+	if err != nil { // it cannot be encoded
+		return s.Err()
+	}
+	return detailed.Err()
+}
+
+// isForming reports whether a member has refused a write with [Forming].
+func isForming(err error) bool {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetReason() == formingReason && info.GetDomain() == formingDomain {
+			return true
+		}
+	}
+	return false
+}
+
 func message(err error) string { return rpctypes.ErrorDesc(err) }
 
 // refusals are the codes with which etcd, or gRPC in front of it, refuses a write for good. Its state then
@@ -75,7 +104,7 @@ func judge(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case notProposed[message(err)]:
+	case notProposed[message(err)], isForming(err):
 		return &NotAppliedError{err}
 	case refusals[status.Code(err)]:
 		return err

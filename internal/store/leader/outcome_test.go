@@ -131,6 +131,7 @@ func TestErrorsOfWrites(t *testing.T) {
 		{rpctypes.ErrTooManyRequests, again},
 		{rpctypes.ErrGRPCNotCapable, again},
 		{rpctypes.ErrGRPCNotSupportedForLearner, again},
+		{leader.Forming("the cluster is being formed"), again},
 
 		{rpctypes.ErrGRPCTimeout, "unknown"},
 		{rpctypes.ErrGRPCTimeoutDueToLeaderFail, "unknown"},
@@ -141,6 +142,7 @@ func TestErrorsOfWrites(t *testing.T) {
 		{status.Error(codes.Unknown, "raft: stopped"), "unknown"},
 		{status.Error(codes.Unknown, context.DeadlineExceeded.Error()), "unknown"},
 		{status.Error(codes.Unavailable, "error reading from server: EOF"), "unknown"},
+		{status.Error(codes.Unavailable, "the cluster is being formed"), "unknown"},
 		{status.Error(codes.DeadlineExceeded, "by a proxy"), "unknown"},
 		{status.Error(codes.Canceled, "by a proxy"), "unknown"},
 		{status.Error(codes.Internal, "stream terminated by RST_STREAM"), "unknown"},

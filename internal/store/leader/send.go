@@ -56,9 +56,9 @@ func sendLease[Req, Resp any](ctx context.Context, c *Client, method func(pb.Lea
 func read[Req, Resp any](ctx context.Context, c *Client, method func(pb.KVClient, context.Context, Req, ...grpc.CallOption) (*Resp, error), r Req, opts []grpc.CallOption) (*Resp, error) {
 	waits := attempts
 	for {
-		t := c.term.Load()
+		l := c.leadership.Load()
 		resp, err := method(c.cfg.KV, ctx, r, opts...)
-		if err == nil || status.Code(err) != codes.Unavailable || c.stopping() || !c.wait(ctx, t, &waits) {
+		if err == nil || status.Code(err) != codes.Unavailable || c.stopping() || !c.wait(ctx, l, &waits) {
 			return resp, err
 		}
 	}
@@ -69,8 +69,8 @@ func read[Req, Resp any](ctx context.Context, c *Client, method func(pb.KVClient
 func send[Resp any](ctx context.Context, c *Client, call func(context.Context, *connection) (*Resp, error)) (*Resp, error) {
 	waits := attempts
 	for {
-		t := c.term.Load()
-		resp, err := attempt(ctx, c, t, call)
+		l := c.leadership.Load()
+		resp, err := attempt(ctx, c, l, call)
 		if err == nil {
 			return resp, nil
 		}
@@ -82,7 +82,7 @@ func send[Resp any](ctx context.Context, c *Client, call func(context.Context, *
 		if !again {
 			return nil, err
 		}
-		if errors.Is(failure.Err, errStopping) || !c.wait(ctx, t, &waits) {
+		if errors.Is(failure.Err, errStopping) || !c.wait(ctx, l, &waits) {
 			c.notApplied.Add(1)
 			return nil, failure
 		}
@@ -91,7 +91,7 @@ func send[Resp any](ctx context.Context, c *Client, call func(context.Context, *
 }
 
 // wait waits before another attempt. It returns false if ctx ends first.
-func (c *Client) wait(ctx context.Context, failed *term, waits *backoff.Backoff) bool {
+func (c *Client) wait(ctx context.Context, failed *leadership, waits *backoff.Backoff) bool {
 	timer := time.NewTimer(waits.Next())
 	defer timer.Stop()
 	select {
@@ -104,15 +104,15 @@ func (c *Client) wait(ctx context.Context, failed *term, waits *backoff.Backoff)
 }
 
 // attempt sends a write once. Its error is nil, or what [judge] returns.
-func attempt[Resp any](ctx context.Context, c *Client, t *term, call func(context.Context, *connection) (*Resp, error)) (*Resp, error) {
-	to, err := c.target(ctx, t)
+func attempt[Resp any](ctx context.Context, c *Client, l *leadership, call func(context.Context, *connection) (*Resp, error)) (*Resp, error) {
+	to, err := c.target(ctx, l)
 	if err != nil {
 		return nil, &NotAppliedError{err}
 	}
 	mark := &sending{}
 	sent, cancel := context.WithCancelCause(context.WithValue(ctx, sendingKey{}, mark))
 	defer cancel(nil)
-	defer context.AfterFunc(t.over, func() { cancel(context.Cause(t.over)) })()
+	defer context.AfterFunc(l.over, func() { cancel(context.Cause(l.over)) })()
 	resp, err := call(sent, to)
 	if err != nil && to != nil && !mark.sent.Load() {
 		to.broke()
@@ -129,7 +129,7 @@ func attempt[Resp any](ctx context.Context, c *Client, t *term, call func(contex
 
 // target returns the connection over which a write is sent; nil is the own member. An error means that it
 // cannot be sent now.
-func (c *Client) target(ctx context.Context, t *term) (*connection, error) {
+func (c *Client) target(ctx context.Context, l *leadership) (*connection, error) {
 	if c.stopping() {
 		return nil, errStopping
 	}
@@ -137,26 +137,26 @@ func (c *Client) target(ctx context.Context, t *term) (*connection, error) {
 		return nil, err
 	}
 	// etcd does not announce that a leader was lost.
-	if leader := c.cfg.Raft.Leader(); leader == 0 || leader != t.leader {
+	if leader := c.cfg.Raft.Leader(); leader == 0 || leader != l.leader {
 		return nil, errNoLeader
 	}
-	if t.own {
+	if l.own {
 		return nil, nil
 	}
-	if t.to == nil {
+	if l.to == nil {
 		c.askAddress()
 		return nil, errNoAddress
 	}
 	opening, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(t.current, cancel)()
-	direct := t.to.brokenFor() > directAfter*c.cfg.ElectionTimeout
+	defer context.AfterFunc(l.current, cancel)()
+	direct := l.to.brokenFor() > directAfter*c.cfg.ElectionTimeout
 	switch {
-	case t.to.open(opening, !direct):
-		return t.to, nil
+	case l.to.open(opening, !direct):
+		return l.to, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case direct && c.cfg.Raft.Leader() == t.leader:
+	case direct && c.cfg.Raft.Leader() == l.leader:
 		return nil, nil
 	}
 	c.askAddress()

@@ -23,19 +23,22 @@ const (
 	Filled  = "etcd.restored"  // complete: only its name is missing
 )
 
+// Replaying is a copy of a survivor's data, in which a recovery applies the rest of its log. The next start removes it.
+const Replaying = "etcd.replaying"
+
 // Etcd returns the data directory of etcd itself.
 func Etcd(dir string) string { return filepath.Join(dir, "etcd") }
 
 // CheckLayout refuses a data directory of etcd itself, and one in which a restore was interrupted.
 func CheckLayout(dir string) error {
-	if err := CheckTree(dir); err != nil {
+	if err := checkTree(dir); err != nil {
 		return err
 	}
 	return checkInterrupted(dir)
 }
 
-// CheckTree refuses a data directory of etcd itself.
-func CheckTree(dir string) error {
+// checkTree refuses a data directory of etcd itself.
+func checkTree(dir string) error {
 	own := Etcd(dir)
 	if fileutil.Exist(datadir.ToMemberDir(dir)) && !fileutil.Exist(own) {
 		return fmt.Errorf("%s is a data directory of etcd itself: move its contents to %s", dir, own)

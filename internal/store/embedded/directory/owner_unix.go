@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// CheckOwner refuses to fill, as root, the data directory of another user, whose server could not read the files.
+// CheckOwner refuses to write, as root, into the data directory of another user, whose server could not read the files.
 func CheckOwner(dir string) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -28,9 +28,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/store/embedded/process"
 )
 
-// replaying is a copy of a survivor's data, in which the rest of its log is applied.
-const replaying = "etcd.replaying"
-
 // Inspect reads the data of a stopped member of several, and changes nothing. It fails if the member runs.
 func Inspect(cfg embedded.Config, log *slog.Logger) (s Survivor, err error) {
 	r := newRestoration(cfg, log)
@@ -75,7 +72,7 @@ func Recover(ctx context.Context, cfg embedded.Config, log *slog.Logger) (Restor
 		if err != nil {
 			return err
 		}
-		work := r.path(replaying)
+		work := r.path(directory.Replaying)
 		if err := os.RemoveAll(work); err != nil {
 			return err
 		}

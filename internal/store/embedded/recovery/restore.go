@@ -139,9 +139,6 @@ func (r *restoration) lock() (unlock func() error, err error) {
 	if err := directory.CheckOwner(r.cfg.Dir); err != nil {
 		return nil, err
 	}
-	if err := directory.CheckTree(r.cfg.Dir); err != nil {
-		return nil, err
-	}
 	return directory.Lock(r.cfg.Dir)
 }
 

@@ -12,19 +12,19 @@ import (
 // commits, unless it is dead, frozen or cut off.
 const lateAnswers = time.Second
 
-// term is the time in which the own member follows one leader.
-type term struct {
+// leadership is the time in which the own member follows one leader.
+type leadership struct {
 	leader types.ID    // 0: none has been known yet
 	own    bool        // the leader is the own member
 	to     *connection // nil: the leader is the own member, or its client URL is not known
 
-	current context.Context // done when another term begins
+	current context.Context // done when another leadership begins
 	replace context.CancelFunc
 	over    context.Context // done when writes of this leader are given up
 	end     context.CancelCauseFunc
 }
 
-// follow begins a term with each change of the leader, until ctx is done. It owns the connections.
+// follow begins a leadership with each change of the leader, until ctx is done. It owns the connections.
 func (c *Client) follow(ctx context.Context) {
 	for {
 		changed := c.cfg.Raft.LeaderChangedNotify() // before Leader, so that no change is missed
@@ -44,35 +44,35 @@ func (c *Client) follow(ctx context.Context) {
 	}
 }
 
-// begin begins a term. Without an announcement, it does so only if the address of the leader has changed.
+// begin begins a leadership. Without an announcement, it does so only if the address of the leader has changed.
 func (c *Client) begin(ctx context.Context, announced bool) {
 	c.closeMoved()
-	before, leader := c.term.Load(), c.cfg.Raft.Leader()
-	t := &term{leader: leader, own: leader == c.cfg.Raft.MemberID()}
-	if leader != types.ID(0) && !t.own {
-		t.to = c.connectionTo(leader)
+	before, leader := c.leadership.Load(), c.cfg.Raft.Leader()
+	l := &leadership{leader: leader, own: leader == c.cfg.Raft.MemberID()}
+	if leader != types.ID(0) && !l.own {
+		l.to = c.connectionTo(leader)
 	}
-	if before != nil && !announced && before.leader == t.leader && before.to == t.to {
+	if before != nil && !announced && before.leader == l.leader && before.to == l.to {
 		return
 	}
-	if t.to != nil {
+	if l.to != nil {
 		// It may have been broken because this member had died before.
-		t.to.brokenSince.Store(nil)
-		t.to.conn.ResetConnectBackoff()
+		l.to.brokenSince.Store(nil)
+		l.to.conn.ResetConnectBackoff()
 	}
-	t.current, t.replace = context.WithCancel(ctx)
-	if before != nil && before.leader == t.leader {
-		t.over, t.end = before.over, before.end
+	l.current, l.replace = context.WithCancel(ctx)
+	if before != nil && before.leader == l.leader {
+		l.over, l.end = before.over, before.end
 	} else {
-		t.over, t.end = context.WithCancelCause(ctx)
+		l.over, l.end = context.WithCancelCause(ctx)
 	}
-	c.term.Store(t)
+	c.leadership.Store(l)
 	if before == nil {
 		return
 	}
 	before.replace()
-	if before.leader != t.leader {
-		c.log.Info("writes go to another member of etcd", "before", before.leader, "leader", t.leader, "own", t.own)
+	if before.leader != l.leader {
+		c.log.Info("writes go to another member of etcd", "before", before.leader, "leader", l.leader, "own", l.own)
 		time.AfterFunc(lateAnswers, func() { before.end(errDeposed) })
 	}
 }
