@@ -23,7 +23,7 @@ HANDWRITTEN = $(shell git ls-files --cached --others --exclude-standard '*.go' '
 
 # Test folders with their own go.mod, so that an importer of the client does not inherit
 # what only tests need.
-TEST_MODULES := test/browser test/etcd test/observability test/packaging test/robustness
+TEST_MODULES := test/browser test/etcd test/etcd36 test/observability test/packaging test/robustness
 
 .PHONY: help
 help: ## Describe the targets
@@ -119,7 +119,7 @@ test: ## Run all tests, or those of one package: make test P=./internal/dispatch
 	$(if $(filter ./...,$(P)),cd test/observability && $(GOTEST) -timeout 20m ./...)
 
 # docs/dev/testing.md lists these tests.
-FULL_SIZE := TestReconnectsLeaveNothingBehind|TestTenThousandChanges|TestHoppingBetweenServers|TestLargeValues|TestStormsEncodeEachEventOnce|TestAwayForADay|TestALiveEventWaitsForOnePartOfASnapshot|TestBoundedAndIsolatedFromReadersThatStop|TestIsolatedFromReadersThatStallAndComeBack|TestSubscriberStuck|TestFanoutdKilled|TestWatchersSeeExactlyWhatHappened|TestPartitions
+FULL_SIZE := TestReconnectsLeaveNothingBehind|TestTenThousandChanges|TestHoppingBetweenServers|TestLargeValues|TestStormsEncodeEachEventOnce|TestAwayForADay|TestALiveEventWaitsForOnePartOfASnapshot|TestBoundedAndIsolatedFromReadersThatStop|TestIsolatedFromReadersThatStallAndComeBack|TestSubscriberStuck|TestFanoutdKilled|TestWatchersSeeExactlyWhatHappened|TestPartitions|TestWatchesAtAServerThatGetsTheWholeDatabase
 
 .PHONY: test-full-size
 test-full-size: ## Run the tests that are smaller under the race detector at their full size
@@ -407,6 +407,22 @@ bench-state: bench-program ## Measure the memory of a million objects, and a sta
 .PHONY: bench-watches
 bench-watches: bench-program ## Measure events of very many interests, and streams with one watch, and update docs/dev/benchmarks.md
 	$(call suite,watches,--duration 3s)
+
+# How long each rate and each side of a kill is measured, how often all is repeated, and how long the cluster
+# delivers as fast as it can.
+CLUSTER ?= 10s
+CLUSTER_REPEATS ?= 3
+FANOUT ?= 10m
+cluster = $(BENCH)/fanoutbench suite cluster --source . $(1) --output $(BENCH)/cluster.jsonl --command 'make $@'
+
+.PHONY: bench-cluster
+bench-cluster: bench-program ## Measure three servers that are their own etcd cluster, also while one is killed, and update docs/dev/benchmarks.md
+	rm -f $(BENCH)/cluster.jsonl
+	@status=0; \
+	{ $(call cluster,--duration $(CLUSTER) --repeats $(CLUSTER_REPEATS) --scenarios cluster-load$(comma)cluster-kill$(comma)cluster-outage); } || status=$$?; \
+	{ $(call cluster,--duration $(FANOUT) --repeats 1 --scenarios cluster-fan-out); } || status=$$?; \
+	$(BENCH)/fanoutbench report --document $(DOCUMENT) $(BENCH)/cluster.jsonl || status=$$?; \
+	exit $$status
 
 # bench/copies/python/install installs the Debian packages that this needs.
 .PHONY: bench-copies

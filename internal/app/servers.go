@@ -78,11 +78,14 @@ func hostsOf(list cluster.List) (hosts []string) {
 	return hosts
 }
 
-// bindable returns the address on which to listen, so that others reach it at the given one. A machine may
-// know its own name under an address that others cannot reach. Go and etcd listen on 0.0.0.0 with IPv6, too, if the machine
-// has it, and "::" would fail if it does not.
-func bindable(address string) string {
+// listenAt returns the address on which to listen, so that others reach it at the given one. Own is a host that
+// is configured for that, or empty. A machine may know its own name under an address that others cannot reach. Go and
+// etcd listen on 0.0.0.0 with IPv6, too, if the machine has it, and "::" would fail if it does not.
+func listenAt(address, own string) string {
 	host, port, _ := net.SplitHostPort(address)
+	if own != "" {
+		return net.JoinHostPort(own, port)
+	}
 	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" {
 		return address
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
@@ -137,7 +138,7 @@ func beginEtcd(ctx context.Context, cfg config.Config, onWait func(cluster.Await
 	}
 	server, _ := list.Get(own)
 	peers := &store.Peers{
-		Name: own, Peer: server.Peer, Client: server.Client, ListenPeer: bindable(server.Peer), ListenClient: bindable(server.Client),
+		Name: own, Peer: server.Peer, Client: server.Client, ListenPeer: listenAt(server.Peer, cfg.Cluster.Listen), ListenClient: listenAt(server.Client, cfg.Cluster.Listen),
 		TLS: security.etcd(), Majority: list.Majority(),
 	}
 	join := func(ctx context.Context, id uint64, via []cluster.Server) (string, error) {
@@ -176,6 +177,20 @@ func directoryOf(cfg config.Config) (cluster.Directory, error) {
 
 // checkOwner fails for root if the data directory belongs to another user, who could not read a file in it.
 func checkOwner(cfg config.Config) error { return store.CheckOwner(cfg.DataDir) }
+
+// adviseReplacement adds what to do to an error of a server whose files are damaged: the others have its data.
+func adviseReplacement(cfg config.Config, err error) error {
+	if _, ok := errors.AsType[*store.DamagedError](err); !ok {
+		return err
+	}
+	own, _, listErr := Servers(cfg)
+	if listErr != nil {
+		return err
+	}
+	dir := filepath.Join(cfg.DataDir, "etcd")
+	return fmt.Errorf("%w. While a majority of the other servers runs, no backup is needed: run fanoutctl cluster replace %s, "+
+		"move the data of this server away (mv %s %s.old), and start it again", err, own, dir, dir)
+}
 
 // openStore opens the store. Begin makes an embedded etcd a member of several; its zero value does not.
 func openStore(ctx context.Context, cfg config.Config, begin beginning, log *slog.Logger) (Store, error) {

@@ -31,7 +31,7 @@ func (a *App) openStore(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.stop()) }()
+	defer func() { err = errors.Join(adviseReplacement(a.cfg, err), w.stop()) }()
 	begin, err := beginEtcd(ctx, a.cfg, w.set, a.log)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,6 +22,10 @@ type Cluster struct {
 
 	PeerPort   int `yaml:"peer-port"`   // for the members; default: 2380
 	ClientPort int `yaml:"client-port"` // for clients of etcd; default: 2379
+
+	// Listen is the host at which this server listens, if it is another one than that at which the others
+	// reach it, because something forwards their connections.
+	Listen string `yaml:"listen"`
 
 	// The files with which members recognize each other. They are needed beyond loopback addresses.
 	CAFile   string `yaml:"ca-file"`
@@ -85,6 +90,11 @@ func (v *validator) cluster(c *Config) {
 	}
 	if cluster.Name != "" && cluster.Members[cluster.Name] == "" {
 		v.add("cluster.name", "%q is not one of cluster.members", cluster.Name)
+	}
+	if _, err := netip.ParseAddr(cluster.Listen); err != nil && cluster.Listen != "" {
+		v.add("cluster.listen", "invalid address %q (want an IP address such as 10.0.0.1 or 0.0.0.0)", cluster.Listen)
+	} else if err == nil && cluster.CertFile == "" && !isLoopback(cluster.Listen) {
+		v.add("cluster.listen", "other machines can reach this server: set cluster.ca-file, cluster.cert-file and cluster.key-file")
 	}
 	taken := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(cluster.Members)) {

@@ -23,6 +23,7 @@ type (
 	Peers         = embedded.Peers
 	TLSFiles      = embedded.TLSFiles
 	DataGoneError = embedded.DataGoneError
+	DamagedError  = directory.DamagedError
 )
 
 // Identify is [directory.Identify].

@@ -258,3 +258,39 @@ func TestTwoClustersFindEachOther(t *testing.T) {
 	}
 	stopAll(t, running)
 }
+
+// An empty server waits for one whose list has other servers, and says so. In a running cluster, a server with another
+// list goes on, because the list of etcd counts, and says how they differ.
+func TestListThatDiffersOnOneServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	t.Parallel()
+	configs := machines(t, "node-1", "node-2", "node-3")
+	different := configs["node-3"]
+	list := *different.Cluster
+	list.Members = maps.Clone(list.Members)
+	list.Members["node-4"] = loopback.FreeAddress(t)
+	different.Cluster = &list
+	running := launchAll(t, configs, "node-1", "node-2")
+	running["node-3"] = launch(t, different)
+	running["node-1"].says(t, "waiting for node-3, which has other servers in cluster.members")
+	running["node-2"].says(t, "waiting for node-3, which has other servers in cluster.members")
+	running["node-3"].cancel()
+	<-running["node-3"].done // it has waited
+	running["node-3"] = launch(t, configs["node-3"])
+	for _, m := range running {
+		m.says(t, "this server votes")
+	}
+	running["node-1"].put(t, "app/limits", "1")
+
+	running["node-3"].stop(t)
+	running["node-3"] = launch(t, different)
+	if got := running["node-3"].get(t, "app/limits"); got != "1" {
+		t.Errorf("got %q", got)
+	}
+	running["node-3"].put(t, "app/limits", "2")
+	running["node-3"].says(t, "cluster.members differs from the members of etcd")
+	running["node-3"].says(t, "only_in_cluster_members=\"[node-4 "+list.Members["node-4"])
+	stopAll(t, running)
+}

@@ -21,6 +21,11 @@
 //	                                     reads again, it catches up
 //	disk full                            writes fail with a clear status; reads and
 //	                                     watches continue
+//	servers of a cluster cut off         the majority elects a leader; the others answer nothing
+//	from each other                      stale; watches go on
+//	server far behind its cluster        it gets the whole database; watches go on
+//	server of a cluster damaged,         it stops, and says what helps; the others go on
+//	or its disk full
 //	embedded etcd cannot go on           each stream ends with a last position, and fanoutd
 //	                                     exits
 //

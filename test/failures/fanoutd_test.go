@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +44,7 @@ type instance struct {
 
 	log    logs.Buffer // of all its processes
 	cmd    *exec.Cmd
+	pid    atomic.Int64  // of the last process
 	exited chan struct{} // closed when the process has exited
 }
 
@@ -129,6 +131,7 @@ func (s *instance) launch(t *testing.T) {
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	s.pid.Store(int64(s.cmd.Process.Pid))
 	cmd, exited := s.cmd, make(chan struct{})
 	go func() {
 		_ = cmd.Wait()

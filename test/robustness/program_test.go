@@ -12,12 +12,14 @@ import (
 var (
 	fanoutd = program.Program{Folder: "cmd/fanoutd"}
 	etcd    = program.Program{Folder: "test/etcd"}
+	etcd36  = program.Program{Folder: "test/etcd36"}
 )
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		fanoutd.Clean()
 		etcd.Clean()
+		etcd36.Clean()
 		os.Exit(code)
 	}))
 }

@@ -34,6 +34,15 @@ func runCommand() *cobra.Command {
   calls       unary calls as fast as they are answered: --outstanding are in flight on
               --connections
   state       write --keys objects, then start the server again
+
+Those of a cluster of three members:
+
+  cluster-load     write at a rate, or not at all, with --watchers spread over all members
+  cluster-fan-out  the same, but write as fast as events are delivered; count elections
+  cluster-kill     write at a rate, with --watchers at one member, for --duration before and after
+                   each of --kills of another member
+  cluster-outage   --outstanding writers go on while a member is killed --kills times
+
   idle        write nothing except one event at the end`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -81,6 +90,8 @@ func runCommand() *cobra.Command {
 	flags.IntVar(&p.Stalled, "stalled", 0, "additional watches whose client does not read")
 	flags.StringVar(&p.Stall, "stall", load.StallFrozen, fmt.Sprintf("how a stalled client stalls: %v", load.Stalls))
 	flags.DurationVar(&p.StallFor, "stall-for", 0, "time after which a stalled client reconnects; 0: never")
+	flags.IntVar(&p.Kills, "kills", 0, "members of a cluster to kill, one after another")
+	flags.StringVar(&p.Victim, "victim", "", fmt.Sprintf("which of them: %s or %s", scenario.VictimLeader, scenario.VictimFollower))
 	flags.StringVar(&o.Profile, "profile", "", "file for a CPU profile of fanoutd during the measurement")
 	b.flags(cmd)
 	return cmd

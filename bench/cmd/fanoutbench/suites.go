@@ -24,6 +24,7 @@ var suites = map[string]suite{
 	"state":     {kept, report.Part{Tables: true, Goals: true}},
 	"subscribe": {subscribe, report.Part{Tables: true, Goals: true}},
 	"watches":   {watched, report.Part{Tables: true, Goals: true}},
+	"cluster":   {clustered, report.Part{Tables: true, Goals: true}},
 	"full":      {full, report.Part{Tables: true, Curves: true}},
 }
 
@@ -211,6 +212,7 @@ func full(duration time.Duration) []scenario.Parameters {
 	s.include(called(duration))
 	s.include(kept(duration))
 	s.include(watched(duration))
+	s.include(clustered(duration))
 	return s.runs
 }
 

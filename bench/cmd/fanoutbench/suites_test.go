@@ -21,6 +21,7 @@ func fakeResults(name string) []*report.Group {
 		server := scenario.Server{CPU: 1, Total: 1 + int64(p.Watchers), Peak: 2, RSSBefore: 1, RSSIdle: 1, RSSEnd: 1, PerWatcher: 1, LiveLeft: 1, AnonIdle: 1, AnonEnd: 1}
 		records = append(records, &scenario.Record{
 			Parameters: p, Each: summary, Ack: summary, PerSecond: 1, Deliveries: 1, Changes: 1, Elapsed: time.Second, Servers: []scenario.Server{server},
+			Cluster: &scenario.Cluster{Before: summary, Around: summary, AckOf: scenario.Lags{Before: summary, Around: summary}, Pauses: summary},
 		})
 	}
 	return report.Groups(records)

@@ -111,7 +111,7 @@ func (c *Counter) Report(written []uint32) Report {
 	var r Report
 	each, last := NewLatency(), NewLatency()
 	for i := range c.watchers {
-		r.Counts.add(c.watchers[i].total(written))
+		r.Counts.Add(c.watchers[i].total(written))
 	}
 	for i := range c.shards {
 		each.Merge(c.shards[i].each)

@@ -18,7 +18,8 @@ type Counts struct {
 	Foreign    int64 `json:"foreign"`      // outside the interest of the watcher
 }
 
-func (c *Counts) add(d Counts) {
+// Add adds other counts.
+func (c *Counts) Add(d Counts) {
 	c.Received += d.Received
 	c.Lost += d.Lost
 	c.Duplicate += d.Duplicate

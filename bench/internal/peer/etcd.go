@@ -99,8 +99,9 @@ const (
 // etcdWriter writes to etcd.
 type etcdWriter struct{ client *clientv3.Client }
 
-func newEtcdWriter(ctx context.Context, address string) (*etcdWriter, error) {
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, Logger: zap.NewNop()})
+// newEtcdWriter returns a writer through all these addresses.
+func newEtcdWriter(ctx context.Context, addresses ...string) (*etcdWriter, error) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: addresses, Logger: zap.NewNop()})
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd: %w", err)
 	}

@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"fmt"
+	"io"
 	"path/filepath"
 
 	"google.golang.org/grpc"
@@ -68,8 +69,16 @@ func fanoutdEmbedded(ctx context.Context, p *Peer, o Options) error {
 	return err
 }
 
-// fanoutd starts a fanoutd with the store of these settings.
-func (p *Peer) fanoutd(ctx context.Context, o Options, name, store string) (err error) {
+// fanoutd starts a fanoutd with the store of these settings, and waits until it accepts connections.
+func (p *Peer) fanoutd(ctx context.Context, o Options, name, store string) error {
+	if err := p.launchFanoutd(o, name, store); err != nil {
+		return err
+	}
+	return await(ctx, p.Servers[len(p.Servers)-1], p.Address)
+}
+
+// launchFanoutd starts a fanoutd with the store of these settings. It becomes the front server.
+func (p *Peer) launchFanoutd(o Options, name, store string) (err error) {
 	if p.Address, err = freeAddress(); err != nil {
 		return err
 	}
@@ -91,7 +100,7 @@ func (p *Peer) fanoutd(ctx context.Context, o Options, name, store string) (err 
 	if !o.DefaultLimits {
 		text += noLimits
 	}
-	config, err := p.file("fanoutd.yaml", text+store)
+	config, err := p.file(name+".yaml", text+store)
 	if err != nil {
 		return fmt.Errorf("configure fanoutd: %w", err)
 	}
@@ -99,12 +108,12 @@ func (p *Peer) fanoutd(ctx context.Context, o Options, name, store string) (err 
 	p.Profile = "http://" + admin + "/debug/pprof/"
 	p.Positions = positions{p.Address}
 	p.read = positions{p.Address}.read
-	return p.run(ctx, name, p.Address, o.Fanoutd, "--config", config)
+	return p.launch(name, p.Address, o.Fanoutd, "--config", config)
 }
 
 // fanoutdWriter writes through fanoutd.
 type fanoutdWriter struct {
-	conn  *grpc.ClientConn
+	conn  io.Closer
 	store fanoutv1.StoreServiceClient
 }
 

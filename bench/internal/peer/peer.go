@@ -28,14 +28,15 @@ type Peer struct {
 	Address   string             // for watchers
 	Writer    Writer             // nil if there is nothing to write
 	Positions Positioner         // nil if watches cannot resume
+	Members   []Member           // of a cluster, otherwise nil
 
 	// Metrics has the Prometheus URLs of servers by name. Profile is the pprof URL of the
 	// last server, or "".
 	Metrics map[string]string
 	Profile string
 
-	dir   string
-	front launch // the last server
+	dir      string
+	launches []launch // how Servers were started
 	// read makes a linearizable read of a key.
 	read func(ctx context.Context, key string) error
 }
@@ -87,15 +88,18 @@ type driver struct {
 }
 
 var drivers = map[string]driver{
-	"fanoutd":          {"fanoutd", fanoutd},
-	"fanoutd-embedded": {"fanoutd", fanoutdEmbedded},
-	"floor":            {"fanoutd", floor},
-	"etcd":             {"etcd", etcd},
-	"etcd-embedded":    {"etcd", etcdEmbedded},
-	"grpc-proxy":       {"etcd", grpcProxy},
-	"nats":             {"nats", nats},
-	"nats-kv":          {"nats-kv", natsKV},
-	"grpc":             {calls.ProtocolEmpty, empty},
+	"fanoutd":           {"fanoutd", fanoutd},
+	"fanoutd-embedded":  {"fanoutd", fanoutdEmbedded},
+	FanoutdCluster:      {"fanoutd", fanoutdCluster},
+	FanoutdsBeforeEtcds: {"fanoutd", fanoutdsBeforeEtcds},
+	"floor":             {"fanoutd", floor},
+	"etcd":              {"etcd", etcd},
+	"etcd-embedded":     {"etcd", etcdEmbedded},
+	EtcdCluster:         {"etcd", etcdCluster},
+	"grpc-proxy":        {"etcd", grpcProxy},
+	"nats":              {"nats", nats},
+	"nats-kv":           {"nats-kv", natsKV},
+	"grpc":              {calls.ProtocolEmpty, empty},
 }
 
 // Protocol returns the protocol for watchers of a system.
@@ -154,13 +158,32 @@ func tmpfs() string {
 
 // run starts a server and waits until it accepts connections at the address.
 func (p *Peer) run(ctx context.Context, name, address, program string, args ...string) error {
-	p.front = launch{name, address, program, args}
+	if err := p.launch(name, address, program, args...); err != nil {
+		return err
+	}
+	return await(ctx, p.Servers[len(p.Servers)-1], address)
+}
+
+// launch starts a server that will accept connections at the address.
+func (p *Peer) launch(name, address, program string, args ...string) error {
 	server, err := process.Start(name, program, args, nil, nil)
 	if err != nil {
 		return err
 	}
 	p.Servers = append(p.Servers, server)
-	return await(ctx, server, address)
+	p.launches = append(p.launches, launch{name, address, program, args})
+	return nil
+}
+
+// relaunch starts a server that has ended again.
+func (p *Peer) relaunch(i int) error {
+	l := p.launches[i]
+	server, err := process.Start(l.name, l.program, l.args, nil, nil)
+	if err != nil {
+		return err
+	}
+	p.Servers[i] = server
+	return nil
 }
 
 // await waits until a server accepts connections at the address.

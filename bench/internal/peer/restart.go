@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/bench/internal/load"
-	"github.com/fanoutd/fanoutd/bench/internal/process"
 )
 
 // restartTimeout bounds the start of a server with data.
@@ -21,12 +20,12 @@ func (p *Peer) StopFront() { p.Servers[len(p.Servers)-1].Stop() }
 func (p *Peer) Restart(ctx context.Context, key int) error {
 	ctx, cancel := context.WithTimeout(ctx, restartTimeout)
 	defer cancel()
-	server, err := process.Start(p.front.name, p.front.program, p.front.args, nil, nil)
-	if err != nil {
+	front := len(p.Servers) - 1
+	if err := p.relaunch(front); err != nil {
 		return err
 	}
-	p.Servers[len(p.Servers)-1] = server
-	if err := await(ctx, server, p.front.address); err != nil {
+	server := p.Servers[front]
+	if err := await(ctx, server, p.launches[front].address); err != nil {
 		return err
 	}
 	retry := time.NewTicker(5 * time.Millisecond)

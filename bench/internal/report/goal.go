@@ -97,7 +97,7 @@ var Goals = slices.Concat(
 			of: point{scenario.Lists, list1 + " in pages of 1000", "fanoutd (grpc)", CPU}, by: point{scenario.Lists, list1, "fanoutd (grpc)", CPU},
 		},
 	},
-	subscribeGoals, callGoals, stateGoals, watchGoals,
+	subscribeGoals, callGoals, stateGoals, watchGoals, clusterGoals,
 )
 
 const (

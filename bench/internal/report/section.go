@@ -165,6 +165,10 @@ func sections(groups []*Group) []section {
 		{scenario.Lists, section{"Lists", aboutLists, lists, nil}},
 		{scenario.Calls, section{"Calls", aboutCalls, calling, nil}},
 		{scenario.State, section{"Many objects", aboutState, stored, nil}},
+		{scenario.ClusterLoad, section{"A cluster with watches at each server", aboutCluster, loaded, nil}},
+		{scenario.ClusterKill, section{"A subscriber, while another server is killed", aboutKills, killed, nil}},
+		{scenario.ClusterOutage, section{"Writers, while a server is killed", aboutPauses, paused, nil}},
+		{scenario.ClusterFanOut, section{"A cluster, as fast as it delivers", aboutElected, elected, nil}},
 	}
 	var filled []section
 	for _, s := range all {

@@ -79,6 +79,9 @@ func action(p scenario.Parameters) string {
 	if p.Scenario == scenario.Calls {
 		return describe(p)
 	}
+	if p.Scenario == scenario.ClusterOutage {
+		return fmt.Sprintf("%d writers, %d B, %s killed", p.Outstanding, p.ValueSize, p.Victim)
+	}
 	text := fmt.Sprintf("%d x %d", p.Watchers, p.PerConnection)
 	if p.Watchers == 0 {
 		text = "no watchers"
@@ -102,6 +105,8 @@ func action(p scenario.Parameters) string {
 	}
 	if p.Rate > 0 {
 		text += fmt.Sprintf(", %v/s", p.Rate)
+	} else if p.Scenario == scenario.ClusterLoad {
+		text += ", idle"
 	} else if p.Outstanding > 1 {
 		text += fmt.Sprintf(", %d at once", p.Outstanding)
 	}
@@ -125,6 +130,9 @@ func action(p scenario.Parameters) string {
 	}
 	if p.Reports > 0 {
 		text += fmt.Sprintf(", reports every %v", p.Reports)
+	}
+	if p.Victim != "" {
+		text += fmt.Sprintf(", %s killed", p.Victim)
 	}
 	switch p.Interest {
 	case "all":

@@ -24,10 +24,24 @@ const (
 	Open       = "open"       // all watches are opened at once, on connections that exist
 	Calls      = "calls"      // unary calls as fast as they are answered
 	State      = "state"      // many objects and no watchers, and a restart of the front server
+
+	ClusterLoad   = "cluster-load"    // watches at all members of a cluster, and writes at a rate, or none
+	ClusterKill   = "cluster-kill"    // watches at one member, while another one is killed
+	ClusterOutage = "cluster-outage"  // writers of a cluster, while its leader is killed
+	ClusterFanOut = "cluster-fan-out" // writes as fast as they are delivered to watches at all members of a cluster
 )
 
 // Scenarios are the values of Parameters.Scenario.
-var Scenarios = []string{Saturation, Steady, Startup, Resume, Lists, Idle, Open, Calls, State}
+var Scenarios = []string{Saturation, Steady, Startup, Resume, Lists, Idle, Open, Calls, State, ClusterLoad, ClusterKill, ClusterOutage, ClusterFanOut}
+
+// ofClusters are the scenarios of systems with several members.
+var ofClusters = []string{ClusterLoad, ClusterKill, ClusterOutage, ClusterFanOut}
+
+// The values of Parameters.Victim.
+const (
+	VictimLeader   = "leader"
+	VictimFollower = "follower"
+)
 
 // Parameters describe a run.
 type Parameters struct {
@@ -64,6 +78,8 @@ type Parameters struct {
 	Stalled       int           `json:"stalled,omitempty"`        // additional watchers that do not read
 	Stall         string        `json:"stall,omitempty"`          // how they stall, see load.Stalls
 	StallFor      time.Duration `json:"stall_for_ns,omitempty"`   // time after which they reconnect; 0: never
+	Kills         int           `json:"kills,omitempty"`          // members of a cluster that are killed, one after another
+	Victim        string        `json:"victim,omitempty"`         // which of them: VictimLeader or VictimFollower
 	Repeat        int           `json:"repeat"`                   // number of the run among equal ones
 }
 
@@ -125,6 +141,12 @@ func (p *Parameters) Validate() error {
 	}
 	if p.Scenario == Calls || p.Scenario == State {
 		return p.withoutWatchers()
+	}
+	if slices.Contains(ofClusters, p.Scenario) {
+		return p.ofCluster()
+	}
+	if p.Kills != 0 || p.Victim != "" {
+		return fmt.Errorf("scenario %s with %d kills of a %q: only scenarios of clusters kill", p.Scenario, p.Kills, p.Victim)
 	}
 	if p.Method != "" || p.Connections != 0 {
 		return fmt.Errorf("scenario %s with calls of %q on %d connections: only %s makes calls", p.Scenario, p.Method, p.Connections, Calls)
@@ -188,6 +210,50 @@ func (p *Parameters) withoutWatchers() error {
 		return err
 	}
 	return p.calls("").Validate()
+}
+
+// ofCluster returns what is wrong with the parameters of a scenario of clusters.
+func (p *Parameters) ofCluster() error {
+	kills := p.Scenario == ClusterKill || p.Scenario == ClusterOutage
+	switch {
+	case !slices.Contains(peer.Clusters, p.Peer):
+		return fmt.Errorf("scenario %s of %s: one of %s", p.Scenario, p.Peer, strings.Join(peer.Clusters, ", "))
+	case p.Scenario == ClusterKill && p.Peer != peer.FanoutdCluster:
+		return fmt.Errorf("scenario %s of %s: only %s", p.Scenario, p.Peer, peer.FanoutdCluster)
+	case p.Kills < 0 || kills != (p.Kills > 0) || kills != (p.Victim == VictimLeader || p.Victim == VictimFollower):
+		return fmt.Errorf("scenario %s with %d kills of a %q: %s and %s have some, of a %s or a %s, and no other",
+			p.Scenario, p.Kills, p.Victim, ClusterKill, ClusterOutage, VictimLeader, VictimFollower)
+	case p.Batch != 1 || p.Stalled > 0 || p.Bystanders > 0 || p.Objects > 0 || p.Window > 0 || p.Writes > 0 || p.State || p.Method != "":
+		return fmt.Errorf("scenario %s: it has nothing besides watches and writes of one event", p.Scenario)
+	case p.Rate < 0 || p.Duration <= 0 || p.Scenario == ClusterKill && p.Rate == 0 || p.Rate > 0 && (p.Scenario == ClusterOutage || p.Scenario == ClusterFanOut):
+		return fmt.Errorf("scenario %s at a rate of %v for %v: %s has a rate, and %s and %s have none", p.Scenario, p.Rate, p.Duration, ClusterKill, ClusterOutage, ClusterFanOut)
+	case p.Scenario == ClusterOutage && p.Watchers != 0:
+		return fmt.Errorf("scenario %s has no watchers", p.Scenario)
+	case p.Scenario == ClusterKill && (p.Interest != load.InterestKey || p.Watchers != p.Keys):
+		return fmt.Errorf("scenario %s: each key has one watch", p.Scenario)
+	case p.Scenario == ClusterOutage || p.Scenario == ClusterKill:
+		return nil
+	}
+	for i := range members {
+		c := p.share(i, "")
+		if c.Watchers < 1 || c.Interest == load.InterestKey && c.Watchers < c.Keys {
+			return fmt.Errorf("%d watches of %d keys at %d members: each member needs one of each key", p.Watchers, p.Keys, members)
+		}
+		if err := c.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// members is the number of members of a cluster.
+const members = 3
+
+// share returns the configuration of the watchers at a member. They are spread evenly over the members.
+func (p *Parameters) share(member int, address string) load.Config {
+	q := *p
+	q.Watchers = (member+1)*p.Watchers/members - member*p.Watchers/members
+	return q.load(address)
 }
 
 // states are the systems with a state that they have after a restart, too.

@@ -33,8 +33,9 @@ type Record struct {
 	Last       delivery.Summary `json:"last"` // from writing to the last watcher
 	Ack        delivery.Summary `json:"ack"`  // from writing to the acknowledgement
 	Servers    []Server         `json:"servers"`
-	ClientCPU  float64          `json:"client_cpu_us"`   // per delivery, of the watching process, in the whole run
-	ClientPeak int64            `json:"client_rss_peak"` // bytes, of the watching process
+	Cluster    *Cluster         `json:"cluster,omitempty"` // of the scenarios of clusters
+	ClientCPU  float64          `json:"client_cpu_us"`     // per delivery, of the watching process, in the whole run
+	ClientPeak int64            `json:"client_rss_peak"`   // bytes, of the watching process
 }
 
 // Server is the cost of one server process.
@@ -59,6 +60,24 @@ type Server struct {
 	AnonEnd        int64   `json:"anon_end"`
 	PerWatcher     float64 `json:"rss_per_watcher"`        // bytes per idle watcher
 	Goroutines     float64 `json:"goroutines_per_watcher"` // per idle watcher; 0 if the server does not report it
+}
+
+// Cluster has the results of the scenarios of clusters.
+type Cluster struct {
+	Before   delivery.Summary `json:"before"`    // from writing to a subscriber, before the kills
+	Around   delivery.Summary `json:"around"`    // the same after the kills
+	AckOf    Lags             `json:"after_ack"` // from the acknowledgement to a subscriber
+	Pauses   delivery.Summary `json:"pauses"`    // the longest time without an acknowledged write, of each writer after each kill
+	Failed   int64            `json:"failed"`    // writes without an acknowledgement
+	Refused  int64            `json:"refused"`   // those of them that are known not to be applied
+	Elected  int64            `json:"elected"`   // leaders that were elected during the measurement
+	Replaced int64            `json:"replaced"`  // states that a subscriber got instead of events
+}
+
+// Lags are times before and after the kills.
+type Lags struct {
+	Before delivery.Summary `json:"before"`
+	Around delivery.Summary `json:"around"`
 }
 
 // CPU returns the CPU time of all servers per delivery, in microseconds.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fanoutd/fanoutd/bench/internal/delivery"
 	"github.com/fanoutd/fanoutd/bench/internal/load"
 	"github.com/fanoutd/fanoutd/bench/internal/machine"
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
@@ -47,6 +48,12 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) 
 		return calling(ctx, programs, system, p, o)
 	case State:
 		return state(ctx, programs, system, p, o)
+	case ClusterLoad, ClusterFanOut:
+		return clusterLoad(ctx, programs, system, p, o)
+	case ClusterKill:
+		return clusterKill(ctx, programs, system, p, o)
+	case ClusterOutage:
+		return clusterOutage(ctx, programs, system, p, o)
 	}
 	return written(ctx, programs, system, p, o)
 }
@@ -180,7 +187,7 @@ func newRecord(p Parameters, programs peer.Programs) *Record {
 
 // notes sets the fields that explain the figures.
 var notes = []string{
-	"all stores are on tmpfs if the machine has one, and do not wait for disks (etcd: --unsafe-no-fsync)",
+	"all stores are on tmpfs if the machine has one, and do not wait for disks (etcd: --unsafe-no-fsync, except in clusters)",
 	"CPU is that of the server processes, including what they do when idle",
 }
 
@@ -199,11 +206,7 @@ func usage(ctx context.Context, system *peer.Peer) ([]peer.Usage, error) {
 
 // addReport adds the counts and times of the watchers and the writer.
 func (r *Record) addReport(w *writer, report *load.Report) {
-	for _, interest := range r.Parameters.load("").Interests() {
-		for slot := range interest.Count {
-			r.Expected += int64(w.written[interest.Key(slot)]) - int64(w.seen)
-		}
-	}
+	r.expect(w, r.Parameters.load("").Interests())
 	r.Writes, r.Behind = w.writes.Load(), w.behind.Load()
 	r.Counts, r.Each, r.Last, r.Ack = report.Counts, report.Each, report.Last, w.ack.Summary()
 	r.Ended, r.Reason, r.ClientPeak = report.Ended, report.Reason, report.Peak
@@ -213,6 +216,15 @@ func (r *Record) addReport(w *writer, report *load.Report) {
 	}
 	r.PerSecond = float64(r.Deliveries) / r.Elapsed.Seconds()
 	r.ClientCPU = float64(report.CPU) / float64(max(r.Counts.Received, 1))
+}
+
+// expect adds the deliveries to watchers with these interests.
+func (r *Record) expect(w *writer, interests []delivery.Interest) {
+	for _, interest := range interests {
+		for slot := range interest.Count {
+			r.Expected += int64(w.written[interest.Key(slot)]) - int64(w.seen)
+		}
+	}
 }
 
 func (r *Record) server(name string, empty, idle, before, after peer.Usage) Server {

@@ -18,7 +18,7 @@ import (
 type writer struct {
 	parameters Parameters
 	store      peer.Writer
-	load       *load.Load // the watchers, once they have started
+	load       audience // the watchers, once they have started
 
 	seen    int      // changes of each key before the watchers started
 	written []uint32 // changes by key; each worker uses those of its keys
@@ -29,6 +29,11 @@ type writer struct {
 
 	mu  sync.Mutex // guards the following
 	ack delivery.Latency
+}
+
+// audience waits until all its watchers have received a number of events.
+type audience interface {
+	Await(ctx context.Context, events int64) error
 }
 
 func newWriter(p Parameters, store peer.Writer) *writer {

@@ -172,6 +172,7 @@ func (m *Member) startAmongOthers(ctx, background context.Context, p *Peers) err
 		return err
 	}
 	m.background.Go(func() { m.becomeVoter(background) })
+	m.background.Go(func() { m.leaveFullDisk(background) })
 	return nil
 }
 

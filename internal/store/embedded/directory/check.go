@@ -41,7 +41,7 @@ func Check(dir string, several bool) error {
 	case errors.Is(err, os.ErrNotExist) && len(names) == 0:
 		return nil // a new directory
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("the database %s is missing: restore a backup", path)
+		return Damaged("the database %s is missing: restore a backup", path)
 	case err != nil:
 		return err
 	}
@@ -56,7 +56,7 @@ func Check(dir string, several bool) error {
 		if db.Applied == 0 {
 			return nil // the first start was interrupted
 		}
-		return fmt.Errorf("the write-ahead log %s is missing: restore a backup", datadir.ToWALDir(dir))
+		return Damaged("the write-ahead log %s is missing: restore a backup", datadir.ToWALDir(dir))
 	}
 	return db.checkLog(path, datadir.ToWALDir(dir), names)
 }
@@ -81,12 +81,10 @@ func ReadDatabase(path string) (state Database, err error) {
 	if info.Size() == 0 {
 		return state, nil // etcd was interrupted when it created the file
 	}
-	damaged := func(cause any) error {
-		return fmt.Errorf("the database %s is damaged, restore a backup: %v", path, cause)
-	}
+	damage := func(cause any) error { return Damaged("the database %s is damaged, restore a backup: %v", path, cause) }
 	defer func() {
 		if p := recover(); p != nil {
-			err = damaged(p)
+			err = damage(p)
 		}
 	}()
 	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
@@ -94,7 +92,7 @@ func ReadDatabase(path string) (state Database, err error) {
 		return state, fmt.Errorf("the database %s is in use by another process", path)
 	}
 	if err != nil {
-		return state, damaged(err)
+		return state, damage(err)
 	}
 	defer db.Close()
 	err = db.View(func(tx *bolt.Tx) error {
@@ -104,7 +102,7 @@ func ReadDatabase(path string) (state Database, err error) {
 		return state.read(tx)
 	})
 	if err != nil {
-		return state, damaged(err)
+		return state, damage(err)
 	}
 	return state, nil
 }
@@ -213,21 +211,31 @@ func (s *Database) checkLog(path, dir string, names []string) error {
 	}
 	switch {
 	case first > newest:
-		return fmt.Errorf("the write-ahead log %s begins at entry %d instead of %d: files are missing, restore a backup", dir, first, newest)
+		return Damaged("the write-ahead log %s begins at entry %d instead of %d: files are missing, restore a backup", dir, first, newest)
 	// A snapshot may stand for entries whose file is gone.
 	case max(last, newest) < s.Applied:
-		return fmt.Errorf("the write-ahead log %s ends at entry %d, but the database contains entry %d: files are missing, restore a backup",
+		return Damaged("the write-ahead log %s ends at entry %d, but the database contains entry %d: files are missing, restore a backup",
 			dir, max(last, newest), s.Applied)
 	// A snapshot that the leader has sent is still in a file of its own, until etcd puts it in place.
 	case newest > s.Applied && !fileutil.Exist(filepath.Join(filepath.Dir(path), fmt.Sprintf("%016x.snap.db", newest))):
-		return fmt.Errorf("the database %s ends at entry %d, but the write-ahead log begins after entry %d: restore a backup", path, s.Applied, newest)
+		return Damaged("the database %s ends at entry %d, but the write-ahead log begins after entry %d: restore a backup", path, s.Applied, newest)
 	}
 	return nil
 }
 
+// DamagedError means that etcd cannot work with the files of a member, because some are damaged or missing. The other
+// members of a cluster may still have all the data.
+type DamagedError struct{ err error }
+
+func (e *DamagedError) Error() string { return e.err.Error() }
+func (e *DamagedError) Unwrap() error { return e.err }
+
+// Damaged returns a [*DamagedError].
+func Damaged(format string, args ...any) error { return &DamagedError{fmt.Errorf(format, args...)} }
+
 // DamagedLog is the error about a write-ahead log that cannot be read.
 func DamagedLog(dir string, err error) error {
-	return fmt.Errorf("the write-ahead log %s is damaged, restore a backup: %w", dir, err)
+	return Damaged("the write-ahead log %s is damaged, restore a backup: %w", dir, err)
 }
 
 // LogFiles returns the names of the files of a write-ahead log, oldest first.
@@ -249,7 +257,7 @@ func checkSequence(dir string, names []string) (first uint64, err error) {
 			return 0, fmt.Errorf("%s is not a file of a write-ahead log: remove it", filepath.Join(dir, name))
 		}
 		if i > 0 && sequence != previous+1 {
-			return 0, fmt.Errorf("the write-ahead log %s has no file between %s and %s: restore a backup", dir, names[i-1], name)
+			return 0, Damaged("the write-ahead log %s has no file between %s and %s: restore a backup", dir, names[i-1], name)
 		}
 		if i == 0 {
 			first = index

@@ -3,7 +3,6 @@ package directory
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -56,7 +55,7 @@ func ReadIdentity(member string) (identity Identity, err error) {
 		return identity, err
 	case len(names) > 0:
 	case state.Applied > 0:
-		return identity, fmt.Errorf("the write-ahead log %s is missing: restore a backup", datadir.ToWALDir(member))
+		return identity, Damaged("the write-ahead log %s is missing: restore a backup", datadir.ToWALDir(member))
 	default:
 		return identity, nil // new, or the first start was interrupted
 	}

@@ -50,7 +50,7 @@ func startWithin(ctx context.Context, start func() (*embed.Etcd, error), fatal *
 	err := fatal.During(func() (err error) {
 		defer func() {
 			if p := recover(); p != nil {
-				err = fmt.Errorf("the database is damaged, restore a backup: %v", p)
+				err = directory.Damaged("the database is damaged, restore a backup: %v", p)
 			}
 		}()
 		// etcd reads its database through a memory map. Without this, a page beyond the

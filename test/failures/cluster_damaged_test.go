@@ -1,0 +1,78 @@
+package failures
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/poll"
+)
+
+// TestDamagedServerOfACluster damages the log of one of three servers. That server stops, and says which commands
+// help; the others go on. After these commands it is back, with all the data.
+func TestDamagedServerOfACluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	t.Parallel()
+	servers, _ := startServers(t)
+	broken, other := servers[2], servers[0]
+	poll.Until(t, "all members vote", func() bool { return other.safe(t) })
+	for i := range 40 {
+		if err := other.put(t, fmt.Sprintf("before/%d", i), strings.Repeat("x", 20_000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	poll.Until(t, "the server has the last object", func() bool { return broken.has(t, "before/39") })
+	broken.end(t, syscall.SIGTERM)
+	etcd := filepath.Join(broken.dataDir(), "etcd")
+	files, err := filepath.Glob(filepath.Join(etcd, "member/wal/*.wal"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("got %v, %v", files, err)
+	}
+	overwriteFrom(t, files[0], 200_000, 4096)
+	broken.launch(t)
+	<-broken.exited
+	for _, want := range []string{"is damaged", "run fanoutctl cluster replace node-3", "mv " + etcd + " " + etcd + ".old"} {
+		if !strings.Contains(broken.log.String(), want) {
+			t.Errorf("the server does not say %q", want)
+		}
+	}
+	if err := other.put(t, "meanwhile", "1"); err != nil {
+		t.Errorf("a write at another server: %v", err)
+	}
+
+	replace := &fanoutv1.RemoveMemberRequest{Member: "node-3", OnlyIfDead: true}
+	poll.Until(t, "the member is removed", func() bool {
+		_, err := fanoutv1.NewClusterServiceClient(other.conn).RemoveMember(contextFor(t), replace)
+		return err == nil
+	})
+	if err := os.Rename(etcd, etcd+".old"); err != nil {
+		t.Fatal(err)
+	}
+	broken.start(t)
+	for _, key := range []string{"before/0", "before/39", "meanwhile"} {
+		if !broken.has(t, key) {
+			t.Errorf("the server has no %s", key)
+		}
+	}
+	poll.Until(t, "all members vote", func() bool { return other.safe(t) })
+}
+
+// has reports whether a server has an object.
+func (s *instance) has(t *testing.T, key string) bool {
+	t.Helper()
+	_, err := s.reads.Get(contextFor(t), &fanoutv1.GetRequest{Resource: resource, Key: key})
+	return err == nil
+}
+
+// safe reports whether any server of a cluster may fail.
+func (s *instance) safe(t *testing.T) bool {
+	t.Helper()
+	c, err := fanoutv1.NewClusterServiceClient(s.conn).GetCluster(contextFor(t), &fanoutv1.GetClusterRequest{})
+	return err == nil && c.GetSafe()
+}

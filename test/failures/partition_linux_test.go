@@ -1,0 +1,314 @@
+package failures
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/check"
+	"github.com/fanoutd/fanoutd/test/check/recorded"
+	"github.com/fanoutd/fanoutd/test/poll"
+	"github.com/fanoutd/fanoutd/test/race"
+	"github.com/fanoutd/fanoutd/test/seed"
+)
+
+// load is one writer, one reader and two subscribers at each server of a cluster. Writers set two keys to the
+// same new value, in a transaction. Readers read both, as new as any write before.
+type load struct {
+	network *network
+	stop    chan struct{}
+	clients sync.WaitGroup
+	watched []subscribers
+	follows sync.WaitGroup
+	goal    atomic.Int64 // the revision up to which the subscribers read; 0: for ever
+
+	mu         sync.Mutex
+	newest     object.Revision // acknowledged to a writer or a reader; guarded by mu
+	written    []written       // guarded by mu
+	unknown    int             // guarded by mu
+	notApplied map[string]bool // values; guarded by mu
+	reads      []check.Read    // guarded by mu
+	of         []progress      // by server; guarded by mu
+}
+
+// written is an acknowledged write.
+type written struct {
+	value    string
+	revision object.Revision
+}
+
+// progress is what the writer at one server has done since the last fault.
+type progress struct {
+	acknowledged int
+	last         time.Time
+	longest      time.Duration // between two acknowledged writes
+}
+
+// writesEvery is the time between two writes of a writer. So the truth stays small enough to be checked.
+const writesEvery = 10 * time.Millisecond
+
+func startLoad(t *testing.T, n *network) *load {
+	t.Helper()
+	l := &load{network: n, stop: make(chan struct{}), notApplied: map[string]bool{}, of: make([]progress, len(n.servers))}
+	l.begin()
+	for i, s := range n.servers {
+		both := newSubscribers(fmt.Sprintf("subscriber of server %d", i))
+		both.subscribe(t, s.reads)
+		l.watched = append(l.watched, both)
+		for _, one := range both {
+			l.follows.Go(func() { l.follow(t, one) })
+		}
+		l.clients.Go(func() { l.write(t, i) })
+		l.clients.Go(func() { l.read(t, i) })
+	}
+	return l
+}
+
+// begin begins to count anew.
+func (l *load) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.of {
+		l.of[i] = progress{last: time.Now()}
+	}
+}
+
+// follow receives what a subscriber gets.
+func (l *load) follow(t *testing.T, s *subscriber) {
+	for {
+		m, err := s.receive(t)
+		if err != nil {
+			t.Errorf("%s: the stream ended: %v", s.history.Watcher, err)
+			return
+		}
+		if goal := l.goal.Load(); goal > 0 && int64(m.Position.Revision) >= goal {
+			return
+		}
+	}
+}
+
+func (l *load) stopped() bool {
+	select {
+	case <-l.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+func (l *load) write(t *testing.T, server int) {
+	pace := time.NewTicker(writesEvery)
+	defer pace.Stop()
+	// Two keys of a writer change together. A write of unknown outcome may happen later, after others.
+	a, b := fmt.Sprintf("pair-%d/a", server), fmt.Sprintf("pair-%d/b", server)
+	for n := 0; !l.stopped(); n++ {
+		<-pace.C
+		value := fmt.Sprintf("%d of server %d", n, server)
+		resp, err := l.network.servers[server].writes.Transact(contextFor(t), &fanoutv1.TransactRequest{
+			Resource: resource, Operations: []*fanoutv1.Operation{putBoth(a, value), putBoth(b, value)},
+		})
+		l.mu.Lock()
+		switch {
+		case err == nil:
+			revision := object.Revision(resp.GetRevision())
+			l.newest = max(l.newest, revision)
+			l.written = append(l.written, written{value, revision})
+			p, now := &l.of[server], time.Now()
+			p.acknowledged++
+			p.longest, p.last = max(p.longest, now.Sub(p.last)), now
+		case reasonOf(err) == "WRITE_NOT_APPLIED":
+			l.notApplied[value] = true
+		case status.Code(err) == codes.Unavailable || status.Code(err) == codes.DeadlineExceeded:
+			l.unknown++
+		default:
+			t.Errorf("a write at server %d: %v", server, err)
+		}
+		l.mu.Unlock()
+	}
+}
+
+func putBoth(key, value string) *fanoutv1.Operation {
+	put := &fanoutv1.PutOperation{Key: key, Value: &fanoutv1.PutOperation_Data{Data: []byte(value)}}
+	return &fanoutv1.Operation{Operation: &fanoutv1.Operation_Put{Put: put}}
+}
+
+func (l *load) read(t *testing.T, server int) {
+	pace := time.NewTicker(writesEvery)
+	defer pace.Stop()
+	for !l.stopped() {
+		<-pace.C
+		l.readOnce(contextFor(t), t, server)
+	}
+}
+
+// readOnce makes a linearizable read, and records it if it is answered.
+func (l *load) readOnce(ctx context.Context, t *testing.T, server int) {
+	l.mu.Lock()
+	read := check.Read{Reader: fmt.Sprintf("the reader at server %d", server), NotBefore: l.newest}
+	l.mu.Unlock()
+	resp, err := l.network.servers[server].reads.List(ctx, &fanoutv1.ListRequest{Resource: resource})
+	if err != nil {
+		if code := status.Code(err); code != codes.Unavailable && code != codes.DeadlineExceeded {
+			t.Errorf("a read at server %d: %v", server, err)
+		}
+		return
+	}
+	page := check.Page{Position: recorded.Position(resp.GetPosition())}
+	for _, o := range resp.GetObjects() {
+		decoded, err := recorded.Object(o)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		page.Objects = append(page.Objects, decoded)
+	}
+	page.Remaining = new(int64)
+	read.Pages = []check.Page{page}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.newest = max(l.newest, page.Position.Revision)
+	l.reads = append(l.reads, read)
+}
+
+// goesOn waits until so many writes have been acknowledged at each of these servers since the last fault.
+func (l *load) goesOn(t *testing.T, writes int, servers ...int) {
+	t.Helper()
+	for _, i := range servers {
+		poll.Until(t, fmt.Sprintf("writes at server %d go on", i), func() bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.of[i].acknowledged >= writes
+		})
+	}
+}
+
+// longest returns the longest pause of the writers at these servers since the last fault.
+func (l *load) longest(servers ...int) (longest time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, i := range servers {
+		longest = max(longest, l.of[i].longest)
+	}
+	return longest
+}
+
+// validate ends the load, and compares all that its clients have seen with the history of etcd.
+func (l *load) validate(t *testing.T) {
+	t.Helper()
+	close(l.stop)
+	l.clients.Wait()
+	etcd := dialEtcd(t, l.network.etcds...)
+	etcd.read(t)
+	l.goal.Store(int64(etcd.through) + 1)
+	etcd.put(t, "last", "1")
+	l.follows.Wait()
+	truth := etcd.truth(t)
+	t.Logf("%d writes acknowledged, %d not applied, %d of unknown outcome; %d reads", len(l.written), len(l.notApplied), l.unknown, len(l.reads))
+	values := map[string][]object.Revision{} // those that were written
+	for _, c := range etcd.changes {
+		values[string(c.New.Value)] = append(values[string(c.New.Value)], c.Revision)
+	}
+	for _, w := range l.written {
+		if got := values[w.value]; !slices.Equal(got, []object.Revision{w.revision, w.revision}) {
+			t.Errorf("the write of %q was acknowledged at revision %d, and its keys have it at %v", w.value, w.revision, got)
+		}
+	}
+	for value := range l.notApplied {
+		if got := values[value]; len(got) > 0 {
+			t.Errorf("the write of %q was reported as not applied, and is there at %v", value, got)
+		}
+	}
+	for _, r := range l.reads {
+		if err := check.Consistent(&r, truth); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, both := range l.watched {
+		both.validate(t, truth)
+		both.caughtUp(t, object.Reset)
+	}
+}
+
+// partition is a fault between servers.
+type partition struct {
+	name  string
+	begin func(n *network, leader, follower, other int)
+	alone func(leader, follower int) int // the server that may be without the others; -1: none
+}
+
+func theLeader(leader, _ int) int     { return leader }
+func theFollower(_, follower int) int { return follower }
+
+var partitions = []partition{
+	{"leader without answers", func(n *network, leader, _, _ int) { n.lose(n.around(leader)...) }, theLeader},
+	{"leader cut off", func(n *network, leader, _, _ int) { n.refuse(n.around(leader)...) }, theLeader},
+	{"leader hears nothing", func(n *network, leader, _, _ int) { n.lose(n.to(leader)...) }, theLeader},
+	{"leader is not heard", func(n *network, leader, _, _ int) { n.lose(n.from(leader)...) }, theLeader},
+	{"follower without answers", func(n *network, _, follower, _ int) { n.lose(n.around(follower)...) }, theFollower},
+	{"follower cut off", func(n *network, _, follower, _ int) { n.refuse(n.around(follower)...) }, theFollower},
+	{"follower hears nothing", func(n *network, _, follower, _ int) { n.lose(n.to(follower)...) }, theFollower},
+	{"follower is not heard", func(n *network, _, follower, _ int) { n.lose(n.from(follower)...) }, theFollower},
+	{"leader and one follower do not hear each other", func(n *network, leader, follower, _ int) {
+		n.lose(way{leader, follower}, way{follower, leader})
+	}, theFollower},
+	{"one follower does not hear the leader", func(n *network, leader, follower, _ int) { n.lose(way{leader, follower}) }, theFollower},
+	{"the leader does not hear one follower", func(n *network, leader, follower, _ int) { n.lose(way{follower, leader}) }, theFollower},
+	{"followers do not hear each other", func(n *network, _, follower, other int) {
+		n.lose(way{follower, other}, way{other, follower})
+	}, func(int, int) int { return -1 }},
+}
+
+// TestPartitionsOfACluster cuts the links between three servers in many ways. No acknowledged write is lost, no
+// transaction is torn, no linearizable read is stale, and all watches go on, without a RESET.
+func TestPartitionsOfACluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	t.Parallel()
+	rng := seed.New(t).Rand(0)
+	n := startNetwork(t, "")
+	l := startLoad(t, n)
+	all := []int{0, 1, 2}
+	l.goesOn(t, 10, all...)
+	order := rng.Perm(len(partitions))
+	if race.Enabled {
+		order = order[:4] // all take a minute
+	}
+	for _, i := range order {
+		partitionOnce(t, n, l, rng, &partitions[i])
+	}
+	l.validate(t)
+}
+
+func partitionOnce(t *testing.T, n *network, l *load, rng *rand.Rand, p *partition) {
+	t.Helper()
+	leader := leadingServer(t, n.etcds)
+	follower := (leader + 1 + rng.IntN(2)) % 3
+	other := 3 - leader - follower
+	alone := p.alone(leader, follower)
+	majority := slices.DeleteFunc([]int{0, 1, 2}, func(i int) bool { return i == alone })
+	l.begin()
+	p.begin(n, leader, follower, other)
+	l.goesOn(t, 50, majority...)
+	if alone >= 0 {
+		// It has no way to know what the others have written meanwhile.
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		l.readOnce(ctx, t, alone)
+		cancel()
+	}
+	paused := l.longest(majority...)
+	n.heal()
+	l.begin()
+	l.goesOn(t, 10, 0, 1, 2)
+	t.Logf("%s: the longest pause of the writers at the others was %v", p.name, paused.Round(time.Millisecond))
+}
