@@ -34,7 +34,7 @@ external etcd has no members: use etcdctl.`,
 		RunE: subcommandNeeded,
 	}
 	cmd.AddCommand(clusterStatusCommand(t), clusterReplaceCommand(t), clusterRemoveCommand(t), clusterUpdateCommand(t),
-		clusterMoveLeaderCommand(t), clusterSnapshotCommand(t), clusterDefragCommand(t))
+		clusterMoveLeaderCommand(t), clusterSnapshotCommand(t), clusterDefragCommand(t), clusterDisarmCommand(t))
 	return cmd
 }
 

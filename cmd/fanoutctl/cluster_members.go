@@ -19,7 +19,8 @@ place. Then start the server there: it joins by itself and copies the data.
 If the new machine has another name or address, change its line in "cluster.members" on all
 servers first, and restart the others one after another once the new one votes.
 
-The command is refused if the member answers, or if the others have no majority.`,
+The command is refused if the member answers this or another server within ten seconds, or if the
+others have no majority.`,
 		Example: `  # node-3 is lost: run this anywhere, then start the new node-3
   fanoutctl cluster replace node-3`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -114,7 +115,7 @@ func clusterDefragCommand(t *tool) *cobra.Command {
 		Use:   "defrag",
 		Short: "Free unused space in the databases of all members",
 		Long: `Defragment the databases of all members, one after another: the leader last, while another member
-leads. Each has caught up before the next one begins. Writes go on; reads of the newest state at
+leads. Each has caught up before the next one begins, or the command ends after five minutes. Writes go on; reads of the newest state at
 a member wait while its database is defragmented, which takes seconds for each GiB in use.
 
 A member that does not answer is skipped. The command is refused if the cluster would not work without
@@ -136,8 +137,11 @@ the member. To discard history first, or for a single server, use "fanoutctl rec
 					failed = err
 				}
 			}
-			skipped := func(member, why string) { fmt.Fprintf(t.stderr, "%s is skipped: %s.\n", member, why) }
-			err := t.members().Defragment(ctx, done, skipped)
+			err := t.members().Defragment(ctx, cluster.CatchUpLimit, cluster.Steps{
+				Done:    done,
+				Skipped: func(member, why string) { fmt.Fprintf(t.stderr, "%s is skipped: %s.\n", member, why) },
+				Waiting: func(why string) { fmt.Fprintf(t.stderr, "Waiting: %s.\n", why) },
+			})
 			if format != output.Table && format != output.Wide {
 				if closed := list.Close(); failed == nil {
 					failed = closed

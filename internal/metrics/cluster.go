@@ -16,6 +16,8 @@ func (m *Metrics) RegisterCluster(state func() (c manage.Cluster, differs, ok bo
 	}))
 }
 
+const alarmHelp = "1 while etcd has this alarm for the member: no-space, corrupt. The member is an id if it was removed, and empty if no majority has the same data."
+
 // cluster sends the state of a cluster.
 func (s scrape) cluster(c manage.Cluster, differs bool) {
 	voters := 0
@@ -23,8 +25,11 @@ func (s scrape) cluster(c manage.Cluster, differs bool) {
 		voters += 1 - boolValue(m.Learner)
 		one := s.with("member", m.Label())
 		gauge(one, "cluster_member_healthy", "1 if the member answers, follows the leader and has applied nearly all entries, else 0. Missing without a cluster, like all of these.", boolValue(c.Trouble(m) == ""))
-		gauge(one.with("alarm", "no-space"), "cluster_member_alarm", "1 while etcd has this alarm for the member: no-space, corrupt.", boolValue(m.NoSpace))
-		gauge(one.with("alarm", "corrupt"), "cluster_member_alarm", "1 while etcd has this alarm for the member: no-space, corrupt.", boolValue(m.Corrupt))
+		gauge(one.with("alarm", "no-space"), "cluster_member_alarm", alarmHelp, boolValue(m.NoSpace))
+		gauge(one.with("alarm", "corrupt"), "cluster_member_alarm", alarmHelp, boolValue(m.Corrupt))
+	}
+	for _, a := range c.OtherAlarms {
+		gauge(s.with("member", a.Label()).with("alarm", a.Name()), "cluster_member_alarm", alarmHelp, 1)
 	}
 	gauge(s, "cluster_members", "Members of the cluster.", len(c.Members))
 	gauge(s, "cluster_voters", "Members of the cluster that vote.", voters)

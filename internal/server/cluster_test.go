@@ -49,7 +49,8 @@ func TestClusterNeedsTheRightToEveryResource(t *testing.T) {
 	_, update := b.UpdateMember(ctx, &fanoutv1.UpdateMemberRequest{})
 	_, move := b.MoveLeader(ctx, &fanoutv1.MoveLeaderRequest{})
 	_, defragment := b.DefragmentMember(ctx, &fanoutv1.DefragmentMemberRequest{})
-	for _, err := range []error{receiveSnapshot(t, bob), get, remove, update, move, defragment} {
+	_, disarm := b.DisarmAlarms(ctx, &fanoutv1.DisarmAlarmsRequest{})
+	for _, err := range []error{receiveSnapshot(t, bob), get, remove, update, move, defragment, disarm} {
 		wantRefusal(t, err, denied("admin", "*"))
 	}
 	if c, err := alice.cluster().GetCluster(ctx, &fanoutv1.GetClusterRequest{}); err != nil || len(c.GetMembers()) != 1 {

@@ -21,6 +21,12 @@ func (s *Store) Cluster(ctx context.Context) (c manage.Cluster, err error) {
 	return c, err
 }
 
+// Reached returns the other members that a member answers.
+func (s *Store) Reached(ctx context.Context, id uint64) (by []uint64) {
+	_ = s.manage(ctx, func() error { by = s.member.Reached(ctx, id); return nil })
+	return by
+}
+
 // RemoveMember lets a member remove another one.
 func (s *Store) RemoveMember(ctx context.Context, via, id uint64) error {
 	return s.manage(ctx, func() error { return s.member.RemoveMember(ctx, via, id) })
@@ -40,6 +46,17 @@ func (s *Store) MoveLeader(ctx context.Context, leader, to uint64) error {
 func (s *Store) Defragment(ctx context.Context, id uint64) (before, after int64, err error) {
 	err = s.manage(ctx, func() (err error) { before, after, err = s.member.Defragment(ctx, id); return err })
 	return before, after, err
+}
+
+// Hash returns the hash of all data of a member.
+func (s *Store) Hash(ctx context.Context, id uint64) (h manage.Hash, err error) {
+	err = s.manage(ctx, func() (err error) { h, err = s.member.Hash(ctx, id); return err })
+	return h, err
+}
+
+// Disarm clears an alarm.
+func (s *Store) Disarm(ctx context.Context, alarm manage.Alarm) error {
+	return s.manage(ctx, func() error { return s.member.Disarm(ctx, alarm) })
 }
 
 // Snapshot sends the database of the own member and its hash.

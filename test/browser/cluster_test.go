@@ -30,6 +30,17 @@ func TestClusterIsShown(t *testing.T) {
 	p.awaitText("#cluster-note", "No further member may fail: it needs three voting members to lose one, and has 1. Seen by node-1")
 	p.fits()
 
+	// An error that is neither about the cluster nor about rights passes.
+	eval[bool](p, `window.asked = 0, window.real = window.fetch, window.fetch = async (url, init) => {
+		if (!url.includes("v1/cluster")) return window.real(url, init);
+		window.asked++;
+		return new Response('{"code": 13, "message": "a bug"}', {status: 500});
+	}, true`)
+	p.awaitText("#cluster-note", "a bug. The members are as they were before")
+	p.await(`window.asked > 1`)
+	eval[bool](p, `window.fetch = window.real, true`)
+	p.awaitText("#cluster-note", "No further member may fail")
+
 	p = open(t, start(t).url, desktop)
 	p.awaitText("#servers-note", "This page shows one server")
 	p.await(`document.getElementById("cluster").hidden`)

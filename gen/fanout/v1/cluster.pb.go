@@ -76,7 +76,7 @@ func (x ClusterMember_Role) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClusterMember_Role.Descriptor instead.
 func (ClusterMember_Role) EnumDescriptor() ([]byte, []int) {
-	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{2, 0}
+	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{3, 0}
 }
 
 // What prevents members from serving.
@@ -129,7 +129,7 @@ func (x ClusterMember_Alarm) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClusterMember_Alarm.Descriptor instead.
 func (ClusterMember_Alarm) EnumDescriptor() ([]byte, []int) {
-	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{2, 1}
+	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{3, 1}
 }
 
 // GetClusterRequest asks for the state of the cluster.
@@ -186,7 +186,11 @@ type GetClusterResponse struct {
 	// members.
 	Safe bool `protobuf:"varint,6,opt,name=safe,proto3" json:"safe,omitempty"`
 	// Why it is not safe, for people. Empty if it is.
-	Problem       string `protobuf:"bytes,7,opt,name=problem,proto3" json:"problem,omitempty"`
+	Problem string `protobuf:"bytes,7,opt,name=problem,proto3" json:"problem,omitempty"`
+	// Alarms that are not those of a member in the list. Not safe while there are any: etcd refuses writes.
+	OtherAlarms []*ClusterAlarm `protobuf:"bytes,8,rep,name=other_alarms,json=otherAlarms,proto3" json:"other_alarms,omitempty"`
+	// The server that answers has no majority, so the list of members is the one that it has last seen.
+	Unconfirmed   bool `protobuf:"varint,9,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -270,6 +274,76 @@ func (x *GetClusterResponse) GetProblem() string {
 	return ""
 }
 
+func (x *GetClusterResponse) GetOtherAlarms() []*ClusterAlarm {
+	if x != nil {
+		return x.OtherAlarms
+	}
+	return nil
+}
+
+func (x *GetClusterResponse) GetUnconfirmed() bool {
+	if x != nil {
+		return x.Unconfirmed
+	}
+	return false
+}
+
+// ClusterAlarm is an alarm that is not that of a member in the list.
+type ClusterAlarm struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	Alarm ClusterMember_Alarm `protobuf:"varint,1,opt,name=alarm,proto3,enum=fanout.v1.ClusterMember_Alarm" json:"alarm,omitempty"`
+	// The id of the member, which was removed, in hexadecimal form. Empty if the data of members differs, and no
+	// majority has the same.
+	MemberId      string `protobuf:"bytes,2,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterAlarm) Reset() {
+	*x = ClusterAlarm{}
+	mi := &file_fanout_v1_cluster_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterAlarm) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterAlarm) ProtoMessage() {}
+
+func (x *ClusterAlarm) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_cluster_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterAlarm.ProtoReflect.Descriptor instead.
+func (*ClusterAlarm) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ClusterAlarm) GetAlarm() ClusterMember_Alarm {
+	if x != nil {
+		return x.Alarm
+	}
+	return ClusterMember_ALARM_UNSPECIFIED
+}
+
+func (x *ClusterAlarm) GetMemberId() string {
+	if x != nil {
+		return x.MemberId
+	}
+	return ""
+}
+
 // ClusterMember is a member of the cluster.
 type ClusterMember struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -318,7 +392,7 @@ type ClusterMember struct {
 
 func (x *ClusterMember) Reset() {
 	*x = ClusterMember{}
-	mi := &file_fanout_v1_cluster_proto_msgTypes[2]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -330,7 +404,7 @@ func (x *ClusterMember) String() string {
 func (*ClusterMember) ProtoMessage() {}
 
 func (x *ClusterMember) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_cluster_proto_msgTypes[2]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -343,7 +417,7 @@ func (x *ClusterMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterMember.ProtoReflect.Descriptor instead.
 func (*ClusterMember) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{2}
+	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ClusterMember) GetName() string {
@@ -478,7 +552,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_fanout_v1_cluster_proto_msgTypes[3]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -490,7 +564,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_cluster_proto_msgTypes[3]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -503,7 +577,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{3}
+	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RemoveMemberRequest) GetMember() string {
@@ -531,7 +605,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_fanout_v1_cluster_proto_msgTypes[4]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -543,7 +617,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_cluster_proto_msgTypes[4]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -556,7 +630,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{4}
+	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RemoveMemberResponse) GetCluster() *GetClusterResponse {
@@ -580,7 +654,7 @@ type UpdateMemberRequest struct {
 
 func (x *UpdateMemberRequest) Reset() {
 	*x = UpdateMemberRequest{}
-	mi := &file_fanout_v1_cluster_proto_msgTypes[5]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -592,7 +666,7 @@ func (x *UpdateMemberRequest) String() string {
 func (*UpdateMemberRequest) ProtoMessage() {}
 
 func (x *UpdateMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_cluster_proto_msgTypes[5]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -605,7 +679,7 @@ func (x *UpdateMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateMemberRequest.ProtoReflect.Descriptor instead.
 func (*UpdateMemberRequest) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{5}
+	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *UpdateMemberRequest) GetMember() string {
@@ -633,7 +707,7 @@ type UpdateMemberResponse struct {
 
 func (x *UpdateMemberResponse) Reset() {
 	*x = UpdateMemberResponse{}
-	mi := &file_fanout_v1_cluster_proto_msgTypes[6]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -645,7 +719,7 @@ func (x *UpdateMemberResponse) String() string {
 func (*UpdateMemberResponse) ProtoMessage() {}
 
 func (x *UpdateMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_cluster_proto_msgTypes[6]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -658,7 +732,7 @@ func (x *UpdateMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateMemberResponse.ProtoReflect.Descriptor instead.
 func (*UpdateMemberResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{6}
+	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UpdateMemberResponse) GetPeerUrl() string {
@@ -679,7 +753,7 @@ type MoveLeaderRequest struct {
 
 func (x *MoveLeaderRequest) Reset() {
 	*x = MoveLeaderRequest{}
-	mi := &file_fanout_v1_cluster_proto_msgTypes[7]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -691,7 +765,7 @@ func (x *MoveLeaderRequest) String() string {
 func (*MoveLeaderRequest) ProtoMessage() {}
 
 func (x *MoveLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_cluster_proto_msgTypes[7]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -704,7 +778,7 @@ func (x *MoveLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveLeaderRequest.ProtoReflect.Descriptor instead.
 func (*MoveLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{7}
+	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *MoveLeaderRequest) GetMember() string {
@@ -727,7 +801,7 @@ type MoveLeaderResponse struct {
 
 func (x *MoveLeaderResponse) Reset() {
 	*x = MoveLeaderResponse{}
-	mi := &file_fanout_v1_cluster_proto_msgTypes[8]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -739,7 +813,7 @@ func (x *MoveLeaderResponse) String() string {
 func (*MoveLeaderResponse) ProtoMessage() {}
 
 func (x *MoveLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_cluster_proto_msgTypes[8]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -752,7 +826,7 @@ func (x *MoveLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveLeaderResponse.ProtoReflect.Descriptor instead.
 func (*MoveLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{8}
+	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *MoveLeaderResponse) GetFrom() string {
@@ -780,7 +854,7 @@ type DefragmentMemberRequest struct {
 
 func (x *DefragmentMemberRequest) Reset() {
 	*x = DefragmentMemberRequest{}
-	mi := &file_fanout_v1_cluster_proto_msgTypes[9]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -792,7 +866,7 @@ func (x *DefragmentMemberRequest) String() string {
 func (*DefragmentMemberRequest) ProtoMessage() {}
 
 func (x *DefragmentMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_cluster_proto_msgTypes[9]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -805,7 +879,7 @@ func (x *DefragmentMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DefragmentMemberRequest.ProtoReflect.Descriptor instead.
 func (*DefragmentMemberRequest) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{9}
+	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DefragmentMemberRequest) GetMember() string {
@@ -828,7 +902,7 @@ type DefragmentMemberResponse struct {
 
 func (x *DefragmentMemberResponse) Reset() {
 	*x = DefragmentMemberResponse{}
-	mi := &file_fanout_v1_cluster_proto_msgTypes[10]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +914,7 @@ func (x *DefragmentMemberResponse) String() string {
 func (*DefragmentMemberResponse) ProtoMessage() {}
 
 func (x *DefragmentMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_cluster_proto_msgTypes[10]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +927,7 @@ func (x *DefragmentMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DefragmentMemberResponse.ProtoReflect.Descriptor instead.
 func (*DefragmentMemberResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{10}
+	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DefragmentMemberResponse) GetBytesBefore() int64 {
@@ -870,16 +944,111 @@ func (x *DefragmentMemberResponse) GetBytes() int64 {
 	return 0
 }
 
+// DisarmAlarmsRequest asks to clear the alarms whose cause is gone.
+type DisarmAlarmsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DisarmAlarmsRequest) Reset() {
+	*x = DisarmAlarmsRequest{}
+	mi := &file_fanout_v1_cluster_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DisarmAlarmsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DisarmAlarmsRequest) ProtoMessage() {}
+
+func (x *DisarmAlarmsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_cluster_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DisarmAlarmsRequest.ProtoReflect.Descriptor instead.
+func (*DisarmAlarmsRequest) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{12}
+}
+
+// DisarmAlarmsResponse is the result of DisarmAlarms.
+type DisarmAlarmsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The alarms that were cleared. Empty if there were none to clear.
+	Cleared []*ClusterAlarm `protobuf:"bytes,1,rep,name=cleared,proto3" json:"cleared,omitempty"`
+	// The state of the cluster afterwards.
+	Cluster       *GetClusterResponse `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DisarmAlarmsResponse) Reset() {
+	*x = DisarmAlarmsResponse{}
+	mi := &file_fanout_v1_cluster_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DisarmAlarmsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DisarmAlarmsResponse) ProtoMessage() {}
+
+func (x *DisarmAlarmsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_cluster_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DisarmAlarmsResponse.ProtoReflect.Descriptor instead.
+func (*DisarmAlarmsResponse) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *DisarmAlarmsResponse) GetCleared() []*ClusterAlarm {
+	if x != nil {
+		return x.Cleared
+	}
+	return nil
+}
+
+func (x *DisarmAlarmsResponse) GetCluster() *GetClusterResponse {
+	if x != nil {
+		return x.Cluster
+	}
+	return nil
+}
+
 // TakeSnapshotRequest asks for a snapshot.
 type TakeSnapshotRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Send it also if newer writes may be missing in it, because the server has no majority, or if its data may be
+	// wrong, because data of members differs. The first message then says so.
+	AllowUnsafe   bool `protobuf:"varint,1,opt,name=allow_unsafe,json=allowUnsafe,proto3" json:"allow_unsafe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TakeSnapshotRequest) Reset() {
 	*x = TakeSnapshotRequest{}
-	mi := &file_fanout_v1_cluster_proto_msgTypes[11]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +1060,7 @@ func (x *TakeSnapshotRequest) String() string {
 func (*TakeSnapshotRequest) ProtoMessage() {}
 
 func (x *TakeSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_cluster_proto_msgTypes[11]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +1073,14 @@ func (x *TakeSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*TakeSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{11}
+	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *TakeSnapshotRequest) GetAllowUnsafe() bool {
+	if x != nil {
+		return x.AllowUnsafe
+	}
+	return false
 }
 
 // TakeSnapshotResponse is a part of a snapshot. The parts make the file. Its last 32 bytes are the SHA-256
@@ -916,14 +1092,16 @@ type TakeSnapshotResponse struct {
 	// The number of bytes of the database that follow, without the hash.
 	RemainingBytes int64 `protobuf:"varint,2,opt,name=remaining_bytes,json=remainingBytes,proto3" json:"remaining_bytes,omitempty"`
 	// In the first message: the member whose database it is.
-	Member        string `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
+	Member string `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
+	// In the first message, with allow_unsafe: why the data may be old or wrong, for people. Empty if it is neither.
+	Problem       string `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TakeSnapshotResponse) Reset() {
 	*x = TakeSnapshotResponse{}
-	mi := &file_fanout_v1_cluster_proto_msgTypes[12]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -935,7 +1113,7 @@ func (x *TakeSnapshotResponse) String() string {
 func (*TakeSnapshotResponse) ProtoMessage() {}
 
 func (x *TakeSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_cluster_proto_msgTypes[12]
+	mi := &file_fanout_v1_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -948,7 +1126,7 @@ func (x *TakeSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*TakeSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{12}
+	return file_fanout_v1_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TakeSnapshotResponse) GetChunk() []byte {
@@ -972,12 +1150,19 @@ func (x *TakeSnapshotResponse) GetMember() string {
 	return ""
 }
 
+func (x *TakeSnapshotResponse) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 var File_fanout_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_fanout_v1_cluster_proto_rawDesc = "" +
 	"\n" +
 	"\x17fanout/v1/cluster.proto\x12\tfanout.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x13\n" +
-	"\x11GetClusterRequest\"\xf7\x01\n" +
+	"\x11GetClusterRequest\"\xd5\x02\n" +
 	"\x12GetClusterResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12'\n" +
@@ -987,7 +1172,12 @@ const file_fanout_v1_cluster_proto_rawDesc = "" +
 	"\x06leader\x18\x04 \x01(\tR\x06leader\x122\n" +
 	"\amembers\x18\x05 \x03(\v2\x18.fanout.v1.ClusterMemberR\amembers\x12\x12\n" +
 	"\x04safe\x18\x06 \x01(\bR\x04safe\x12\x18\n" +
-	"\aproblem\x18\a \x01(\tR\aproblem\"\xc2\x06\n" +
+	"\aproblem\x18\a \x01(\tR\aproblem\x12:\n" +
+	"\fother_alarms\x18\b \x03(\v2\x17.fanout.v1.ClusterAlarmR\votherAlarms\x12 \n" +
+	"\vunconfirmed\x18\t \x01(\bR\vunconfirmed\"a\n" +
+	"\fClusterAlarm\x124\n" +
+	"\x05alarm\x18\x01 \x01(\x0e2\x1e.fanout.v1.ClusterMember.AlarmR\x05alarm\x12\x1b\n" +
+	"\tmember_id\x18\x02 \x01(\tR\bmemberId\"\xc2\x06\n" +
 	"\rClusterMember\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1b\n" +
@@ -1042,11 +1232,17 @@ const file_fanout_v1_cluster_proto_rawDesc = "" +
 	"\x18DefragmentMemberResponse\x12!\n" +
 	"\fbytes_before\x18\x01 \x01(\x03R\vbytesBefore\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\x15\n" +
-	"\x13TakeSnapshotRequest\"m\n" +
+	"\x13DisarmAlarmsRequest\"\x82\x01\n" +
+	"\x14DisarmAlarmsResponse\x121\n" +
+	"\acleared\x18\x01 \x03(\v2\x17.fanout.v1.ClusterAlarmR\acleared\x127\n" +
+	"\acluster\x18\x02 \x01(\v2\x1d.fanout.v1.GetClusterResponseR\acluster\"8\n" +
+	"\x13TakeSnapshotRequest\x12!\n" +
+	"\fallow_unsafe\x18\x01 \x01(\bR\vallowUnsafe\"\x87\x01\n" +
 	"\x14TakeSnapshotResponse\x12\x14\n" +
 	"\x05chunk\x18\x01 \x01(\fR\x05chunk\x12'\n" +
 	"\x0fremaining_bytes\x18\x02 \x01(\x03R\x0eremainingBytes\x12\x16\n" +
-	"\x06member\x18\x03 \x01(\tR\x06member2\xf8\x03\n" +
+	"\x06member\x18\x03 \x01(\tR\x06member\x12\x18\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem2\xc9\x04\n" +
 	"\x0eClusterService\x12I\n" +
 	"\n" +
 	"GetCluster\x12\x1c.fanout.v1.GetClusterRequest\x1a\x1d.fanout.v1.GetClusterResponse\x12O\n" +
@@ -1054,7 +1250,8 @@ const file_fanout_v1_cluster_proto_rawDesc = "" +
 	"\fUpdateMember\x12\x1e.fanout.v1.UpdateMemberRequest\x1a\x1f.fanout.v1.UpdateMemberResponse\x12I\n" +
 	"\n" +
 	"MoveLeader\x12\x1c.fanout.v1.MoveLeaderRequest\x1a\x1d.fanout.v1.MoveLeaderResponse\x12[\n" +
-	"\x10DefragmentMember\x12\".fanout.v1.DefragmentMemberRequest\x1a#.fanout.v1.DefragmentMemberResponse\x12Q\n" +
+	"\x10DefragmentMember\x12\".fanout.v1.DefragmentMemberRequest\x1a#.fanout.v1.DefragmentMemberResponse\x12O\n" +
+	"\fDisarmAlarms\x12\x1e.fanout.v1.DisarmAlarmsRequest\x1a\x1f.fanout.v1.DisarmAlarmsResponse\x12Q\n" +
 	"\fTakeSnapshot\x12\x1e.fanout.v1.TakeSnapshotRequest\x1a\x1f.fanout.v1.TakeSnapshotResponse0\x01Bk\n" +
 	"\x14io.github.fanoutd.v1B\fClusterProtoP\x01Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1\xa2\x02\x03FAN\xaa\x02\tFanout.V1b\x06proto3"
 
@@ -1071,48 +1268,57 @@ func file_fanout_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_fanout_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_fanout_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_fanout_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_fanout_v1_cluster_proto_goTypes = []any{
 	(ClusterMember_Role)(0),          // 0: fanout.v1.ClusterMember.Role
 	(ClusterMember_Alarm)(0),         // 1: fanout.v1.ClusterMember.Alarm
 	(*GetClusterRequest)(nil),        // 2: fanout.v1.GetClusterRequest
 	(*GetClusterResponse)(nil),       // 3: fanout.v1.GetClusterResponse
-	(*ClusterMember)(nil),            // 4: fanout.v1.ClusterMember
-	(*RemoveMemberRequest)(nil),      // 5: fanout.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 6: fanout.v1.RemoveMemberResponse
-	(*UpdateMemberRequest)(nil),      // 7: fanout.v1.UpdateMemberRequest
-	(*UpdateMemberResponse)(nil),     // 8: fanout.v1.UpdateMemberResponse
-	(*MoveLeaderRequest)(nil),        // 9: fanout.v1.MoveLeaderRequest
-	(*MoveLeaderResponse)(nil),       // 10: fanout.v1.MoveLeaderResponse
-	(*DefragmentMemberRequest)(nil),  // 11: fanout.v1.DefragmentMemberRequest
-	(*DefragmentMemberResponse)(nil), // 12: fanout.v1.DefragmentMemberResponse
-	(*TakeSnapshotRequest)(nil),      // 13: fanout.v1.TakeSnapshotRequest
-	(*TakeSnapshotResponse)(nil),     // 14: fanout.v1.TakeSnapshotResponse
-	(*timestamppb.Timestamp)(nil),    // 15: google.protobuf.Timestamp
+	(*ClusterAlarm)(nil),             // 4: fanout.v1.ClusterAlarm
+	(*ClusterMember)(nil),            // 5: fanout.v1.ClusterMember
+	(*RemoveMemberRequest)(nil),      // 6: fanout.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 7: fanout.v1.RemoveMemberResponse
+	(*UpdateMemberRequest)(nil),      // 8: fanout.v1.UpdateMemberRequest
+	(*UpdateMemberResponse)(nil),     // 9: fanout.v1.UpdateMemberResponse
+	(*MoveLeaderRequest)(nil),        // 10: fanout.v1.MoveLeaderRequest
+	(*MoveLeaderResponse)(nil),       // 11: fanout.v1.MoveLeaderResponse
+	(*DefragmentMemberRequest)(nil),  // 12: fanout.v1.DefragmentMemberRequest
+	(*DefragmentMemberResponse)(nil), // 13: fanout.v1.DefragmentMemberResponse
+	(*DisarmAlarmsRequest)(nil),      // 14: fanout.v1.DisarmAlarmsRequest
+	(*DisarmAlarmsResponse)(nil),     // 15: fanout.v1.DisarmAlarmsResponse
+	(*TakeSnapshotRequest)(nil),      // 16: fanout.v1.TakeSnapshotRequest
+	(*TakeSnapshotResponse)(nil),     // 17: fanout.v1.TakeSnapshotResponse
+	(*timestamppb.Timestamp)(nil),    // 18: google.protobuf.Timestamp
 }
 var file_fanout_v1_cluster_proto_depIdxs = []int32{
-	4,  // 0: fanout.v1.GetClusterResponse.members:type_name -> fanout.v1.ClusterMember
-	0,  // 1: fanout.v1.ClusterMember.role:type_name -> fanout.v1.ClusterMember.Role
-	1,  // 2: fanout.v1.ClusterMember.alarms:type_name -> fanout.v1.ClusterMember.Alarm
-	15, // 3: fanout.v1.ClusterMember.certificate_expires:type_name -> google.protobuf.Timestamp
-	3,  // 4: fanout.v1.RemoveMemberResponse.cluster:type_name -> fanout.v1.GetClusterResponse
-	2,  // 5: fanout.v1.ClusterService.GetCluster:input_type -> fanout.v1.GetClusterRequest
-	5,  // 6: fanout.v1.ClusterService.RemoveMember:input_type -> fanout.v1.RemoveMemberRequest
-	7,  // 7: fanout.v1.ClusterService.UpdateMember:input_type -> fanout.v1.UpdateMemberRequest
-	9,  // 8: fanout.v1.ClusterService.MoveLeader:input_type -> fanout.v1.MoveLeaderRequest
-	11, // 9: fanout.v1.ClusterService.DefragmentMember:input_type -> fanout.v1.DefragmentMemberRequest
-	13, // 10: fanout.v1.ClusterService.TakeSnapshot:input_type -> fanout.v1.TakeSnapshotRequest
-	3,  // 11: fanout.v1.ClusterService.GetCluster:output_type -> fanout.v1.GetClusterResponse
-	6,  // 12: fanout.v1.ClusterService.RemoveMember:output_type -> fanout.v1.RemoveMemberResponse
-	8,  // 13: fanout.v1.ClusterService.UpdateMember:output_type -> fanout.v1.UpdateMemberResponse
-	10, // 14: fanout.v1.ClusterService.MoveLeader:output_type -> fanout.v1.MoveLeaderResponse
-	12, // 15: fanout.v1.ClusterService.DefragmentMember:output_type -> fanout.v1.DefragmentMemberResponse
-	14, // 16: fanout.v1.ClusterService.TakeSnapshot:output_type -> fanout.v1.TakeSnapshotResponse
-	11, // [11:17] is the sub-list for method output_type
-	5,  // [5:11] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	5,  // 0: fanout.v1.GetClusterResponse.members:type_name -> fanout.v1.ClusterMember
+	4,  // 1: fanout.v1.GetClusterResponse.other_alarms:type_name -> fanout.v1.ClusterAlarm
+	1,  // 2: fanout.v1.ClusterAlarm.alarm:type_name -> fanout.v1.ClusterMember.Alarm
+	0,  // 3: fanout.v1.ClusterMember.role:type_name -> fanout.v1.ClusterMember.Role
+	1,  // 4: fanout.v1.ClusterMember.alarms:type_name -> fanout.v1.ClusterMember.Alarm
+	18, // 5: fanout.v1.ClusterMember.certificate_expires:type_name -> google.protobuf.Timestamp
+	3,  // 6: fanout.v1.RemoveMemberResponse.cluster:type_name -> fanout.v1.GetClusterResponse
+	4,  // 7: fanout.v1.DisarmAlarmsResponse.cleared:type_name -> fanout.v1.ClusterAlarm
+	3,  // 8: fanout.v1.DisarmAlarmsResponse.cluster:type_name -> fanout.v1.GetClusterResponse
+	2,  // 9: fanout.v1.ClusterService.GetCluster:input_type -> fanout.v1.GetClusterRequest
+	6,  // 10: fanout.v1.ClusterService.RemoveMember:input_type -> fanout.v1.RemoveMemberRequest
+	8,  // 11: fanout.v1.ClusterService.UpdateMember:input_type -> fanout.v1.UpdateMemberRequest
+	10, // 12: fanout.v1.ClusterService.MoveLeader:input_type -> fanout.v1.MoveLeaderRequest
+	12, // 13: fanout.v1.ClusterService.DefragmentMember:input_type -> fanout.v1.DefragmentMemberRequest
+	14, // 14: fanout.v1.ClusterService.DisarmAlarms:input_type -> fanout.v1.DisarmAlarmsRequest
+	16, // 15: fanout.v1.ClusterService.TakeSnapshot:input_type -> fanout.v1.TakeSnapshotRequest
+	3,  // 16: fanout.v1.ClusterService.GetCluster:output_type -> fanout.v1.GetClusterResponse
+	7,  // 17: fanout.v1.ClusterService.RemoveMember:output_type -> fanout.v1.RemoveMemberResponse
+	9,  // 18: fanout.v1.ClusterService.UpdateMember:output_type -> fanout.v1.UpdateMemberResponse
+	11, // 19: fanout.v1.ClusterService.MoveLeader:output_type -> fanout.v1.MoveLeaderResponse
+	13, // 20: fanout.v1.ClusterService.DefragmentMember:output_type -> fanout.v1.DefragmentMemberResponse
+	15, // 21: fanout.v1.ClusterService.DisarmAlarms:output_type -> fanout.v1.DisarmAlarmsResponse
+	17, // 22: fanout.v1.ClusterService.TakeSnapshot:output_type -> fanout.v1.TakeSnapshotResponse
+	16, // [16:23] is the sub-list for method output_type
+	9,  // [9:16] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_fanout_v1_cluster_proto_init() }
@@ -1120,14 +1326,14 @@ func file_fanout_v1_cluster_proto_init() {
 	if File_fanout_v1_cluster_proto != nil {
 		return
 	}
-	file_fanout_v1_cluster_proto_msgTypes[2].OneofWrappers = []any{}
+	file_fanout_v1_cluster_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fanout_v1_cluster_proto_rawDesc), len(file_fanout_v1_cluster_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   13,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

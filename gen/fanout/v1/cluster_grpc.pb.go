@@ -24,6 +24,7 @@ const (
 	ClusterService_UpdateMember_FullMethodName     = "/fanout.v1.ClusterService/UpdateMember"
 	ClusterService_MoveLeader_FullMethodName       = "/fanout.v1.ClusterService/MoveLeader"
 	ClusterService_DefragmentMember_FullMethodName = "/fanout.v1.ClusterService/DefragmentMember"
+	ClusterService_DisarmAlarms_FullMethodName     = "/fanout.v1.ClusterService/DisarmAlarms"
 	ClusterService_TakeSnapshot_FullMethodName     = "/fanout.v1.ClusterService/TakeSnapshot"
 )
 
@@ -57,8 +58,15 @@ type ClusterServiceClient interface {
 	// wait meanwhile, which takes seconds for each GiB in use. The leader is refused while another member
 	// could lead: move it first.
 	DefragmentMember(ctx context.Context, in *DefragmentMemberRequest, opts ...grpc.CallOption) (*DefragmentMemberResponse, error)
+	// DisarmAlarms clears the alarms that etcd keeps after their cause is gone: ALARM_CORRUPT, once all members
+	// have the same data, and all alarms of members that were removed. While a member has other data, or does not answer, it is
+	// refused: etcd must not accept writes then. ALARM_NO_SPACE of a member is cleared by ReclaimSpace.
+	DisarmAlarms(ctx context.Context, in *DisarmAlarmsRequest, opts ...grpc.CallOption) (*DisarmAlarmsResponse, error)
 	// TakeSnapshot sends the database of the member that answers: a file for "fanoutd restore", in the
-	// format of etcd's snapshots. It contains all data of etcd, also that of other programs.
+	// format of etcd's snapshots. It contains all data of etcd, also that of other programs, and everything that was
+	// written before. If the server cannot know that, because it has no majority, or if data of members differs, it is refused
+	// with FAILED_PRECONDITION (reason CLUSTER_UNSAFE), unless allow_unsafe is set. A client that receives less than 1 MiB
+	// in 30 seconds gets DEADLINE_EXCEEDED.
 	TakeSnapshot(ctx context.Context, in *TakeSnapshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TakeSnapshotResponse], error)
 }
 
@@ -120,6 +128,16 @@ func (c *clusterServiceClient) DefragmentMember(ctx context.Context, in *Defragm
 	return out, nil
 }
 
+func (c *clusterServiceClient) DisarmAlarms(ctx context.Context, in *DisarmAlarmsRequest, opts ...grpc.CallOption) (*DisarmAlarmsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DisarmAlarmsResponse)
+	err := c.cc.Invoke(ctx, ClusterService_DisarmAlarms_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) TakeSnapshot(ctx context.Context, in *TakeSnapshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TakeSnapshotResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &ClusterService_ServiceDesc.Streams[0], ClusterService_TakeSnapshot_FullMethodName, cOpts...)
@@ -169,8 +187,15 @@ type ClusterServiceServer interface {
 	// wait meanwhile, which takes seconds for each GiB in use. The leader is refused while another member
 	// could lead: move it first.
 	DefragmentMember(context.Context, *DefragmentMemberRequest) (*DefragmentMemberResponse, error)
+	// DisarmAlarms clears the alarms that etcd keeps after their cause is gone: ALARM_CORRUPT, once all members
+	// have the same data, and all alarms of members that were removed. While a member has other data, or does not answer, it is
+	// refused: etcd must not accept writes then. ALARM_NO_SPACE of a member is cleared by ReclaimSpace.
+	DisarmAlarms(context.Context, *DisarmAlarmsRequest) (*DisarmAlarmsResponse, error)
 	// TakeSnapshot sends the database of the member that answers: a file for "fanoutd restore", in the
-	// format of etcd's snapshots. It contains all data of etcd, also that of other programs.
+	// format of etcd's snapshots. It contains all data of etcd, also that of other programs, and everything that was
+	// written before. If the server cannot know that, because it has no majority, or if data of members differs, it is refused
+	// with FAILED_PRECONDITION (reason CLUSTER_UNSAFE), unless allow_unsafe is set. A client that receives less than 1 MiB
+	// in 30 seconds gets DEADLINE_EXCEEDED.
 	TakeSnapshot(*TakeSnapshotRequest, grpc.ServerStreamingServer[TakeSnapshotResponse]) error
 	mustEmbedUnimplementedClusterServiceServer()
 }
@@ -196,6 +221,9 @@ func (UnimplementedClusterServiceServer) MoveLeader(context.Context, *MoveLeader
 }
 func (UnimplementedClusterServiceServer) DefragmentMember(context.Context, *DefragmentMemberRequest) (*DefragmentMemberResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DefragmentMember not implemented")
+}
+func (UnimplementedClusterServiceServer) DisarmAlarms(context.Context, *DisarmAlarmsRequest) (*DisarmAlarmsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DisarmAlarms not implemented")
 }
 func (UnimplementedClusterServiceServer) TakeSnapshot(*TakeSnapshotRequest, grpc.ServerStreamingServer[TakeSnapshotResponse]) error {
 	return status.Error(codes.Unimplemented, "method TakeSnapshot not implemented")
@@ -311,6 +339,24 @@ func _ClusterService_DefragmentMember_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_DisarmAlarms_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DisarmAlarmsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).DisarmAlarms(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_DisarmAlarms_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).DisarmAlarms(ctx, req.(*DisarmAlarmsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_TakeSnapshot_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(TakeSnapshotRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -348,6 +394,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DefragmentMember",
 			Handler:    _ClusterService_DefragmentMember_Handler,
+		},
+		{
+			MethodName: "DisarmAlarms",
+			Handler:    _ClusterService_DisarmAlarms_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -2,11 +2,14 @@
 
 import { $, el, keyed, say } from './dom.js';
 import { bytes, dateAndTime, plural, unknown } from './format.js';
-import { explain, get, isAway, Outdated, rights } from './api.js';
+import { code, explain, get, Outdated, Refusal, rights } from './api.js';
 
 const roles = { ROLE_LEADER: 'leader', ROLE_FOLLOWER: 'follower', ROLE_LEARNER: 'does not vote yet' };
 const alarms = { ALARM_NO_SPACE: 'no space', ALARM_CORRUPT: 'corrupt' };
 const columns = ['role', 'health', 'fail', 'behind', 'database', 'version', 'certificate'];
+
+// isForGood reports whether an error means that there is no cluster, or that the visitor may not see it.
+const isForGood = (error) => error instanceof Refusal && (error.wantsToken || error.code === code.unimplemented || error.reason === 'NO_CLUSTER');
 
 function makeMember() {
   const parts = { name: el('th', { scope: 'row' }) };
@@ -41,7 +44,8 @@ export class Cluster {
     $('cluster').hidden = true;
   }
 
-  // ask asks the server. Without a cluster or the right, it asks only once: each refusal is audited.
+  // ask asks the server. Without a cluster or the right, it asks only once: each refusal is audited. Any other error may
+  // pass, so the last answer stays.
   async ask() {
     if (this.none) return;
     try {
@@ -55,8 +59,8 @@ export class Cluster {
       if (!this.none) this.show(answer);
     } catch (error) {
       if (error instanceof Outdated) return;
-      if (!isAway(error)) this.none = true;
-      else say($('cluster-note'), explain(error));
+      if (isForGood(error)) this.none = true;
+      else say($('cluster-note'), `${explain(error)}. The members are as they were before`);
     }
   }
 

@@ -19,6 +19,12 @@ type Cluster struct {
 	Self    uint64 // the member that answers
 	Members []Member
 
+	// Unconfirmed means that no majority has confirmed the list of members in time: it is what Self has last seen.
+	Unconfirmed bool
+
+	// OtherAlarms are the alarms that are not those of a member in the list.
+	OtherAlarms []Alarm
+
 	// Majority is how many members must vote before a configured server accepts writes. 0: this is a single server.
 	Majority int
 }
@@ -70,6 +76,14 @@ func (c Cluster) Leader() *Member {
 		}
 	}
 	return leader
+}
+
+// self returns the member that answers.
+func (c Cluster) self() Member {
+	if i := slices.IndexFunc(c.Members, func(one Member) bool { return one.ID == c.Self }); i >= 0 {
+		return c.Members[i]
+	}
+	return Member{ID: c.Self}
 }
 
 // Find returns the member with a name or an id.
@@ -145,14 +159,31 @@ func (c Cluster) Unsafe() string {
 	all, healthy := c.voters(0)
 	switch troubled := c.troubled(); {
 	case healthy < majority(all):
-		return fmt.Sprintf("no majority of the voting members works (%d of %d): %s", healthy, all, troubled)
-	case healthy-1 >= majority(all):
+		return fmt.Sprintf("no majority of the voting members works (%d of %d): %s", healthy, all, troubled+c.perhapsOld())
+	case len(c.OtherAlarms) > 0:
+		return c.OtherAlarms[0].describe()
+	case c.Unconfirmed:
+		return c.unconfirmed()
+	case healthy-1 >= majority(all) && !c.corrupt():
 		return ""
 	case troubled != "":
 		return troubled
 	default:
 		return fmt.Sprintf("it needs three voting members to lose one, and has %d", all)
 	}
+}
+
+// unconfirmed describes what Unconfirmed means.
+func (c Cluster) unconfirmed() string {
+	return fmt.Sprintf("no majority has confirmed to %s in time that its list of members is the present one", c.self().Label())
+}
+
+// perhapsOld says so if another majority may have other members.
+func (c Cluster) perhapsOld() string {
+	if !c.Unconfirmed {
+		return ""
+	}
+	return fmt.Sprintf(", as far as %s knows", c.self().Label())
 }
 
 // troubled describes the members that are not healthy or do not vote.

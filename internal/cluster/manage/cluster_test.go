@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // state returns a cluster. Each word is a member: its name, and after a colon what is wrong with it. The first
@@ -53,6 +55,7 @@ func TestWhatMayFail(t *testing.T) {
 		{"a b c:late", "c", "c (it is 2000 entries behind)"},
 		{"a b c:lost", "c", "c (it has no leader)"},
 		{"a b c:corrupt", "c", "c (its data differs from that of others)"},
+		{"a b c d e:corrupt", "a b c d e", "e (its data differs from that of others)"}, // etcd refuses writes
 		{"a b c:learner", "c", "c (it does not vote yet)"},
 		{"a b:dead c:dead", "", "no majority of the voting members works (1 of 3): b (no answer), c (no answer)"},
 		{"a:lost b:dead c:dead", "", "no majority of the voting members works (0 of 3): a (it has no leader), b (no answer), c (no answer)"},
@@ -120,15 +123,25 @@ func TestChangesThatAreRefused(t *testing.T) {
 		{"a b c:dead", "defragment", defragment, "c", "", "c cannot be defragmented: no answer"},
 		{"a b c d e:dead", "defragment", defragment, "b", "defragment b", ""},
 	} {
-		etcd := &recorder{cluster: state(tt.members)}
-		err := tt.change(New(etcd), tt.member)
-		if got := strings.Join(etcd.calls, ", "); got != tt.done {
-			t.Errorf("%s %s of %s: got calls %q, want %q (%v)", tt.what, tt.member, tt.members, got, tt.done, err)
-		}
-		if (err == nil) != (tt.refusal == "") || err != nil && !strings.Contains(err.Error(), tt.refusal) {
-			t.Errorf("%s %s of %s: got %v, want %q", tt.what, tt.member, tt.members, err, tt.refusal)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			etcd := &recorder{cluster: state(tt.members)}
+			err := tt.change(New(etcd), tt.member)
+			if got := strings.Join(etcd.calls, ", "); got != tt.done {
+				t.Errorf("%s %s of %s: got calls %q, want %q (%v)", tt.what, tt.member, tt.members, got, tt.done, err)
+			}
+			if (err == nil) != (tt.refusal == "") || err != nil && !strings.Contains(err.Error(), tt.refusal) {
+				t.Errorf("%s %s of %s: got %v, want %q", tt.what, tt.member, tt.members, err, tt.refusal)
+			}
+		})
 	}
+	unconfirmed := state("a b c")
+	unconfirmed.Unconfirmed = true
+	synctest.Test(t, func(t *testing.T) {
+		etcd := &recorder{cluster: unconfirmed}
+		if err := remove(New(etcd), "c"); err == nil || len(etcd.calls) > 0 {
+			t.Errorf("a list that no majority has confirmed: got %v, %v", etcd.calls, err)
+		}
+	})
 	single := state("a")
 	single.Majority = 0
 	if err := remove(New(&recorder{cluster: single}), "a"); err != ErrSingle { //nolint:errorlint // it is not wrapped
@@ -136,20 +149,65 @@ func TestChangesThatAreRefused(t *testing.T) {
 	}
 }
 
+// A member is replaced only if it answers nobody for ten seconds. One late answer of a busy machine is no death.
+func TestReplacedMemberAnswersNobody(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		change  func(*recorder)
+		refusal string
+	}{
+		{"it is dead", func(*recorder) {}, ""},
+		{"it answers later", func(r *recorder) { r.later = state("a b c") }, "c answers, so it need not be replaced"},
+		{"it answers another member", func(r *recorder) { r.reached = []uint64{2} }, "c answers b, so it need not be replaced"},
+		{"another one dies meanwhile", func(r *recorder) { r.later = state("a b:dead c:dead") }, "no majority of the voting members works"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				etcd := &recorder{cluster: state("a b c:dead")}
+				tt.change(etcd)
+				etcd.at = time.Now().Add(5 * time.Second)
+				_, err := New(etcd).Remove(context.Background(), "c", true)
+				if (err == nil) != (tt.refusal == "") || err != nil && !strings.Contains(err.Error(), tt.refusal) {
+					t.Errorf("got %v, want %q", err, tt.refusal)
+				}
+				if got := strings.Join(etcd.calls, ", "); (got == "remove c via a") != (tt.refusal == "") {
+					t.Errorf("got calls %q", got)
+				}
+			})
+		})
+	}
+}
+
 // recorder is an etcd that records the changes.
 type recorder struct {
 	Etcd
 	cluster Cluster
+	hashes  map[string]Hash
+	reached []uint64
+	later   Cluster // the state after at
+	at      time.Time
 	calls   []string
 }
 
-func (r *recorder) name(id uint64) string { return r.cluster.Members[id-1].Name }
+func (r *recorder) name(id uint64) string {
+	if id == 0 || id > uint64(len(r.cluster.Members)) {
+		return fmt.Sprint(id)
+	}
+	return r.cluster.Members[id-1].Name
+}
 
 func (r *recorder) add(format string, args ...any) {
 	r.calls = append(r.calls, fmt.Sprintf(format, args...))
 }
 
-func (r *recorder) Cluster(context.Context) (Cluster, error) { return r.cluster, nil }
+func (r *recorder) Cluster(context.Context) (Cluster, error) {
+	if len(r.later.Members) > 0 && time.Now().After(r.at) {
+		return r.later, nil
+	}
+	return r.cluster, nil
+}
+
+func (r *recorder) Reached(context.Context, uint64) []uint64 { return r.reached }
 
 func (r *recorder) RemoveMember(_ context.Context, via, id uint64) error {
 	r.add("remove %s via %s", r.name(id), r.name(via))

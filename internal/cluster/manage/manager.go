@@ -1,10 +1,12 @@
 package manage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Etcd is the etcd of a server. If the server has none, all methods fail with [object.ErrNotEmbedded].
@@ -12,6 +14,9 @@ type Etcd interface {
 	// Cluster asks all members. Members that do not answer in time have no report. If there is a
 	// majority, the own member has then applied everything that was acknowledged before.
 	Cluster(ctx context.Context) (Cluster, error)
+
+	// Reached asks the others whether a member answers them, and returns those that it answers.
+	Reached(ctx context.Context, id uint64) []uint64
 
 	// RemoveMember lets the member via remove another one.
 	RemoveMember(ctx context.Context, via, id uint64) error
@@ -24,6 +29,12 @@ type Etcd interface {
 
 	// Defragment defragments the database of a member, and returns its sizes.
 	Defragment(ctx context.Context, id uint64) (before, after int64, err error)
+
+	// Hash returns the hash of all data of a member, at the newest revision that it has.
+	Hash(ctx context.Context, id uint64) (Hash, error)
+
+	// Disarm clears an alarm.
+	Disarm(ctx context.Context, alarm Alarm) error
 
 	// Snapshot sends the database of the own member, and at last its hash. Remaining is how many bytes
 	// of the database follow.
@@ -46,33 +57,46 @@ func (m *Manager) Cluster(ctx context.Context) (Cluster, error) {
 	return c, err
 }
 
-// several returns the state of a cluster of several.
+// confirmed returns the state of the cluster. A busy majority gets more time to confirm the list of members.
+func (m *Manager) confirmed(ctx context.Context) (c Cluster, err error) {
+	repeat(ctx, func() bool {
+		c, err = m.Cluster(ctx)
+		all, healthy := c.voters(0)
+		return err != nil || !c.Unconfirmed || healthy < majority(all)
+	})
+	return c, err
+}
+
+// several is confirmed for a cluster of several.
 func (m *Manager) several(ctx context.Context) (Cluster, error) {
-	c, err := m.Cluster(ctx)
+	c, err := m.confirmed(ctx)
 	if err == nil && !c.Several() {
 		err = ErrSingle
 	}
 	return c, err
 }
 
-// Snapshot is that of [Etcd], and says which member it is. It contains what was acknowledged before, because
-// listing the members waits until this one has applied it.
-func (m *Manager) Snapshot(ctx context.Context, send func(member string, chunk []byte, remaining int64) error) error {
-	c, err := m.Cluster(ctx)
-	if err != nil {
-		return err
+const (
+	// patience is how long a question is repeated before its answer counts. A busy machine may take seconds.
+	patience = 10 * time.Second
+	pause    = time.Second
+)
+
+// repeat calls a function until it returns true, ctx is done, or patience is over.
+func repeat(ctx context.Context, ended func() bool) {
+	over := time.After(patience)
+	for !ended() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-over:
+			return
+		case <-time.After(pause):
+		}
 	}
-	var self Member
-	if i := slices.IndexFunc(c.Members, func(one Member) bool { return one.ID == c.Self }); i >= 0 {
-		self = c.Members[i]
-	}
-	if self.Corrupt {
-		return unsafef("the data of %s differs from that of others: take the snapshot from another server", self.Label())
-	}
-	return m.etcd.Snapshot(ctx, func(chunk []byte, remaining int64) error { return send(self.Label(), chunk, remaining) })
 }
 
-// Remove removes a member, with onlyIfDead only if it does not answer. It returns the state of the
+// Remove removes a member, with onlyIfDead only if it does not answer any member for a while. It returns the state of the
 // cluster afterwards.
 func (m *Manager) Remove(ctx context.Context, name string, onlyIfDead bool) (Cluster, error) {
 	m.changing.Lock()
@@ -82,8 +106,8 @@ func (m *Manager) Remove(ctx context.Context, name string, onlyIfDead bool) (Clu
 		return c, err
 	}
 	member, err := c.Find(name)
-	if err == nil && onlyIfDead && member.Report != nil {
-		err = unsafef("%s answers, so it need not be replaced: to move it to another machine, stop it first; to take it out of the cluster, use fanoutctl cluster remove", member.Label())
+	if err == nil && onlyIfDead {
+		c, err = m.dead(ctx, c, member)
 	}
 	if err == nil {
 		err = c.mayRemove(member)
@@ -105,7 +129,38 @@ func (m *Manager) Remove(ctx context.Context, name string, onlyIfDead bool) (Clu
 		return c, fmt.Errorf("remove %s: %w", member.Label(), err)
 	}
 	c.Members = slices.DeleteFunc(c.Members, func(one Member) bool { return one.ID == member.ID })
+	for _, alarm := range member.alarms() {
+		if err := m.etcd.Disarm(ctx, alarm); err != nil {
+			c.OtherAlarms = append(c.OtherAlarms, alarm) // the member is removed: Unsafe says what to do
+		}
+	}
 	return c, nil
+}
+
+// dead returns an error if a member answers this one or another one. It asks several times, because a busy machine may be late
+// once. It returns the newest state of the cluster.
+func (m *Manager) dead(ctx context.Context, c Cluster, member Member) (Cluster, error) {
+	answers, err := "", error(nil)
+	repeat(ctx, func() bool {
+		if one, err := c.Find(member.Label()); err == nil && one.Report != nil {
+			answers = "answers"
+			return true
+		}
+		for _, id := range m.etcd.Reached(ctx, member.ID) {
+			i := slices.IndexFunc(c.Members, func(one Member) bool { return one.ID == id })
+			if i >= 0 && id != member.ID {
+				answers = "answers " + c.Members[i].Label()
+				return true
+			}
+		}
+		c, err = m.Cluster(ctx)
+		return err != nil
+	})
+	if answers != "" {
+		err = unsafef("%s %s, so it need not be replaced: to move it to another machine, stop it first; to take it out of the cluster, use fanoutctl cluster remove",
+			member.Label(), answers)
+	}
+	return c, cmp.Or(err, ctx.Err())
 }
 
 // mayRemove returns an error if the cluster would not work without a member that has been removed.
@@ -133,7 +188,10 @@ func (c Cluster) works() error {
 	all, healthy := c.voters(0)
 	if healthy < majority(all) {
 		return unsafef("no majority of the voting members works (%d of %d), so nothing can be changed: start %s; if their data is lost for good, use fanoutd recover",
-			healthy, all, c.troubled())
+			healthy, all, c.troubled()+c.perhapsOld())
+	}
+	if c.Unconfirmed {
+		return unsafef("nothing can be changed: %s", c.unconfirmed())
 	}
 	return nil
 }

@@ -62,6 +62,15 @@ func (c *Client) MoveLeader(ctx context.Context, member string) (from, to string
 	return resp.GetFrom(), resp.GetTo(), nil
 }
 
+// Disarm clears the alarms whose cause is gone. It returns how many, and the state of the cluster afterwards.
+func (c *Client) Disarm(ctx context.Context) (cleared int, after State, err error) {
+	resp, err := c.service.DisarmAlarms(ctx, &fanoutv1.DisarmAlarmsRequest{})
+	if err != nil {
+		return 0, State{}, fmt.Errorf("disarm the cluster: %w", client.ErrorOf(err))
+	}
+	return len(resp.GetCleared()), stateOf(resp.GetCluster(), time.Now()), nil
+}
+
 // AwaitSafe waits until the cluster works without any one of its members, and returns its state. It calls say with the
 // problem when that changes. Errors that may pass, such as those of a server that restarts, do not end
 // the wait: passes reports which.

@@ -24,12 +24,13 @@ type Snapshot struct {
 	Member   string `json:"member"` // whose database it is
 	Bytes    int64  `json:"bytes"`
 	Revision int64  `json:"revision"`
-	SHA256   string `json:"sha256"` // of the database, without the hash at the end of the file
+	SHA256   string `json:"sha256"`            // of the database, without the hash at the end of the file
+	Problem  string `json:"problem,omitempty"` // why the data may be old or wrong
 }
 
 // Snapshot writes a snapshot of the member that answers to a file, which appears only once it is
-// complete and verified. Progress gets the number of bytes received and of those that follow.
-func (c *Client) Snapshot(ctx context.Context, path string, progress func(received, remaining int64)) (Snapshot, error) {
+// complete and verified. With allowUnsafe, its data may be old or wrong: Problem says so. Progress gets the number of bytes received and of those that follow.
+func (c *Client) Snapshot(ctx context.Context, path string, allowUnsafe bool, progress func(received, remaining int64)) (Snapshot, error) {
 	s := Snapshot{File: path}
 	localfile.RemoveTemporaries(path) // they may be large
 	file, err := localfile.Begin(path, 0o600)
@@ -39,7 +40,7 @@ func (c *Client) Snapshot(ctx context.Context, path string, progress func(receiv
 	defer file.Discard()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.service.TakeSnapshot(ctx, &fanoutv1.TakeSnapshotRequest{})
+	stream, err := c.service.TakeSnapshot(ctx, &fanoutv1.TakeSnapshotRequest{AllowUnsafe: allowUnsafe})
 	if err != nil {
 		return s, fmt.Errorf("take a snapshot: %w", client.ErrorOf(err))
 	}
@@ -52,7 +53,7 @@ func (c *Client) Snapshot(ctx context.Context, path string, progress func(receiv
 			return s, fmt.Errorf("receive the snapshot: %w", client.ErrorOf(err))
 		}
 		if s.Member == "" {
-			s.Member = part.GetMember()
+			s.Member, s.Problem = part.GetMember(), part.GetProblem()
 		}
 		if _, err := file.Write(part.GetChunk()); err != nil {
 			return s, fmt.Errorf("cannot write the snapshot: %w", err)

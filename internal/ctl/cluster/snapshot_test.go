@@ -41,6 +41,25 @@ func hashed(database []byte) []byte {
 	return append(database[:len(database):len(database)], sum[:]...)
 }
 
+// clientOf returns a client of a server.
+func clientOf(t *testing.T, service fanoutv1.ClusterServiceServer) *Client {
+	t.Helper()
+	listener, err := net.Listen("tcp", loopback.FreeAddress(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	fanoutv1.RegisterClusterServiceServer(server, service)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	c, err := client.New(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return New(c)
+}
+
 // A snapshot appears only if it is complete and its database is sound. Otherwise the previous file stays.
 func TestSnapshotIsVerified(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
@@ -85,19 +104,7 @@ func TestSnapshotIsVerified(t *testing.T) {
 		{"of another kind", hashed(make([]byte, 4096)), "the database of node-1 is damaged"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			listener, err := net.Listen("tcp", loopback.FreeAddress(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			server := grpc.NewServer()
-			fanoutv1.RegisterClusterServiceServer(server, &sender{file: tt.file})
-			go func() { _ = server.Serve(listener) }()
-			t.Cleanup(server.Stop)
-			c, err := client.New(listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { c.Close() })
+			c := clientOf(t, &sender{file: tt.file})
 			target := filepath.Join(t.TempDir(), "backup.db")
 			if err := os.WriteFile(target, []byte("previous"), 0o600); err != nil {
 				t.Fatal(err)
@@ -109,7 +116,7 @@ func TestSnapshotIsVerified(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s, err := New(c).Snapshot(poll.Context(t), target, func(int64, int64) {})
+			s, err := c.Snapshot(poll.Context(t), target, false, func(int64, int64) {})
 			content, readErr := os.ReadFile(target)
 			if readErr != nil {
 				t.Fatal(readErr)

@@ -20,7 +20,15 @@ type State struct {
 	Leader         string   `json:"leader,omitempty"`
 	Safe           bool     `json:"safe"` // it works without any one of its members
 	Problem        string   `json:"problem,omitempty"`
+	Unconfirmed    bool     `json:"unconfirmed,omitempty"` // the member that answers has no majority, so its list may be old
+	OtherAlarms    []Alarm  `json:"otherAlarms,omitempty"`
 	Members        []Member `json:"members"`
+}
+
+// Alarm is an alarm that is not that of a member.
+type Alarm struct {
+	Alarm    string `json:"alarm"`              // no-space or corrupt
+	MemberID string `json:"memberId,omitempty"` // of a member that was removed; empty: the data of members differs
 }
 
 // Member is a member of a cluster.
@@ -54,7 +62,10 @@ func (m Member) answers() bool { return m.EtcdVersion != "" }
 func stateOf(r *fanoutv1.GetClusterResponse, now time.Time) State {
 	s := State{
 		ClusterID: r.GetClusterId(), ClusterVersion: r.GetClusterVersion(), AnsweredBy: r.GetAnsweredBy(), Leader: r.GetLeader(),
-		Safe: r.GetSafe(), Problem: r.GetProblem(), Members: []Member{},
+		Safe: r.GetSafe(), Problem: r.GetProblem(), Members: []Member{}, Unconfirmed: r.GetUnconfirmed(),
+	}
+	for _, a := range r.GetOtherAlarms() {
+		s.OtherAlarms = append(s.OtherAlarms, Alarm{name(a.GetAlarm(), "ALARM_"), a.GetMemberId()})
 	}
 	for _, m := range r.GetMembers() {
 		s.Members = append(s.Members, memberOf(m, now))

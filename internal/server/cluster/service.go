@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -24,11 +24,12 @@ type Service struct {
 	fanoutv1.UnimplementedClusterServiceServer
 	rights  *rpc.Rights
 	manager *manage.Manager // nil: there is no etcd
+	stall   time.Duration   // see TakeSnapshot
 }
 
 // New returns the service of an etcd; nil: there is none.
 func New(etcd manage.Etcd, rights *rpc.Rights) *Service {
-	s := &Service{rights: rights}
+	s := &Service{rights: rights, stall: stall}
 	if etcd != nil {
 		s.manager = manage.New(etcd)
 	}
@@ -153,25 +154,37 @@ func (s *Service) DefragmentMember(ctx context.Context, req *fanoutv1.Defragment
 	return &fanoutv1.DefragmentMemberResponse{BytesBefore: before, Bytes: after}, nil
 }
 
-// TakeSnapshot implements ClusterService.
-func (s *Service) TakeSnapshot(_ *fanoutv1.TakeSnapshotRequest, stream grpc.ServerStreamingServer[fanoutv1.TakeSnapshotResponse]) error {
-	m, err := s.admit(stream.Context())
+// DisarmAlarms implements ClusterService.
+func (s *Service) DisarmAlarms(ctx context.Context, _ *fanoutv1.DisarmAlarmsRequest) (*fanoutv1.DisarmAlarmsResponse, error) {
+	m, err := s.admit(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	first := true
-	return m.Snapshot(stream.Context(), func(member string, chunk []byte, remaining int64) error {
-		part := &fanoutv1.TakeSnapshotResponse{Chunk: chunk, RemainingBytes: remaining}
-		if first {
-			part.Member, first = member, false
+	cleared, c, err := m.Disarm(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &fanoutv1.DisarmAlarmsResponse{Cleared: alarms(cleared), Cluster: answer(c)}, nil
+}
+
+// alarms returns alarms in the protocol.
+func alarms(of []manage.Alarm) (all []*fanoutv1.ClusterAlarm) {
+	for _, a := range of {
+		one := &fanoutv1.ClusterAlarm{Alarm: fanoutv1.ClusterMember_ALARM_NO_SPACE}
+		if a.Corrupt {
+			one.Alarm = fanoutv1.ClusterMember_ALARM_CORRUPT
 		}
-		return stream.Send(part)
-	})
+		if a.Member != 0 {
+			one.MemberId = hex(a.Member)
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // answer returns the state of a cluster in the protocol.
 func answer(c manage.Cluster) *fanoutv1.GetClusterResponse {
-	resp := &fanoutv1.GetClusterResponse{ClusterId: hex(c.ID), ClusterVersion: c.Version, Problem: c.Unsafe()}
+	resp := &fanoutv1.GetClusterResponse{ClusterId: hex(c.ID), ClusterVersion: c.Version, Problem: c.Unsafe(), OtherAlarms: alarms(c.OtherAlarms), Unconfirmed: c.Unconfirmed}
 	resp.Safe = resp.GetProblem() == ""
 	leader := c.Leader()
 	if leader != nil {

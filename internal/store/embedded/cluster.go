@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,11 +37,17 @@ func (m *Member) Cluster(ctx context.Context) (manage.Cluster, error) {
 	if v := server.Cluster().Version(); v != nil {
 		c.Version = v.String()
 	}
-	list, err := m.members(ctx)
+	list, confirmed, err := m.members(ctx)
 	if err != nil {
 		return c, err
 	}
+	c.Unconfirmed = !confirmed
 	alarms := server.Alarms()
+	for _, a := range alarms {
+		if !slices.ContainsFunc(list, func(one *pb.Member) bool { return one.GetID() == a.GetMemberID() }) {
+			c.OtherAlarms = append(c.OtherAlarms, manage.Alarm{Member: a.GetMemberID(), Corrupt: a.GetAlarm() == pb.AlarmType_CORRUPT})
+		}
+	}
 	m.others.keep(list)
 	c.Members = make([]manage.Member, len(list))
 	var asking sync.WaitGroup
@@ -69,22 +76,22 @@ func (m *Member) Cluster(ctx context.Context) (manage.Cluster, error) {
 	return c, ctx.Err()
 }
 
-// members returns the list that a majority agrees on, or without a majority that of this member.
-func (m *Member) members(ctx context.Context) ([]*pb.Member, error) {
+// members returns the list that a majority has confirmed, or if none does in time, that of this member.
+func (m *Member) members(ctx context.Context) (list []*pb.Member, confirmed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, questionTimeout)
 	defer cancel()
 	resp, err := m.Client.MemberList(ctx)
 	if err == nil {
-		return resp.Members, nil
+		return resp.Members, true, nil
 	}
 	var known []*pb.Member
 	for _, one := range m.etcd.Server.Cluster().Members() {
 		known = append(known, &pb.Member{ID: uint64(one.ID), Name: one.Name, PeerURLs: one.PeerURLs, ClientURLs: one.ClientURLs, IsLearner: one.IsLearner})
 	}
 	if len(known) == 0 {
-		return nil, fmt.Errorf("list the members: %w", err)
+		return nil, false, fmt.Errorf("list the members: %w", err)
 	}
-	return known, nil
+	return known, false, nil
 }
 
 // ask returns the report of a member.
@@ -150,7 +157,7 @@ func (m *Member) clusterOf(ctx context.Context, id uint64) (pb.ClusterClient, er
 
 // connection returns the connection to another member.
 func (m *Member) connection(ctx context.Context, id uint64) (*grpc.ClientConn, error) {
-	list, err := m.members(ctx)
+	list, _, err := m.members(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -220,14 +227,51 @@ func (m *Member) defragmentNow(ctx context.Context) (before, after int64, err er
 	return before, m.backend().Size(), err
 }
 
+// Hash implements [manage.Etcd].
+func (m *Member) Hash(ctx context.Context, id uint64) (manage.Hash, error) {
+	at := m.maintenance
+	if id != uint64(m.etcd.Server.MemberID()) {
+		conn, err := m.connection(ctx, id)
+		if err != nil {
+			return manage.Hash{}, err
+		}
+		at = pb.NewMaintenanceClient(conn)
+	}
+	resp, err := at.HashKV(ctx, &pb.HashKVRequest{})
+	if err != nil {
+		return manage.Hash{}, rpctypes.Error(err)
+	}
+	return manage.Hash{Revision: resp.GetHashRevision(), Compacted: resp.GetCompactRevision(), Sum: resp.GetHash()}, nil
+}
+
+// Disarm implements [manage.Etcd].
+func (m *Member) Disarm(ctx context.Context, alarm manage.Alarm) error {
+	ctx, cancel := context.WithTimeout(ctx, m.etcd.Server.Cfg.ReqTimeout())
+	defer cancel()
+	kind := pb.AlarmType_NOSPACE
+	if alarm.Corrupt {
+		kind = pb.AlarmType_CORRUPT
+	}
+	_, err := m.etcd.Server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, Alarm: kind, MemberID: alarm.Member})
+	return err
+}
+
 // Snapshot implements [manage.Etcd].
 func (m *Member) Snapshot(ctx context.Context, send func(chunk []byte, remaining int64) error) error {
 	if m.stopped() {
 		return object.ErrUnavailable
 	}
-	ctx, cancel := context.WithCancel(ctx) // ends the stream if the caller does not receive all of it
+	return sendSnapshot(ctx, m.maintenance, send)
+}
+
+// errUnreadable means that etcd could not read its database to the end. etcd then sends empty parts without end.
+var errUnreadable = errors.New("etcd cannot read its database to the end: take the snapshot from another server")
+
+// sendSnapshot sends a snapshot of etcd. When it returns, the read transaction of the database ends.
+func sendSnapshot(ctx context.Context, etcd pb.MaintenanceClient, send func(chunk []byte, remaining int64) error) error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := m.maintenance.Snapshot(ctx, &pb.SnapshotRequest{})
+	stream, err := etcd.Snapshot(ctx, &pb.SnapshotRequest{})
 	if err != nil {
 		return err
 	}
@@ -237,6 +281,9 @@ func (m *Member) Snapshot(ctx context.Context, send func(chunk []byte, remaining
 			return nil
 		} else if err != nil {
 			return err
+		}
+		if len(part.GetBlob()) == 0 && part.GetRemainingBytes() > 0 {
+			return errUnreadable
 		}
 		if err := send(part.GetBlob(), int64(part.GetRemainingBytes())); err != nil {
 			return err

@@ -64,7 +64,11 @@ func reportOf(s *pb.StatusResponse, more metadata.MD) *manage.Report {
 func (m *Member) answerMembers(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	switch req.(type) {
 	case *pb.StatusRequest:
-		if err := grpc.SetHeader(ctx, m.about()); err != nil {
+		about := m.about()
+		if m.reaches(ctx) {
+			about.Set(headerReached, "true")
+		}
+		if err := grpc.SetHeader(ctx, about); err != nil {
 			return nil, err
 		}
 	case *pb.DefragmentRequest:

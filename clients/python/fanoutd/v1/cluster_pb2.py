@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x66\x61nout/v1/cluster.proto\x12\tfanout.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x13\n\x11GetClusterRequest\"\xb0\x01\n\x12GetClusterResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63luster_version\x18\x02 \x01(\t\x12\x13\n\x0b\x61nswered_by\x18\x03 \x01(\t\x12\x0e\n\x06leader\x18\x04 \x01(\t\x12)\n\x07members\x18\x05 \x03(\x0b\x32\x18.fanout.v1.ClusterMember\x12\x0c\n\x04safe\x18\x06 \x01(\x08\x12\x0f\n\x07problem\x18\x07 \x01(\t\"\x85\x05\n\rClusterMember\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\x12\x11\n\tpeer_urls\x18\x03 \x03(\t\x12\x13\n\x0b\x63lient_urls\x18\x04 \x03(\t\x12+\n\x04role\x18\x05 \x01(\x0e\x32\x1d.fanout.v1.ClusterMember.Role\x12\x0f\n\x07healthy\x18\x06 \x01(\x08\x12\x0f\n\x07problem\x18\x07 \x01(\t\x12\x10\n\x08may_fail\x18\x08 \x01(\x08\x12.\n\x06\x61larms\x18\t \x03(\x0e\x32\x1e.fanout.v1.ClusterMember.Alarm\x12\x18\n\x0blag_entries\x18\n \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x0c\x65tcd_version\x18\x0b \x01(\t\x12\x0f\n\x07version\x18\x0c \x01(\t\x12\x16\n\x0e\x64\x61tabase_bytes\x18\r \x01(\x03\x12\x1d\n\x15\x64\x61tabase_bytes_in_use\x18\x0e \x01(\x03\x12\x13\n\x0bquota_bytes\x18\x0f \x01(\x03\x12\x1c\n\x0f\x64isk_free_bytes\x18\x10 \x01(\x03H\x01\x88\x01\x01\x12\x37\n\x13\x63\x65rtificate_expires\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"R\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_LEADER\x10\x01\x12\x11\n\rROLE_FOLLOWER\x10\x02\x12\x10\n\x0cROLE_LEARNER\x10\x03\"E\n\x05\x41larm\x12\x15\n\x11\x41LARM_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x41LARM_NO_SPACE\x10\x01\x12\x11\n\rALARM_CORRUPT\x10\x02\x42\x0e\n\x0c_lag_entriesB\x12\n\x10_disk_free_bytes\";\n\x13RemoveMemberRequest\x12\x0e\n\x06member\x18\x01 \x01(\t\x12\x14\n\x0conly_if_dead\x18\x02 \x01(\x08\"F\n\x14RemoveMemberResponse\x12.\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x1d.fanout.v1.GetClusterResponse\"6\n\x13UpdateMemberRequest\x12\x0e\n\x06member\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"(\n\x14UpdateMemberResponse\x12\x10\n\x08peer_url\x18\x01 \x01(\t\"#\n\x11MoveLeaderRequest\x12\x0e\n\x06member\x18\x01 \x01(\t\".\n\x12MoveLeaderResponse\x12\x0c\n\x04\x66rom\x18\x01 \x01(\t\x12\n\n\x02to\x18\x02 \x01(\t\")\n\x17\x44\x65\x66ragmentMemberRequest\x12\x0e\n\x06member\x18\x01 \x01(\t\"?\n\x18\x44\x65\x66ragmentMemberResponse\x12\x14\n\x0c\x62ytes_before\x18\x01 \x01(\x03\x12\r\n\x05\x62ytes\x18\x02 \x01(\x03\"\x15\n\x13TakeSnapshotRequest\"N\n\x14TakeSnapshotResponse\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c\x12\x17\n\x0fremaining_bytes\x18\x02 \x01(\x03\x12\x0e\n\x06member\x18\x03 \x01(\t2\xf8\x03\n\x0e\x43lusterService\x12I\n\nGetCluster\x12\x1c.fanout.v1.GetClusterRequest\x1a\x1d.fanout.v1.GetClusterResponse\x12O\n\x0cRemoveMember\x12\x1e.fanout.v1.RemoveMemberRequest\x1a\x1f.fanout.v1.RemoveMemberResponse\x12O\n\x0cUpdateMember\x12\x1e.fanout.v1.UpdateMemberRequest\x1a\x1f.fanout.v1.UpdateMemberResponse\x12I\n\nMoveLeader\x12\x1c.fanout.v1.MoveLeaderRequest\x1a\x1d.fanout.v1.MoveLeaderResponse\x12[\n\x10\x44\x65\x66ragmentMember\x12\".fanout.v1.DefragmentMemberRequest\x1a#.fanout.v1.DefragmentMemberResponse\x12Q\n\x0cTakeSnapshot\x12\x1e.fanout.v1.TakeSnapshotRequest\x1a\x1f.fanout.v1.TakeSnapshotResponse0\x01\x42k\n\x14io.github.fanoutd.v1B\x0c\x43lusterProtoP\x01Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1\xa2\x02\x03\x46\x41N\xaa\x02\tFanout.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x66\x61nout/v1/cluster.proto\x12\tfanout.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x13\n\x11GetClusterRequest\"\xf4\x01\n\x12GetClusterResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63luster_version\x18\x02 \x01(\t\x12\x13\n\x0b\x61nswered_by\x18\x03 \x01(\t\x12\x0e\n\x06leader\x18\x04 \x01(\t\x12)\n\x07members\x18\x05 \x03(\x0b\x32\x18.fanout.v1.ClusterMember\x12\x0c\n\x04safe\x18\x06 \x01(\x08\x12\x0f\n\x07problem\x18\x07 \x01(\t\x12-\n\x0cother_alarms\x18\x08 \x03(\x0b\x32\x17.fanout.v1.ClusterAlarm\x12\x13\n\x0bunconfirmed\x18\t \x01(\x08\"P\n\x0c\x43lusterAlarm\x12-\n\x05\x61larm\x18\x01 \x01(\x0e\x32\x1e.fanout.v1.ClusterMember.Alarm\x12\x11\n\tmember_id\x18\x02 \x01(\t\"\x85\x05\n\rClusterMember\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\x12\x11\n\tpeer_urls\x18\x03 \x03(\t\x12\x13\n\x0b\x63lient_urls\x18\x04 \x03(\t\x12+\n\x04role\x18\x05 \x01(\x0e\x32\x1d.fanout.v1.ClusterMember.Role\x12\x0f\n\x07healthy\x18\x06 \x01(\x08\x12\x0f\n\x07problem\x18\x07 \x01(\t\x12\x10\n\x08may_fail\x18\x08 \x01(\x08\x12.\n\x06\x61larms\x18\t \x03(\x0e\x32\x1e.fanout.v1.ClusterMember.Alarm\x12\x18\n\x0blag_entries\x18\n \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x0c\x65tcd_version\x18\x0b \x01(\t\x12\x0f\n\x07version\x18\x0c \x01(\t\x12\x16\n\x0e\x64\x61tabase_bytes\x18\r \x01(\x03\x12\x1d\n\x15\x64\x61tabase_bytes_in_use\x18\x0e \x01(\x03\x12\x13\n\x0bquota_bytes\x18\x0f \x01(\x03\x12\x1c\n\x0f\x64isk_free_bytes\x18\x10 \x01(\x03H\x01\x88\x01\x01\x12\x37\n\x13\x63\x65rtificate_expires\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"R\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_LEADER\x10\x01\x12\x11\n\rROLE_FOLLOWER\x10\x02\x12\x10\n\x0cROLE_LEARNER\x10\x03\"E\n\x05\x41larm\x12\x15\n\x11\x41LARM_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x41LARM_NO_SPACE\x10\x01\x12\x11\n\rALARM_CORRUPT\x10\x02\x42\x0e\n\x0c_lag_entriesB\x12\n\x10_disk_free_bytes\";\n\x13RemoveMemberRequest\x12\x0e\n\x06member\x18\x01 \x01(\t\x12\x14\n\x0conly_if_dead\x18\x02 \x01(\x08\"F\n\x14RemoveMemberResponse\x12.\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x1d.fanout.v1.GetClusterResponse\"6\n\x13UpdateMemberRequest\x12\x0e\n\x06member\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"(\n\x14UpdateMemberResponse\x12\x10\n\x08peer_url\x18\x01 \x01(\t\"#\n\x11MoveLeaderRequest\x12\x0e\n\x06member\x18\x01 \x01(\t\".\n\x12MoveLeaderResponse\x12\x0c\n\x04\x66rom\x18\x01 \x01(\t\x12\n\n\x02to\x18\x02 \x01(\t\")\n\x17\x44\x65\x66ragmentMemberRequest\x12\x0e\n\x06member\x18\x01 \x01(\t\"?\n\x18\x44\x65\x66ragmentMemberResponse\x12\x14\n\x0c\x62ytes_before\x18\x01 \x01(\x03\x12\r\n\x05\x62ytes\x18\x02 \x01(\x03\"\x15\n\x13\x44isarmAlarmsRequest\"p\n\x14\x44isarmAlarmsResponse\x12(\n\x07\x63leared\x18\x01 \x03(\x0b\x32\x17.fanout.v1.ClusterAlarm\x12.\n\x07\x63luster\x18\x02 \x01(\x0b\x32\x1d.fanout.v1.GetClusterResponse\"+\n\x13TakeSnapshotRequest\x12\x14\n\x0c\x61llow_unsafe\x18\x01 \x01(\x08\"_\n\x14TakeSnapshotResponse\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c\x12\x17\n\x0fremaining_bytes\x18\x02 \x01(\x03\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x0f\n\x07problem\x18\x04 \x01(\t2\xc9\x04\n\x0e\x43lusterService\x12I\n\nGetCluster\x12\x1c.fanout.v1.GetClusterRequest\x1a\x1d.fanout.v1.GetClusterResponse\x12O\n\x0cRemoveMember\x12\x1e.fanout.v1.RemoveMemberRequest\x1a\x1f.fanout.v1.RemoveMemberResponse\x12O\n\x0cUpdateMember\x12\x1e.fanout.v1.UpdateMemberRequest\x1a\x1f.fanout.v1.UpdateMemberResponse\x12I\n\nMoveLeader\x12\x1c.fanout.v1.MoveLeaderRequest\x1a\x1d.fanout.v1.MoveLeaderResponse\x12[\n\x10\x44\x65\x66ragmentMember\x12\".fanout.v1.DefragmentMemberRequest\x1a#.fanout.v1.DefragmentMemberResponse\x12O\n\x0c\x44isarmAlarms\x12\x1e.fanout.v1.DisarmAlarmsRequest\x1a\x1f.fanout.v1.DisarmAlarmsResponse\x12Q\n\x0cTakeSnapshot\x12\x1e.fanout.v1.TakeSnapshotRequest\x1a\x1f.fanout.v1.TakeSnapshotResponse0\x01\x42k\n\x14io.github.fanoutd.v1B\x0c\x43lusterProtoP\x01Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1\xa2\x02\x03\x46\x41N\xaa\x02\tFanout.V1b\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'fanoutd.v1.cluster_pb2', globals())
@@ -25,33 +25,39 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _GETCLUSTERREQUEST._serialized_start=71
   _GETCLUSTERREQUEST._serialized_end=90
   _GETCLUSTERRESPONSE._serialized_start=93
-  _GETCLUSTERRESPONSE._serialized_end=269
-  _CLUSTERMEMBER._serialized_start=272
-  _CLUSTERMEMBER._serialized_end=917
-  _CLUSTERMEMBER_ROLE._serialized_start=728
-  _CLUSTERMEMBER_ROLE._serialized_end=810
-  _CLUSTERMEMBER_ALARM._serialized_start=812
-  _CLUSTERMEMBER_ALARM._serialized_end=881
-  _REMOVEMEMBERREQUEST._serialized_start=919
-  _REMOVEMEMBERREQUEST._serialized_end=978
-  _REMOVEMEMBERRESPONSE._serialized_start=980
-  _REMOVEMEMBERRESPONSE._serialized_end=1050
-  _UPDATEMEMBERREQUEST._serialized_start=1052
-  _UPDATEMEMBERREQUEST._serialized_end=1106
-  _UPDATEMEMBERRESPONSE._serialized_start=1108
-  _UPDATEMEMBERRESPONSE._serialized_end=1148
-  _MOVELEADERREQUEST._serialized_start=1150
-  _MOVELEADERREQUEST._serialized_end=1185
-  _MOVELEADERRESPONSE._serialized_start=1187
-  _MOVELEADERRESPONSE._serialized_end=1233
-  _DEFRAGMENTMEMBERREQUEST._serialized_start=1235
-  _DEFRAGMENTMEMBERREQUEST._serialized_end=1276
-  _DEFRAGMENTMEMBERRESPONSE._serialized_start=1278
-  _DEFRAGMENTMEMBERRESPONSE._serialized_end=1341
-  _TAKESNAPSHOTREQUEST._serialized_start=1343
-  _TAKESNAPSHOTREQUEST._serialized_end=1364
-  _TAKESNAPSHOTRESPONSE._serialized_start=1366
-  _TAKESNAPSHOTRESPONSE._serialized_end=1444
-  _CLUSTERSERVICE._serialized_start=1447
-  _CLUSTERSERVICE._serialized_end=1951
+  _GETCLUSTERRESPONSE._serialized_end=337
+  _CLUSTERALARM._serialized_start=339
+  _CLUSTERALARM._serialized_end=419
+  _CLUSTERMEMBER._serialized_start=422
+  _CLUSTERMEMBER._serialized_end=1067
+  _CLUSTERMEMBER_ROLE._serialized_start=878
+  _CLUSTERMEMBER_ROLE._serialized_end=960
+  _CLUSTERMEMBER_ALARM._serialized_start=962
+  _CLUSTERMEMBER_ALARM._serialized_end=1031
+  _REMOVEMEMBERREQUEST._serialized_start=1069
+  _REMOVEMEMBERREQUEST._serialized_end=1128
+  _REMOVEMEMBERRESPONSE._serialized_start=1130
+  _REMOVEMEMBERRESPONSE._serialized_end=1200
+  _UPDATEMEMBERREQUEST._serialized_start=1202
+  _UPDATEMEMBERREQUEST._serialized_end=1256
+  _UPDATEMEMBERRESPONSE._serialized_start=1258
+  _UPDATEMEMBERRESPONSE._serialized_end=1298
+  _MOVELEADERREQUEST._serialized_start=1300
+  _MOVELEADERREQUEST._serialized_end=1335
+  _MOVELEADERRESPONSE._serialized_start=1337
+  _MOVELEADERRESPONSE._serialized_end=1383
+  _DEFRAGMENTMEMBERREQUEST._serialized_start=1385
+  _DEFRAGMENTMEMBERREQUEST._serialized_end=1426
+  _DEFRAGMENTMEMBERRESPONSE._serialized_start=1428
+  _DEFRAGMENTMEMBERRESPONSE._serialized_end=1491
+  _DISARMALARMSREQUEST._serialized_start=1493
+  _DISARMALARMSREQUEST._serialized_end=1514
+  _DISARMALARMSRESPONSE._serialized_start=1516
+  _DISARMALARMSRESPONSE._serialized_end=1628
+  _TAKESNAPSHOTREQUEST._serialized_start=1630
+  _TAKESNAPSHOTREQUEST._serialized_end=1673
+  _TAKESNAPSHOTRESPONSE._serialized_start=1675
+  _TAKESNAPSHOTRESPONSE._serialized_end=1770
+  _CLUSTERSERVICE._serialized_start=1773
+  _CLUSTERSERVICE._serialized_end=2358
 # @@protoc_insertion_point(module_scope)

@@ -7,6 +7,14 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class ClusterAlarm(_message.Message):
+    __slots__ = ["alarm", "member_id"]
+    ALARM_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    alarm: ClusterMember.Alarm
+    member_id: str
+    def __init__(self, alarm: _Optional[_Union[ClusterMember.Alarm, str]] = ..., member_id: _Optional[str] = ...) -> None: ...
+
 class ClusterMember(_message.Message):
     __slots__ = ["alarms", "certificate_expires", "client_urls", "database_bytes", "database_bytes_in_use", "disk_free_bytes", "etcd_version", "healthy", "id", "lag_entries", "may_fail", "name", "peer_urls", "problem", "quota_bytes", "role", "version"]
     class Alarm(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -70,27 +78,43 @@ class DefragmentMemberResponse(_message.Message):
     bytes_before: int
     def __init__(self, bytes_before: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
+class DisarmAlarmsRequest(_message.Message):
+    __slots__ = []
+    def __init__(self) -> None: ...
+
+class DisarmAlarmsResponse(_message.Message):
+    __slots__ = ["cleared", "cluster"]
+    CLEARED_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    cleared: _containers.RepeatedCompositeFieldContainer[ClusterAlarm]
+    cluster: GetClusterResponse
+    def __init__(self, cleared: _Optional[_Iterable[_Union[ClusterAlarm, _Mapping]]] = ..., cluster: _Optional[_Union[GetClusterResponse, _Mapping]] = ...) -> None: ...
+
 class GetClusterRequest(_message.Message):
     __slots__ = []
     def __init__(self) -> None: ...
 
 class GetClusterResponse(_message.Message):
-    __slots__ = ["answered_by", "cluster_id", "cluster_version", "leader", "members", "problem", "safe"]
+    __slots__ = ["answered_by", "cluster_id", "cluster_version", "leader", "members", "other_alarms", "problem", "safe", "unconfirmed"]
     ANSWERED_BY_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    OTHER_ALARMS_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     SAFE_FIELD_NUMBER: _ClassVar[int]
+    UNCONFIRMED_FIELD_NUMBER: _ClassVar[int]
     answered_by: str
     cluster_id: str
     cluster_version: str
     leader: str
     members: _containers.RepeatedCompositeFieldContainer[ClusterMember]
+    other_alarms: _containers.RepeatedCompositeFieldContainer[ClusterAlarm]
     problem: str
     safe: bool
-    def __init__(self, cluster_id: _Optional[str] = ..., cluster_version: _Optional[str] = ..., answered_by: _Optional[str] = ..., leader: _Optional[str] = ..., members: _Optional[_Iterable[_Union[ClusterMember, _Mapping]]] = ..., safe: bool = ..., problem: _Optional[str] = ...) -> None: ...
+    unconfirmed: bool
+    def __init__(self, cluster_id: _Optional[str] = ..., cluster_version: _Optional[str] = ..., answered_by: _Optional[str] = ..., leader: _Optional[str] = ..., members: _Optional[_Iterable[_Union[ClusterMember, _Mapping]]] = ..., safe: bool = ..., problem: _Optional[str] = ..., other_alarms: _Optional[_Iterable[_Union[ClusterAlarm, _Mapping]]] = ..., unconfirmed: bool = ...) -> None: ...
 
 class MoveLeaderRequest(_message.Message):
     __slots__ = ["member"]
@@ -120,18 +144,22 @@ class RemoveMemberResponse(_message.Message):
     def __init__(self, cluster: _Optional[_Union[GetClusterResponse, _Mapping]] = ...) -> None: ...
 
 class TakeSnapshotRequest(_message.Message):
-    __slots__ = []
-    def __init__(self) -> None: ...
+    __slots__ = ["allow_unsafe"]
+    ALLOW_UNSAFE_FIELD_NUMBER: _ClassVar[int]
+    allow_unsafe: bool
+    def __init__(self, allow_unsafe: bool = ...) -> None: ...
 
 class TakeSnapshotResponse(_message.Message):
-    __slots__ = ["chunk", "member", "remaining_bytes"]
+    __slots__ = ["chunk", "member", "problem", "remaining_bytes"]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
     REMAINING_BYTES_FIELD_NUMBER: _ClassVar[int]
     chunk: bytes
     member: str
+    problem: str
     remaining_bytes: int
-    def __init__(self, chunk: _Optional[bytes] = ..., remaining_bytes: _Optional[int] = ..., member: _Optional[str] = ...) -> None: ...
+    def __init__(self, chunk: _Optional[bytes] = ..., remaining_bytes: _Optional[int] = ..., member: _Optional[str] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class UpdateMemberRequest(_message.Message):
     __slots__ = ["address", "member"]

@@ -49,6 +49,11 @@ class ClusterServiceStub(object):
                 request_serializer=fanout_dot_v1_dot_cluster__pb2.DefragmentMemberRequest.SerializeToString,
                 response_deserializer=fanout_dot_v1_dot_cluster__pb2.DefragmentMemberResponse.FromString,
                 )
+        self.DisarmAlarms = channel.unary_unary(
+                '/fanout.v1.ClusterService/DisarmAlarms',
+                request_serializer=fanout_dot_v1_dot_cluster__pb2.DisarmAlarmsRequest.SerializeToString,
+                response_deserializer=fanout_dot_v1_dot_cluster__pb2.DisarmAlarmsResponse.FromString,
+                )
         self.TakeSnapshot = channel.unary_stream(
                 '/fanout.v1.ClusterService/TakeSnapshot',
                 request_serializer=fanout_dot_v1_dot_cluster__pb2.TakeSnapshotRequest.SerializeToString,
@@ -109,9 +114,21 @@ class ClusterServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DisarmAlarms(self, request, context):
+        """DisarmAlarms clears the alarms that etcd keeps after their cause is gone: ALARM_CORRUPT, once all members
+        have the same data, and all alarms of members that were removed. While a member has other data, or does not answer, it is
+        refused: etcd must not accept writes then. ALARM_NO_SPACE of a member is cleared by ReclaimSpace.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def TakeSnapshot(self, request, context):
         """TakeSnapshot sends the database of the member that answers: a file for "fanoutd restore", in the
-        format of etcd's snapshots. It contains all data of etcd, also that of other programs.
+        format of etcd's snapshots. It contains all data of etcd, also that of other programs, and everything that was
+        written before. If the server cannot know that, because it has no majority, or if data of members differs, it is refused
+        with FAILED_PRECONDITION (reason CLUSTER_UNSAFE), unless allow_unsafe is set. A client that receives less than 1 MiB
+        in 30 seconds gets DEADLINE_EXCEEDED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -144,6 +161,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.DefragmentMember,
                     request_deserializer=fanout_dot_v1_dot_cluster__pb2.DefragmentMemberRequest.FromString,
                     response_serializer=fanout_dot_v1_dot_cluster__pb2.DefragmentMemberResponse.SerializeToString,
+            ),
+            'DisarmAlarms': grpc.unary_unary_rpc_method_handler(
+                    servicer.DisarmAlarms,
+                    request_deserializer=fanout_dot_v1_dot_cluster__pb2.DisarmAlarmsRequest.FromString,
+                    response_serializer=fanout_dot_v1_dot_cluster__pb2.DisarmAlarmsResponse.SerializeToString,
             ),
             'TakeSnapshot': grpc.unary_stream_rpc_method_handler(
                     servicer.TakeSnapshot,
@@ -252,6 +274,23 @@ class ClusterService(object):
         return grpc.experimental.unary_unary(request, target, '/fanout.v1.ClusterService/DefragmentMember',
             fanout_dot_v1_dot_cluster__pb2.DefragmentMemberRequest.SerializeToString,
             fanout_dot_v1_dot_cluster__pb2.DefragmentMemberResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def DisarmAlarms(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/fanout.v1.ClusterService/DisarmAlarms',
+            fanout_dot_v1_dot_cluster__pb2.DisarmAlarmsRequest.SerializeToString,
+            fanout_dot_v1_dot_cluster__pb2.DisarmAlarmsResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fanout/v1/cluster.proto.
  */
 export const file_fanout_v1_cluster: GenFile = /*@__PURE__*/
-  fileDesc("ChdmYW5vdXQvdjEvY2x1c3Rlci5wcm90bxIJZmFub3V0LnYxIhMKEUdldENsdXN0ZXJSZXF1ZXN0IrABChJHZXRDbHVzdGVyUmVzcG9uc2USEgoKY2x1c3Rlcl9pZBgBIAEoCRIXCg9jbHVzdGVyX3ZlcnNpb24YAiABKAkSEwoLYW5zd2VyZWRfYnkYAyABKAkSDgoGbGVhZGVyGAQgASgJEikKB21lbWJlcnMYBSADKAsyGC5mYW5vdXQudjEuQ2x1c3Rlck1lbWJlchIMCgRzYWZlGAYgASgIEg8KB3Byb2JsZW0YByABKAkihQUKDUNsdXN0ZXJNZW1iZXISDAoEbmFtZRgBIAEoCRIKCgJpZBgCIAEoCRIRCglwZWVyX3VybHMYAyADKAkSEwoLY2xpZW50X3VybHMYBCADKAkSKwoEcm9sZRgFIAEoDjIdLmZhbm91dC52MS5DbHVzdGVyTWVtYmVyLlJvbGUSDwoHaGVhbHRoeRgGIAEoCBIPCgdwcm9ibGVtGAcgASgJEhAKCG1heV9mYWlsGAggASgIEi4KBmFsYXJtcxgJIAMoDjIeLmZhbm91dC52MS5DbHVzdGVyTWVtYmVyLkFsYXJtEhgKC2xhZ19lbnRyaWVzGAogASgDSACIAQESFAoMZXRjZF92ZXJzaW9uGAsgASgJEg8KB3ZlcnNpb24YDCABKAkSFgoOZGF0YWJhc2VfYnl0ZXMYDSABKAMSHQoVZGF0YWJhc2VfYnl0ZXNfaW5fdXNlGA4gASgDEhMKC3F1b3RhX2J5dGVzGA8gASgDEhwKD2Rpc2tfZnJlZV9ieXRlcxgQIAEoA0gBiAEBEjcKE2NlcnRpZmljYXRlX2V4cGlyZXMYESABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlIKBFJvbGUSFAoQUk9MRV9VTlNQRUNJRklFRBAAEg8KC1JPTEVfTEVBREVSEAESEQoNUk9MRV9GT0xMT1dFUhACEhAKDFJPTEVfTEVBUk5FUhADIkUKBUFsYXJtEhUKEUFMQVJNX1VOU1BFQ0lGSUVEEAASEgoOQUxBUk1fTk9fU1BBQ0UQARIRCg1BTEFSTV9DT1JSVVBUEAJCDgoMX2xhZ19lbnRyaWVzQhIKEF9kaXNrX2ZyZWVfYnl0ZXMiOwoTUmVtb3ZlTWVtYmVyUmVxdWVzdBIOCgZtZW1iZXIYASABKAkSFAoMb25seV9pZl9kZWFkGAIgASgIIkYKFFJlbW92ZU1lbWJlclJlc3BvbnNlEi4KB2NsdXN0ZXIYASABKAsyHS5mYW5vdXQudjEuR2V0Q2x1c3RlclJlc3BvbnNlIjYKE1VwZGF0ZU1lbWJlclJlcXVlc3QSDgoGbWVtYmVyGAEgASgJEg8KB2FkZHJlc3MYAiABKAkiKAoUVXBkYXRlTWVtYmVyUmVzcG9uc2USEAoIcGVlcl91cmwYASABKAkiIwoRTW92ZUxlYWRlclJlcXVlc3QSDgoGbWVtYmVyGAEgASgJIi4KEk1vdmVMZWFkZXJSZXNwb25zZRIMCgRmcm9tGAEgASgJEgoKAnRvGAIgASgJIikKF0RlZnJhZ21lbnRNZW1iZXJSZXF1ZXN0Eg4KBm1lbWJlchgBIAEoCSI/ChhEZWZyYWdtZW50TWVtYmVyUmVzcG9uc2USFAoMYnl0ZXNfYmVmb3JlGAEgASgDEg0KBWJ5dGVzGAIgASgDIhUKE1Rha2VTbmFwc2hvdFJlcXVlc3QiTgoUVGFrZVNuYXBzaG90UmVzcG9uc2USDQoFY2h1bmsYASABKAwSFwoPcmVtYWluaW5nX2J5dGVzGAIgASgDEg4KBm1lbWJlchgDIAEoCTL4AwoOQ2x1c3RlclNlcnZpY2USSQoKR2V0Q2x1c3RlchIcLmZhbm91dC52MS5HZXRDbHVzdGVyUmVxdWVzdBodLmZhbm91dC52MS5HZXRDbHVzdGVyUmVzcG9uc2USTwoMUmVtb3ZlTWVtYmVyEh4uZmFub3V0LnYxLlJlbW92ZU1lbWJlclJlcXVlc3QaHy5mYW5vdXQudjEuUmVtb3ZlTWVtYmVyUmVzcG9uc2USTwoMVXBkYXRlTWVtYmVyEh4uZmFub3V0LnYxLlVwZGF0ZU1lbWJlclJlcXVlc3QaHy5mYW5vdXQudjEuVXBkYXRlTWVtYmVyUmVzcG9uc2USSQoKTW92ZUxlYWRlchIcLmZhbm91dC52MS5Nb3ZlTGVhZGVyUmVxdWVzdBodLmZhbm91dC52MS5Nb3ZlTGVhZGVyUmVzcG9uc2USWwoQRGVmcmFnbWVudE1lbWJlchIiLmZhbm91dC52MS5EZWZyYWdtZW50TWVtYmVyUmVxdWVzdBojLmZhbm91dC52MS5EZWZyYWdtZW50TWVtYmVyUmVzcG9uc2USUQoMVGFrZVNuYXBzaG90Eh4uZmFub3V0LnYxLlRha2VTbmFwc2hvdFJlcXVlc3QaHy5mYW5vdXQudjEuVGFrZVNuYXBzaG90UmVzcG9uc2UwAUJrChRpby5naXRodWIuZmFub3V0ZC52MUIMQ2x1c3RlclByb3RvUAFaMWdpdGh1Yi5jb20vZmFub3V0ZC9mYW5vdXRkL2dlbi9mYW5vdXQvdjE7ZmFub3V0djGiAgNGQU6qAglGYW5vdXQuVjFiBnByb3RvMw", [file_google_protobuf_timestamp]);
+  fileDesc("ChdmYW5vdXQvdjEvY2x1c3Rlci5wcm90bxIJZmFub3V0LnYxIhMKEUdldENsdXN0ZXJSZXF1ZXN0IvQBChJHZXRDbHVzdGVyUmVzcG9uc2USEgoKY2x1c3Rlcl9pZBgBIAEoCRIXCg9jbHVzdGVyX3ZlcnNpb24YAiABKAkSEwoLYW5zd2VyZWRfYnkYAyABKAkSDgoGbGVhZGVyGAQgASgJEikKB21lbWJlcnMYBSADKAsyGC5mYW5vdXQudjEuQ2x1c3Rlck1lbWJlchIMCgRzYWZlGAYgASgIEg8KB3Byb2JsZW0YByABKAkSLQoMb3RoZXJfYWxhcm1zGAggAygLMhcuZmFub3V0LnYxLkNsdXN0ZXJBbGFybRITCgt1bmNvbmZpcm1lZBgJIAEoCCJQCgxDbHVzdGVyQWxhcm0SLQoFYWxhcm0YASABKA4yHi5mYW5vdXQudjEuQ2x1c3Rlck1lbWJlci5BbGFybRIRCgltZW1iZXJfaWQYAiABKAkihQUKDUNsdXN0ZXJNZW1iZXISDAoEbmFtZRgBIAEoCRIKCgJpZBgCIAEoCRIRCglwZWVyX3VybHMYAyADKAkSEwoLY2xpZW50X3VybHMYBCADKAkSKwoEcm9sZRgFIAEoDjIdLmZhbm91dC52MS5DbHVzdGVyTWVtYmVyLlJvbGUSDwoHaGVhbHRoeRgGIAEoCBIPCgdwcm9ibGVtGAcgASgJEhAKCG1heV9mYWlsGAggASgIEi4KBmFsYXJtcxgJIAMoDjIeLmZhbm91dC52MS5DbHVzdGVyTWVtYmVyLkFsYXJtEhgKC2xhZ19lbnRyaWVzGAogASgDSACIAQESFAoMZXRjZF92ZXJzaW9uGAsgASgJEg8KB3ZlcnNpb24YDCABKAkSFgoOZGF0YWJhc2VfYnl0ZXMYDSABKAMSHQoVZGF0YWJhc2VfYnl0ZXNfaW5fdXNlGA4gASgDEhMKC3F1b3RhX2J5dGVzGA8gASgDEhwKD2Rpc2tfZnJlZV9ieXRlcxgQIAEoA0gBiAEBEjcKE2NlcnRpZmljYXRlX2V4cGlyZXMYESABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlIKBFJvbGUSFAoQUk9MRV9VTlNQRUNJRklFRBAAEg8KC1JPTEVfTEVBREVSEAESEQoNUk9MRV9GT0xMT1dFUhACEhAKDFJPTEVfTEVBUk5FUhADIkUKBUFsYXJtEhUKEUFMQVJNX1VOU1BFQ0lGSUVEEAASEgoOQUxBUk1fTk9fU1BBQ0UQARIRCg1BTEFSTV9DT1JSVVBUEAJCDgoMX2xhZ19lbnRyaWVzQhIKEF9kaXNrX2ZyZWVfYnl0ZXMiOwoTUmVtb3ZlTWVtYmVyUmVxdWVzdBIOCgZtZW1iZXIYASABKAkSFAoMb25seV9pZl9kZWFkGAIgASgIIkYKFFJlbW92ZU1lbWJlclJlc3BvbnNlEi4KB2NsdXN0ZXIYASABKAsyHS5mYW5vdXQudjEuR2V0Q2x1c3RlclJlc3BvbnNlIjYKE1VwZGF0ZU1lbWJlclJlcXVlc3QSDgoGbWVtYmVyGAEgASgJEg8KB2FkZHJlc3MYAiABKAkiKAoUVXBkYXRlTWVtYmVyUmVzcG9uc2USEAoIcGVlcl91cmwYASABKAkiIwoRTW92ZUxlYWRlclJlcXVlc3QSDgoGbWVtYmVyGAEgASgJIi4KEk1vdmVMZWFkZXJSZXNwb25zZRIMCgRmcm9tGAEgASgJEgoKAnRvGAIgASgJIikKF0RlZnJhZ21lbnRNZW1iZXJSZXF1ZXN0Eg4KBm1lbWJlchgBIAEoCSI/ChhEZWZyYWdtZW50TWVtYmVyUmVzcG9uc2USFAoMYnl0ZXNfYmVmb3JlGAEgASgDEg0KBWJ5dGVzGAIgASgDIhUKE0Rpc2FybUFsYXJtc1JlcXVlc3QicAoURGlzYXJtQWxhcm1zUmVzcG9uc2USKAoHY2xlYXJlZBgBIAMoCzIXLmZhbm91dC52MS5DbHVzdGVyQWxhcm0SLgoHY2x1c3RlchgCIAEoCzIdLmZhbm91dC52MS5HZXRDbHVzdGVyUmVzcG9uc2UiKwoTVGFrZVNuYXBzaG90UmVxdWVzdBIUCgxhbGxvd191bnNhZmUYASABKAgiXwoUVGFrZVNuYXBzaG90UmVzcG9uc2USDQoFY2h1bmsYASABKAwSFwoPcmVtYWluaW5nX2J5dGVzGAIgASgDEg4KBm1lbWJlchgDIAEoCRIPCgdwcm9ibGVtGAQgASgJMskECg5DbHVzdGVyU2VydmljZRJJCgpHZXRDbHVzdGVyEhwuZmFub3V0LnYxLkdldENsdXN0ZXJSZXF1ZXN0Gh0uZmFub3V0LnYxLkdldENsdXN0ZXJSZXNwb25zZRJPCgxSZW1vdmVNZW1iZXISHi5mYW5vdXQudjEuUmVtb3ZlTWVtYmVyUmVxdWVzdBofLmZhbm91dC52MS5SZW1vdmVNZW1iZXJSZXNwb25zZRJPCgxVcGRhdGVNZW1iZXISHi5mYW5vdXQudjEuVXBkYXRlTWVtYmVyUmVxdWVzdBofLmZhbm91dC52MS5VcGRhdGVNZW1iZXJSZXNwb25zZRJJCgpNb3ZlTGVhZGVyEhwuZmFub3V0LnYxLk1vdmVMZWFkZXJSZXF1ZXN0Gh0uZmFub3V0LnYxLk1vdmVMZWFkZXJSZXNwb25zZRJbChBEZWZyYWdtZW50TWVtYmVyEiIuZmFub3V0LnYxLkRlZnJhZ21lbnRNZW1iZXJSZXF1ZXN0GiMuZmFub3V0LnYxLkRlZnJhZ21lbnRNZW1iZXJSZXNwb25zZRJPCgxEaXNhcm1BbGFybXMSHi5mYW5vdXQudjEuRGlzYXJtQWxhcm1zUmVxdWVzdBofLmZhbm91dC52MS5EaXNhcm1BbGFybXNSZXNwb25zZRJRCgxUYWtlU25hcHNob3QSHi5mYW5vdXQudjEuVGFrZVNuYXBzaG90UmVxdWVzdBofLmZhbm91dC52MS5UYWtlU25hcHNob3RSZXNwb25zZTABQmsKFGlvLmdpdGh1Yi5mYW5vdXRkLnYxQgxDbHVzdGVyUHJvdG9QAVoxZ2l0aHViLmNvbS9mYW5vdXRkL2Zhbm91dGQvZ2VuL2Zhbm91dC92MTtmYW5vdXR2MaICA0ZBTqoCCUZhbm91dC5WMWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
  * GetClusterRequest asks for the state of the cluster.
@@ -84,6 +84,20 @@ export type GetClusterResponse = Message<"fanout.v1.GetClusterResponse"> & {
    * @generated from field: string problem = 7;
    */
   problem: string;
+
+  /**
+   * Alarms that are not those of a member in the list. Not safe while there are any: etcd refuses writes.
+   *
+   * @generated from field: repeated fanout.v1.ClusterAlarm other_alarms = 8;
+   */
+  otherAlarms: ClusterAlarm[];
+
+  /**
+   * The server that answers has no majority, so the list of members is the one that it has last seen.
+   *
+   * @generated from field: bool unconfirmed = 9;
+   */
+  unconfirmed: boolean;
 };
 
 /**
@@ -92,6 +106,35 @@ export type GetClusterResponse = Message<"fanout.v1.GetClusterResponse"> & {
  */
 export const GetClusterResponseSchema: GenMessage<GetClusterResponse> = /*@__PURE__*/
   messageDesc(file_fanout_v1_cluster, 1);
+
+/**
+ * ClusterAlarm is an alarm that is not that of a member in the list.
+ *
+ * @generated from message fanout.v1.ClusterAlarm
+ */
+export type ClusterAlarm = Message<"fanout.v1.ClusterAlarm"> & {
+  /**
+   * What it is.
+   *
+   * @generated from field: fanout.v1.ClusterMember.Alarm alarm = 1;
+   */
+  alarm: ClusterMember_Alarm;
+
+  /**
+   * The id of the member, which was removed, in hexadecimal form. Empty if the data of members differs, and no
+   * majority has the same.
+   *
+   * @generated from field: string member_id = 2;
+   */
+  memberId: string;
+};
+
+/**
+ * Describes the message fanout.v1.ClusterAlarm.
+ * Use `create(ClusterAlarmSchema)` to create a new message.
+ */
+export const ClusterAlarmSchema: GenMessage<ClusterAlarm> = /*@__PURE__*/
+  messageDesc(file_fanout_v1_cluster, 2);
 
 /**
  * ClusterMember is a member of the cluster.
@@ -229,7 +272,7 @@ export type ClusterMember = Message<"fanout.v1.ClusterMember"> & {
  * Use `create(ClusterMemberSchema)` to create a new message.
  */
 export const ClusterMemberSchema: GenMessage<ClusterMember> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_cluster, 2);
+  messageDesc(file_fanout_v1_cluster, 3);
 
 /**
  * What a member does for the cluster.
@@ -270,7 +313,7 @@ export enum ClusterMember_Role {
  * Describes the enum fanout.v1.ClusterMember.Role.
  */
 export const ClusterMember_RoleSchema: GenEnum<ClusterMember_Role> = /*@__PURE__*/
-  enumDesc(file_fanout_v1_cluster, 2, 0);
+  enumDesc(file_fanout_v1_cluster, 3, 0);
 
 /**
  * What prevents members from serving.
@@ -304,7 +347,7 @@ export enum ClusterMember_Alarm {
  * Describes the enum fanout.v1.ClusterMember.Alarm.
  */
 export const ClusterMember_AlarmSchema: GenEnum<ClusterMember_Alarm> = /*@__PURE__*/
-  enumDesc(file_fanout_v1_cluster, 2, 1);
+  enumDesc(file_fanout_v1_cluster, 3, 1);
 
 /**
  * RemoveMemberRequest names the member to remove.
@@ -332,7 +375,7 @@ export type RemoveMemberRequest = Message<"fanout.v1.RemoveMemberRequest"> & {
  * Use `create(RemoveMemberRequestSchema)` to create a new message.
  */
 export const RemoveMemberRequestSchema: GenMessage<RemoveMemberRequest> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_cluster, 3);
+  messageDesc(file_fanout_v1_cluster, 4);
 
 /**
  * RemoveMemberResponse is the result of RemoveMember.
@@ -353,7 +396,7 @@ export type RemoveMemberResponse = Message<"fanout.v1.RemoveMemberResponse"> & {
  * Use `create(RemoveMemberResponseSchema)` to create a new message.
  */
 export const RemoveMemberResponseSchema: GenMessage<RemoveMemberResponse> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_cluster, 4);
+  messageDesc(file_fanout_v1_cluster, 5);
 
 /**
  * UpdateMemberRequest names a member and its address.
@@ -382,7 +425,7 @@ export type UpdateMemberRequest = Message<"fanout.v1.UpdateMemberRequest"> & {
  * Use `create(UpdateMemberRequestSchema)` to create a new message.
  */
 export const UpdateMemberRequestSchema: GenMessage<UpdateMemberRequest> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_cluster, 5);
+  messageDesc(file_fanout_v1_cluster, 6);
 
 /**
  * UpdateMemberResponse is the result of UpdateMember.
@@ -403,7 +446,7 @@ export type UpdateMemberResponse = Message<"fanout.v1.UpdateMemberResponse"> & {
  * Use `create(UpdateMemberResponseSchema)` to create a new message.
  */
 export const UpdateMemberResponseSchema: GenMessage<UpdateMemberResponse> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_cluster, 6);
+  messageDesc(file_fanout_v1_cluster, 7);
 
 /**
  * MoveLeaderRequest names the new leader.
@@ -424,7 +467,7 @@ export type MoveLeaderRequest = Message<"fanout.v1.MoveLeaderRequest"> & {
  * Use `create(MoveLeaderRequestSchema)` to create a new message.
  */
 export const MoveLeaderRequestSchema: GenMessage<MoveLeaderRequest> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_cluster, 7);
+  messageDesc(file_fanout_v1_cluster, 8);
 
 /**
  * MoveLeaderResponse is the result of MoveLeader.
@@ -452,7 +495,7 @@ export type MoveLeaderResponse = Message<"fanout.v1.MoveLeaderResponse"> & {
  * Use `create(MoveLeaderResponseSchema)` to create a new message.
  */
 export const MoveLeaderResponseSchema: GenMessage<MoveLeaderResponse> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_cluster, 8);
+  messageDesc(file_fanout_v1_cluster, 9);
 
 /**
  * DefragmentMemberRequest names the member.
@@ -473,7 +516,7 @@ export type DefragmentMemberRequest = Message<"fanout.v1.DefragmentMemberRequest
  * Use `create(DefragmentMemberRequestSchema)` to create a new message.
  */
 export const DefragmentMemberRequestSchema: GenMessage<DefragmentMemberRequest> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_cluster, 9);
+  messageDesc(file_fanout_v1_cluster, 10);
 
 /**
  * DefragmentMemberResponse is the result of DefragmentMember.
@@ -501,7 +544,50 @@ export type DefragmentMemberResponse = Message<"fanout.v1.DefragmentMemberRespon
  * Use `create(DefragmentMemberResponseSchema)` to create a new message.
  */
 export const DefragmentMemberResponseSchema: GenMessage<DefragmentMemberResponse> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_cluster, 10);
+  messageDesc(file_fanout_v1_cluster, 11);
+
+/**
+ * DisarmAlarmsRequest asks to clear the alarms whose cause is gone.
+ *
+ * @generated from message fanout.v1.DisarmAlarmsRequest
+ */
+export type DisarmAlarmsRequest = Message<"fanout.v1.DisarmAlarmsRequest"> & {
+};
+
+/**
+ * Describes the message fanout.v1.DisarmAlarmsRequest.
+ * Use `create(DisarmAlarmsRequestSchema)` to create a new message.
+ */
+export const DisarmAlarmsRequestSchema: GenMessage<DisarmAlarmsRequest> = /*@__PURE__*/
+  messageDesc(file_fanout_v1_cluster, 12);
+
+/**
+ * DisarmAlarmsResponse is the result of DisarmAlarms.
+ *
+ * @generated from message fanout.v1.DisarmAlarmsResponse
+ */
+export type DisarmAlarmsResponse = Message<"fanout.v1.DisarmAlarmsResponse"> & {
+  /**
+   * The alarms that were cleared. Empty if there were none to clear.
+   *
+   * @generated from field: repeated fanout.v1.ClusterAlarm cleared = 1;
+   */
+  cleared: ClusterAlarm[];
+
+  /**
+   * The state of the cluster afterwards.
+   *
+   * @generated from field: fanout.v1.GetClusterResponse cluster = 2;
+   */
+  cluster?: GetClusterResponse;
+};
+
+/**
+ * Describes the message fanout.v1.DisarmAlarmsResponse.
+ * Use `create(DisarmAlarmsResponseSchema)` to create a new message.
+ */
+export const DisarmAlarmsResponseSchema: GenMessage<DisarmAlarmsResponse> = /*@__PURE__*/
+  messageDesc(file_fanout_v1_cluster, 13);
 
 /**
  * TakeSnapshotRequest asks for a snapshot.
@@ -509,6 +595,13 @@ export const DefragmentMemberResponseSchema: GenMessage<DefragmentMemberResponse
  * @generated from message fanout.v1.TakeSnapshotRequest
  */
 export type TakeSnapshotRequest = Message<"fanout.v1.TakeSnapshotRequest"> & {
+  /**
+   * Send it also if newer writes may be missing in it, because the server has no majority, or if its data may be
+   * wrong, because data of members differs. The first message then says so.
+   *
+   * @generated from field: bool allow_unsafe = 1;
+   */
+  allowUnsafe: boolean;
 };
 
 /**
@@ -516,7 +609,7 @@ export type TakeSnapshotRequest = Message<"fanout.v1.TakeSnapshotRequest"> & {
  * Use `create(TakeSnapshotRequestSchema)` to create a new message.
  */
 export const TakeSnapshotRequestSchema: GenMessage<TakeSnapshotRequest> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_cluster, 11);
+  messageDesc(file_fanout_v1_cluster, 14);
 
 /**
  * TakeSnapshotResponse is a part of a snapshot. The parts make the file. Its last 32 bytes are the SHA-256
@@ -545,6 +638,13 @@ export type TakeSnapshotResponse = Message<"fanout.v1.TakeSnapshotResponse"> & {
    * @generated from field: string member = 3;
    */
   member: string;
+
+  /**
+   * In the first message, with allow_unsafe: why the data may be old or wrong, for people. Empty if it is neither.
+   *
+   * @generated from field: string problem = 4;
+   */
+  problem: string;
 };
 
 /**
@@ -552,7 +652,7 @@ export type TakeSnapshotResponse = Message<"fanout.v1.TakeSnapshotResponse"> & {
  * Use `create(TakeSnapshotResponseSchema)` to create a new message.
  */
 export const TakeSnapshotResponseSchema: GenMessage<TakeSnapshotResponse> = /*@__PURE__*/
-  messageDesc(file_fanout_v1_cluster, 12);
+  messageDesc(file_fanout_v1_cluster, 15);
 
 /**
  * ClusterService is for operators of servers that run etcd themselves: it shows the members of the
@@ -625,8 +725,23 @@ export const ClusterService: GenService<{
     output: typeof DefragmentMemberResponseSchema;
   },
   /**
+   * DisarmAlarms clears the alarms that etcd keeps after their cause is gone: ALARM_CORRUPT, once all members
+   * have the same data, and all alarms of members that were removed. While a member has other data, or does not answer, it is
+   * refused: etcd must not accept writes then. ALARM_NO_SPACE of a member is cleared by ReclaimSpace.
+   *
+   * @generated from rpc fanout.v1.ClusterService.DisarmAlarms
+   */
+  disarmAlarms: {
+    methodKind: "unary";
+    input: typeof DisarmAlarmsRequestSchema;
+    output: typeof DisarmAlarmsResponseSchema;
+  },
+  /**
    * TakeSnapshot sends the database of the member that answers: a file for "fanoutd restore", in the
-   * format of etcd's snapshots. It contains all data of etcd, also that of other programs.
+   * format of etcd's snapshots. It contains all data of etcd, also that of other programs, and everything that was
+   * written before. If the server cannot know that, because it has no majority, or if data of members differs, it is refused
+   * with FAILED_PRECONDITION (reason CLUSTER_UNSAFE), unless allow_unsafe is set. A client that receives less than 1 MiB
+   * in 30 seconds gets DEADLINE_EXCEEDED.
    *
    * @generated from rpc fanout.v1.ClusterService.TakeSnapshot
    */
