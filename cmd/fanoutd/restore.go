@@ -15,7 +15,8 @@ import (
 
 const restoreLong = `Fill the empty data directory of these settings with a snapshot of etcd, as "fanoutctl cluster
 snapshot" and "etcdctl snapshot save" write it, also one of an external etcd. Run it with the
-settings and as the user of the server, which must be stopped.
+settings and as the user of the server, which must be stopped. With --replace, the directory may
+have data, which stays beside the new data.
 
 The data becomes that of a new cluster, and its revision is raised by 1,000,000,000, so clients
 never see revisions go back. Subscribers start over with a RESET. History, labels and encrypted
@@ -25,7 +26,8 @@ With the setting cluster, run it on one server. The others must be stopped meanw
 without data: they join this one. The command prints how.`
 
 func restoreCommand(environ []string) *cobra.Command {
-	return &cobra.Command{
+	var replace bool
+	cmd := &cobra.Command{
 		Use:   "restore SNAPSHOT",
 		Short: "Fill the empty data directory with a snapshot of etcd",
 		Long:  restoreLong,
@@ -38,7 +40,11 @@ func restoreCommand(environ []string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			done, err := app.Restore(cmd.Context(), cfg, args[0], warnings(cmd, cfg))
+			restore := app.Restore
+			if replace {
+				restore = app.Replace
+			}
+			done, err := restore(cmd.Context(), cfg, args[0], warnings(cmd, cfg))
 			if err != nil {
 				return err
 			}
@@ -47,6 +53,8 @@ func restoreCommand(environ []string) *cobra.Command {
 			return describe(out, cfg, done)
 		},
 	}
+	cmd.Flags().BoolVar(&replace, "replace", false, "if the directory has data, keep it beside the new data, as etcd.before-restore")
+	return cmd
 }
 
 const recoverLong = `Make the data of this server, a member of a cluster that has lost its majority for good, the
@@ -89,8 +97,8 @@ func recoverCommand(environ []string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(out, "Recovered %s. The former files are in %s.\n", done.Dir, done.Former)
-			return describe(out, cfg, done.Restored)
+			fmt.Fprintf(out, "Recovered %s.\n", done.Dir)
+			return describe(out, cfg, done)
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "recover; without it, nothing is changed")
@@ -119,6 +127,9 @@ Nothing has been changed. To recover this server's data, run the command again w
 
 // describe prints what holds after the data directory was filled, and what is to be done.
 func describe(out io.Writer, cfg config.Config, done app.Restored) error {
+	if done.Former != "" {
+		fmt.Fprintf(out, "The former files are in %s.\n", done.Former)
+	}
 	fmt.Fprintf(out, "It begins cluster %x at revision %d.\n", done.Cluster, done.Revision)
 	if done.AuthenticationOff {
 		fmt.Fprintln(out, "Authentication of etcd was on in the snapshot, and is off now: the server does not use it.")

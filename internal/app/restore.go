@@ -28,21 +28,25 @@ func Restore(ctx context.Context, cfg config.Config, file string, log *slog.Logg
 	return others.with(done), err
 }
 
-// Recovered is a data directory that was filled with the data of a survivor.
-type Recovered struct {
-	Restored
-	Former string // where the survivor's data is now
+// Replace is [Restore] for a data directory that may have data, which it keeps.
+func Replace(ctx context.Context, cfg config.Config, file string, log *slog.Logger) (Restored, error) {
+	target, others, err := restorable(ctx, cfg)
+	if err != nil {
+		return Restored{}, err
+	}
+	done, err := store.Replace(ctx, target, file, log)
+	return others.with(done), err
 }
 
 // Recover makes the data in the data directory of these settings, which belongs to a member of a cluster
 // without a majority, the data of a new cluster.
-func Recover(ctx context.Context, cfg config.Config, log *slog.Logger) (Recovered, error) {
+func Recover(ctx context.Context, cfg config.Config, log *slog.Logger) (Restored, error) {
 	target, others, err := restorable(ctx, cfg)
 	if err != nil {
-		return Recovered{}, err
+		return Restored{}, err
 	}
 	done, err := store.Recover(ctx, target, log)
-	return Recovered{others.with(done.Restored), done.Former}, err
+	return others.with(done), err
 }
 
 // InspectSurvivor reads the data that Recover would use.

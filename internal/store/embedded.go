@@ -9,6 +9,8 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store/embedded"
+	"github.com/fanoutd/fanoutd/internal/store/embedded/directory"
+	"github.com/fanoutd/fanoutd/internal/store/embedded/recovery"
 	"github.com/fanoutd/fanoutd/internal/store/epochs"
 )
 
@@ -21,38 +23,42 @@ type (
 	Peers         = embedded.Peers
 	TLSFiles      = embedded.TLSFiles
 	DataGoneError = embedded.DataGoneError
-	DamagedError  = embedded.DamagedError
+	DamagedError  = directory.DamagedError
 )
 
-// Identify is [embedded.Identify].
-func Identify(dir string) (embedded.Identity, error) { return embedded.Identify(dir) }
+// Identify is [directory.Identify].
+func Identify(dir string) (directory.Identity, error) { return directory.Identify(dir) }
 
-// Lock is [embedded.Lock].
-func Lock(dir string) (unlock func() error, err error) { return embedded.Lock(dir) }
+// Lock is [directory.Lock].
+func Lock(dir string) (unlock func() error, err error) { return directory.Lock(dir) }
 
-// CheckOwner is [embedded.CheckOwner].
-func CheckOwner(dir string) error { return embedded.CheckOwner(dir) }
+// CheckOwner is [directory.CheckOwner].
+func CheckOwner(dir string) error { return directory.CheckOwner(dir) }
 
-// These are the results of [Restore] and [Recover], and what [Inspect] reads.
+// These are the result of [Restore], [Replace] and [Recover], and what [Inspect] reads.
 type (
-	Restored  = embedded.Restored
-	Recovered = embedded.Recovered
-	Survivor  = embedded.Survivor
+	Restored = recovery.Restored
+	Survivor = recovery.Survivor
 )
 
-// Restore is [embedded.Restore].
+// Restore is [recovery.Restore].
 func Restore(ctx context.Context, cfg EmbeddedConfig, file string, log *slog.Logger) (Restored, error) {
-	return embedded.Restore(ctx, cfg, file, log)
+	return recovery.Restore(ctx, cfg, file, log)
 }
 
-// Recover is [embedded.Recover].
-func Recover(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (Recovered, error) {
-	return embedded.Recover(ctx, cfg, log)
+// Replace is [recovery.Replace].
+func Replace(ctx context.Context, cfg EmbeddedConfig, file string, log *slog.Logger) (Restored, error) {
+	return recovery.Replace(ctx, cfg, file, log)
 }
 
-// Inspect is [embedded.Inspect].
+// Recover is [recovery.Recover].
+func Recover(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (Restored, error) {
+	return recovery.Recover(ctx, cfg, log)
+}
+
+// Inspect is [recovery.Inspect].
 func Inspect(cfg EmbeddedConfig, log *slog.Logger) (Survivor, error) {
-	return embedded.Inspect(cfg, log)
+	return recovery.Inspect(cfg, log)
 }
 
 // OpenEmbedded starts an etcd in this process and returns a store in it.

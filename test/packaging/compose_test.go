@@ -46,9 +46,16 @@ func TestCompose(t *testing.T) {
 		for _, c := range service.Configs {
 			files[c.Target] = project.Configs[c.Source].Content
 		}
-		volumes := map[string]string{}
+		volumes, folders := map[string]string{}, map[string]string{}
 		for _, v := range service.Volumes {
 			volumes[v.Target] = v.Source
+			if v.Volume != nil {
+				folders[v.Target] = v.Volume.Subpath
+			}
+		}
+		certificate := filepath.Join(certificates, folders["/certificates"])
+		if _, err := os.Stat(filepath.Join(certificate, "authority.pem")); err == nil {
+			t.Errorf("%s has the key of the authority", name)
 		}
 		text := files["/etc/fanoutd/fanoutd.yaml"]
 		settings := effective(t, text)
@@ -61,7 +68,7 @@ func TestCompose(t *testing.T) {
 			t.Errorf("%s has its data in the volume %q", name, volumes[data])
 		}
 		// With the certificate of the volume, the configuration is valid.
-		text = strings.NewReplacer("/certificates/", certificates+"/", "/etc/fanoutd/tokens", filepath.Join(certificates, "tokens"), "/data", t.TempDir()).Replace(text)
+		text = strings.NewReplacer("/certificates/", certificate+"/", "/etc/fanoutd/tokens", filepath.Join(certificates, "tokens"), "/data", t.TempDir()).Replace(text)
 		write(t, filepath.Join(certificates, "fanoutd.yaml"), text)
 		write(t, filepath.Join(certificates, "tokens"), files[fmt.Sprint(settings["token-file"])])
 		run(t, ".", nil, fanoutd(t), "--config", filepath.Join(certificates, "fanoutd.yaml"), "config", "check")
@@ -69,7 +76,7 @@ func TestCompose(t *testing.T) {
 			t.Errorf("%s does not have the volume of the certificate", name)
 		}
 		for _, key := range []string{"ca-file", "cert-file", "key-file"} {
-			path := strings.Replace(fmt.Sprint(cluster[key]), "/certificates", certificates, 1)
+			path := strings.Replace(fmt.Sprint(cluster[key]), "/certificates", certificate, 1)
 			if _, err := os.Stat(path); err != nil {
 				t.Errorf("%s: %v", key, err)
 			}

@@ -92,6 +92,7 @@ func TestChart(t *testing.T) {
 		t.Fatal(err)
 	}
 	takesSnapshots(t, withSnapshots)
+	recovers(t, withSnapshots)
 
 	changed, err := rendered(t, map[string]any{
 		"image":         map[string]any{"repository": "registry.example.com/fanoutd", "tag": "1.2.3"},

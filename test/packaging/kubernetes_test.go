@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -103,6 +105,10 @@ func TestKubernetes(t *testing.T) {
 	isCluster(t, all)
 	takesSnapshots(t, all)
 
+	all = manifests(t, "snapshots", "recovery")
+	isCluster(t, all)
+	recovers(t, all)
+
 	external := manifests(t, "external-etcd")
 	isComplete(t, external)
 	usesExternalEtcd(t, external)
@@ -166,8 +172,10 @@ func isCluster(t *testing.T, all map[string]any) {
 				continue
 			}
 			allowed[p.Port.StrVal] = true
-			if len(rule.From) != 1 || rule.From[0].NamespaceSelector != nil || rule.From[0].PodSelector.MatchLabels["app.kubernetes.io/name"] != "fanoutd" {
-				t.Errorf("others than replicas can reach the port %s: %v", p.Port.StrVal, rule.From)
+			for _, from := range rule.From {
+				if from.NamespaceSelector != nil || selects(t, from.PodSelector, map[string]string{"app.kubernetes.io/name": "other"}) {
+					t.Errorf("others than replicas can reach the port %s: %v", p.Port.StrVal, from)
+				}
 			}
 		}
 	}
@@ -198,6 +206,16 @@ func isCluster(t *testing.T, all map[string]any) {
 	if budget.MaxUnavailable.IntValue() != 1 || *budget.UnhealthyPodEvictionPolicy != policyv1.IfHealthyBudget {
 		t.Errorf("got budget %+v", budget)
 	}
+}
+
+// selects reports whether a selector matches labels.
+func selects(t *testing.T, selector *metav1.LabelSelector, pod map[string]string) bool {
+	t.Helper()
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Matches(labels.Set(pod))
 }
 
 // takesSnapshots checks the job that takes snapshots.

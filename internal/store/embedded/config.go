@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/store/embedded/directory"
 	"github.com/google/uuid"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
@@ -40,11 +40,11 @@ type Config struct {
 	UnsafeNoFsync bool
 }
 
-// etcd returns the configuration. Without Peers, it is that of a cluster with one member, which no other
+// Etcd returns the configuration of etcd itself. Without Peers, it is that of a cluster with one member, which no other
 // can join because it does not listen for peers. By default it does not listen for clients either.
-func (cfg Config) etcd(log *zap.Logger) (*embed.Config, error) {
+func (cfg Config) Etcd(log *zap.Logger) (*embed.Config, error) {
 	c := embed.NewConfig()
-	c.Name = singleName
+	c.Name = directory.SingleName
 	c.Dir = cfg.etcdDir()
 	c.ListenPeerUrls, c.ListenClientUrls = nil, nil
 	// etcd derives the cluster id from the member's peer URL, which is always the
@@ -86,7 +86,7 @@ func (cfg Config) etcd(log *zap.Logger) (*embed.Config, error) {
 }
 
 // etcdDir returns the data directory of etcd itself.
-func (cfg Config) etcdDir() string { return filepath.Join(cfg.Dir, "etcd") }
+func (cfg Config) etcdDir() string { return directory.Etcd(cfg.Dir) }
 
 func clientURL(listen string) (*url.URL, error) {
 	if !strings.Contains(listen, "://") {

@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/schema"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store/embedded/disk"
 )
 
 // defragment rewrites the database file without its unused pages. Reads and writes of etcd
@@ -18,10 +19,10 @@ func (m *Member) defragment() error {
 		return fmt.Errorf("read the database: %w", err)
 	}
 	needed += needed/8 + emptyBytes
-	free, err := freeBytes(m.disk.dir)
+	free, err := disk.Free(m.disk.dir)
 	if err == nil && free < needed {
 		defer m.disk.lendReserve()()
-		free, err = freeBytes(m.disk.dir)
+		free, err = disk.Free(m.disk.dir)
 	}
 	if err != nil {
 		return err
@@ -31,7 +32,7 @@ func (m *Member) defragment() error {
 	}
 	// Unlike that of the server, this method lets others read the sizes meanwhile.
 	if err := m.backend().Defrag(); err != nil {
-		if isDiskFull(err) {
+		if disk.Full(err) {
 			err = fmt.Errorf("%w: %w", object.ErrNoSpace, err)
 		}
 		return fmt.Errorf("defragment: %w", err)

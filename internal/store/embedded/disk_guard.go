@@ -15,6 +15,8 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store/embedded/directory"
+	"github.com/fanoutd/fanoutd/internal/store/embedded/disk"
 )
 
 // etcd ends the process when it cannot write to its disk. diskGuard prevents that: it
@@ -100,15 +102,15 @@ func openDisk(dataDir, memberDir string, log *slog.Logger) (*diskGuard, error) {
 		}
 	}
 	needed := int64(startBytes)
-	if names, _ := walNames(datadir.ToWALDir(memberDir)); len(names) == 0 {
+	if names, _ := directory.LogFiles(datadir.ToWALDir(memberDir)); len(names) == 0 {
 		needed += walSegmentBytes
 	}
-	free, err := freeBytes(dataDir)
+	free, err := disk.Free(dataDir)
 	if err == nil && free < needed {
 		if err := os.Remove(g.reserve); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("remove the reserve file: %w", err)
 		}
-		free, err = freeBytes(dataDir)
+		free, err = disk.Free(dataDir)
 	}
 	if err != nil {
 		log.Warn("cannot watch the free space of the disk of embedded etcd", "error", err)
@@ -207,18 +209,18 @@ func (g *diskGuard) check(bytes int64, deletion bool) {
 func (g *diskGuard) examine(bytes int64, deletion bool) diskState {
 	spare := g.allocateSegments()
 	ahead := g.allocateDatabase(g.recent[0] + g.recent[1] + bytes)
-	free, err := freeBytes(g.dir)
+	free, err := disk.Free(g.dir)
 	if err != nil {
 		return diskUnknown
 	}
-	reserve, _ := allocatedBytes(g.reserve)
+	reserve, _ := disk.Allocated(g.reserve)
 	// Without the next file of the write-ahead log, not even a deletion is possible. Otherwise the
 	// reserve is kept for the first deletion: whatever has filled the disk would take its space.
 	if (!spare || deletion && free < emptyBytes) && reserve > 0 && os.Remove(g.reserve) == nil {
 		g.log.Warn("removed the reserve file, because the disk of embedded etcd is full", "path", g.reserve)
 		reserve = 0
 		spare = g.allocateSegments()
-		if free, err = freeBytes(g.dir); err != nil {
+		if free, err = disk.Free(g.dir); err != nil {
 			return diskUnknown
 		}
 	}
@@ -260,7 +262,7 @@ func (g *diskGuard) allocateSegments() bool {
 // the size of the writes that may not be in the file yet.
 func (g *diskGuard) allocateDatabase(recent int64) bool {
 	path := datadir.ToBackendFileName(g.dir)
-	have, inode := allocatedBytes(path)
+	have, inode := disk.Allocated(path)
 	if inode != g.inode {
 		g.inode, g.allocated = inode, 0
 	}
@@ -280,7 +282,7 @@ func (g *diskGuard) allocateDatabase(recent int64) bool {
 	}
 	defer f.Close()
 	if err := fileutil.Preallocate(f, until, false); err != nil {
-		return !isDiskFull(err)
+		return !disk.Full(err)
 	}
 	g.allocated = until
 	return true

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/store/embedded/disk"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 )
 
@@ -30,7 +31,7 @@ func newGuard(t *testing.T) *diskGuard {
 
 func hasReserve(t *testing.T, g *diskGuard) bool {
 	t.Helper()
-	bytes, _ := allocatedBytes(g.reserve)
+	bytes, _ := disk.Allocated(g.reserve)
 	return bytes >= reserveBytes
 }
 

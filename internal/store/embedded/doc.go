@@ -5,12 +5,12 @@
 // would end the process, wait for ever, or use more memory or disk than there is, this package
 // prevents it. A test in test/failures, or the one named, fails without each of these:
 //
-//	lockDir               a second process waits (TestDirectoryBelongsToOneProcess of package store)
-//	checkMember           etcd panics, exits or waits on damaged files: TestDamagedDataDirectory
+//	directory.Lock        a second process waits (TestDirectoryBelongsToOneProcess of package store)
+//	directory.Check       etcd panics, exits or waits on damaged files: TestDamagedDataDirectory
 //	panics on faults      so does a page that points beyond the end of the database: the same test
-//	startLimit            no data is known with which etcd waits after checkMember. The limit is for
+//	startLimit            no data is known with which etcd waits after directory.Check. The limit is for
 //	                      the data that is not known (TestStartEndsAtItsLimit)
-//	fatalErrors           the process ends without a last message to its watches: TestEmbeddedEtcdFails
+//	process.FatalErrors   the process ends without a last message to its watches: TestEmbeddedEtcdFails
 //	isSnapshotOnFullDisk  the server ends for lack of a few bytes: TestRaftSnapshotOnAFullDisk
 //	raftSnapshots         the log has ten times its size, and so has the memory after a restart:
 //	                      TestLargeValues
@@ -30,7 +30,9 @@
 //	Backlog               each watch loads its history at once (TestResumeFarBehindCostsLittle of
 //	                      package direct)
 //
-// [Restore] and [Recover] fill a data directory while no member runs in it, see docs/dev/cluster.md.
+// The packages below it have one purpose each: directory checks and locks a data directory, process starts etcd in it
+// and makes errors of its fatal errors, disk asks for the free space, and recovery fills the directory while no member
+// runs in it (docs/dev/cluster.md). Only recovery imports this package.
 //
 // # A single member
 //

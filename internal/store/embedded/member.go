@@ -23,6 +23,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store/embedded/directory"
+	"github.com/fanoutd/fanoutd/internal/store/embedded/process"
 	"github.com/fanoutd/fanoutd/internal/store/etcdlog"
 	"github.com/fanoutd/fanoutd/internal/store/leader"
 )
@@ -48,7 +50,7 @@ type Member struct {
 	several  bool           // it is a member of several
 	majority int            // of voters, before which it accepts no writes
 	formed   atomic.Bool
-	fatal    *fatalErrors
+	fatal    *process.FatalErrors
 	failed   chan error
 	log      *slog.Logger
 	stopping *atomic.Bool
@@ -67,20 +69,20 @@ func Start(ctx context.Context, cfg Config, log *slog.Logger) (*Member, error) {
 	unlock := cfg.Unlock
 	if unlock == nil {
 		var err error
-		if unlock, err = Lock(cfg.Dir); err != nil {
+		if unlock, err = directory.Lock(cfg.Dir); err != nil {
 			return nil, err
 		}
 	}
-	err := checkInterrupted(cfg.Dir)
+	err := directory.CheckLayout(cfg.Dir)
 	if err == nil {
-		err = os.RemoveAll(filepath.Join(cfg.Dir, replaying)) // a copy that fanoutd recover has left when it was killed
+		err = os.RemoveAll(filepath.Join(cfg.Dir, directory.Replaying)) // a copy that fanoutd recover has left when it was killed
 	}
 	if err != nil {
 		return nil, errors.Join(err, unlock())
 	}
-	m := &Member{several: cfg.Peers != nil, fatal: newFatalErrors(), failed: make(chan error, 1), log: log, stopping: new(atomic.Bool), unlock: unlock}
-	context.AfterFunc(m.fatal.happened, func() {
-		m.failed <- fmt.Errorf("embedded etcd in %s failed: %w", cfg.Dir, m.fatal.first())
+	m := &Member{several: cfg.Peers != nil, fatal: process.NewFatalErrors(), failed: make(chan error, 1), log: log, stopping: new(atomic.Bool), unlock: unlock}
+	context.AfterFunc(m.fatal.Happened, func() {
+		m.failed <- fmt.Errorf("embedded etcd in %s failed: %w", cfg.Dir, m.fatal.First())
 	})
 	if err := m.start(ctx, cfg); err != nil {
 		err = fmt.Errorf("start embedded etcd in %s: %w", cfg.Dir, err)
@@ -102,7 +104,7 @@ func (m *Member) start(ctx context.Context, cfg Config) error {
 		m.formed.Store(true)
 		options = append(options, zap.WrapCore(snapshots.wrap))
 	}
-	etcdConfig, err := cfg.etcd(etcdlog.New(m.log.With("component", "etcd"), m.stopping, options...))
+	etcdConfig, err := cfg.Etcd(etcdlog.New(m.log.With("component", "etcd"), m.stopping, options...))
 	if err != nil {
 		return err
 	}
@@ -114,7 +116,7 @@ func (m *Member) start(ctx context.Context, cfg Config) error {
 	defer setKnown()
 	etcdConfig.GRPCAdditionalServerOptions = slices.Concat([]grpc.ServerOption{grpc.ChainUnaryInterceptor(m.await(known), m.answerMembers)},
 		etcdConfig.GRPCAdditionalServerOptions)
-	m.etcd, err = startMember(ctx, func() (*embed.Etcd, error) { return startEtcd(etcdConfig, m.several) }, m.fatal, startLimit(etcdConfig.Dir), m.several)
+	m.etcd, err = process.Start(ctx, etcdConfig, m.fatal, m.several)
 	if err != nil {
 		return err
 	}
@@ -184,7 +186,7 @@ func (m *Member) Failed() <-chan error { return m.failed }
 // During calls a function that waits for etcd. If etcd fails, the function may never return:
 // During then returns the reason, and leaves the goroutine of the function behind. The process
 // is expected to exit.
-func (m *Member) During(call func() error) error { return m.fatal.during(call) }
+func (m *Member) During(call func() error) error { return m.fatal.During(call) }
 
 // Revision returns the revision of the store. It is at least as new as any write that was
 // acknowledged before the call. Errors are [object.ErrUnavailable].
@@ -234,17 +236,17 @@ func (m *Member) Close(ctx context.Context) error {
 	m.others.close()
 	m.stopBackground()
 	m.background.Wait()
-	if m.fatal.first() != nil {
+	if m.fatal.First() != nil {
 		return m.unlock() // etcd would wait for the goroutine that failed
 	}
-	err := m.fatal.during(func() error {
+	err := m.fatal.During(func() error {
 		defer m.requests.finish(ctx)()
 		m.space.Lock() // wait for a defragmentation, which waits for requests
 		defer m.space.Unlock()
 		if m.several && m.leads() {
 			m.etcd.Server.HardStop() // nobody takes the leadership, and etcd would wait for 7 s
 		}
-		closeEtcd(m.etcd)
+		process.Close(m.etcd)
 		return nil
 	})
 	return errors.Join(err, m.unlock())

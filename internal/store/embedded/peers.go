@@ -85,8 +85,8 @@ func (m *Member) awaitMajority(ctx context.Context) error {
 			m.log.Warn("waiting until a majority of the cluster answers", "members", memberNames(m.etcd.Server.Cluster().Members()))
 		case <-m.etcd.Server.StopNotify():
 			return errStopped
-		case <-m.fatal.happened.Done():
-			return m.fatal.first()
+		case <-m.fatal.Happened.Done():
+			return m.fatal.First()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -157,7 +157,7 @@ func (m *Member) reportStop(ctx context.Context) {
 	case <-ctx.Done():
 	case <-m.etcd.Server.StopNotify():
 		if ctx.Err() == nil {
-			m.fatal.report(errStopped)
+			m.fatal.Report(errStopped)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
+	"github.com/fanoutd/fanoutd/internal/store/embedded/directory"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 	"go.uber.org/zap/zapcore"
@@ -85,12 +86,12 @@ func (s *raftSnapshots) note(message string) {
 
 // logBytes returns the size of the files of the write-ahead log after an index.
 func (s *raftSnapshots) logBytes(after uint64) (bytes int) {
-	names, err := walNames(datadir.ToWALDir(s.dir))
+	names, err := directory.LogFiles(datadir.ToWALDir(s.dir))
 	if err != nil {
 		return 0
 	}
 	for _, name := range names {
-		if _, index, ok := parseWALName(name); ok && index > after {
+		if _, index, ok := directory.ParseLogFile(name); ok && index > after {
 			bytes += walSegmentBytes
 		}
 	}

@@ -121,7 +121,7 @@ func (m *Member) stopped() bool {
 	select {
 	case <-m.etcd.Server.StopNotify():
 		return true
-	case <-m.fatal.happened.Done():
+	case <-m.fatal.Happened.Done():
 		return true
 	default:
 		return false

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/fanoutd/fanoutd/internal/store/embedded/directory"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 	"go.etcd.io/etcd/server/v3/storage/wal"
@@ -30,12 +31,12 @@ func init() { wal.SegmentSizeBytes = walSegmentBytes }
 // this only every 30 seconds, and a fast writer fills gigabytes meanwhile: TestLargeValues finds them.
 func (s *raftSnapshots) purge(saved uint64) error {
 	dir := datadir.ToWALDir(s.dir)
-	names, err := walNames(dir)
+	names, err := directory.LogFiles(dir)
 	if err != nil {
 		return err
 	}
 	for i := 0; i+1 < len(names); i++ {
-		if _, next, ok := parseWALName(names[i+1]); !ok || next > saved {
+		if _, next, ok := directory.ParseLogFile(names[i+1]); !ok || next > saved {
 			return nil // names[i] contains the entry
 		}
 		path := filepath.Join(dir, names[i])

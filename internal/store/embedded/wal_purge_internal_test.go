@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/fanoutd/fanoutd/internal/store/embedded/directory"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
@@ -59,7 +60,7 @@ func TestPurgeRemovesFilesBeforeASavedSnapshot(t *testing.T) {
 		{"the same snapshot", apply, 2},
 	} {
 		step.do()
-		if names, err := walNames(datadir.ToWALDir(dir)); err != nil || len(names) != step.left {
+		if names, err := directory.LogFiles(datadir.ToWALDir(dir)); err != nil || len(names) != step.left {
 			t.Errorf("%s: got %v, %v, want %d files", step.what, names, err, step.left)
 		}
 	}

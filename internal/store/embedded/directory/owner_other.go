@@ -1,6 +1,6 @@
 //go:build !unix
 
-package embedded
+package directory
 
 // CheckOwner does nothing: users are not compared on this platform.
 func CheckOwner(string) error { return nil }

@@ -1,9 +1,8 @@
-package embedded
+package directory
 
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -18,8 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// singleName is the name of the member of a server without a cluster.
-const singleName = "fanoutd"
+// SingleName is the name of the member of a server without a cluster.
+const SingleName = "fanoutd"
 
 // Identity is to which cluster a data directory belongs.
 type Identity struct {
@@ -32,63 +31,46 @@ type Identity struct {
 
 // Identify reads the identity of a data directory, in which no etcd runs.
 func Identify(dir string) (identity Identity, err error) {
-	if err := checkLayout(dir); err != nil {
+	if err := CheckLayout(dir); err != nil {
 		return identity, err
 	}
 	// As for the start of etcd: the database is read through a memory map.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	return readIdentity(Config{Dir: dir}.etcdDir())
+	return ReadIdentity(Etcd(dir))
 }
 
-// readIdentity reads the identity of the data in etcd's directory.
-func readIdentity(member string) (identity Identity, err error) {
+// ReadIdentity reads the identity of the data in etcd's directory.
+func ReadIdentity(member string) (identity Identity, err error) {
 	identity.Path = member
 	path := datadir.ToBackendFileName(member)
-	state := databaseState{}
+	state := Database{}
 	if _, err := os.Stat(path); err == nil {
-		if state, err = readDatabase(path); err != nil {
+		if state, err = ReadDatabase(path); err != nil {
 			return identity, err
 		}
 	}
-	names, err := walNames(datadir.ToWALDir(member))
+	names, err := LogFiles(datadir.ToWALDir(member))
 	switch {
 	case err != nil:
 		return identity, err
 	case len(names) > 0:
-	case state.applied > 0:
-		return identity, damaged("the write-ahead log %s is missing: restore a backup", datadir.ToWALDir(member))
+	case state.Applied > 0:
+		return identity, Damaged("the write-ahead log %s is missing: restore a backup", datadir.ToWALDir(member))
 	default:
 		return identity, nil // new, or the first start was interrupted
 	}
-	metadata, err := readMetadata(datadir.ToWALDir(member), names[0])
+	metadata, err := ReadMetadata(datadir.ToWALDir(member), names[0])
 	if err != nil {
 		return identity, err
 	}
 	identity.Cluster, identity.Member = metadata.GetClusterID(), metadata.GetNodeID()
-	identity.Name = state.names[identity.Member]
-	identity.Single = state.members == 1 && identity.Name == singleName
+	identity.Name = state.Names[identity.Member]
+	identity.Single = state.members == 1 && identity.Name == SingleName
 	return identity, nil
 }
 
-// checkLayout refuses a data directory of etcd itself, and one in which a restore was interrupted.
-func checkLayout(dir string) error {
-	if err := checkTree(dir); err != nil {
-		return err
-	}
-	return checkInterrupted(dir)
-}
-
-// checkTree refuses a data directory of etcd itself.
-func checkTree(dir string) error {
-	own := Config{Dir: dir}.etcdDir()
-	if fileutil.Exist(datadir.ToMemberDir(dir)) && !fileutil.Exist(own) {
-		return fmt.Errorf("%s is a data directory of etcd itself: move its contents to %s", dir, own)
-	}
-	return nil
-}
-
-// readMetadata reads the metadata of a file of the write-ahead log. All files of a log have the same.
-func readMetadata(dir, name string) (*etcdserverpb.Metadata, error) {
+// ReadMetadata reads the metadata of a file of the write-ahead log. All files of a log have the same.
+func ReadMetadata(dir, name string) (*etcdserverpb.Metadata, error) {
 	f, err := os.Open(filepath.Join(dir, name))
 	if err != nil {
 		return nil, err
@@ -97,7 +79,7 @@ func readMetadata(dir, name string) (*etcdserverpb.Metadata, error) {
 	decoder := wal.NewDecoder(fileutil.NewFileReader(f))
 	for record := (&walpb.Record{}); ; {
 		if err := decoder.Decode(record); err != nil {
-			return nil, damagedLog(dir, err)
+			return nil, DamagedLog(dir, err)
 		}
 		switch record.GetType() {
 		case wal.CrcType:
@@ -105,10 +87,10 @@ func readMetadata(dir, name string) (*etcdserverpb.Metadata, error) {
 		case wal.MetadataType:
 			metadata := &etcdserverpb.Metadata{}
 			if err := proto.Unmarshal(record.GetData(), metadata); err != nil {
-				return nil, damagedLog(dir, err)
+				return nil, DamagedLog(dir, err)
 			}
 			if metadata.GetClusterID() == 0 {
-				return nil, damagedLog(dir, errors.New("it has no cluster"))
+				return nil, DamagedLog(dir, errors.New("it has no cluster"))
 			}
 			return metadata, nil
 		}
@@ -116,12 +98,12 @@ func readMetadata(dir, name string) (*etcdserverpb.Metadata, error) {
 }
 
 // readMembers reads the names of the members that the database contains.
-func (s *databaseState) readMembers(tx *bolt.Tx) error {
+func (s *Database) readMembers(tx *bolt.Tx) error {
 	members := tx.Bucket(schema.Members.Name())
 	if members == nil {
 		return nil
 	}
-	s.names = map[uint64]string{}
+	s.Names = map[uint64]string{}
 	return members.ForEach(func(_, value []byte) error {
 		var m struct {
 			ID   uint64 `json:"id"`
@@ -131,7 +113,7 @@ func (s *databaseState) readMembers(tx *bolt.Tx) error {
 			return err
 		}
 		s.members++
-		s.names[m.ID] = m.Name
+		s.Names[m.ID] = m.Name
 		return nil
 	})
 }

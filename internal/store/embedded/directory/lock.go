@@ -1,4 +1,4 @@
-package embedded
+package directory
 
 import (
 	"fmt"
@@ -10,19 +10,16 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Lock locks a data directory for this process, before it is read: what [Identify] finds then stays so until Start
-// has taken the lock over, see [Config.Unlock].
+// Lock locks a data directory for this process, before it is read: what [Identify] finds then stays so until the start
+// of etcd has taken the lock over. It refuses a data directory of etcd itself.
+//
+// etcd also locks its files, but a
+// second process that opens them hangs until the first one ends. This lock fails at
+// once and names the other process.
 func Lock(dir string) (unlock func() error, err error) {
 	if err := checkTree(dir); err != nil {
 		return nil, err
 	}
-	return lockDir(dir)
-}
-
-// lockDir locks a data directory for this process. etcd also locks its files, but a
-// second process that opens them hangs until the first one ends. This lock fails at
-// once and names the other process.
-func lockDir(dir string) (unlock func() error, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
 	}

@@ -1,4 +1,4 @@
-package embedded
+package recovery
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 
-	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
@@ -21,6 +20,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store/embedded"
+	"github.com/fanoutd/fanoutd/internal/store/embedded/directory"
+	"github.com/fanoutd/fanoutd/internal/store/embedded/process"
 	"github.com/fanoutd/fanoutd/internal/store/etcdlog"
 )
 
@@ -30,14 +32,7 @@ import (
 // positions have an epoch.
 const revisionBump = 1_000_000_000
 
-// The directories beside etcd's own while it is filled. A server does not start beside them, because it would take
-// the missing data for a new directory.
-const (
-	filling = "etcd.restoring" // not complete
-	filled  = "etcd.restored"  // complete: only its name is missing
-)
-
-// Restored is the result of a restore.
+// Restored is a data directory that was filled.
 type Restored struct {
 	Dir      string // of etcd
 	Cluster  uint64 // the id of the new cluster
@@ -48,7 +43,15 @@ type Restored struct {
 
 	// AuthenticationOff means that etcd's authentication was on in the snapshot. An embedded etcd does not use it.
 	AuthenticationOff bool
+
+	Former string // where the data is that the directory had before; empty: it had none
 }
+
+// The names of data that was replaced.
+const (
+	beforeRestore  = "etcd.before-restore"
+	beforeRecovery = "etcd.before-recovery"
+)
 
 // NotEmptyError means that a data directory that should be filled has data.
 type NotEmptyError struct{ Dir string }
@@ -60,16 +63,40 @@ func (e *NotEmptyError) Error() string {
 // Restore makes a snapshot of etcd the data of a new cluster, whose only member is the one with this
 // configuration. The data directory must be empty. If Restore is interrupted, no server starts in the directory before
 // it has been called again.
-func Restore(ctx context.Context, cfg Config, file string, log *slog.Logger) (Restored, error) {
-	r := newRestoration(cfg, log)
+func Restore(ctx context.Context, cfg embedded.Config, file string, log *slog.Logger) (Restored, error) {
+	return newRestoration(cfg, log).restore(ctx, file, false)
+}
+
+// Replace is [Restore] for a directory that may have data, which it keeps beside the new data. It keeps also data that
+// etcd cannot read.
+func Replace(ctx context.Context, cfg embedded.Config, file string, log *slog.Logger) (Restored, error) {
+	return newRestoration(cfg, log).restore(ctx, file, true)
+}
+
+// restoration fills the data directory of a member.
+type restoration struct {
+	cfg   embedded.Config
+	fatal *process.FatalErrors
+	slog  *slog.Logger
+	log   *zap.Logger
+}
+
+func newRestoration(cfg embedded.Config, log *slog.Logger) *restoration {
+	r := &restoration{cfg: cfg, fatal: process.NewFatalErrors(), slog: log}
+	r.log = r.logger()
+	return r
+}
+
+// restore fills the directory with a snapshot. Replace allows former data.
+func (r *restoration) restore(ctx context.Context, file string, replace bool) (done Restored, err error) {
 	unlock, err := r.lock()
 	if err != nil {
 		return Restored{}, err
 	}
-	var done Restored
-	err = r.during(func() (err error) {
-		if err := checkEmpty(cfg.etcdDir()); err != nil {
-			return err
+	err = r.during(func() error {
+		empty := checkEmpty(directory.Etcd(r.cfg.Dir))
+		if _, full := errors.AsType[*NotEmptyError](empty); empty != nil && (!full || !replace) {
+			return empty
 		}
 		if err := checkHash(file); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
@@ -77,23 +104,29 @@ func Restore(ctx context.Context, cfg Config, file string, log *slog.Logger) (Re
 		if err := r.fill(ctx, file, true, &done); err != nil {
 			return fmt.Errorf("restore %s: %w", file, err)
 		}
-		return r.rename(filling, filepath.Base(cfg.etcdDir()))
+		return r.putInPlace(&done, empty != nil, beforeRestore)
 	})
 	return done, errors.Join(err, unlock())
 }
 
-// restoration fills the data directory of a member.
-type restoration struct {
-	cfg   Config
-	fatal *fatalErrors
-	slog  *slog.Logger
-	log   *zap.Logger
-}
-
-func newRestoration(cfg Config, log *slog.Logger) *restoration {
-	r := &restoration{cfg: cfg, fatal: newFatalErrors(), slog: log}
-	r.log = r.logger()
-	return r
+// putInPlace makes the new directory that of etcd. Former data gets a name that begins with this one.
+func (r *restoration) putInPlace(done *Restored, former bool, name string) error {
+	own := filepath.Base(directory.Etcd(r.cfg.Dir))
+	if err := os.RemoveAll(r.path(directory.Filled)); err != nil { // of a call that was interrupted
+		return err
+	}
+	if !former {
+		return r.rename(directory.Filling, own)
+	}
+	// From the second step on, no server starts with a missing directory.
+	if err := r.rename(directory.Filling, directory.Filled); err != nil {
+		return err
+	}
+	done.Former = r.nextFormer(name)
+	if err := r.rename(own, filepath.Base(done.Former)); err != nil {
+		return err
+	}
+	return r.rename(directory.Filled, own)
 }
 
 // logger returns a logger for etcd, whose fatal errors end [restoration.during] instead of the process.
@@ -103,18 +136,15 @@ func (r *restoration) logger() *zap.Logger {
 
 // lock locks the data directory, which no server may use meanwhile.
 func (r *restoration) lock() (unlock func() error, err error) {
-	if err := CheckOwner(r.cfg.Dir); err != nil {
+	if err := directory.CheckOwner(r.cfg.Dir); err != nil {
 		return nil, err
 	}
-	if err := checkTree(r.cfg.Dir); err != nil {
-		return nil, err
-	}
-	return lockDir(r.cfg.Dir)
+	return directory.Lock(r.cfg.Dir)
 }
 
 // during calls a function that reads databases through memory maps and calls etcd.
 func (r *restoration) during(call func() error) error {
-	return r.fatal.during(func() (err error) {
+	return r.fatal.During(func() (err error) {
 		defer func() {
 			if p := recover(); p != nil {
 				err = fmt.Errorf("the database is damaged: %v", p)
@@ -127,14 +157,14 @@ func (r *restoration) during(call func() error) error {
 
 // fill fills the directory "filling" with the database of a file. Hashed means that etcd has appended a hash to it.
 func (r *restoration) fill(ctx context.Context, file string, hashed bool, done *Restored) (err error) {
-	state, err := readDatabase(file)
+	state, err := directory.ReadDatabase(file)
 	if err != nil {
 		return err
 	}
-	if state.applied == 0 {
+	if state.Applied == 0 {
 		return errors.New("it is not a database of etcd")
 	}
-	if err := state.checkOrigin(true); err != nil {
+	if err := state.CheckOrigin(true); err != nil {
 		return err
 	}
 	manager := snapshot.NewV3(r.log)
@@ -145,11 +175,11 @@ func (r *restoration) fill(ctx context.Context, file string, hashed bool, done *
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c, err := r.cfg.etcd(r.log)
+	c, err := r.cfg.Etcd(r.log)
 	if err != nil {
 		return err
 	}
-	dir := r.path(filling)
+	dir := r.path(directory.Filling)
 	if err := os.RemoveAll(dir); err != nil { // of a call that was interrupted
 		return err
 	}
@@ -177,16 +207,16 @@ func (r *restoration) fill(ctx context.Context, file string, hashed bool, done *
 	if err := syncTree(dir); err != nil {
 		return err
 	}
-	names, err := walNames(datadir.ToWALDir(dir))
+	names, err := directory.LogFiles(datadir.ToWALDir(dir))
 	if err != nil {
 		return err
 	}
-	metadata, err := readMetadata(datadir.ToWALDir(dir), names[0])
+	metadata, err := directory.ReadMetadata(datadir.ToWALDir(dir), names[0])
 	if err != nil {
 		return err
 	}
 	*done = Restored{
-		Dir: r.cfg.etcdDir(), Cluster: metadata.GetClusterID(), Keys: status.TotalKey, Bytes: status.TotalSize,
+		Dir: directory.Etcd(r.cfg.Dir), Cluster: metadata.GetClusterID(), Keys: status.TotalKey, Bytes: status.TotalSize,
 		Snapshot: object.Revision(status.Revision), Revision: object.Revision(status.Revision + revisionBump),
 		AuthenticationOff: authentication,
 	}
@@ -241,16 +271,6 @@ func checkEmpty(dir string) error {
 		return err
 	case len(entries) > 0:
 		return &NotEmptyError{dir}
-	}
-	return nil
-}
-
-// checkInterrupted refuses a data directory in which a restore was interrupted.
-func checkInterrupted(dir string) error {
-	for _, name := range []string{filling, filled} {
-		if path := filepath.Join(dir, name); fileutil.Exist(path) {
-			return fmt.Errorf("fanoutd restore or recover was interrupted: run it again, or remove %s to do without", path)
-		}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package embedded
+package process
 
 import (
 	"errors"
@@ -16,20 +16,20 @@ import (
 // A call that waits for a goroutine of etcd ends when that goroutine has failed.
 func TestCallsEndWhenEtcdFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fatal := newFatalErrors()
+		fatal := NewFatalErrors()
 		failed := make(chan struct{})
 		defer close(failed)
 		first := errors.New("no such file")
-		err := fatal.during(func() error {
-			fatal.report(first)
+		err := fatal.During(func() error {
+			fatal.Report(first)
 			<-failed // as etcd waits for a goroutine that cannot go on
 			return nil
 		})
-		if !errors.Is(err, first) || fatal.first() != first {
-			t.Errorf("got %v, %v, want %v", err, fatal.first(), first)
+		if !errors.Is(err, first) || fatal.First() != first {
+			t.Errorf("got %v, %v, want %v", err, fatal.First(), first)
 		}
-		fatal.report(errors.New("a consequence"))
-		if err := fatal.during(func() error { <-failed; return nil }); !errors.Is(err, first) {
+		fatal.Report(errors.New("a consequence"))
+		if err := fatal.During(func() error { <-failed; return nil }); !errors.Is(err, first) {
 			t.Errorf("got %v, want %v", err, first)
 		}
 	})
@@ -61,7 +61,7 @@ func TestStartEndsAtItsLimit(t *testing.T) {
 					return &embed.Etcd{Server: &etcdserver.EtcdServer{}}, nil
 				}
 				began := time.Now()
-				_, err := startMember(t.Context(), start, newFatalErrors(), startLimit(dir), false)
+				_, err := startWithin(t.Context(), start, NewFatalErrors(), startLimit(dir), false)
 				const want = "etcd did not become ready within 1m30s: "
 				if waited := time.Since(began); waited != 90*time.Second || err == nil || !strings.HasPrefix(err.Error(), want) {
 					t.Errorf("got %v after %v, want %q... after 1m30s", err, waited, want)

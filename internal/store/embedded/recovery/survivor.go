@@ -1,4 +1,4 @@
-package embedded
+package recovery
 
 import (
 	"fmt"
@@ -17,11 +17,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store/embedded/directory"
 )
 
 // Survivor is the data of a member of a cluster that has lost its majority.
 type Survivor struct {
-	Identity
+	directory.Identity
 	Members []string // names of the cluster's members, as far as this one knows them
 
 	// The last entry of the log, and its term. Of two survivors, the one with the higher term has the newer data, and
@@ -48,13 +49,13 @@ type journal struct {
 }
 
 // readSurvivor reads the data in the etcd directory of a stopped member, and changes nothing. The caller
-// has checked it with checkMember.
+// has checked it with [directory.Check].
 func readSurvivor(dir string, log *zap.Logger) (s Survivor, j journal, err error) {
 	j.database = datadir.ToBackendFileName(dir)
 	logs := datadir.ToWALDir(dir)
 	snapshots, err := wal.ValidSnapshotEntries(log, logs)
 	if err != nil {
-		return s, j, damagedLog(logs, err)
+		return s, j, directory.DamagedLog(logs, err)
 	}
 	start := &walpb.Snapshot{}
 	if len(snapshots) > 0 {
@@ -62,25 +63,25 @@ func readSurvivor(dir string, log *zap.Logger) (s Survivor, j journal, err error
 	}
 	w, err := wal.OpenForRead(log, logs, start)
 	if err != nil {
-		return s, j, damagedLog(logs, err)
+		return s, j, directory.DamagedLog(logs, err)
 	}
 	_, state, entries, err := w.ReadAll()
 	_ = w.Close() // it has nothing to write, and always fails
 	if err != nil {
-		return s, j, damagedLog(logs, err)
+		return s, j, directory.DamagedLog(logs, err)
 	}
-	database, err := readDatabase(j.database)
+	database, err := directory.ReadDatabase(j.database)
 	if err != nil {
 		return s, j, err
 	}
-	if start.GetIndex() > database.applied {
-		// etcd was stopped before it put a snapshot of the leader in place. checkMember has found the file.
+	if start.GetIndex() > database.Applied {
+		// etcd was stopped before it put a snapshot of the leader in place. directory.Check has found the file.
 		j.database = filepath.Join(datadir.ToSnapDir(dir), fmt.Sprintf("%016x.snap.db", start.GetIndex()))
-		if database, err = readDatabase(j.database); err != nil {
+		if database, err = directory.ReadDatabase(j.database); err != nil {
 			return s, j, err
 		}
 	}
-	j.applied, j.since, j.state = database.applied, database.term, state
+	j.applied, j.since, j.state = database.Applied, database.Term, state
 	j.last, j.term = max(start.GetIndex(), j.applied), max(start.GetTerm(), j.since)
 	if len(entries) > 0 {
 		end := entries[len(entries)-1]
@@ -94,7 +95,7 @@ func readSurvivor(dir string, log *zap.Logger) (s Survivor, j journal, err error
 		j.entries = entries[first:]
 	}
 	s = Survivor{Term: j.term, Entry: j.last, Committed: max(state.GetCommit(), j.applied), Applied: j.applied}
-	for id, name := range database.names {
+	for id, name := range database.Names {
 		if name == "" {
 			name = fmt.Sprintf("%x", id)
 		}
@@ -104,7 +105,7 @@ func readSurvivor(dir string, log *zap.Logger) (s Survivor, j journal, err error
 	if s.Revision, err = lastRevision(j.database); err != nil {
 		return s, j, err
 	}
-	if names, err := walNames(logs); err == nil {
+	if names, err := directory.LogFiles(logs); err == nil {
 		for _, name := range names {
 			if info, err := os.Stat(filepath.Join(logs, name)); err == nil && info.ModTime().After(s.Changed) {
 				s.Changed = info.ModTime()

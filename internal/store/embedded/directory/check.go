@@ -1,4 +1,4 @@
-package embedded
+package directory
 
 import (
 	"encoding/binary"
@@ -23,17 +23,17 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// checkMember finds out why etcd could not work with a data directory. etcd itself would
+// Check finds out why etcd could not work with a data directory. etcd itself would
 // panic, crash or wait forever. The caller has set [debug.SetPanicOnFault] and recovers
 // panics, because a damaged database may cause one anywhere.
 //
 // Several means that the member may belong to a cluster of several.
 //
-// checkMember reads the write-ahead log, which etcd reads anyway. Of the database it reads
+// Check reads the write-ahead log, which etcd reads anyway. Of the database it reads
 // only a few pages. Damage elsewhere shows when etcd reads the rest.
-func checkMember(dir string, several bool) error {
+func Check(dir string, several bool) error {
 	path := datadir.ToBackendFileName(dir)
-	names, err := walNames(datadir.ToWALDir(dir))
+	names, err := LogFiles(datadir.ToWALDir(dir))
 	if err != nil {
 		return err
 	}
@@ -41,39 +41,39 @@ func checkMember(dir string, several bool) error {
 	case errors.Is(err, os.ErrNotExist) && len(names) == 0:
 		return nil // a new directory
 	case errors.Is(err, os.ErrNotExist):
-		return damaged("the database %s is missing: restore a backup", path)
+		return Damaged("the database %s is missing: restore a backup", path)
 	case err != nil:
 		return err
 	}
-	db, err := readDatabase(path)
+	db, err := ReadDatabase(path)
 	if err != nil {
 		return err
 	}
-	if err := db.checkOrigin(several); err != nil {
+	if err := db.CheckOrigin(several); err != nil {
 		return err
 	}
 	if len(names) == 0 {
-		if db.applied == 0 {
+		if db.Applied == 0 {
 			return nil // the first start was interrupted
 		}
-		return damaged("the write-ahead log %s is missing: restore a backup", datadir.ToWALDir(dir))
+		return Damaged("the write-ahead log %s is missing: restore a backup", datadir.ToWALDir(dir))
 	}
 	return db.checkLog(path, datadir.ToWALDir(dir), names)
 }
 
-// databaseState is what the database of a member contains about the member.
-type databaseState struct {
-	applied uint64          // index of the last raft entry that it contains
-	term    uint64          // of that entry; 0: unknown
+// Database is what the database of a member contains about the member.
+type Database struct {
+	Applied uint64          // index of the last raft entry that it contains
+	Term    uint64          // of that entry; 0: unknown
 	storage *semver.Version // of its format; nil: unknown, or older than etcd 3.6
 	cluster *semver.Version // of the cluster; nil: unknown
 	members int
-	names   map[uint64]string // of the members; empty until they have been ready once
+	Names   map[uint64]string // of the members; empty until they have been ready once
 }
 
-// readDatabase reads the state of a database, and thereby the pages at the root of all its
+// ReadDatabase reads the state of a database, and thereby the pages at the root of all its
 // buckets.
-func readDatabase(path string) (state databaseState, err error) {
+func ReadDatabase(path string) (state Database, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return state, err
@@ -81,7 +81,7 @@ func readDatabase(path string) (state databaseState, err error) {
 	if info.Size() == 0 {
 		return state, nil // etcd was interrupted when it created the file
 	}
-	damage := func(cause any) error { return damaged("the database %s is damaged, restore a backup: %v", path, cause) }
+	damage := func(cause any) error { return Damaged("the database %s is damaged, restore a backup: %v", path, cause) }
 	defer func() {
 		if p := recover(); p != nil {
 			err = damage(p)
@@ -107,7 +107,7 @@ func readDatabase(path string) (state databaseState, err error) {
 	return state, nil
 }
 
-func (s *databaseState) read(tx *bolt.Tx) error {
+func (s *Database) read(tx *bolt.Tx) error {
 	err := tx.ForEach(func(_ []byte, b *bolt.Bucket) error {
 		b.Cursor().First()
 		b.Cursor().Last()
@@ -118,10 +118,10 @@ func (s *databaseState) read(tx *bolt.Tx) error {
 	}
 	if meta := tx.Bucket(schema.Meta.Name()); meta != nil {
 		if index := meta.Get(schema.MetaConsistentIndexKeyName); len(index) == 8 {
-			s.applied = binary.BigEndian.Uint64(index)
+			s.Applied = binary.BigEndian.Uint64(index)
 		}
 		if term := meta.Get(schema.MetaTermKeyName); len(term) == 8 {
-			s.term = binary.BigEndian.Uint64(term)
+			s.Term = binary.BigEndian.Uint64(term)
 		}
 		s.storage = parseVersion(meta.Get(schema.MetaStorageVersionName))
 	}
@@ -140,8 +140,8 @@ func parseVersion(text []byte) *semver.Version {
 	return &semver.Version{Major: v.Major, Minor: v.Minor}
 }
 
-// checkOrigin refuses the databases of other versions, and of larger clusters unless several is set.
-func (s *databaseState) checkOrigin(several bool) error {
+// CheckOrigin refuses the databases of other versions, and of larger clusters unless several is set.
+func (s *Database) CheckOrigin(several bool) error {
 	own := parseVersion([]byte(version.Version))
 	previous := &semver.Version{Major: own.Major, Minor: own.Minor - 1}
 	first := &semver.Version{Major: 3} // also that of a new cluster, whatever the version
@@ -160,7 +160,7 @@ func (s *databaseState) checkOrigin(several bool) error {
 
 // checkLog reads the whole write-ahead log of a database, and verifies its checksums and that no
 // file is missing.
-func (s *databaseState) checkLog(path, dir string, names []string) error {
+func (s *Database) checkLog(path, dir string, names []string) error {
 	first, err := checkSequence(dir, names)
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (s *databaseState) checkLog(path, dir string, names []string) error {
 	for ; err == nil; err = decoder.Decode(record) {
 		if m, ok := messages[record.GetType()]; ok {
 			if err := proto.Unmarshal(record.GetData(), m); err != nil {
-				return damagedLog(dir, err)
+				return DamagedLog(dir, err)
 			}
 		}
 		switch record.GetType() {
@@ -194,14 +194,14 @@ func (s *databaseState) checkLog(path, dir string, names []string) error {
 			snapshots = append(snapshots, snapshot.GetIndex())
 		case wal.CrcType:
 			if crc := decoder.LastCRC(); crc != 0 && record.Validate(crc) != nil {
-				return damagedLog(dir, wal.ErrCRCMismatch)
+				return DamagedLog(dir, wal.ErrCRCMismatch)
 			}
 			decoder.UpdateCRC(record.GetCrc())
 		}
 	}
 	// etcd repairs a log whose last record is incomplete.
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return damagedLog(dir, err)
+		return DamagedLog(dir, err)
 	}
 	var newest uint64 // index of the last snapshot record that is committed
 	for _, index := range snapshots {
@@ -211,14 +211,14 @@ func (s *databaseState) checkLog(path, dir string, names []string) error {
 	}
 	switch {
 	case first > newest:
-		return damaged("the write-ahead log %s begins at entry %d instead of %d: files are missing, restore a backup", dir, first, newest)
+		return Damaged("the write-ahead log %s begins at entry %d instead of %d: files are missing, restore a backup", dir, first, newest)
 	// A snapshot may stand for entries whose file is gone.
-	case max(last, newest) < s.applied:
-		return damaged("the write-ahead log %s ends at entry %d, but the database contains entry %d: files are missing, restore a backup",
-			dir, max(last, newest), s.applied)
+	case max(last, newest) < s.Applied:
+		return Damaged("the write-ahead log %s ends at entry %d, but the database contains entry %d: files are missing, restore a backup",
+			dir, max(last, newest), s.Applied)
 	// A snapshot that the leader has sent is still in a file of its own, until etcd puts it in place.
-	case newest > s.applied && !fileutil.Exist(filepath.Join(filepath.Dir(path), fmt.Sprintf("%016x.snap.db", newest))):
-		return damaged("the database %s ends at entry %d, but the write-ahead log begins after entry %d: restore a backup", path, s.applied, newest)
+	case newest > s.Applied && !fileutil.Exist(filepath.Join(filepath.Dir(path), fmt.Sprintf("%016x.snap.db", newest))):
+		return Damaged("the database %s ends at entry %d, but the write-ahead log begins after entry %d: restore a backup", path, s.Applied, newest)
 	}
 	return nil
 }
@@ -230,14 +230,16 @@ type DamagedError struct{ err error }
 func (e *DamagedError) Error() string { return e.err.Error() }
 func (e *DamagedError) Unwrap() error { return e.err }
 
-func damaged(format string, args ...any) error { return &DamagedError{fmt.Errorf(format, args...)} }
+// Damaged returns a [*DamagedError].
+func Damaged(format string, args ...any) error { return &DamagedError{fmt.Errorf(format, args...)} }
 
-func damagedLog(dir string, err error) error {
-	return damaged("the write-ahead log %s is damaged, restore a backup: %w", dir, err)
+// DamagedLog is the error about a write-ahead log that cannot be read.
+func DamagedLog(dir string, err error) error {
+	return Damaged("the write-ahead log %s is damaged, restore a backup: %w", dir, err)
 }
 
-// walNames returns the names of the files of a write-ahead log, oldest first.
-func walNames(dir string) ([]string, error) {
+// LogFiles returns the names of the files of a write-ahead log, oldest first.
+func LogFiles(dir string) ([]string, error) {
 	names, err := fileutil.ReadDir(dir, fileutil.WithExt(".wal"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -250,12 +252,12 @@ func walNames(dir string) ([]string, error) {
 func checkSequence(dir string, names []string) (first uint64, err error) {
 	previous := uint64(0)
 	for i, name := range names {
-		sequence, index, ok := parseWALName(name)
+		sequence, index, ok := ParseLogFile(name)
 		if !ok {
 			return 0, fmt.Errorf("%s is not a file of a write-ahead log: remove it", filepath.Join(dir, name))
 		}
 		if i > 0 && sequence != previous+1 {
-			return 0, damaged("the write-ahead log %s has no file between %s and %s: restore a backup", dir, names[i-1], name)
+			return 0, Damaged("the write-ahead log %s has no file between %s and %s: restore a backup", dir, names[i-1], name)
 		}
 		if i == 0 {
 			first = index
@@ -265,15 +267,15 @@ func checkSequence(dir string, names []string) (first uint64, err error) {
 	return first, nil
 }
 
-// parseWALName returns the sequence number of a file of the write-ahead log, and the index
+// ParseLogFile returns the sequence number of a file of the write-ahead log, and the index
 // of its first entry.
-func parseWALName(name string) (sequence, index uint64, ok bool) {
+func ParseLogFile(name string) (sequence, index uint64, ok bool) {
 	_, err := fmt.Sscanf(name, "%016x-%016x.wal", &sequence, &index)
 	return sequence, index, err == nil
 }
 
-// memberBytes returns the size of the files of a member.
-func memberBytes(dir string) int64 {
+// Bytes returns the size of the files of a member.
+func Bytes(dir string) int64 {
 	var size int64
 	for _, folder := range []string{datadir.ToSnapDir(dir), datadir.ToWALDir(dir)} {
 		entries, _ := os.ReadDir(folder) // a missing folder has no files

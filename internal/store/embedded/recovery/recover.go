@@ -1,4 +1,4 @@
-package embedded
+package recovery
 
 import (
 	"cmp"
@@ -14,7 +14,6 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/client/pkg/v3/types"
-	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
@@ -23,21 +22,14 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
-)
 
-const (
-	replaying = "etcd.replaying"       // copy of a survivor's data, in which the rest of its log is applied
-	former    = "etcd.before-recovery" // the survivor's data, kept
+	"github.com/fanoutd/fanoutd/internal/store/embedded"
+	"github.com/fanoutd/fanoutd/internal/store/embedded/directory"
+	"github.com/fanoutd/fanoutd/internal/store/embedded/process"
 )
-
-// Recovered is the result of Recover.
-type Recovered struct {
-	Restored
-	Former string // where the survivor's data is now
-}
 
 // Inspect reads the data of a stopped member of several, and changes nothing. It fails if the member runs.
-func Inspect(cfg Config, log *slog.Logger) (s Survivor, err error) {
+func Inspect(cfg embedded.Config, log *slog.Logger) (s Survivor, err error) {
 	r := newRestoration(cfg, log)
 	if err := r.checkData(); err != nil {
 		return s, err
@@ -59,56 +51,46 @@ func Inspect(cfg Config, log *slog.Logger) (s Survivor, err error) {
 //
 // Everything that the member has written to its log becomes part of the data, whether or not the member knew
 // that a majority has it: the others may have acknowledged it.
-func Recover(ctx context.Context, cfg Config, log *slog.Logger) (Recovered, error) {
+func Recover(ctx context.Context, cfg embedded.Config, log *slog.Logger) (Restored, error) {
 	r := newRestoration(cfg, log)
-	if err := r.checkData(); err != nil && !fileutil.Exist(r.path(filled)) {
-		return Recovered{}, err
+	if err := r.checkData(); err != nil && !fileutil.Exist(r.path(directory.Filled)) {
+		return Restored{}, err
 	}
 	unlock, err := r.lock()
 	if err != nil {
-		return Recovered{}, err
+		return Restored{}, err
 	}
-	var done Recovered
+	var done Restored
 	err = r.during(func() error {
-		own := cfg.etcdDir()
-		if !fileutil.Exist(own) && fileutil.Exist(r.path(filled)) {
+		own := directory.Etcd(cfg.Dir)
+		if !fileutil.Exist(own) && fileutil.Exist(r.path(directory.Filled)) {
 			// An earlier call was interrupted between the last two steps.
-			done.Restored, done.Former = r.describe(), r.lastFormer()
-			return r.rename(filled, filepath.Base(own))
+			done = r.describe()
+			return r.rename(directory.Filled, filepath.Base(own))
 		}
 		_, j, err := r.survivor()
 		if err != nil {
 			return err
 		}
-		if err := os.RemoveAll(r.path(filled)); err != nil {
-			return err
-		}
-		work := r.path(replaying)
+		work := r.path(directory.Replaying)
 		if err := os.RemoveAll(work); err != nil {
 			return err
 		}
 		err = r.replay(ctx, work, j)
 		if err == nil {
-			err = r.fill(ctx, datadir.ToBackendFileName(work), false, &done.Restored)
+			err = r.fill(ctx, datadir.ToBackendFileName(work), false, &done)
 		}
 		if err := errors.Join(err, os.RemoveAll(work)); err != nil {
 			return err
 		}
-		if err := r.rename(filling, filled); err != nil {
-			return err
-		}
-		done.Former = r.nextFormer()
-		if err := r.rename(filepath.Base(own), filepath.Base(done.Former)); err != nil {
-			return err
-		}
-		return r.rename(filled, filepath.Base(own))
+		return r.putInPlace(&done, true, beforeRecovery)
 	})
 	return done, errors.Join(err, unlock())
 }
 
 // checkData returns an error if the directory has no data.
 func (r *restoration) checkData() error {
-	if own := r.cfg.etcdDir(); !wal.Exist(datadir.ToWALDir(own)) {
+	if own := directory.Etcd(r.cfg.Dir); !wal.Exist(datadir.ToWALDir(own)) {
 		return fmt.Errorf("%s has no data: run this command on a server that has some, or fanoutd restore", own)
 	}
 	return nil
@@ -116,15 +98,15 @@ func (r *restoration) checkData() error {
 
 // survivor checks and reads the member's data.
 func (r *restoration) survivor() (Survivor, journal, error) {
-	own := r.cfg.etcdDir()
-	if err := checkMember(own, true); err != nil {
+	own := directory.Etcd(r.cfg.Dir)
+	if err := directory.Check(own, true); err != nil {
 		return Survivor{}, journal{}, err
 	}
 	s, j, err := readSurvivor(own, r.log)
 	if err != nil {
 		return s, j, err
 	}
-	identity, err := readIdentity(own)
+	identity, err := directory.ReadIdentity(own)
 	if err != nil {
 		return s, j, err
 	}
@@ -156,19 +138,19 @@ func (r *restoration) replay(ctx context.Context, dir string, j journal) error {
 	if len(j.entries) == 0 {
 		return nil
 	}
-	c, err := Config{Dir: r.cfg.Dir, QuotaBytes: r.cfg.QuotaBytes, UnsafeNoFsync: true}.etcd(r.log) // it is a copy
+	c, err := embedded.Config{Dir: r.cfg.Dir, QuotaBytes: r.cfg.QuotaBytes, UnsafeNoFsync: true}.Etcd(r.log) // it is a copy
 	if err != nil {
 		return err
 	}
 	c.Dir, c.AutoCompactionRetention = dir, "0"
-	etcd, err := startMember(ctx, func() (*embed.Etcd, error) { return startEtcd(c, false) }, r.fatal, startLimit(dir), false)
+	etcd, err := process.Start(ctx, c, r.fatal, false)
 	if err != nil {
 		return fmt.Errorf("apply the log: %w", err)
 	}
-	closeEtcd(etcd) // it became ready with an entry of its own, after all of these
-	state, err := readDatabase(datadir.ToBackendFileName(dir))
-	if err == nil && state.applied < j.last {
-		err = fmt.Errorf("etcd has applied entry %d of %d", state.applied, j.last)
+	process.Close(etcd) // it became ready with an entry of its own, after all of these
+	state, err := directory.ReadDatabase(datadir.ToBackendFileName(dir))
+	if err == nil && state.Applied < j.last {
+		err = fmt.Errorf("etcd has applied entry %d of %d", state.Applied, j.last)
 	}
 	return err
 }
@@ -176,7 +158,7 @@ func (r *restoration) replay(ctx context.Context, dir string, j journal) error {
 // isolate makes a copy of a survivor's database that of a cluster's only member, and writes a log with the rest of
 // the survivor's entries for it.
 func (r *restoration) isolate(dir string, j journal) (err error) {
-	urls, err := types.NewURLsMap(singleName + "=http://localhost:2380") // nothing listens
+	urls, err := types.NewURLsMap(directory.SingleName + "=http://localhost:2380") // nothing listens
 	if err != nil {
 		return err
 	}
@@ -250,20 +232,20 @@ func copyFile(to, from string) (err error) {
 	return errors.Join(err, target.Close())
 }
 
-// nextFormer returns a free path for the survivor's data.
-func (r *restoration) nextFormer() string {
-	path := r.path(former)
+// nextFormer returns a free path for data that is replaced.
+func (r *restoration) nextFormer(name string) string {
+	path := r.path(name)
 	for i := 2; fileutil.Exist(path); i++ {
-		path = r.path(former + "-" + strconv.Itoa(i))
+		path = r.path(name + "-" + strconv.Itoa(i))
 	}
 	return path
 }
 
 // lastFormer returns the path of the survivor's data that was renamed last.
 func (r *restoration) lastFormer() string {
-	last := r.path(former)
+	last := r.path(beforeRecovery)
 	for i := 2; ; i++ {
-		path := r.path(former + "-" + strconv.Itoa(i))
+		path := r.path(beforeRecovery + "-" + strconv.Itoa(i))
 		if !fileutil.Exist(path) {
 			return last
 		}
@@ -273,10 +255,13 @@ func (r *restoration) lastFormer() string {
 
 // describe describes the directory "filled" of a call that was interrupted, as far as it shows that.
 func (r *restoration) describe() Restored {
-	done := Restored{Dir: r.cfg.etcdDir()}
-	if identity, err := readIdentity(r.path(filled)); err == nil {
+	done := Restored{Dir: directory.Etcd(r.cfg.Dir)}
+	if last := r.lastFormer(); fileutil.Exist(last) {
+		done.Former = last
+	}
+	if identity, err := directory.ReadIdentity(r.path(directory.Filled)); err == nil {
 		done.Cluster = identity.Cluster
 	}
-	done.Revision, _ = lastRevision(datadir.ToBackendFileName(r.path(filled))) // it is only printed
+	done.Revision, _ = lastRevision(datadir.ToBackendFileName(r.path(directory.Filled))) // it is only printed
 	return done
 }
