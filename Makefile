@@ -110,7 +110,7 @@ check: check-format ## Check a change within a minute: format, vet, staticcheck,
 P ?= ./...
 
 # The longest packages come first, so that no processor has nothing to do at the end.
-LONGEST := ./test/e2e ./test/failures ./cmd/fanoutctl ./internal/store ./internal/server ./conformance ./client
+LONGEST := ./test/cluster ./test/e2e ./test/failures ./cmd/fanoutctl ./test/hostile ./internal/store ./internal/server ./conformance ./client
 
 # Many tests wait for etcd, for a timer or for another process. `go vet` is a part of make lint.
 .PHONY: test

@@ -24,9 +24,10 @@ func newMachines(t *testing.T, names ...string) []system {
 	}
 	bridge := keep(t, "ip link add br0 type bridge && ip link set br0 up")
 	address := func(i int) string { return fmt.Sprintf("10.20.30.%d", i+1) }
-	hosts := "127.0.0.1 localhost\n"
+	var hosts strings.Builder
+	hosts.WriteString("127.0.0.1 localhost\n")
 	for i, name := range names {
-		hosts += fmt.Sprintf("%s %s.example.com\n", address(i), name)
+		hosts.WriteString(fmt.Sprintf("%s %s.example.com\n", address(i), name))
 	}
 	for i, s := range all {
 		port := fmt.Sprintf("port%d", i)
@@ -37,7 +38,7 @@ func newMachines(t *testing.T, names ...string) []system {
 			ip address add "$4/24" dev eth0
 			ip link set eth0 up`, "-", names[i], port, bridge, address(i))
 		run(t, ".", nil, "nsenter", "--target", bridge, "--net", "ip", "link", "set", port, "master", "br0", "up")
-		if err := os.WriteFile(filepath.Join(s.root, "etc/hosts"), []byte(hosts), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(s.root, "etc/hosts"), []byte(hosts.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

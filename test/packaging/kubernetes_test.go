@@ -30,11 +30,12 @@ func manifests(t *testing.T, components ...string) map[string]any {
 	if err := os.CopyFS(filepath.Join(dir, "base"), os.DirFS(filepath.Join(root, "deploy/kubernetes"))); err != nil {
 		t.Fatal(err)
 	}
-	kustomization := "namespace: fanoutd\nresources: [base]\nimages: [{name: fanoutd, newName: registry.example.com/fanoutd, newTag: '1.2.3'}]\ncomponents:\n"
+	var kustomization strings.Builder
+	kustomization.WriteString("namespace: fanoutd\nresources: [base]\nimages: [{name: fanoutd, newName: registry.example.com/fanoutd, newTag: '1.2.3'}]\ncomponents:\n")
 	for _, c := range components {
-		kustomization += "  - base/" + c + "\n"
+		kustomization.WriteString("  - base/" + c + "\n")
 	}
-	write(t, filepath.Join(dir, "kustomization.yaml"), kustomization)
+	write(t, filepath.Join(dir, "kustomization.yaml"), kustomization.String())
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func TestSystemd(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, ".", nil, "systemd-analyze", "verify", "--man=no", path)
-	for _, flag := range strings.Fields(arguments) {
+	for flag := range strings.FieldsSeq(arguments) {
 		if strings.HasPrefix(flag, "--") && !strings.Contains(run(t, ".", nil, server, "--help"), flag+" ") {
 			t.Errorf("unknown flag %s", flag)
 		}
