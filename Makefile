@@ -277,7 +277,7 @@ CARRIER ?=
 
 .PHONY: robustness
 robustness: ## Check SEEDS recordings (default 10) of SECONDS each (default 60) with etcd's validator
-	cd test/robustness && go test -count 1 -timeout 0 -v -run TestHistoriesAreClean . -args -seeds $(SEEDS) -seconds $(SECONDS) -carrier "$(CARRIER)"
+	cd test/robustness && go test -count 1 -timeout 0 -v -run "TestHistoriesAreClean|TestHistoriesOfAClusterAreClean" . -args -seeds $(SEEDS) -seconds $(SECONDS) -carrier "$(CARRIER)"
 
 ##### Lint and generate
 

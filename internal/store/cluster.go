@@ -29,7 +29,11 @@ func (s *Store) Reached(ctx context.Context, id uint64) (by []uint64) {
 
 // RemoveMember lets a member remove another one.
 func (s *Store) RemoveMember(ctx context.Context, via, id uint64) error {
-	return s.manage(ctx, func() error { return s.member.RemoveMember(ctx, via, id) })
+	err := s.manage(ctx, func() error { return s.member.RemoveMember(ctx, via, id) })
+	if err != nil && s.member != nil && s.member.HasRemoved(id) {
+		return nil // a member that is removed may stop before the answer comes
+	}
+	return err
 }
 
 // UpdateMember changes the address at which other members reach a member.

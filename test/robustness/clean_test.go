@@ -18,6 +18,18 @@ var (
 // TestHistoriesAreClean checks that every answer of several servers is one that etcd
 // itself could have given, while the servers and etcd are killed and stopped.
 func TestHistoriesAreClean(t *testing.T) {
+	// With three members some lag behind others, and the leader may be lost.
+	checkSeeds(t, func(seed uint64) (members int) { return 1 + 2*int(seed%2) })
+}
+
+// TestHistoriesOfAClusterAreClean checks the same of servers that are the members of one etcd cluster.
+func TestHistoriesOfAClusterAreClean(t *testing.T) {
+	checkSeeds(t, func(uint64) (members int) { return 0 })
+}
+
+// checkSeeds makes a recording with each seed, with this many members of etcd, and validates it.
+func checkSeeds(t *testing.T, membersOf func(seed uint64) int) {
+	t.Helper()
 	if !carrier(*carried).isValid() {
 		t.Fatalf("-carrier is %q", *carried)
 	}
@@ -27,8 +39,7 @@ func TestHistoriesAreClean(t *testing.T) {
 	}
 	for seed := *first; seed < *first+*seeds; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			// With three members some lag behind others, and the leader may be lost.
-			members := 1 + 2*int(seed%2)
+			members := membersOf(seed)
 			safeChange := seed/2%2 == 1
 			rec := record(t, options{seed: seed, safeChange: safeChange, duration: time.Duration(*seconds) * time.Second, members: members, faults: true, carrier: carrier(*carried)})
 			start := time.Now()

@@ -3,8 +3,11 @@ package robustness
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,7 +37,7 @@ const (
 
 // cluster is etcd and the servers that use it.
 type cluster struct {
-	members  []*member
+	members  []*member        // none if the servers are the members
 	client   *clientv3.Client // connected to all members
 	replicas []*replica
 }
@@ -50,9 +53,10 @@ type member struct {
 // replica is one of several servers over the same etcd. Clients use any of them.
 type replica struct {
 	*process
-	conn   *grpc.ClientConn
-	fanout fanoutv1.FanoutServiceClient
-	store  fanoutv1.StoreServiceClient
+	dataDir string // of its etcd; empty if it has none
+	conn    *grpc.ClientConn
+	fanout  fanoutv1.FanoutServiceClient
+	store   fanoutv1.StoreServiceClient
 }
 
 // settings are the cache settings of each server. The window of the first one covers a
@@ -86,9 +90,48 @@ func startCluster(t *testing.T, dir string, size int, safeChange bool) *cluster 
 		t.Fatal(err)
 	}
 	for i := range settings {
-		c.replicas = append(c.replicas, newReplica(t, dir, i, addresses, safeChange))
+		c.replicas = append(c.replicas, newReplica(t, dir, i, safeChange, "", "--etcd-endpoints", strings.Join(addresses, ",")))
 	}
 	return c
+}
+
+// newOwnCluster returns servers that are the members of one etcd cluster. They found it when they start.
+func newOwnCluster(t *testing.T, dir string, safeChange bool) *cluster {
+	t.Helper()
+	var list strings.Builder
+	var addresses []string
+	clientPort := strconv.Itoa(10_000 + rand.IntN(10_000))
+	for i := range settings {
+		peer := loopback.FreeAddress(t)
+		host, _, err := net.SplitHostPort(peer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&list, "    node-%d: %s\n", i, peer)
+		addresses = append(addresses, "http://"+net.JoinHostPort(host, clientPort))
+	}
+	c := &cluster{client: dialEtcd(t, addresses...)}
+	for i := range settings {
+		dataDir := filepath.Join(dir, fmt.Sprintf("node-%d", i))
+		more := fmt.Sprintf("cluster:\n  name: node-%d\n  client-port: %s\n  members:\n%s", i, clientPort, list.String())
+		r := newReplica(t, dir, i, safeChange, more, "--data-dir", dataDir)
+		r.dataDir = filepath.Join(dataDir, "etcd")
+		c.replicas = append(c.replicas, r)
+	}
+	return c
+}
+
+// dataDirs returns the directories of all members of etcd.
+func (c *cluster) dataDirs() (all []string) {
+	for _, m := range c.members {
+		all = append(all, m.dataDir)
+	}
+	for _, r := range c.replicas {
+		if r.dataDir != "" {
+			all = append(all, r.dataDir)
+		}
+	}
+	return all
 }
 
 func newMember(t *testing.T, dir string, i int, peers []string) *member {
@@ -122,21 +165,22 @@ func dialEtcd(t *testing.T, addresses ...string) *clientv3.Client {
 	return client
 }
 
-func newReplica(t *testing.T, dir string, i int, etcdAddresses []string, safeChange bool) *replica {
+// newReplica returns a server with settings and arguments that say where its etcd is.
+func newReplica(t *testing.T, dir string, i int, safeChange bool, more string, args ...string) *replica {
 	t.Helper()
 	name := fmt.Sprintf("fanoutd-%d", i)
 	config := filepath.Join(dir, name+".yaml")
 	// With the raw codec etcd stores exactly the bytes that clients put.
-	more := settings[i]
+	cache := settings[i]
 	if safeChange {
 		rules := filepath.Join(dir, "rules.yaml")
 		if err := os.WriteFile(rules, []byte(rulesFile), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		// Nothing is removed: that would be further writes.
-		more += ", history: {versions: 10000}, validation-file: " + rules
+		cache += ", history: {versions: 10000}, validation-file: " + rules
 	}
-	text := fmt.Sprintf("resources:\n  - {name: %s, prefix: %s, codec: raw, %s}\n", resource, prefix, more)
+	text := fmt.Sprintf("resources:\n  - {name: %s, prefix: %s, codec: raw, %s}\n%s", resource, prefix, cache, more)
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +195,7 @@ func newReplica(t *testing.T, dir string, i int, etcdAddresses []string, safeCha
 	}
 	t.Cleanup(func() { conn.Close() })
 	return &replica{
-		process: newProcess(t, dir, name, fanoutd.Path(t), "--config", config, "--listen", address, "--admin-listen", "", "--etcd-endpoints", strings.Join(etcdAddresses, ",")),
+		process: newProcess(t, dir, name, fanoutd.Path(t), append(args, "--config", config, "--listen", address, "--admin-listen", "")...),
 		conn:    conn,
 		fanout:  fanoutv1.NewFanoutServiceClient(conn),
 		store:   fanoutv1.NewStoreServiceClient(conn),

@@ -3,7 +3,7 @@
 // validator depends on etcd's test code, which must not become a dependency of fanoutd.
 //
 // Three fanoutd processes, one of them without a cache, share an etcd of one or three
-// members. Clients read and write through all of them at random, watchers come and go,
+// members, or are its three members themselves. Clients read and write through all of them at random, watchers come and go,
 // and processes are killed, stopped and started again. The test records the answers as
 // if they came from etcd, and reads from etcd's write-ahead log what really happened.
 // The validator searches for an order of all reads and writes that explains every

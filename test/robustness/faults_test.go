@@ -43,7 +43,20 @@ func (m *faultInjector) run(ctx, enough context.Context) error {
 // next chooses a random fault.
 func (m *faultInjector) next() (string, func(context.Context) error) {
 	replicas, members := m.cluster.replicas, m.cluster.members
-	one, member := replicas[m.rng.IntN(len(replicas))], members[m.rng.IntN(len(members))]
+	one := replicas[m.rng.IntN(len(replicas))]
+	if len(members) == 0 {
+		switch n := m.rng.IntN(100); {
+		case n < 45:
+			return "fanoutd killed", restarting(syscall.SIGKILL, one)
+		case n < 65:
+			return "fanoutd stopped", restarting(syscall.SIGTERM, one)
+		case n < 80:
+			return "all fanoutd killed", restarting(syscall.SIGKILL, replicas...)
+		default:
+			return "etcd compacted", m.compact
+		}
+	}
+	member := members[m.rng.IntN(len(members))]
 	switch n := m.rng.IntN(100); {
 	case n < 25:
 		return "fanoutd killed", restarting(syscall.SIGKILL, one)

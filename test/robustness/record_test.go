@@ -36,7 +36,7 @@ const (
 type options struct {
 	seed     uint64
 	duration time.Duration
-	members  int // of etcd
+	members  int // of etcd; 0: the servers are its members
 	faults   bool
 	carrier  carrier // of the watches
 
@@ -66,13 +66,20 @@ func record(t *testing.T, opts options) *recording {
 	ctx, cancel := context.WithTimeout(t.Context(), opts.duration+poll.Patience)
 	defer cancel()
 	dir := kept.Dir(t)
-	cluster := startCluster(t, dir, opts.members, opts.safeChange)
+	var cluster *cluster
+	if opts.members == 0 {
+		cluster = newOwnCluster(t, dir, opts.safeChange)
+	} else {
+		cluster = startCluster(t, dir, opts.members, opts.safeChange)
+	}
 	base, ids := time.Now(), identity.NewIDProvider()
 	random := func(actor uint64) *rand.Rand { return rand.New(rand.NewPCG(opts.seed, actor)) }
 	history := func() *model.AppendableHistory { return model.NewAppendableHistory(ids) }
 
 	other := &otherProgram{base: base, rng: random(1), client: cluster.client, ids: ids, pace: rate.NewLimiter(20, 1), history: history()}
-	if err := other.readEmpty(ctx); err != nil {
+	if opts.members == 0 {
+		other.assumeEmpty()
+	} else if err := other.readEmpty(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if opts.prepare != nil {
@@ -155,9 +162,7 @@ func record(t *testing.T, opts options) *recording {
 			rec.seen[what] += n
 		}
 	}
-	for _, m := range cluster.members {
-		rec.dataDirs = append(rec.dataDirs, m.dataDir)
-	}
+	rec.dataDirs = cluster.dataDirs()
 	rec.persisted, err = persistedRequests(zaptest.NewLogger(t, quiet), rec.dataDirs, dir)
 	if err != nil {
 		t.Fatal(err)

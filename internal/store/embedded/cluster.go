@@ -11,6 +11,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/client/pkg/v3/types"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
@@ -141,6 +142,11 @@ func (m *Member) RemoveMember(ctx context.Context, via, id uint64) error {
 		return nil // it is removed already
 	}
 	return err
+}
+
+// HasRemoved reports whether a member is not in the list of members any more, as far as this one knows.
+func (m *Member) HasRemoved(id uint64) bool {
+	return m.etcd.Server.Cluster().Member(types.ID(id)) == nil
 }
 
 // clusterOf returns the service of a member that changes the members.

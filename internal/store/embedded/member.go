@@ -165,6 +165,7 @@ func (m *Member) await(known context.Context) grpc.UnaryServerInterceptor {
 // answered. Background is done when the member is closed.
 func (m *Member) startAmongOthers(ctx, background context.Context, p *Peers) error {
 	m.background.Go(func() { m.reportStop(background) })
+	m.background.Go(func() { m.countSnapshots(background) })
 	if err := m.awaitMajority(ctx); err != nil {
 		return err
 	}
