@@ -145,6 +145,8 @@ func TestWatchesReportFailures(t *testing.T) {
 			case 8:
 				reports.wantReports(t, "watch-1 e/5-7: "+errHandler.Error())
 				failed.Remove("a")
+				time.Sleep(2 * time.Second)
+				reports.wantReports(t, "watch-1 e/7") // this update is not applied yet
 			}
 		}
 		reports.wantReports(t, "watch-1 e/8")
