@@ -119,11 +119,11 @@ test: ## Run all tests, or those of one package: make test P=./internal/dispatch
 	$(if $(filter ./...,$(P)),cd test/observability && $(GOTEST) -timeout 20m ./...)
 
 # docs/dev/testing.md lists these tests.
-FULL_SIZE := TestReconnectsLeaveNothingBehind|TestTenThousandChanges|TestHoppingBetweenServers|TestLargeValues|TestStormsEncodeEachEventOnce|TestAwayForADay|TestALiveEventWaitsForOnePartOfASnapshot|TestBoundedAndIsolatedFromReadersThatStop|TestIsolatedFromReadersThatStallAndComeBack|TestSubscriberStuck|TestFanoutdKilled|TestWatchersSeeExactlyWhatHappened|TestPartitions|TestWatchesAtAServerThatGetsTheWholeDatabase
+FULL_SIZE := TestReconnectsLeaveNothingBehind|TestTenThousandChanges|TestHoppingBetweenServers|TestLargeValues|TestStormsEncodeEachEventOnce|TestAwayForADay|TestALiveEventWaitsForOnePartOfASnapshot|TestBoundedAndIsolatedFromReadersThatStop|TestIsolatedFromReadersThatStallAndComeBack|TestSubscriberStuck|TestFanoutdKilled|TestWatchersSeeExactlyWhatHappened|TestPartitions|TestWatchesAtAServerThatGetsTheWholeDatabase|TestAServerThatMissedMuch
 
 .PHONY: test-full-size
 test-full-size: ## Run the tests that are smaller under the race detector at their full size
-	go test -count 1 -timeout 0 -v -run '$(FULL_SIZE)' ./test/e2e ./test/failures ./internal/server ./internal/dispatch
+	go test -count 1 -timeout 0 -v -run '$(FULL_SIZE)' ./test/e2e ./test/failures ./test/cluster ./internal/server ./internal/dispatch
 
 # examples/install installs the Debian and npm packages that these tests need, except for Node.js.
 .PHONY: test-examples

@@ -20,15 +20,15 @@ func TestWatchesAtAServerThatGetsTheWholeDatabase(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
+	if race.Enabled {
+		t.Skip("etcd replaces its alarms without a lock when it applies a snapshot of the leader (restoreAlarms), while others ask for them")
+	}
 	t.Parallel()
 	t.Run("watches continue", func(t *testing.T) {
 		t.Parallel()
 		watchesAtAServerThatGetsTheWholeDatabase(t, false, object.Reset)
 	})
 	t.Run("the history is compacted", func(t *testing.T) {
-		if race.Enabled {
-			t.Skip("takes long under the race detector")
-		}
 		t.Parallel()
 		watchesAtAServerThatGetsTheWholeDatabase(t, true, object.Reset, object.Delta)
 	})

@@ -46,13 +46,11 @@ func newNetwork(t *testing.T, n int, settings string) *network {
 	clientPort := strconv.Itoa(10_000 + rand.IntN(10_000))
 	var members strings.Builder
 	var own []string
+	var ports []netip.AddrPort
 	for i := range n {
 		known, listen := netip.MustParseAddrPort(loopback.FreeAddress(t)), netip.MustParseAddrPort(loopback.FreeAddress(t))
 		fmt.Fprintf(&members, "    node-%d: %s\n", i+1, known)
-		own = append(own, listen.Addr().String())
-		for _, port := range []string{strconv.Itoa(int(known.Port())), clientPort} {
-			net.forward(t, i, known.Addr().String()+":"+port, listen.Addr().String()+":"+port)
-		}
+		own, ports = append(own, listen.Addr().String()), append(ports, known)
 		net.etcds = append(net.etcds, listen.Addr().String()+":"+clientPort)
 	}
 	for i := range n {
@@ -63,6 +61,11 @@ func newNetwork(t *testing.T, n int, settings string) *network {
 			t.Fatal(err)
 		}
 		net.servers = append(net.servers, newInstance(t, path, "--data-dir", filepath.Join(t.TempDir(), "data")))
+	}
+	for i, known := range ports {
+		for _, port := range []string{strconv.Itoa(int(known.Port())), clientPort} {
+			net.forward(t, i, known.Addr().String()+":"+port, own[i]+":"+port)
+		}
 	}
 	return net
 }
