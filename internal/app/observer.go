@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,9 +102,8 @@ func (o *observer) observe(ctx context.Context, st observed) {
 		o.log.Warn("cluster.members differs from the members of etcd, which are those that count",
 			"only_in_cluster_members", listed, "only_in_etcd", more)
 	}
-	i := slices.IndexFunc(c.Members, func(m manage.Member) bool { return m.ID == c.Self })
-	if i >= 0 && c.Members[i].Report != nil && !c.Members[i].Report.CertificateExpires.IsZero() {
-		o.checkExpiry(c.Members[i].Report.CertificateExpires)
+	if own := c.Own().Report; own != nil && !own.CertificateExpires.IsZero() {
+		o.checkExpiry(own.CertificateExpires)
 	}
 }
 

@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"slices"
-
 	"github.com/fanoutd/fanoutd/internal/cluster/manage"
 )
 
@@ -35,11 +33,10 @@ func (s scrape) cluster(c manage.Cluster, differs bool) {
 	gauge(s, "cluster_voters", "Members of the cluster that vote.", voters)
 	gauge(s, "cluster_safe", "1 if the cluster works without any one of its members, else 0.", boolValue(c.Unsafe() == ""))
 	gauge(s, "cluster_list_differs", "1 while cluster.members differs from the members of etcd, else 0.", boolValue(differs))
-	i := slices.IndexFunc(c.Members, func(m manage.Member) bool { return m.ID == c.Self })
-	if i < 0 || c.Members[i].Report == nil {
+	own := c.Own()
+	if own.Report == nil {
 		return
 	}
-	own := c.Members[i]
 	gauge(s, "cluster_has_leader", "1 if this member knows the leader, else 0.", boolValue(own.Report.Leader != 0))
 	gauge(s, "cluster_is_leader", "1 if this member is the leader, else 0.", boolValue(own.Report.Leader == c.Self))
 	if lag, ok := c.Lag(own); ok {

@@ -107,14 +107,19 @@ func (d Directory) createAuthority(t Terms) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
+	return a, d.write(a)
+}
+
+// write writes the file of the authority.
+func (d Directory) write(a *Authority) error {
 	content, err := a.encode()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := localfile.Replace(d.authorityFile(), content, 0o600); err != nil {
-		return nil, fmt.Errorf("cannot write the authority: %w", err)
+		return fmt.Errorf("cannot write the authority: %w", err)
 	}
-	return a, nil
+	return nil
 }
 
 // removeTemporaries removes the files and folders that a process has left when it was killed. They may contain keys.
@@ -267,12 +272,8 @@ func (d Directory) changeAuthority(t Terms, change func(*Authority) (*Authority,
 	if a, err = change(a); err != nil {
 		return nil, err
 	}
-	content, err := a.encode()
-	if err != nil {
+	if err := d.write(a); err != nil {
 		return nil, err
-	}
-	if err := localfile.Replace(d.authorityFile(), content, 0o600); err != nil {
-		return nil, fmt.Errorf("cannot write the authority: %w", err)
 	}
 	return d.Renew(nil, t) // also repairs an interrupted change
 }

@@ -78,8 +78,8 @@ func (c Cluster) Leader() *Member {
 	return leader
 }
 
-// self returns the member that answers.
-func (c Cluster) self() Member {
+// Own returns the member that answers. If it is not in the list, only its id is known.
+func (c Cluster) Own() Member {
 	if i := slices.IndexFunc(c.Members, func(one Member) bool { return one.ID == c.Self }); i >= 0 {
 		return c.Members[i]
 	}
@@ -175,7 +175,7 @@ func (c Cluster) Unsafe() string {
 
 // unconfirmed describes what Unconfirmed means.
 func (c Cluster) unconfirmed() string {
-	return fmt.Sprintf("no majority has confirmed to %s in time that its list of members is the present one", c.self().Label())
+	return fmt.Sprintf("no majority has confirmed to %s in time that its list of members is the present one", c.Own().Label())
 }
 
 // perhapsOld says so if another majority may have other members.
@@ -183,7 +183,7 @@ func (c Cluster) perhapsOld() string {
 	if !c.Unconfirmed {
 		return ""
 	}
-	return fmt.Sprintf(", as far as %s knows", c.self().Label())
+	return fmt.Sprintf(", as far as %s knows", c.Own().Label())
 }
 
 // troubled describes the members that are not healthy or do not vote.

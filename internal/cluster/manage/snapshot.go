@@ -19,7 +19,7 @@ func (m *Manager) Snapshot(ctx context.Context, allowUnsafe bool, send func(from
 	if err != nil {
 		return err
 	}
-	from := Source{c.self().Label(), c.snapshotProblem()}
+	from := Source{c.Own().Label(), c.snapshotProblem()}
 	if from.Problem != "" && !allowUnsafe {
 		return unsafef("%s: take the snapshot from another server; if there is none, fanoutctl cluster snapshot --allow-unsafe takes it from this one", from.Problem)
 	}
@@ -28,7 +28,7 @@ func (m *Manager) Snapshot(ctx context.Context, allowUnsafe bool, send func(from
 
 // snapshotProblem returns why a snapshot of the own member may be old or wrong, or "".
 func (c Cluster) snapshotProblem() string {
-	self := c.self()
+	self := c.Own()
 	switch {
 	case self.Corrupt:
 		return fmt.Sprintf("the data of %s differs from that of others", self.Label())
