@@ -125,6 +125,15 @@ FULL_SIZE := TestReconnectsLeaveNothingBehind|TestTenThousandChanges|TestHopping
 test-full-size: ## Run the tests that are smaller under the race detector at their full size
 	go test -count 1 -timeout 0 -v -run '$(FULL_SIZE)' ./test/e2e ./test/failures ./test/cluster ./internal/server ./internal/dispatch
 
+# A copy without history has no commit before this one.
+UPGRADE_FROM ?= $(shell git rev-parse --verify --quiet HEAD^ || echo HEAD)
+
+# test/failures/install installs the Debian package that this needs.
+.PHONY: test-faults
+test-faults: ## Test a cluster with a slow disk, and its upgrade from the commit UPGRADE_FROM (default the one before this)
+	FANOUTD_TEST_SLOW_DISK=1 FANOUTD_TEST_UPGRADE_FROM=$(UPGRADE_FROM) \
+	go test -count 1 -timeout 20m -v -run 'TestSlowDiskOfOneServerOfACluster|TestUpgradeOfACluster' ./test/failures
+
 # examples/install installs the Debian and npm packages that these tests need, except for Node.js.
 .PHONY: test-examples
 test-examples: ## Run the commands of examples/README.md and of the pages of the clients
@@ -410,7 +419,7 @@ bench-watches: bench-program ## Measure events of very many interests, and strea
 
 # How long each rate and each side of a kill is measured, how often all is repeated, and how long the cluster
 # delivers as fast as it can.
-CLUSTER ?= 10s
+CLUSTER ?= 5s
 CLUSTER_REPEATS ?= 3
 FANOUT ?= 10m
 cluster = $(BENCH)/fanoutbench suite cluster --source . $(1) --output $(BENCH)/cluster.jsonl --command 'make $@'

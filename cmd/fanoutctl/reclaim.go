@@ -24,7 +24,9 @@ func reclaimCommand(t *tool) *cobra.Command {
 		Short: "Free unused space of an embedded etcd, and let it accept writes again",
 		Long: `Discard the history of the server's embedded etcd, defragment its database, and let it
 accept writes again if it had reached its quota (STORE_FULL). Delete objects that are not
-needed first: deletions are possible while other writes are refused.
+needed first: deletions are possible while other writes are refused. A cluster accepts writes
+again once the databases of all its servers have room: name them all, or run "fanoutctl cluster
+defrag" afterwards.
 
 Writes and reads of the newest state wait while the database is defragmented, which takes
 seconds for each GiB. The disk needs as much free space as the database has data.

@@ -76,3 +76,18 @@ func (s *instance) safe(t *testing.T) bool {
 	c, err := fanoutv1.NewClusterServiceClient(s.conn).GetCluster(contextFor(t), &fanoutv1.GetClusterRequest{})
 	return err == nil && c.GetSafe()
 }
+
+// votes returns how many members of a cluster vote.
+func (s *instance) votes(t *testing.T) (n int) {
+	t.Helper()
+	c, err := fanoutv1.NewClusterServiceClient(s.conn).GetCluster(contextFor(t), &fanoutv1.GetClusterRequest{})
+	if err != nil {
+		return 0
+	}
+	for _, m := range c.GetMembers() {
+		if m.GetRole() != fanoutv1.ClusterMember_ROLE_LEARNER {
+			n++
+		}
+	}
+	return n
+}

@@ -22,13 +22,7 @@ func TestFullDiskOfOneServerOfACluster(t *testing.T) {
 	n := newNetwork(t, 3, "")
 	full := n.servers[0]
 	full.args[slices.Index(full.args, "--data-dir")+1] = filepath.Join(disk, "data")
-	for _, s := range n.servers {
-		s.launch(t)
-		s.endWith(t)
-	}
-	for _, s := range n.servers {
-		s.serves(t)
-	}
+	launchAll(t, n.servers)
 	poll.Until(t, "all members vote", func() bool { return full.safe(t) })
 	poll.Until(t, "the server with the small disk leads", func() bool {
 		_, err := fanoutv1.NewClusterServiceClient(full.conn).MoveLeader(contextFor(t), &fanoutv1.MoveLeaderRequest{Member: "node-1"})

@@ -61,6 +61,78 @@ func (o *outcomes) written() int {
 	return len(o.acknowledged)
 }
 
+// writers are two writers at each of some servers.
+type writers struct {
+	outcomes
+	servers []*instance
+	stop    chan struct{}
+	writing sync.WaitGroup
+}
+
+func startWriters(t *testing.T, servers []*instance) *writers {
+	t.Helper()
+	w := &writers{servers: servers, stop: make(chan struct{})}
+	w.acknowledged, w.refused, w.other = map[string]bool{}, map[string]bool{}, map[string]bool{}
+	const perServer = 2
+	for i, s := range servers {
+		for j := range perServer {
+			w.writing.Go(func() {
+				for n := 0; ; n++ {
+					select {
+					case <-w.stop:
+						return
+					default:
+					}
+					key := fmt.Sprintf("server-%d/%d/%06d", i, j, n)
+					w.note(key, s.put(t, key, key))
+				}
+			})
+		}
+	}
+	return w
+}
+
+// goOn waits for a hundred acknowledged writes.
+func (w *writers) goOn(t *testing.T) {
+	t.Helper()
+	before := w.written()
+	poll.Until(t, "writes go on", func() bool { return w.written() > before+100 })
+}
+
+// end ends the writers, and checks that each server has what was acknowledged, and nothing that was reported as
+// not applied.
+func (w *writers) end(t *testing.T) {
+	t.Helper()
+	close(w.stop)
+	w.writing.Wait()
+	t.Logf("%d acknowledged, %d not applied, %d of unknown outcome", len(w.acknowledged), len(w.refused), len(w.other))
+	for i, s := range w.servers {
+		found := map[string]bool{}
+		for token := ""; ; {
+			resp, err := s.reads.List(contextFor(t), &fanoutv1.ListRequest{Resource: resource, PageToken: token})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, object := range resp.GetObjects() {
+				found[object.GetKey()] = true
+			}
+			if token = resp.GetNextPageToken(); token == "" {
+				break
+			}
+		}
+		for key := range w.acknowledged {
+			if !found[key] {
+				t.Errorf("server %d: the acknowledged write of %s is lost", i, key)
+			}
+		}
+		for key := range w.refused {
+			if found[key] {
+				t.Errorf("server %d: %s is there, although its write was reported as not applied", i, key)
+			}
+		}
+	}
+}
+
 // TestLeaderOfAClusterFails kills the leading server under the writes of all, and freezes the next one. No
 // acknowledged write is lost, no write that was reported as not applied is there, and each writer at another
 // server has at most one write of unknown outcome for each failure.
@@ -70,81 +142,26 @@ func TestLeaderOfAClusterFails(t *testing.T) {
 	}
 	t.Parallel()
 	servers, etcds := startServers(t)
-	o := &outcomes{acknowledged: map[string]bool{}, refused: map[string]bool{}, other: map[string]bool{}}
-	stop := make(chan struct{})
-	var writers sync.WaitGroup
-	const perServer = 2
-	for i, s := range servers {
-		for j := range perServer {
-			writers.Go(func() {
-				for n := 0; ; n++ {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					key := fmt.Sprintf("server-%d/%d/%06d", i, j, n)
-					o.note(key, s.put(t, key, key))
-				}
-			})
-		}
-	}
-	goOn := func() {
-		t.Helper()
-		before := o.written()
-		poll.Until(t, "writes go on", func() bool { return o.written() > before+100 })
-	}
-	goOn()
+	w := startWriters(t, servers)
+	w.goOn(t)
 	killed := leadingServer(t, etcds)
 	servers[killed].end(t, syscall.SIGKILL)
-	goOn()
+	w.goOn(t)
 	servers[killed].start(t)
-	goOn()
+	w.goOn(t)
 	frozen := leadingServer(t, etcds)
 	if err := servers[frozen].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	goOn()
+	w.goOn(t)
 	if err := servers[frozen].cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	goOn()
-	close(stop)
-	writers.Wait()
+	w.goOn(t)
+	w.end(t)
 
-	t.Logf("%d acknowledged, %d not applied, %d of unknown outcome", len(o.acknowledged), len(o.refused), len(o.other))
-	for i, s := range servers {
-		resp, err := s.reads.List(contextFor(t), &fanoutv1.ListRequest{Resource: resource})
-		if err != nil {
-			t.Fatal(err)
-		}
-		found := map[string]bool{}
-		for token := ""; ; token = resp.GetNextPageToken() {
-			if token != "" {
-				if resp, err = s.reads.List(contextFor(t), &fanoutv1.ListRequest{Resource: resource, PageToken: token}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for _, object := range resp.GetObjects() {
-				found[object.GetKey()] = true
-			}
-			if resp.GetNextPageToken() == "" {
-				break
-			}
-		}
-		for key := range o.acknowledged {
-			if !found[key] {
-				t.Errorf("server %d: the acknowledged write of %s is lost", i, key)
-			}
-		}
-		for key := range o.refused {
-			if found[key] {
-				t.Errorf("server %d: %s is there, although its write was reported as not applied", i, key)
-			}
-		}
-	}
 	unknown := map[string]int{}
-	for key := range o.other {
+	for key := range w.other {
 		unknown[key[:len("server-0/0")]]++
 	}
 	for writer, n := range unknown {

@@ -17,9 +17,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/poll"
 )
 
-// startServers starts three servers that run etcd together. It returns them with the addresses of their
-// etcds.
-func startServers(t *testing.T) (servers []*instance, etcds []string) {
+// startServers starts three servers that run etcd together, with these arguments. It returns them with the
+// addresses of their etcds.
+func startServers(t *testing.T, args ...string) (servers []*instance, etcds []string) {
 	t.Helper()
 	clientPort := strconv.Itoa(10_000 + rand.IntN(10_000))
 	var members strings.Builder
@@ -39,15 +39,22 @@ func startServers(t *testing.T) (servers []*instance, etcds []string) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s := newInstance(t, path, "--data-dir", filepath.Join(t.TempDir(), "data"))
+		servers = append(servers, newInstance(t, path, append([]string{"--data-dir", filepath.Join(t.TempDir(), "data")}, args...)...))
+	}
+	launchAll(t, servers)
+	return servers, etcds
+}
+
+// launchAll starts servers that need each other.
+func launchAll(t *testing.T, servers []*instance) {
+	t.Helper()
+	for _, s := range servers {
 		s.launch(t)
 		s.endWith(t)
-		servers = append(servers, s)
 	}
 	for _, s := range servers {
 		s.serves(t)
 	}
-	return servers, etcds
 }
 
 // TestKilledServersOfACluster kills each of three servers in turn, then all at once. What was acknowledged is

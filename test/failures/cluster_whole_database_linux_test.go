@@ -35,7 +35,7 @@ func TestWatchesAtAServerThatGetsTheWholeDatabase(t *testing.T) {
 }
 
 func watchesAtAServerThatGetsTheWholeDatabase(t *testing.T, compact bool, catchUps ...object.CatchUpKind) {
-	n := startNetwork(t, "log-level: debug\n")
+	n := startNetwork(t, 3, "log-level: debug\n")
 	follower := (leadingServer(t, n.etcds) + 1) % 3
 	server := n.servers[follower]
 	s := newSubscribers("subscriber")

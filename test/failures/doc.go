@@ -26,6 +26,11 @@
 //	server far behind its cluster        it gets the whole database; watches go on
 //	server of a cluster damaged,         it stops, and says what helps; the others go on
 //	or its disk full
+//	disk of a server of a cluster slow   writes go on through all; a leader that is too slow
+//	                                     is replaced
+//	databases of a cluster full          all refuse writes until there is space in each; reads and
+//	                                     watches continue
+//	cluster upgraded                     one server after another: writes and watches go on
 //	embedded etcd cannot go on           each stream ends with a last position, and fanoutd
 //	                                     exits
 //

@@ -37,6 +37,7 @@ const (
 // instance is a fanoutd process that can be restarted.
 type instance struct {
 	address string
+	program string // empty: what is built from this source
 	args    []string
 	conn    *grpc.ClientConn
 	reads   fanoutv1.FanoutServiceClient
@@ -125,7 +126,11 @@ func (s *instance) start(t *testing.T) {
 // launch starts the process.
 func (s *instance) launch(t *testing.T) {
 	t.Helper()
-	s.cmd = exec.Command(fanoutdproc.Program(t), s.args...)
+	program := s.program
+	if program == "" {
+		program = fanoutdproc.Program(t)
+	}
+	s.cmd = exec.Command(program, s.args...)
 	s.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "FANOUTD_") })
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
 	if err := s.cmd.Start(); err != nil {

@@ -70,17 +70,11 @@ func newNetwork(t *testing.T, n int, settings string) *network {
 	return net
 }
 
-// startNetwork returns three servers that serve, each with these lines at the end of its settings.
-func startNetwork(t *testing.T, settings string) *network {
+// startNetwork returns so many servers that serve, each with these lines at the end of its settings.
+func startNetwork(t *testing.T, servers int, settings string) *network {
 	t.Helper()
-	n := newNetwork(t, 3, settings)
-	for _, s := range n.servers {
-		s.launch(t)
-		s.endWith(t)
-	}
-	for _, s := range n.servers {
-		s.serves(t)
-	}
+	n := newNetwork(t, servers, settings)
+	launchAll(t, n.servers)
 	return n
 }
 
@@ -256,6 +250,19 @@ func (n *network) from(server int) (ways []way) {
 
 // around returns the ways from and to a server.
 func (n *network) around(server int) []way { return append(n.to(server), n.from(server)...) }
+
+// ways returns the ways from some servers to others.
+func ways(from, to []int) (all []way) {
+	for _, a := range from {
+		for _, b := range to {
+			all = append(all, way{a, b})
+		}
+	}
+	return all
+}
+
+// between returns the ways from some servers to others, and back.
+func between(some, others []int) []way { return append(ways(some, others), ways(others, some)...) }
 
 // opener returns the server that has opened a connection to a proxy.
 func (n *network) opener(near net.Conn) (server int, ok bool) {

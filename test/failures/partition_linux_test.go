@@ -242,30 +242,46 @@ func (l *load) validate(t *testing.T) {
 // partition is a fault between servers.
 type partition struct {
 	name  string
-	begin func(n *network, leader, follower, other int)
-	alone func(leader, follower int) int // the server that may be without the others; -1: none
+	begin func(n *network, of []int) // of the leader, and then its followers, in any order
+	apart []int                      // the places in this order of those that may be without the others
 }
 
-func theLeader(leader, _ int) int     { return leader }
-func theFollower(_, follower int) int { return follower }
+var (
+	theLeader   = []int{0}
+	theFollower = []int{1}
+	thePair     = []int{0, 1}
+	twoFollow   = []int{1, 2}
+)
 
-var partitions = []partition{
-	{"leader without answers", func(n *network, leader, _, _ int) { n.lose(n.around(leader)...) }, theLeader},
-	{"leader cut off", func(n *network, leader, _, _ int) { n.refuse(n.around(leader)...) }, theLeader},
-	{"leader hears nothing", func(n *network, leader, _, _ int) { n.lose(n.to(leader)...) }, theLeader},
-	{"leader is not heard", func(n *network, leader, _, _ int) { n.lose(n.from(leader)...) }, theLeader},
-	{"follower without answers", func(n *network, _, follower, _ int) { n.lose(n.around(follower)...) }, theFollower},
-	{"follower cut off", func(n *network, _, follower, _ int) { n.refuse(n.around(follower)...) }, theFollower},
-	{"follower hears nothing", func(n *network, _, follower, _ int) { n.lose(n.to(follower)...) }, theFollower},
-	{"follower is not heard", func(n *network, _, follower, _ int) { n.lose(n.from(follower)...) }, theFollower},
-	{"leader and one follower do not hear each other", func(n *network, leader, follower, _ int) {
-		n.lose(way{leader, follower}, way{follower, leader})
-	}, theFollower},
-	{"one follower does not hear the leader", func(n *network, leader, follower, _ int) { n.lose(way{leader, follower}) }, theFollower},
-	{"the leader does not hear one follower", func(n *network, leader, follower, _ int) { n.lose(way{follower, leader}) }, theFollower},
-	{"followers do not hear each other", func(n *network, _, follower, other int) {
-		n.lose(way{follower, other}, way{other, follower})
-	}, func(int, int) int { return -1 }},
+// ofThree are the partitions of three servers.
+var ofThree = []partition{
+	{"leader without answers", func(n *network, of []int) { n.lose(n.around(of[0])...) }, theLeader},
+	{"leader cut off", func(n *network, of []int) { n.refuse(n.around(of[0])...) }, theLeader},
+	{"leader hears nothing", func(n *network, of []int) { n.lose(n.to(of[0])...) }, theLeader},
+	{"leader is not heard", func(n *network, of []int) { n.lose(n.from(of[0])...) }, theLeader},
+	{"follower without answers", func(n *network, of []int) { n.lose(n.around(of[1])...) }, theFollower},
+	{"follower cut off", func(n *network, of []int) { n.refuse(n.around(of[1])...) }, theFollower},
+	{"follower hears nothing", func(n *network, of []int) { n.lose(n.to(of[1])...) }, theFollower},
+	{"follower is not heard", func(n *network, of []int) { n.lose(n.from(of[1])...) }, theFollower},
+	{"leader and one follower do not hear each other", func(n *network, of []int) { n.lose(between(of[:1], of[1:2])...) }, theFollower},
+	{"one follower does not hear the leader", func(n *network, of []int) { n.lose(way{of[0], of[1]}) }, theFollower},
+	{"the leader does not hear one follower", func(n *network, of []int) { n.lose(way{of[1], of[0]}) }, theFollower},
+	{"followers do not hear each other", func(n *network, of []int) { n.lose(between(of[1:2], of[2:])...) }, nil},
+}
+
+// ofFive are the partitions of five servers in which two are without the others.
+var ofFive = []partition{
+	{"leader and a follower cut off", func(n *network, of []int) { n.refuse(between(of[:2], of[2:])...) }, thePair},
+	{"leader and a follower without answers", func(n *network, of []int) { n.lose(between(of[:2], of[2:])...) }, thePair},
+	{"leader and a follower hear nothing", func(n *network, of []int) { n.lose(ways(of[2:], of[:2])...) }, thePair},
+	{"leader and a follower are not heard", func(n *network, of []int) { n.lose(ways(of[:2], of[2:])...) }, thePair},
+	{"leader and a follower cut off, also from each other", func(n *network, of []int) {
+		n.refuse(slices.Concat(n.around(of[0]), n.around(of[1]))...)
+	}, thePair},
+	{"two followers cut off", func(n *network, of []int) { n.refuse(slices.Concat(n.around(of[1]), n.around(of[2]))...) }, twoFollow},
+	{"one follower hears nothing, and another one is not heard", func(n *network, of []int) {
+		n.lose(slices.Concat(n.to(of[1]), n.from(of[2]))...)
+	}, twoFollow},
 }
 
 // TestPartitionsOfACluster cuts the links between three servers in many ways. No acknowledged write is lost, no
@@ -275,11 +291,25 @@ func TestPartitionsOfACluster(t *testing.T) {
 		t.Skip("takes more than a second")
 	}
 	t.Parallel()
+	partitionAll(t, 3, ofThree)
+}
+
+// TestPartitionsOfFiveServers does the same to five servers, of which two are without the others.
+func TestPartitionsOfFiveServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	t.Parallel()
+	partitionAll(t, 5, ofFive)
+}
+
+func partitionAll(t *testing.T, servers int, partitions []partition) {
+	t.Helper()
 	rng := seed.New(t).Rand(0)
-	n := startNetwork(t, "")
+	n := startNetwork(t, servers, "")
+	poll.Until(t, "all members vote", func() bool { return n.servers[0].votes(t) == servers })
 	l := startLoad(t, n)
-	all := []int{0, 1, 2}
-	l.goesOn(t, 10, all...)
+	l.goesOn(t, 10, rng.Perm(servers)...)
 	order := rng.Perm(len(partitions))
 	if race.Enabled {
 		order = order[:4] // all take a minute
@@ -292,23 +322,29 @@ func TestPartitionsOfACluster(t *testing.T) {
 
 func partitionOnce(t *testing.T, n *network, l *load, rng *rand.Rand, p *partition) {
 	t.Helper()
-	leader := leadingServer(t, n.etcds)
-	follower := (leader + 1 + rng.IntN(2)) % 3
-	other := 3 - leader - follower
-	alone := p.alone(leader, follower)
-	majority := slices.DeleteFunc([]int{0, 1, 2}, func(i int) bool { return i == alone })
+	of := rng.Perm(len(n.servers))
+	first := slices.Index(of, leadingServer(t, n.etcds))
+	of[0], of[first] = of[first], of[0]
+	var apart, majority []int
+	for place, server := range of {
+		if slices.Contains(p.apart, place) {
+			apart = append(apart, server)
+		} else {
+			majority = append(majority, server)
+		}
+	}
 	l.begin()
-	p.begin(n, leader, follower, other)
+	p.begin(n, of)
 	l.goesOn(t, 50, majority...)
-	if alone >= 0 {
+	for _, server := range apart {
 		// It has no way to know what the others have written meanwhile.
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		l.readOnce(ctx, t, alone)
+		l.readOnce(ctx, t, server)
 		cancel()
 	}
 	paused := l.longest(majority...)
 	n.heal()
 	l.begin()
-	l.goesOn(t, 10, 0, 1, 2)
+	l.goesOn(t, 10, of...)
 	t.Logf("%s: the longest pause of the writers at the others was %v", p.name, paused.Round(time.Millisecond))
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/fanoutd/fanoutd/bench/internal/calls"
@@ -212,11 +213,17 @@ const (
 	lastPort  = 32767
 )
 
+// Ports are tried in turn from a random one on, so that no two servers get the same one.
+var (
+	randomPort = rand.IntN(lastPort - firstPort + 1)
+	tried      atomic.Int64
+)
+
 // freeAddress returns a loopback address with a free port.
 func freeAddress() (string, error) {
 	var err error
 	for range 100 {
-		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		port := firstPort + (randomPort+int(tried.Add(1)))%(lastPort-firstPort+1)
 		var l net.Listener
 		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			defer l.Close()

@@ -95,6 +95,8 @@ type AdminServiceClient interface {
 	// ReclaimSpace frees the space of an embedded etcd that nothing needs. It discards the
 	// history of older revisions, defragments the database file, and if etcd had reached its
 	// quota (reason STORE_FULL), lets it accept writes again. Delete what is not needed first.
+	// In a cluster, it does so for the database of this server, and writes are accepted again once those of
+	// all members that answer have room.
 	//
 	// While the file is defragmented, which takes seconds for each GiB in use, writes and
 	// linearizable reads wait. Watches continue. The disk needs as much free space as the
@@ -259,6 +261,8 @@ type AdminServiceServer interface {
 	// ReclaimSpace frees the space of an embedded etcd that nothing needs. It discards the
 	// history of older revisions, defragments the database file, and if etcd had reached its
 	// quota (reason STORE_FULL), lets it accept writes again. Delete what is not needed first.
+	// In a cluster, it does so for the database of this server, and writes are accepted again once those of
+	// all members that answer have room.
 	//
 	// While the file is defragmented, which takes seconds for each GiB in use, writes and
 	// linearizable reads wait. Watches continue. The disk needs as much free space as the

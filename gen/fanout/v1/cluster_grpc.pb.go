@@ -56,7 +56,8 @@ type ClusterServiceClient interface {
 	MoveLeader(ctx context.Context, in *MoveLeaderRequest, opts ...grpc.CallOption) (*MoveLeaderResponse, error)
 	// DefragmentMember frees the unused space in the database of one member. Its reads of the newest state
 	// wait meanwhile, which takes seconds for each GiB in use. The leader is refused while another member
-	// could lead: move it first.
+	// could lead: move it first. If a database had reached its quota, writes are accepted again once those of
+	// all members that answer have room.
 	DefragmentMember(ctx context.Context, in *DefragmentMemberRequest, opts ...grpc.CallOption) (*DefragmentMemberResponse, error)
 	// DisarmAlarms clears the alarms that etcd keeps after their cause is gone: ALARM_CORRUPT, once all members
 	// have the same data, and all alarms of members that were removed. While a member has other data, or does not answer, it is
@@ -185,7 +186,8 @@ type ClusterServiceServer interface {
 	MoveLeader(context.Context, *MoveLeaderRequest) (*MoveLeaderResponse, error)
 	// DefragmentMember frees the unused space in the database of one member. Its reads of the newest state
 	// wait meanwhile, which takes seconds for each GiB in use. The leader is refused while another member
-	// could lead: move it first.
+	// could lead: move it first. If a database had reached its quota, writes are accepted again once those of
+	// all members that answer have room.
 	DefragmentMember(context.Context, *DefragmentMemberRequest) (*DefragmentMemberResponse, error)
 	// DisarmAlarms clears the alarms that etcd keeps after their cause is gone: ALARM_CORRUPT, once all members
 	// have the same data, and all alarms of members that were removed. While a member has other data, or does not answer, it is

@@ -200,8 +200,18 @@ func (m *Member) MoveLeader(ctx context.Context, leader, to uint64) error {
 // Defragment implements [manage.Etcd].
 func (m *Member) Defragment(ctx context.Context, id uint64) (before, after int64, err error) {
 	if id == uint64(m.etcd.Server.MemberID()) {
-		return m.defragmentNow(ctx)
+		before, after, err = m.defragmentNow(ctx)
+	} else {
+		before, after, err = m.defragmentOther(ctx, id)
 	}
+	if err != nil {
+		return 0, 0, err
+	}
+	_, err = m.endAlarms(ctx)
+	return before, after, err
+}
+
+func (m *Member) defragmentOther(ctx context.Context, id uint64) (before, after int64, err error) {
 	conn, err := m.connection(ctx, id)
 	if err != nil {
 		return 0, 0, err

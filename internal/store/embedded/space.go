@@ -22,8 +22,8 @@ func (m *Member) Database() object.Database {
 // several times its largest request.
 const spareBytes = 8 << 20
 
-// hasRoom reports whether the database is smaller than its quota, given its size.
-func (m *Member) hasRoom(size int64) bool { return size+spareBytes <= m.quota }
+// hasRoom reports whether a database of this size is smaller than its quota.
+func hasRoom(size, quota int64) bool { return size+spareBytes <= quota }
 
 // recoverSpace makes an embedded etcd that reached its quota accept writes again if that is
 // possible at the start: the quota was raised, or deleted data has been compacted and only a
@@ -36,7 +36,7 @@ func (m *Member) recoverSpace(ctx context.Context) error {
 		return err
 	}
 	before := m.backend().Size()
-	if !m.hasRoom(before) && m.hasRoom(m.backend().SizeInUse()) {
+	if !hasRoom(before, m.quota) && hasRoom(m.backend().SizeInUse(), m.quota) {
 		if err := m.defragment(); err != nil && !errors.Is(err, object.ErrNoSpace) {
 			return err
 		}
@@ -63,11 +63,15 @@ func (m *Member) spaceAlarms(ctx context.Context) ([]*pb.AlarmMember, error) {
 	return resp.GetAlarms(), nil
 }
 
-// clearAlarms clears space alarms if the database has room again. It returns false if it has none,
-// or if there are no alarms.
+// clearAlarms clears space alarms if the database of each member that answers has room again. It returns
+// false if one has none, or if there are no alarms.
 func (m *Member) clearAlarms(ctx context.Context, alarms []*pb.AlarmMember) (cleared bool, err error) {
-	if !m.hasRoom(m.backend().Size()) {
+	if len(alarms) == 0 || !hasRoom(m.backend().Size(), m.quota) {
 		return false, nil
+	}
+	if full, err := m.fullMembers(ctx); err != nil || len(full) > 0 {
+		m.log.Warn("etcd refuses writes until the databases of other members have room: defragment them", "members", full, "error", err)
+		return false, err
 	}
 	for _, alarm := range alarms {
 		_, err := m.etcd.Server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, Alarm: alarm.GetAlarm(), MemberID: alarm.GetMemberID()})
@@ -75,12 +79,39 @@ func (m *Member) clearAlarms(ctx context.Context, alarms []*pb.AlarmMember) (cle
 			return false, fmt.Errorf("clear the space alarm: %w", err)
 		}
 	}
-	return len(alarms) > 0, nil
+	return true, nil
+}
+
+// fullMembers returns the other members whose databases have no room. Each of them would raise the alarm
+// again with the next write.
+func (m *Member) fullMembers(ctx context.Context) (names []string, err error) {
+	if !m.several {
+		return nil, nil
+	}
+	c, err := m.Cluster(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask the other members for room: %w", err)
+	}
+	for _, one := range c.Members {
+		if r := one.Report; one.ID != c.Self && r != nil && r.Quota > 0 && !hasRoom(r.Database, r.Quota) {
+			names = append(names, one.Label())
+		}
+	}
+	return names, nil
+}
+
+// endAlarms clears the space alarms whose cause is gone.
+func (m *Member) endAlarms(ctx context.Context) (cleared bool, err error) {
+	alarms, err := m.spaceAlarms(ctx)
+	if err != nil {
+		return false, err
+	}
+	return m.clearAlarms(ctx, alarms)
 }
 
 // ReclaimSpace frees the space that nothing needs: it discards the history, unless keepHistory
-// is set, defragments the database, and clears the space alarm if the database is now smaller
-// than the quota. Other requests to etcd wait while it defragments.
+// is set, defragments the own database, and clears the space alarm if the databases of all members
+// are now smaller than their quotas. Other requests to etcd wait while it defragments.
 //
 // Errors are those of etcd, [*object.SpaceError] if the disk has no room for the
 // defragmentation, and [object.ErrUnavailable] if etcd has been stopped.
@@ -104,11 +135,8 @@ func (m *Member) ReclaimSpace(ctx context.Context, keepHistory bool) (object.Rec
 		return object.Reclaimed{}, err
 	}
 	done.After = m.backend().Size()
-	alarms, err := m.spaceAlarms(ctx)
-	if err == nil {
-		done.Cleared, err = m.clearAlarms(ctx, alarms)
-	}
-	if err != nil {
+	var err error
+	if done.Cleared, err = m.endAlarms(ctx); err != nil {
 		return object.Reclaimed{}, err
 	}
 	m.log.Info("reclaimed space of embedded etcd", "bytes_before", done.Before, "bytes", done.After,

@@ -108,7 +108,8 @@ class ClusterServiceServicer(object):
     def DefragmentMember(self, request, context):
         """DefragmentMember frees the unused space in the database of one member. Its reads of the newest state
         wait meanwhile, which takes seconds for each GiB in use. The leader is refused while another member
-        could lead: move it first.
+        could lead: move it first. If a database had reached its quota, writes are accepted again once those of
+        all members that answer have room.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
