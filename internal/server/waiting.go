@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -42,14 +43,18 @@ type Waiting struct {
 	grpc, within *grpc.Server
 	conn         *grpc.ClientConn // to within
 	local        sync.WaitGroup
+	endStreams   context.CancelFunc
 }
 
 // NewWaiting returns a server that must be stopped.
 func NewWaiting(cfg WaitingConfig) (*Waiting, error) {
 	w := &Waiting{cfg: cfg, limits: quota.New(cfg.Limits, cfg.Log)}
+	ending, endStreams := context.WithCancel(context.Background())
+	w.endStreams = endStreams
 	budgets := func(address string) frames.Budget { return w.limits.StreamBudget(address) }
 	options := append(transport.ServerOptions(cfg.TLS, w.limits.RequestBytes, budgets, func(string, error) {}),
-		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error { return w.Refuse(stream.Context()) }))
+		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error { return w.Refuse(stream.Context()) }),
+		grpc.StreamInterceptor(endWith(ending)))
 	w.within = grpc.NewServer(options...)
 	options = append(options, transport.ConnectionOptions(w.limits.StreamsPerConnection, 0, 0)...)
 	w.grpc = grpc.NewServer(append(options, grpc.KeepaliveParams(keepalive.ServerParameters{
@@ -97,10 +102,25 @@ func (w *Waiting) LimitStreams(conn net.Conn) net.Conn {
 	return frames.NewConn(conn, w.limits.HTTPStreamBudget(conn.RemoteAddr().String()))
 }
 
-// Stop closes all connections. Requests are answered at once, so none is lost by it.
+// Stop answers the requests that have arrived, ends the streams of health, and closes all connections. A request that is
+// sent meanwhile is sent again by gRPC, because it knows that nothing has read it. A request of which only a part
+// arrives ends with its connection, whose age is limited.
 func (w *Waiting) Stop() {
-	w.grpc.Stop()
+	w.endStreams()
+	w.grpc.GracefulStop()
 	w.within.Stop()
 	w.local.Wait()
 	_ = w.conn.Close() // its other end is closed already
+}
+
+// endWith ends streams when ctx is done.
+func endWith(ctx context.Context) grpc.StreamServerInterceptor {
+	return func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		wrapped := middleware.WrapServerStream(stream)
+		streaming, cancel := context.WithCancel(stream.Context())
+		defer cancel()
+		defer context.AfterFunc(ctx, cancel)()
+		wrapped.WrappedContext = streaming
+		return handler(srv, wrapped)
+	}
 }

@@ -45,10 +45,10 @@ type outcomes struct {
 func (o *outcomes) note(key string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch {
+	switch reason := reasonOf(err); {
 	case err == nil:
 		o.acknowledged[key] = true
-	case reasonOf(err) == "WRITE_NOT_APPLIED":
+	case reason == "WRITE_NOT_APPLIED" || reason == "CLUSTER_FORMING":
 		o.refused[key] = true
 	default:
 		o.other[key] = true
