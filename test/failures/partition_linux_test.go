@@ -299,6 +299,9 @@ func TestPartitionsOfFiveServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
+	if race.Enabled {
+		t.Skip("five servers take minutes under the race detector: see make test-full-size")
+	}
 	t.Parallel()
 	partitionAll(t, 5, ofFive)
 }
