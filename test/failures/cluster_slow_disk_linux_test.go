@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/poll"
 )
 
-// slowDisk makes a server wait so much longer for each flush of a file, until it is called again.
+// slowDisk makes a server wait so much longer for each flush of a file, until end is called.
 func slowDisk(t *testing.T, s *instance, delay time.Duration) (end func()) {
 	t.Helper()
 	var log logs.Buffer
@@ -30,16 +31,17 @@ func slowDisk(t *testing.T, s *instance, delay time.Duration) (end func()) {
 		_ = cmd.Wait() // it ends with the signal that it got
 		close(ended)
 	}()
-	stop := func() {
-		_ = cmd.Process.Signal(syscall.SIGINT) // it may have ended
+	stop := sync.OnceFunc(func() {
+		select {
+		case <-ended:
+			t.Errorf("strace has ended: %s", log.String())
+			return
+		default:
+		}
+		_ = cmd.Process.Signal(syscall.SIGINT) // it may be ending
 		<-ended
-	}
+	})
 	t.Cleanup(stop)
-	select {
-	case <-ended:
-		t.Fatalf("strace has ended: %s", log.String())
-	default:
-	}
 	return stop
 }
 

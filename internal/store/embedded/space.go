@@ -69,9 +69,13 @@ func (m *Member) clearAlarms(ctx context.Context, alarms []*pb.AlarmMember) (cle
 	if len(alarms) == 0 || !hasRoom(m.backend().Size(), m.quota) {
 		return false, nil
 	}
-	if full, err := m.fullMembers(ctx); err != nil || len(full) > 0 {
-		m.log.Warn("etcd refuses writes until the databases of other members have room: defragment them", "members", full, "error", err)
+	full, err := m.fullMembers(ctx)
+	if err != nil {
 		return false, err
+	}
+	if len(full) > 0 {
+		m.log.Warn("etcd refuses writes until the databases of other members have room: defragment them", "members", full)
+		return false, nil
 	}
 	for _, alarm := range alarms {
 		_, err := m.etcd.Server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, Alarm: alarm.GetAlarm(), MemberID: alarm.GetMemberID()})
