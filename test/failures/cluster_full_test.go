@@ -22,7 +22,6 @@ func TestQuotaOfACluster(t *testing.T) {
 	}
 	t.Parallel()
 	servers, _ := startServers(t, "--embedded-etcd-quota", "16MiB")
-	poll.Until(t, "all members vote", func() bool { return servers[0].safe(t) })
 	subscribed := newSubscribers("subscriber")
 	subscribed.subscribe(t, servers[2].reads)
 	subscribed.until(t, object.Synced)

@@ -45,7 +45,8 @@ func startServers(t *testing.T, args ...string) (servers []*instance, etcds []st
 	return servers, etcds
 }
 
-// launchAll starts servers that need each other.
+// launchAll starts the servers of a cluster, and returns when all serve and vote. A server serves a moment before it votes,
+// and until then, no other one may fail.
 func launchAll(t *testing.T, servers []*instance) {
 	t.Helper()
 	for _, s := range servers {
@@ -55,6 +56,7 @@ func launchAll(t *testing.T, servers []*instance) {
 	for _, s := range servers {
 		s.serves(t)
 	}
+	poll.Until(t, "all members vote", func() bool { return servers[0].votes(t) == len(servers) })
 }
 
 // TestKilledServersOfACluster kills each of three servers in turn, then all at once. What was acknowledged is

@@ -310,7 +310,6 @@ func partitionAll(t *testing.T, servers int, partitions []partition) {
 	t.Helper()
 	rng := seed.New(t).Rand(0)
 	n := startNetwork(t, servers, "")
-	poll.Until(t, "all members vote", func() bool { return n.servers[0].votes(t) == servers })
 	l := startLoad(t, n)
 	l.goesOn(t, 10, rng.Perm(servers)...)
 	order := rng.Perm(len(partitions))
