@@ -102,9 +102,9 @@ func (w *Waiting) LimitStreams(conn net.Conn) net.Conn {
 	return frames.NewConn(conn, w.limits.HTTPStreamBudget(conn.RemoteAddr().String()))
 }
 
-// Stop answers the requests that have arrived, ends the streams of health, and closes all connections. A request that is
-// sent meanwhile is sent again by gRPC, because it knows that nothing has read it. A request of which only a part
-// arrives ends with its connection, whose age is limited.
+// Stop answers the requests that have arrived, ends the streams of health, and closes all connections. Clients send
+// a request that came too late to the next server: gRPC tells them that nobody has read it. A request that never arrives
+// in full ends with its connection, whose age is limited.
 func (w *Waiting) Stop() {
 	w.endStreams()
 	w.grpc.GracefulStop()

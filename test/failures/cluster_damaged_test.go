@@ -70,21 +70,26 @@ func (s *instance) has(t *testing.T, key string) bool {
 	return err == nil
 }
 
+// cluster returns what a server says of its cluster, or nil.
+func (s *instance) cluster(t *testing.T) *fanoutv1.GetClusterResponse {
+	t.Helper()
+	c, err := fanoutv1.NewClusterServiceClient(s.conn).GetCluster(contextFor(t), &fanoutv1.GetClusterRequest{})
+	if err != nil {
+		return nil
+	}
+	return c
+}
+
 // safe reports whether any server of a cluster may fail.
 func (s *instance) safe(t *testing.T) bool {
 	t.Helper()
-	c, err := fanoutv1.NewClusterServiceClient(s.conn).GetCluster(contextFor(t), &fanoutv1.GetClusterRequest{})
-	return err == nil && c.GetSafe()
+	return s.cluster(t).GetSafe()
 }
 
 // votes returns how many members of a cluster vote.
 func (s *instance) votes(t *testing.T) (n int) {
 	t.Helper()
-	c, err := fanoutv1.NewClusterServiceClient(s.conn).GetCluster(contextFor(t), &fanoutv1.GetClusterRequest{})
-	if err != nil {
-		return 0
-	}
-	for _, m := range c.GetMembers() {
+	for _, m := range s.cluster(t).GetMembers() {
 		if m.GetRole() != fanoutv1.ClusterMember_ROLE_LEARNER {
 			n++
 		}

@@ -4,11 +4,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
 
-	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/loopback"
 	"github.com/fanoutd/fanoutd/test/poll"
 )
@@ -63,16 +61,9 @@ func TestUpgradeOfACluster(t *testing.T) {
 	}
 	w.end(t)
 
-	truth := dialEtcd(t, n.etcds...)
-	truth.read(t)
-	var want []object.Revision
-	for _, c := range truth.changes {
-		want = append(want, c.Revision)
-	}
+	want := dialEtcd(t, n.etcds...).revisions(t)
 	for _, w := range fleet {
 		poll.Until(t, "a watcher has all events", func() bool { return len(w.got()) >= len(want) })
-		if got := w.got(); !slices.Equal(got, want) {
-			t.Errorf("a watcher got events at %v, want %v", got, want)
-		}
+		w.check(t, want)
 	}
 }

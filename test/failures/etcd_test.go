@@ -109,6 +109,16 @@ func (e *etcd) read(t *testing.T) {
 	}
 }
 
+// revisions returns those of the changes so far, one for each change.
+func (e *etcd) revisions(t *testing.T) (all []object.Revision) {
+	t.Helper()
+	e.read(t)
+	for _, c := range e.changes {
+		all = append(all, c.Revision)
+	}
+	return all
+}
+
 // truth returns the history so far.
 func (e *etcd) truth(t *testing.T) *check.Truth {
 	t.Helper()

@@ -269,7 +269,7 @@ var ofThree = []partition{
 	{"followers do not hear each other", func(n *network, of []int) { n.lose(between(of[1:2], of[2:])...) }, nil},
 }
 
-// ofFive are the partitions of five servers in which two are without the others.
+// ofFive are the partitions of five servers. Each leaves a majority of three.
 var ofFive = []partition{
 	{"leader and a follower cut off", func(n *network, of []int) { n.refuse(between(of[:2], of[2:])...) }, thePair},
 	{"leader and a follower without answers", func(n *network, of []int) { n.lose(between(of[:2], of[2:])...) }, thePair},
@@ -294,7 +294,7 @@ func TestPartitionsOfACluster(t *testing.T) {
 	partitionAll(t, 3, ofThree)
 }
 
-// TestPartitionsOfFiveServers does the same to five servers, of which two are without the others.
+// TestPartitionsOfFiveServers does the same with five servers, two of which lose the others.
 func TestPartitionsOfFiveServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")

@@ -147,6 +147,14 @@ func (w *fleetWatcher) got() []object.Revision {
 	return slices.Clone(w.revisions)
 }
 
+// check checks that the caller got each event once.
+func (w *fleetWatcher) check(t *testing.T, want []object.Revision) {
+	t.Helper()
+	if got := w.got(); !slices.Equal(got, want) {
+		t.Errorf("a watcher got events at %v, want %v", got, want)
+	}
+}
+
 // rollingRestart is what the watchers of a fleet saw of a rolling restart.
 type rollingRestart struct {
 	watchers int
@@ -201,16 +209,10 @@ func restartFleet(t *testing.T, watchers int, signal os.Signal) *rollingRestart 
 		reach(store.putMany(t, fmt.Sprintf("with/%d", i), 10))
 	}
 
-	store.read(t)
-	var want []object.Revision
-	for _, c := range store.changes {
-		want = append(want, c.Revision)
-	}
+	want := store.revisions(t)
 	result := &rollingRestart{watchers: watchers}
 	for _, w := range fleet {
-		if got := w.got(); !slices.Equal(got, want) {
-			t.Errorf("a watcher got events at %v, want %v", got, want)
-		}
+		w.check(t, want)
 		w.mu.Lock()
 		result.resumed += w.streams - 1
 		result.refused = append(result.refused, w.refused...)
