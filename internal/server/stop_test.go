@@ -153,6 +153,7 @@ func TestStopKeepsItsDeadlineWithAStuckClient(t *testing.T) {
 	if _, err := stuck.Header(); err != nil {
 		t.Fatal(err)
 	}
+	in.awaitWatcher(ctx, t, func(w *fanoutv1.WatcherStatus) bool { return w.GetBlocked() })
 	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
 	now := w.next(fanoutv1.WatchResponse_KIND_BOOKMARK).GetPosition()
 
