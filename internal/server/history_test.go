@@ -434,7 +434,8 @@ func TestHistoryRefusesValuesThatAreTooLarge(t *testing.T) {
 
 // Reencrypt covers the history, and what it changes is no gap.
 func TestHistoryIsReencrypted(t *testing.T) {
-	ctx, etcd, keys := within(t), openEtcd(t, 0), newKeysets(t)
+	etcd, keys := openEtcd(t, 0), newKeysets(t)
+	ctx := within(t) // it begins once this test has its turn
 	ring := crypt.NewKeyring(slog.New(slog.DiscardHandler))
 	use := func(keyset []byte) {
 		t.Helper()
