@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // A client over HTTP names itself, reports what it has applied, and sees how many watches have
@@ -30,31 +31,33 @@ func TestReportsOverHTTP(t *testing.T) {
 		t.Fatal("the response does not name the watch")
 	}
 
-	applied := func(more string) *fanoutv1.WatchAppliedResponse {
+	// The first answer may be one that an earlier request of the same question got a moment ago.
+	awaitApplied := func(more string, want func(*fanoutv1.WatchAppliedResponse) bool) {
 		t.Helper()
-		resp := s.send(t, t.Context(), "GET", fmt.Sprintf("/v1/resources/config/applied?prefix=shop&revision=%d%s", at, more), "")
+		resp := s.send(t, poll.Context(t), "GET", fmt.Sprintf("/v1/resources/config/applied?prefix=shop&revision=%d%s", at, more), "")
 		defer resp.Body.Close()
 		if got := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || got != "application/x-ndjson" {
 			t.Fatalf("got %d, %s", resp.StatusCode, got)
 		}
-		var l line
-		if err := json.NewDecoder(resp.Body).Decode(&l); err != nil {
-			t.Fatal(err)
+		lines, m := json.NewDecoder(resp.Body), &fanoutv1.WatchAppliedResponse{}
+		for ok := false; !ok; ok = want(m) {
+			var l line
+			if err := lines.Decode(&l); err != nil {
+				t.Fatalf("%q: %v after %v", more, err, m)
+			}
+			if err := protojson.Unmarshal(l.Result, m); err != nil {
+				t.Fatal(err)
+			}
 		}
-		m := &fanoutv1.WatchAppliedResponse{}
-		if err := protojson.Unmarshal(l.Result, m); err != nil {
-			t.Fatal(err)
-		}
-		return m
 	}
-	if m := applied(""); m.GetWatches() != 1 || m.GetApplied() != 0 || len(m.GetPending()) != 1 {
-		t.Errorf("before the report: got %v", m)
-	}
+	awaitApplied("", func(m *fanoutv1.WatchAppliedResponse) bool { // before the report
+		return m.GetWatches() == 1 && m.GetApplied() == 0 && len(m.GetPending()) == 1
+	})
 	body := fmt.Sprintf(`{"watch": %q, "applied": {"epoch": %q, "revision": "%d"}}`, token, position.GetEpoch(), position.GetRevision())
 	call[fanoutv1.ReportResponse](t, s, "POST", "/v1/reports", body)
-	if m := applied(""); m.GetWatches() != 1 || m.GetApplied() != 1 || len(m.GetPending()) != 0 {
-		t.Errorf("after the report: got %v", m)
-	}
+	awaitApplied("", func(m *fanoutv1.WatchAppliedResponse) bool {
+		return m.GetWatches() == 1 && m.GetApplied() == 1 && len(m.GetPending()) == 0
+	})
 	s.watch(t, "prefix=shop").next(fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN)
 	for more, want := range map[string][3]int64{ // watches, applied, not reporting
 		"":                 {1, 1, 1},
@@ -64,9 +67,9 @@ func TestReportsOverHTTP(t *testing.T) {
 		"&subscriberSelector=" + url.QueryEscape("app.kubernetes.io/name=cart,tier"): {1, 1, 0},
 		"&subscriberSelector=app": {0, 0, 0},
 	} {
-		if m := applied(more); [3]int64{m.GetWatches(), m.GetApplied(), m.GetNotReporting()} != want {
-			t.Errorf("%q: got %v, want %v", more, m, want)
-		}
+		awaitApplied(more, func(m *fanoutv1.WatchAppliedResponse) bool {
+			return [3]int64{m.GetWatches(), m.GetApplied(), m.GetNotReporting()} == want
+		})
 	}
 	body = fmt.Sprintf(`{"watch": %q, "error": {"code": 3, "message": "x"}, "failedKeys": ["shop/a"]}`, token)
 	call[fanoutv1.ReportResponse](t, s, "POST", "/v1/reports", body)
