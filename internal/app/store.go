@@ -178,9 +178,12 @@ func directoryOf(cfg config.Config) (cluster.Directory, error) {
 // checkOwner fails for root if the data directory belongs to another user, who could not read a file in it.
 func checkOwner(cfg config.Config) error { return store.CheckOwner(cfg.DataDir) }
 
-// adviseReplacement adds what to do to an error of a server whose files are damaged: the others have its data.
+// adviseReplacement adds what to do to an error of a server whose files are damaged or have other data than those of
+// others.
 func adviseReplacement(cfg config.Config, err error) error {
-	if _, ok := errors.AsType[*store.DamagedError](err); !ok {
+	_, damaged := errors.AsType[*store.DamagedError](err)
+	_, different := errors.AsType[*store.DifferentDataError](err)
+	if !damaged && !different {
 		return err
 	}
 	own, _, listErr := Servers(cfg)
@@ -188,8 +191,12 @@ func adviseReplacement(cfg config.Config, err error) error {
 		return err
 	}
 	dir := filepath.Join(cfg.DataDir, "etcd")
-	return fmt.Errorf("%w. While a majority of the other servers runs, no backup is needed: run fanoutctl cluster replace %s, "+
-		"move the data of this server away (mv %s %s.old), and start it again", err, own, dir, dir)
+	replace := fmt.Sprintf("run fanoutctl cluster replace %s, move the data of this server away (mv %s %s.old), and start it again", own, dir, dir)
+	if damaged {
+		return fmt.Errorf("%w. While a majority of the other servers runs, no backup is needed: %s", err, replace)
+	}
+	return fmt.Errorf("%w. The log says which servers have other data than this one (\"found different hash values\"). If they are a majority, %s. "+
+		"Otherwise stop these, start this one again, and replace them in the same way", err, replace)
 }
 
 // openStore opens the store. Begin makes an embedded etcd a member of several; its zero value does not.

@@ -10,6 +10,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store/embedded"
 	"github.com/fanoutd/fanoutd/internal/store/embedded/directory"
+	"github.com/fanoutd/fanoutd/internal/store/embedded/process"
 	"github.com/fanoutd/fanoutd/internal/store/embedded/recovery"
 	"github.com/fanoutd/fanoutd/internal/store/epochs"
 )
@@ -20,10 +21,11 @@ type EmbeddedConfig = embedded.Config
 
 // These are what makes an embedded etcd a member of several.
 type (
-	Peers         = embedded.Peers
-	TLSFiles      = embedded.TLSFiles
-	DataGoneError = embedded.DataGoneError
-	DamagedError  = directory.DamagedError
+	Peers              = embedded.Peers
+	TLSFiles           = embedded.TLSFiles
+	DataGoneError      = embedded.DataGoneError
+	DamagedError       = directory.DamagedError
+	DifferentDataError = process.DifferentDataError
 )
 
 // Identify is [directory.Identify].

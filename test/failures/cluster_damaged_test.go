@@ -45,22 +45,29 @@ func TestDamagedServerOfACluster(t *testing.T) {
 	if err := other.put(t, "meanwhile", "1"); err != nil {
 		t.Errorf("a write at another server: %v", err)
 	}
-
-	replace := &fanoutv1.RemoveMemberRequest{Member: "node-3", OnlyIfDead: true}
-	poll.Until(t, "the member is removed", func() bool {
-		_, err := fanoutv1.NewClusterServiceClient(other.conn).RemoveMember(contextFor(t), replace)
-		return err == nil
-	})
-	if err := os.Rename(etcd, etcd+".old"); err != nil {
-		t.Fatal(err)
-	}
-	broken.start(t)
+	broken.isReplaced(t, "node-3", other)
 	for _, key := range []string{"before/0", "before/39", "meanwhile"} {
 		if !broken.has(t, key) {
 			t.Errorf("the server has no %s", key)
 		}
 	}
-	poll.Until(t, "all members vote", func() bool { return other.safe(t) })
+}
+
+// isReplaced replaces the member of a server that has ended, as the server says, and starts the server. It returns
+// when all members vote.
+func (s *instance) isReplaced(t *testing.T, name string, via *instance) {
+	t.Helper()
+	replace := &fanoutv1.RemoveMemberRequest{Member: name, OnlyIfDead: true}
+	poll.Until(t, "the member is removed", func() bool {
+		_, err := fanoutv1.NewClusterServiceClient(via.conn).RemoveMember(contextFor(t), replace)
+		return err == nil
+	})
+	etcd := filepath.Join(s.dataDir(), "etcd")
+	if err := os.Rename(etcd, etcd+".old"); err != nil {
+		t.Fatal(err)
+	}
+	s.start(t)
+	poll.Until(t, "all members vote", func() bool { return via.safe(t) })
 }
 
 // has reports whether a server has an object.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -24,6 +25,16 @@ func startLimit(dir string) time.Duration {
 	return time.Minute + time.Duration(directory.Bytes(dir)/slowDisk)*time.Second
 }
 
+// differentData is the end of etcd's error, which has no type.
+const differentData = "found data inconsistency with peers"
+
+// DifferentDataError means that etcd did not start because another member has other data at the same revision. etcd
+// logs which one. Either may be wrong.
+type DifferentDataError struct{ err error }
+
+func (e *DifferentDataError) Error() string { return e.err.Error() }
+func (e *DifferentDataError) Unwrap() error { return e.err }
+
 // Start checks the data directory and starts etcd in it. It returns once etcd serves requests, at the latest after
 // a limit that grows with the data. A member of several serves requests only once a majority has started, so for
 // it, Start does not wait for that.
@@ -35,7 +46,11 @@ func Start(ctx context.Context, cfg *embed.Config, fatal *FatalErrors, several b
 		if err := directory.Check(cfg.Dir, several); err != nil {
 			return nil, err
 		}
-		return embed.StartEtcd(cfg)
+		etcd, err := embed.StartEtcd(cfg)
+		if err != nil && strings.HasSuffix(err.Error(), differentData) {
+			err = &DifferentDataError{err}
+		}
+		return etcd, err
 	}
 	return startWithin(ctx, start, fatal, startLimit(cfg.Dir), several)
 }
