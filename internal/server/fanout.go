@@ -6,6 +6,7 @@ import (
 	"time"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
@@ -99,4 +100,21 @@ func retryExpired(acceptsNewer bool, read func() (grpcmsg.Pieces, error)) (grpcm
 			return e, err
 		}
 	}
+}
+
+// Report implements FanoutService.
+func (f *fanout) Report(ctx context.Context, req *fanoutv1.ReportRequest) (*fanoutv1.ReportResponse, error) {
+	report, err := request.ParseReport(req)
+	if err != nil {
+		return nil, err
+	}
+	w := f.watches.FindByToken(report.Watch)
+	if w == nil {
+		return nil, apierr.ErrUnknownWatch
+	}
+	rpc.CallOf(ctx).Resource = w.Resource() // for the audit log
+	if caller := access.From(ctx); !w.Caller().HasOpened(caller) {
+		return nil, &apierr.ForeignWatchError{Caller: caller, Resource: w.Resource()}
+	}
+	return &fanoutv1.ReportResponse{}, f.watches.Report(w, report)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/dispatch/feed"
+	"github.com/fanoutd/fanoutd/internal/history"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/validation"
@@ -139,4 +140,14 @@ func (r Resources) Find(name string) (*Resource, error) {
 		return nil, apierr.InvalidError{{Field: "resource", Description: "must not be empty"}}
 	}
 	return nil, apierr.UnknownResourceError(name)
+}
+
+// History is the history of a resource.
+type History struct {
+	Recorder *history.Recorder
+	Reader   *history.Reader
+	Pruner   *history.Pruner
+
+	// Rewrite is the method of Store for the records of the history.
+	Rewrite func(ctx context.Context, start object.Key, limit, batch int) (object.RewriteResult, error)
 }

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -12,10 +13,24 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/audit"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/work"
 )
+
+// Interceptors has the state that the interceptors of all methods share. All fields but
+// Authenticator and Audit are required.
+type Interceptors struct {
+	Log           *slog.Logger
+	Authenticator *access.Authenticator // nil: all callers are anonymous
+	Rights        *Rights
+	Limits        *quota.Limiter
+	Audit         *audit.Log           // nil: there is none
+	Denials       quota.ClientLimiters // see NewDenials
+	Slow          *SlowLog
+	Stopping      context.Context // ends the streams of all methods but entrances, which would last for as long as clients like; the registry ends those of entrances
+}
 
 // Call carries what inner interceptors find out to outer ones, such as the identity of the
 // caller for the audit log.
