@@ -70,8 +70,11 @@ func (c Cluster) hasAlarm(alarm Alarm) bool { return slices.Contains(c.OtherAlar
 // Disarm clears the alarms whose cause is gone: those of members that were removed, and if all members have
 // the same data, all alarms that it differs. It returns them, and the state of the cluster afterwards.
 func (m *Manager) Disarm(ctx context.Context) (cleared []Alarm, c Cluster, err error) {
-	m.changing.Lock()
-	defer m.changing.Unlock()
+	end, err := m.begin(ctx)
+	if err != nil {
+		return nil, c, err
+	}
+	defer end()
 	if c, err = m.confirmed(ctx); err != nil {
 		return nil, c, err
 	}

@@ -55,6 +55,7 @@ type Report struct {
 	// A member that is no server of fanoutd does not know these.
 	Version            string
 	DiskFree           int64     // -1: unknown
+	DiskFull           bool      // puts are refused
 	CertificateExpires time.Time // zero: it has none
 }
 

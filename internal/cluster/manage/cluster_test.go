@@ -2,6 +2,7 @@ package manage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -158,14 +159,16 @@ func TestReplacedMemberAnswersNobody(t *testing.T) {
 	}{
 		{"it is dead", func(*recorder) {}, ""},
 		{"it answers later", func(r *recorder) { r.later = state("a b c") }, "c answers, so it need not be replaced"},
+		{"it answers the last question", func(r *recorder) {
+			r.later, r.at, r.takes = state("a b c"), r.at.Add(3500*time.Millisecond), 2*time.Second
+		}, "c answers, so it need not be replaced"},
 		{"it answers another member", func(r *recorder) { r.reached = []uint64{2} }, "c answers b, so it need not be replaced"},
 		{"another one dies meanwhile", func(r *recorder) { r.later = state("a b:dead c:dead") }, "no majority of the voting members works"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				etcd := &recorder{cluster: state("a b c:dead")}
+				etcd := &recorder{cluster: state("a b c:dead"), at: time.Now().Add(5 * time.Second)}
 				tt.change(etcd)
-				etcd.at = time.Now().Add(5 * time.Second)
 				_, err := New(etcd).Remove(context.Background(), "c", true)
 				if (err == nil) != (tt.refusal == "") || err != nil && !strings.Contains(err.Error(), tt.refusal) {
 					t.Errorf("got %v, want %q", err, tt.refusal)
@@ -178,13 +181,32 @@ func TestReplacedMemberAnswersNobody(t *testing.T) {
 	}
 }
 
+// A change waits for another one, but not longer than its caller.
+func TestChangesWaitForEachOther(t *testing.T) {
+	m := New(&recorder{cluster: state("a b c")})
+	end, err := m.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := m.Remove(ctx, "c", false); !errors.Is(err, context.Canceled) {
+		t.Errorf("during another change: got %v", err)
+	}
+	end()
+	if _, err := m.Remove(t.Context(), "c", false); err != nil {
+		t.Errorf("after it: got %v", err)
+	}
+}
+
 // recorder is an etcd that records the changes.
 type recorder struct {
 	Etcd
 	cluster Cluster
 	hashes  map[string]Hash
 	reached []uint64
-	later   Cluster // the state after at
+	takes   time.Duration // each question
+	later   Cluster       // the state after at
 	at      time.Time
 	calls   []string
 }
@@ -207,7 +229,10 @@ func (r *recorder) Cluster(context.Context) (Cluster, error) {
 	return r.cluster, nil
 }
 
-func (r *recorder) Reached(context.Context, uint64) []uint64 { return r.reached }
+func (r *recorder) Reached(context.Context, uint64) []uint64 {
+	time.Sleep(r.takes)
+	return r.reached
+}
 
 func (r *recorder) RemoveMember(_ context.Context, via, id uint64) error {
 	r.add("remove %s via %s", r.name(id), r.name(via))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -44,11 +43,21 @@ type Etcd interface {
 // Manager manages a cluster. Its methods may be called from any goroutine.
 type Manager struct {
 	etcd     Etcd
-	changing sync.Mutex
+	changing chan struct{} // has an element during a change
 }
 
 // New returns a Manager.
-func New(etcd Etcd) *Manager { return &Manager{etcd: etcd} }
+func New(etcd Etcd) *Manager { return &Manager{etcd: etcd, changing: make(chan struct{}, 1)} }
+
+// begin waits until no other change is going on here. The caller calls end afterwards.
+func (m *Manager) begin(ctx context.Context) (end func(), err error) {
+	select {
+	case m.changing <- struct{}{}:
+		return func() { <-m.changing }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for another change of the cluster: %w", ctx.Err())
+	}
+}
 
 // Cluster returns the state of the cluster, its members in the order of their names.
 func (m *Manager) Cluster(ctx context.Context) (Cluster, error) {
@@ -99,8 +108,11 @@ func repeat(ctx context.Context, ended func() bool) {
 // Remove removes a member, with onlyIfDead only if it does not answer any member for a while. It returns the state of the
 // cluster afterwards.
 func (m *Manager) Remove(ctx context.Context, name string, onlyIfDead bool) (Cluster, error) {
-	m.changing.Lock()
-	defer m.changing.Unlock()
+	end, err := m.begin(ctx)
+	if err != nil {
+		return Cluster{}, err
+	}
+	defer end()
 	c, err := m.several(ctx)
 	if err != nil {
 		return c, err
@@ -156,6 +168,9 @@ func (m *Manager) dead(ctx context.Context, c Cluster, member Member) (Cluster, 
 		c, err = m.Cluster(ctx)
 		return err != nil
 	})
+	if one, err := c.Find(member.Label()); err == nil && one.Report != nil {
+		answers = cmp.Or(answers, "answers") // the last question counts, too
+	}
 	if answers != "" {
 		err = unsafef("%s %s, so it need not be replaced: to move it to another machine, stop it first; to take it out of the cluster, use fanoutctl cluster remove",
 			member.Label(), answers)
@@ -198,8 +213,11 @@ func (c Cluster) works() error {
 
 // Update changes the address at which other members reach a member.
 func (m *Manager) Update(ctx context.Context, name string, url func(present string) string) (peerURL string, err error) {
-	m.changing.Lock()
-	defer m.changing.Unlock()
+	end, err := m.begin(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer end()
 	c, err := m.several(ctx)
 	if err != nil {
 		return "", err
@@ -234,8 +252,11 @@ func (m *Manager) Update(ctx context.Context, name string, url func(present stri
 // MoveLeader makes a member the leader; with an empty name, the one that has applied the most. It returns
 // the previous and the new leader.
 func (m *Manager) MoveLeader(ctx context.Context, name string) (from, to Member, err error) {
-	m.changing.Lock()
-	defer m.changing.Unlock()
+	end, err := m.begin(ctx)
+	if err != nil {
+		return from, to, err
+	}
+	defer end()
 	c, err := m.several(ctx)
 	if err == nil {
 		err = c.works()
@@ -268,8 +289,11 @@ func (m *Manager) MoveLeader(ctx context.Context, name string) (from, to Member,
 
 // Defragment defragments the database of a member and returns its sizes.
 func (m *Manager) Defragment(ctx context.Context, name string) (before, after int64, err error) {
-	m.changing.Lock()
-	defer m.changing.Unlock()
+	end, err := m.begin(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer end()
 	c, err := m.several(ctx)
 	if err != nil {
 		return 0, 0, err
