@@ -177,6 +177,9 @@ func (m *Member) connection(ctx context.Context, id uint64) (*grpc.ClientConn, e
 
 // UpdateMember implements [manage.Etcd].
 func (m *Member) UpdateMember(ctx context.Context, id uint64, peerURL string) error {
+	// Raft may drop the change, and etcd would then wait for ever.
+	ctx, cancel := context.WithTimeout(ctx, m.etcd.Server.Cfg.ReqTimeout())
+	defer cancel()
 	_, err := m.memberships.MemberUpdate(ctx, &pb.MemberUpdateRequest{ID: id, PeerURLs: []string{peerURL}})
 	return rpctypes.Error(err)
 }
@@ -217,15 +220,20 @@ func (m *Member) defragmentOther(ctx context.Context, id uint64) (before, after 
 		return 0, 0, err
 	}
 	other := pb.NewMaintenanceClient(conn)
-	was, err := other.Status(ctx, &pb.StatusRequest{})
-	if err != nil {
-		return 0, 0, rpctypes.Error(err)
+	size := func() (int64, error) {
+		ctx, cancel := context.WithTimeout(ctx, questionTimeout)
+		defer cancel()
+		status, err := other.Status(ctx, &pb.StatusRequest{})
+		return status.GetDbSize(), rpctypes.Error(err)
+	}
+	if before, err = size(); err != nil {
+		return 0, 0, err
 	}
 	if _, err := other.Defragment(ctx, &pb.DefragmentRequest{}); err != nil {
 		return 0, 0, rpctypes.Error(err)
 	}
-	is, err := other.Status(ctx, &pb.StatusRequest{})
-	return was.GetDbSize(), is.GetDbSize(), rpctypes.Error(err)
+	after, err = size()
+	return before, after, err
 }
 
 // defragmentNow defragments the own database if there is room on the disk.

@@ -30,14 +30,26 @@ func (m *Member) defragment() error {
 	if free < needed {
 		return &object.SpaceError{What: "a defragmentation", Needed: needed, Free: free}
 	}
-	// Unlike that of the server, this method lets others read the sizes meanwhile.
-	if err := m.backend().Defrag(); err != nil {
+	if err := m.rewriteDatabase(); err != nil {
 		if disk.Full(err) {
 			err = fmt.Errorf("%w: %w", object.ErrNoSpace, err)
 		}
 		return fmt.Errorf("defragment: %w", err)
 	}
 	return nil
+}
+
+// rewriteDatabase defragments the database. Others can read its sizes meanwhile.
+func (m *Member) rewriteDatabase() error {
+	b := m.backend()
+	if !m.several {
+		return b.Defrag()
+	}
+	// etcd does not replace the database by a snapshot of the leader while it defragments. Without that, the old
+	// database would take the place of the new one.
+	m.defragmenting.Store(&b)
+	defer m.defragmenting.Store(nil)
+	return m.etcd.Server.Defragment()
 }
 
 // defragmentedBytes returns about how large the database is after a defragmentation.

@@ -41,11 +41,11 @@ func (m *Member) leaveFullDisk(ctx context.Context) {
 	}
 }
 
-// roomiest returns the voter with the most free space on its disk, or nil if none of the others accepts puts.
+// roomiest returns the healthy voter with the most free space on its disk, or nil if none of the others accepts puts.
 func roomiest(c manage.Cluster) (best *manage.Member) {
 	for i := range c.Members {
 		m := &c.Members[i]
-		if m.ID == c.Self || m.Learner || m.Report == nil || m.Report.DiskFree < minFreeBytes+recoverBytes {
+		if m.ID == c.Self || m.Learner || m.Report == nil || c.Trouble(*m) != "" || m.Report.DiskFull || m.Report.DiskFree < minFreeBytes+recoverBytes {
 			continue
 		}
 		if best == nil || m.Report.DiskFree > best.Report.DiskFree {

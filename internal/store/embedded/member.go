@@ -37,6 +37,7 @@ type Member struct {
 	KV     pb.KVClient
 	Leases pb.LeaseClient
 
+	own         pb.KVClient          // this member, whichever one leads
 	memberships pb.ClusterClient     // changes of members, without a socket
 	maintenance pb.MaintenanceClient // without defragmentations
 	others      otherMembers
@@ -58,6 +59,9 @@ type Member struct {
 
 	background     sync.WaitGroup
 	stopBackground context.CancelFunc
+
+	// defragmenting is the database of a member of several while it is defragmented. Its sizes can be read.
+	defragmenting atomic.Pointer[backend.Backend]
 
 	// space is held while the space of the database is changed, and while etcd is stopped.
 	space sync.Mutex
@@ -81,6 +85,7 @@ func Start(ctx context.Context, cfg Config, log *slog.Logger) (*Member, error) {
 		return nil, errors.Join(err, unlock())
 	}
 	m := &Member{several: cfg.Peers != nil, fatal: process.NewFatalErrors(), failed: make(chan error, 1), log: log, stopping: new(atomic.Bool), unlock: unlock}
+	m.fatal.KeepsSnapshots = !m.several
 	context.AfterFunc(m.fatal.Happened, func() {
 		m.failed <- fmt.Errorf("embedded etcd in %s failed: %w", cfg.Dir, m.fatal.First())
 	})
@@ -122,7 +127,8 @@ func (m *Member) start(ctx context.Context, cfg Config) error {
 	}
 	server := m.etcd.Server
 	m.Client = v3client.New(server)
-	m.KV = adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server))
+	m.own = adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server))
+	m.KV = m.own
 	m.Leases = adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server))
 	m.memberships = adapter.ClusterServerToClusterClient(v3rpc.NewClusterServer(server))
 	m.maintenance = adapter.MaintenanceServerToMaintenanceClient(v3rpc.NewMaintenanceServer(server, nil))
@@ -178,7 +184,12 @@ func (m *Member) startAmongOthers(ctx, background context.Context, p *Peers) err
 }
 
 // backend returns the database. That of a member of several is replaced by a snapshot of the leader.
-func (m *Member) backend() backend.Backend { return m.etcd.Server.Backend() }
+func (m *Member) backend() backend.Backend {
+	if b := m.defragmenting.Load(); b != nil {
+		return *b
+	}
+	return m.etcd.Server.Backend()
+}
 
 // Failed returns a channel that receives an error if etcd cannot go on. Requests then wait
 // until their contexts end. The caller closes the member.
@@ -229,14 +240,18 @@ func (m *Member) admit(bytes int64) error {
 func (m *Member) Close(ctx context.Context) error {
 	m.stopping.Store(true)
 	m.HandOver()
-	if m.leader != nil {
-		m.leader.Close()
-	}
 	// The client has no connection. The only error is that of its context, which Close ends.
 	_ = m.Client.Close()
 	m.others.close()
 	m.stopBackground()
-	m.background.Wait()
+	// If etcd has failed, some may wait for a goroutine that cannot go on.
+	_ = m.During(func() error {
+		if m.leader != nil {
+			m.leader.Close()
+		}
+		m.background.Wait()
+		return nil
+	})
 	if m.fatal.First() != nil {
 		return m.unlock() // etcd would wait for the goroutine that failed
 	}

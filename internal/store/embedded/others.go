@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/fanoutd/fanoutd/internal/cluster/manage"
 )
@@ -32,6 +33,12 @@ type otherMember struct {
 	url  string
 	conn *grpc.ClientConn
 }
+
+// The times after which a connection is broken whose member does not answer. etcd allows a question each five seconds.
+const (
+	keepaliveTime    = 10 * time.Second
+	keepaliveTimeout = 10 * time.Second
+)
 
 // errNotStarted means that a member has no addresses, because it has never been started.
 var errNotStarted = errors.New("it has never been started")
@@ -82,6 +89,8 @@ func (o *otherMembers) connect(at string) (*grpc.ClientConn, error) {
 	patience := backoff.DefaultConfig
 	patience.MaxDelay = time.Second // so that a member that is back is noticed
 	options := append(o.tls.authority(), grpc.WithTransportCredentials(security), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
+		// A defragmentation takes as long as it takes, so only this ends it if the machine has lost its power.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: patience, MinConnectTimeout: questionTimeout}))
 	conn, err := grpc.NewClient("dns:///"+u.Host, options...)
 	if err != nil {

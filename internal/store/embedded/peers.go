@@ -70,6 +70,9 @@ func (p *Peers) configure(c *embed.Config, log *zap.Logger) error {
 const (
 	sayWaiting   = 10 * time.Second       // after which a start that waits for a majority is logged
 	promoteRetry = 300 * time.Millisecond // between two requests to become a voter
+
+	// takeAddressAttempts is how often a change of the own address is tried. Raft may drop one.
+	takeAddressAttempts = 3
 )
 
 // awaitMajority returns once this member has published its name and addresses. That needs a majority,
@@ -118,7 +121,13 @@ func (m *Member) takeAddress(ctx context.Context, p *Peers) error {
 			"name", p.Name, "address", own.PeerURLs, "configured", listed.String())
 		return nil
 	}
-	if _, err := m.Client.MemberUpdate(ctx, uint64(own.ID), []string{listed.String()}); err != nil {
+	var err error
+	for range takeAddressAttempts {
+		if err = m.UpdateMember(ctx, uint64(own.ID), listed.String()); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("change the address of the only member: %w", err)
 	}
 	m.log.Info("this server now is the first of several", "name", p.Name, "address", listed.String())

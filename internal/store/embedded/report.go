@@ -23,13 +23,17 @@ import (
 const (
 	headerVersion     = "fanoutd-version"
 	headerDiskFree    = "fanoutd-disk-free"
+	headerDiskFull    = "fanoutd-disk-full"           // set while puts are refused
 	headerCertificate = "fanoutd-certificate-expires" // in seconds since 1970
 )
 
 // about returns the headers of this server.
 func (m *Member) about() metadata.MD {
-	free, _ := m.disk.status()
+	free, accepts := m.disk.status()
 	md := metadata.Pairs(headerVersion, version.Get().Version, headerDiskFree, strconv.FormatInt(free, 10))
+	if !accepts {
+		md.Set(headerDiskFull, "true")
+	}
 	if m.tls.Cert != "" {
 		now := time.Now()
 		if s, err := (certs.Files{CA: m.tls.CA, Cert: m.tls.Cert, Key: m.tls.Key}).Read(now); err == nil {
@@ -52,6 +56,8 @@ func reportOf(s *pb.StatusResponse, more metadata.MD) *manage.Report {
 			r.Version = values[0]
 		case name == headerDiskFree && err == nil:
 			r.DiskFree = number
+		case name == headerDiskFull:
+			r.DiskFull = true
 		case name == headerCertificate && err == nil:
 			r.CertificateExpires = time.Unix(number, 0)
 		}

@@ -7,7 +7,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -163,8 +162,9 @@ func (m *Member) stopped() bool {
 // compact discards the history before the present revision.
 func (m *Member) compact(ctx context.Context) (object.Revision, error) {
 	at := m.etcd.Server.KV().Rev()
-	_, err := m.Client.Compact(ctx, at, clientv3.WithCompactPhysical())
-	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+	// This returns once the own database has been compacted. Through the leader's member, it would be that one's.
+	_, err := m.own.Compact(ctx, &pb.CompactionRequest{Revision: at, Physical: true})
+	if err = rpctypes.Error(err); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return 0, err
 	}
 	return object.Revision(at), nil

@@ -49,9 +49,15 @@ func checkTree(dir string) error {
 // checkInterrupted refuses a data directory in which a restore was interrupted.
 func checkInterrupted(dir string) error {
 	for _, name := range []string{Filling, Filled} {
-		if path := filepath.Join(dir, name); fileutil.Exist(path) {
-			return fmt.Errorf("fanoutd restore or recover was interrupted: run it again, or remove %s to do without", path)
+		path := filepath.Join(dir, name)
+		if !fileutil.Exist(path) {
+			continue
 		}
+		without := "remove " + path
+		if name == Filled && !fileutil.Exist(Etcd(dir)) {
+			without = fmt.Sprintf("rename the newest %s.before-* to %s and remove %s", Etcd(dir), Etcd(dir), path)
+		}
+		return fmt.Errorf("fanoutd restore or recover was interrupted: run it again, or %s to do without", without)
 	}
 	return nil
 }

@@ -17,6 +17,10 @@ import (
 // zap's Panic and Fatal, which by default end the process with a stack trace or without any
 // cleanup.
 type FatalErrors struct {
+	// KeepsSnapshots means that no file of the write-ahead log is removed before the raft snapshot that replaces it is
+	// saved. Otherwise etcd removes them, and a snapshot that cannot be saved is an error. It is set before the first use.
+	KeepsSnapshots bool
+
 	Happened context.Context // done after the first error, its cause; later ones follow from it
 	report   context.CancelCauseFunc
 }
@@ -39,7 +43,7 @@ func (f *FatalErrors) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Fiel
 			err = fmt.Errorf("%w: %w", err, cause)
 		}
 	}
-	if isSnapshotOnFullDisk(entry.Message, err) {
+	if f.KeepsSnapshots && isSnapshotOnFullDisk(entry.Message, err) {
 		return
 	}
 	f.Report(err)
@@ -67,11 +71,13 @@ func (f *FatalErrors) During(call func() error) error {
 }
 
 // isSnapshotOnFullDisk reports whether etcd failed to write the file of a raft snapshot on a
-// full disk, and has removed the file. It then goes on safely: a snapshot only means that etcd
+// full disk, and has removed the file. A single member then goes on safely: a snapshot only means that etcd
 // replays fewer entries after a restart and may remove older files of its log. fanoutd removes
 // these files itself, and only those before a snapshot that was saved, see raftSnapshots of package embedded. The
 // next snapshot comes when the log has grown again. Without this, TestRaftSnapshotOnAFullDisk finds
 // that the server has ended.
+//
+// The files of a member of several are removed by etcd, which would take the snapshot for saved.
 func isSnapshotOnFullDisk(message string, err error) bool {
 	failed, ok := errors.AsType[*fs.PathError](err)
 	if message != "failed to save snapshot" || !ok || filepath.Ext(failed.Path) != ".snap" || !disk.Full(err) {

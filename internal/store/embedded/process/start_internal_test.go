@@ -2,15 +2,19 @@ package process
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 // A call that waits for a goroutine of etcd ends when that goroutine has failed.
@@ -33,6 +37,24 @@ func TestCallsEndWhenEtcdFails(t *testing.T) {
 			t.Errorf("got %v, want %v", err, first)
 		}
 	})
+}
+
+// A raft snapshot that a full disk has no room for ends only a member whose log etcd would shorten nevertheless.
+func TestSnapshotsThatAFullDiskHasNoRoomFor(t *testing.T) {
+	entry := &zapcore.CheckedEntry{Entry: zapcore.Entry{Message: "failed to save snapshot"}}
+	fields := []zapcore.Field{zap.Error(&fs.PathError{Op: "write", Path: filepath.Join(t.TempDir(), "1.snap"), Err: syscall.ENOSPC})}
+	single := NewFatalErrors()
+	single.KeepsSnapshots = true
+	single.OnWrite(entry, fields)
+	if err := single.First(); err != nil {
+		t.Errorf("a single member: got %v", err)
+	}
+	several := NewFatalErrors()
+	go several.OnWrite(entry, fields) // it never returns
+	<-several.Happened.Done()
+	if err := several.First(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a member of several: got %v", err)
+	}
 }
 
 // A start of etcd that hangs ends at the limit, which grows with the data, and the error says
