@@ -100,11 +100,7 @@ func (m *Member) ask(ctx context.Context, member manage.Member) (*manage.Report,
 	ctx, cancel := context.WithTimeout(ctx, questionTimeout)
 	defer cancel()
 	if member.ID == uint64(m.etcd.Server.MemberID()) {
-		status, err := m.Client.Status(ctx, "")
-		if err != nil {
-			return nil, err
-		}
-		return reportOf((*pb.StatusResponse)(status), m.about()), nil
+		return reportOf(m.status(), m.about()), nil
 	}
 	conn, err := m.others.to(member)
 	if err != nil {

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+
 	"github.com/fanoutd/fanoutd/internal/cluster/manage"
 	"github.com/fanoutd/fanoutd/internal/store/embedded/process"
 	"github.com/fanoutd/fanoutd/test/loopback"
@@ -33,6 +36,18 @@ func startTestMemberOfSeveral(t *testing.T) *Member {
 // needs the lock that Backend reads with. Its sizes can be read.
 func TestADefragmentationKeepsSnapshotsAway(t *testing.T) {
 	m := startTestMemberOfSeveral(t)
+	id := uint64(m.etcd.Server.MemberID())
+	other, err := m.others.connect(m.clientURLs(m.etcd.Server.MemberID())[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	asked := func() (*pb.StatusResponse, error) {
+		return pb.NewMaintenanceClient(other).Status(poll.Context(t), &pb.StatusRequest{}, grpc.WaitForReady(true))
+	}
+	if _, err := asked(); err != nil {
+		t.Fatal(err)
+	}
 	reader := m.backend().ReadTx()
 	reader.RLock() // the defragmentation waits for it
 	defragmented := make(chan error, 1)
@@ -52,6 +67,12 @@ func TestADefragmentationKeepsSnapshotsAway(t *testing.T) {
 	})
 	if size := m.Database().Size; size == 0 {
 		t.Error("the database has no size meanwhile")
+	}
+	if r, err := m.ask(t.Context(), manage.Member{ID: id}); err != nil || r.Leader != id || r.Database == 0 || r.EtcdVersion == "" {
+		t.Errorf("the member itself gets %v, %v", r, err)
+	}
+	if s, err := asked(); err != nil || s.GetLeader() != id || s.GetDbSize() == 0 {
+		t.Errorf("another member gets %v, %v", s, err)
 	}
 	reader.RUnlock()
 	if err := <-defragmented; err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	etcdversion "go.etcd.io/etcd/api/v3/version"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -43,6 +44,16 @@ func (m *Member) about() metadata.MD {
 	return md
 }
 
+// status is etcd's answer to Status without the revision. etcd itself only gives it after a defragmentation.
+func (m *Member) status() *pb.StatusResponse {
+	s := m.etcd.Server
+	return &pb.StatusResponse{
+		Header:  &pb.ResponseHeader{ClusterId: uint64(s.Cluster().ID()), MemberId: uint64(s.MemberID()), RaftTerm: s.Term()},
+		Version: etcdversion.Version, Leader: uint64(s.Leader()), RaftIndex: s.CommittedIndex(), RaftAppliedIndex: s.AppliedIndex(), RaftTerm: s.Term(),
+		DbSize: m.backend().Size(), DbSizeInUse: m.backend().SizeInUse(), DbSizeQuota: m.quota, IsLearner: m.isLearner(),
+	}
+}
+
 // reportOf returns what a member has answered.
 func reportOf(s *pb.StatusResponse, more metadata.MD) *manage.Report {
 	r := &manage.Report{
@@ -76,6 +87,9 @@ func (m *Member) answerMembers(ctx context.Context, req any, _ *grpc.UnaryServer
 		}
 		if err := grpc.SetHeader(ctx, about); err != nil {
 			return nil, err
+		}
+		if m.defragmenting.Load() != nil {
+			return m.status(), nil
 		}
 	case *pb.DefragmentRequest:
 		_, _, err := m.defragmentNow(ctx)
