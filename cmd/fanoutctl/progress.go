@@ -29,6 +29,8 @@ func (t *tool) newProgress(total int64, options ...progressbar.Option) *progress
 		progressbar.OptionSetWriter(stderr),
 		progressbar.OptionSetWidth(24),
 		progressbar.OptionUseANSICodes(true),
+		// Otherwise a goroutine of the library draws a bar without a total, and reads it without its lock.
+		progressbar.OptionSetSpinnerChangeInterval(0),
 	)...)
 	if stderr != io.Discard {
 		t.shown.Store(p.ProgressBar)
