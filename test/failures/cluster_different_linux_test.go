@@ -62,7 +62,7 @@ func startDifferent(t *testing.T, servers []*instance) (different, other *instan
 }
 
 // TestServerWithOtherDataThanTheOthers changes the data of one of three servers, as a broken disk may. That server does
-// not start, and says what helps. It does.
+// not start, and says which commands bring it back. They do.
 func TestServerWithOtherDataThanTheOthers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")

@@ -11,7 +11,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/logs"
 )
 
-// All slow requests are counted, but only some of a flood are logged. A line after them says how many were not.
+// All slow requests are counted, but only some of a flood are logged. The next line says how many were left out.
 func TestSlowRequestsDoNotFloodTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var written logs.Buffer

@@ -33,7 +33,7 @@ func TestSnapshotOfADatabaseThatCannotBeRead(t *testing.T) {
 
 // However a snapshot ends, the database is not held open for it.
 func TestSnapshotEndsItsReadOfTheDatabase(t *testing.T) {
-	m := startTestMember(t)
+	m := startTestMember(t, nil)
 	m.putAll(t, 20, 100_000)
 	reads := func() int64 {
 		db, ok := m.backend().(interface{ OpenReadTxN() int64 })

@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-func startTestMember(t *testing.T) *Member {
+// startTestMember starts a member; with peers, the first of several.
+func startTestMember(t *testing.T, peers *Peers) *Member {
 	t.Helper()
-	m, err := Start(t.Context(), Config{Dir: t.TempDir(), UnsafeNoFsync: true}, slog.New(slog.DiscardHandler))
+	m, err := Start(t.Context(), Config{Dir: t.TempDir(), UnsafeNoFsync: true, Peers: peers}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +33,7 @@ func (m *Member) putAll(t *testing.T, count, bytes int) {
 
 // Data that was deleted needs no space in a defragmentation, although a reader may still see it.
 func TestDefragmentationNeedsNoSpaceForDeletedData(t *testing.T) {
-	m := startTestMember(t)
+	m := startTestMember(t, nil)
 	m.putAll(t, 20, 1_000_000)
 	m.backend().ForceCommit()
 	reader := m.backend().ConcurrentReadTx()
@@ -62,7 +63,7 @@ func TestDefragmentedBytes(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(test.bytes), func(t *testing.T) {
 			t.Parallel()
-			m := startTestMember(t)
+			m := startTestMember(t, nil)
 			m.putAll(t, test.count, test.bytes)
 			got, err := m.defragmentedBytes()
 			if err != nil {

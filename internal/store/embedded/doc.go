@@ -11,7 +11,7 @@
 //	startLimit            no data is known with which etcd waits after directory.Check. The limit is for
 //	                      the data that is not known (TestStartEndsAtItsLimit)
 //	process.FatalErrors   the process ends without a last message to its watches: TestEmbeddedEtcdFails
-//	isSnapshotOnFullDisk  the server ends for lack of a few bytes: TestRaftSnapshotOnAFullDisk
+//	isSnapshotOnFullDisk  a single server ends for lack of a few bytes: TestRaftSnapshotOnAFullDisk
 //	raftSnapshots         the log has ten times its size, and so has the memory after a restart:
 //	                      TestLargeValues
 //	catchUpEntries        old entries fill the memory: TestLargeValues
@@ -23,6 +23,8 @@
 //	reserve               nothing can be deleted on a full disk: TestDiskFilledByOthers
 //	defragmentedBytes     a full disk has no room to defragment data that is deleted
 //	                      (TestDefragmentationNeedsNoSpaceForDeletedData)
+//	rewriteDatabase       the old database takes the place of one that the leader has sent meanwhile
+//	                      (TestADefragmentationKeepsSnapshotsAway)
 //	clientRequests        watches of etcd's clients delay the stop (TestCloseEndsWatchesOfEtcdClients of
 //	                      package store), and its clients fill the disk: TestDiskFilledByOthers
 //	Live                  etcd's client passes each change through several goroutines, alone

@@ -15,27 +15,11 @@ import (
 	"github.com/fanoutd/fanoutd/test/poll"
 )
 
-// startTestMemberOfSeveral starts the first member of a cluster that others may join.
-func startTestMemberOfSeveral(t *testing.T) *Member {
-	t.Helper()
-	peer, client := loopback.FreeAddress(t), loopback.FreeAddress(t)
-	peers := &Peers{Name: "node-1", Peer: peer, ListenPeer: peer, Client: client, ListenClient: client, Majority: 1}
-	m, err := Start(poll.Context(t), Config{Dir: t.TempDir(), UnsafeNoFsync: true, Peers: peers}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-	return m
-}
-
 // While a member of several is defragmented, etcd cannot replace its database by a snapshot of the leader, which
 // needs the lock that Backend reads with. Its sizes can be read.
 func TestADefragmentationKeepsSnapshotsAway(t *testing.T) {
-	m := startTestMemberOfSeveral(t)
+	peer, client := loopback.FreeAddress(t), loopback.FreeAddress(t)
+	m := startTestMember(t, &Peers{Name: "node-1", Peer: peer, ListenPeer: peer, Client: client, ListenClient: client, Majority: 1})
 	id := uint64(m.etcd.Server.MemberID())
 	other, err := m.others.connect(m.clientURLs(m.etcd.Server.MemberID())[0])
 	if err != nil {
