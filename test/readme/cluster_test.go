@@ -97,6 +97,9 @@ func TestClusterPage(t *testing.T) {
 	use := h.on(0, "/tmp", r.next("sh"))
 	r.connect(use)
 	r.awaitWrites()
+	poll.Until(t, "all servers have loaded the resource", func() bool { // which takes a moment longer on a busy machine
+		return strings.Count(r.run("fanoutctl resources"), " serving ") == nodes
+	})
 	if got := r.run(use); strings.Count(got, " serving ") != nodes || !strings.Contains(got, `{"rps": 100}`) {
 		t.Errorf("the commands of the page printed\n%s", got)
 	}
